@@ -1,0 +1,34 @@
+# Two commands on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test check setup clean
+
+demo: .venv/run-ready
+	@$(BIN)/cardlink demo
+
+test: check
+	@$(BIN)/pytest -n 2
+
+# Everything but the tests: lint, format, types, import direction.
+check: .venv/test-ready
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+setup: .venv/test-ready
+
+.venv/run-ready: pyproject.toml constraints.txt
+	@command -v gpg >/dev/null || { echo "gpg is missing: install GnuPG 2.2 or later (Debian: apt-get install gnupg)" >&2; exit 2; }
+	@test -x $(BIN)/python || { echo "setting up .venv (about a minute, once)" >&2; $(PYTHON) -m venv .venv; }
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@touch $@
+
+.venv/test-ready: .venv/run-ready
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	@touch $@
+
+clean:
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

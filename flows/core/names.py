@@ -1,0 +1,106 @@
+"""Names and keys: run ids, chunk names, and where every object of a run lies below the store's root."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import NamedTuple
+
+RUN_ID = re.compile(r"^(?P<issuer>[a-z0-9][a-z0-9-]*)-(?P<day>\d{8})-(?P<sha>[0-9a-f]{8})$")
+
+
+class RunId(NamedTuple):
+    """One extract's journey: issuer, business date, first 8 hex of the extract's SHA-256."""
+
+    issuer: str
+    day: date
+    sha8: str
+
+    def __str__(self) -> str:
+        return f"{self.issuer}-{self.day:%Y%m%d}-{self.sha8}"
+
+    @classmethod
+    def parse(cls, text: str) -> RunId | None:
+        """Read a run id back, None where the text is not one."""
+        found = RUN_ID.match(text)
+        if not found:
+            return None
+        raw = found["day"]
+        try:
+            day = date(int(raw[:4]), int(raw[4:6]), int(raw[6:]))
+        except ValueError:
+            return None
+        return cls(found["issuer"], day, found["sha"])
+
+
+def extracts(issuer: str) -> str:
+    """Return the prefix the issuer drops extracts under."""
+    return f"{issuer}/extracts/"
+
+
+def results(issuer: str) -> str:
+    """Return the prefix the operator drops result files under."""
+    return f"{issuer}/results/"
+
+
+def runs(issuer: str) -> str:
+    """Return the prefix of all runs of an issuer."""
+    return f"{issuer}/runs/"
+
+
+class RunKeys(NamedTuple):
+    """Where the objects of one run lie."""
+
+    run: RunId
+
+    @property
+    def base(self) -> str:
+        """The run's own prefix."""
+        return f"{runs(self.run.issuer)}{self.run}/"
+
+    @property
+    def plan(self) -> str:
+        """What this run is of: written first."""
+        return f"{self.base}plan.json"
+
+    @property
+    def manifest(self) -> str:
+        """The commit: written last."""
+        return f"{self.base}manifest.json"
+
+    @property
+    def chunks(self) -> str:
+        """The prefix of the sealed chunks."""
+        return f"{self.base}chunks/"
+
+    @property
+    def ledger(self) -> str:
+        """The prefix of the ledger's parts."""
+        return f"{self.base}ledger/"
+
+    @property
+    def claims(self) -> str:
+        """The prefix of the claim's chain of leases."""
+        return f"{self.base}claims/"
+
+    @property
+    def seals(self) -> str:
+        """The prefix of the seal records: digests of ciphertext, written before the ciphertext."""
+        return f"{self.base}seals/"
+
+    @property
+    def events(self) -> str:
+        """The prefix of what people and flows did to the run afterwards."""
+        return f"{self.base}events/"
+
+    def report(self, name: str) -> str:
+        """Return the key of a derived file, which may be deleted and rebuilt at any time."""
+        return f"{self.base}report/{name}"
+
+    def chunk_name(self, number: int, extension: str = "csv.pgp") -> str:
+        """Return the file name of chunk `number` (from 1) as it is uploaded."""
+        return f"{self.run}-{number:05d}.{extension}"
+
+    def chunk(self, number: int, extension: str = "csv.pgp") -> str:
+        """Return the key of chunk `number`."""
+        return self.chunks + self.chunk_name(number, extension)

@@ -1,0 +1,100 @@
+"""The Protocols through which steps know the outside world; edges implement them, tests hold them to one contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+
+
+class Entry(NamedTuple):
+    """One stored object as a listing shows it; `version` pins its bytes (VersionId or ETag, inode and times)."""
+
+    key: str
+    size: int
+    modified: datetime
+    version: str
+
+
+class Source(Protocol):
+    """A pinned stream over one object: the same bytes from the first read to the last, or an error."""
+
+    @property
+    def entry(self) -> Entry:
+        """The object this stream is pinned to."""
+        ...
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next up to `size` bytes (all that is left for -1), b'' at the end."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class Store(Protocol):
+    """Immutable objects under keys (`issuer/runs/...`, no leading slash), S3 or a directory alike."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write `key` only where nothing is; False where something already is (read it and compare)."""
+        ...
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        """Write a derived object whole and atomically, over whatever was there: reports only."""
+        ...
+
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        """Open `key`, at the version of `pin` where given; ObjectMissingError or ObjectChangedError."""
+        ...
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        """List objects under `prefix` in key order; shallow: one level, folders end in '/' with size 0."""
+        ...
+
+
+class Sweeper(Protocol):
+    """The right to delete, which only retention and sweeping hold."""
+
+    def delete(self, key: str) -> None:
+        """Remove `key`; nothing happens where nothing is."""
+        ...
+
+
+class Plain(NamedTuple):
+    """One chunk in the clear, in memory only: file name (`<run>-00001.csv`) and CSV bytes."""
+
+    name: str
+    data: bytes
+
+
+class Sealed(NamedTuple):
+    """One chunk as an OpenPGP message; `trouble` is a code, and `data` empty, where sealing did not work."""
+
+    name: str
+    data: bytes
+    trouble: str = ""
+
+
+class Sealer(Protocol):
+    """Turns chunks into OpenPGP messages for pinned recipients."""
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """The 40-hex fingerprints every message is sealed to."""
+        ...
+
+    def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+        """Seal a group of chunks, in order; one that does not work carries its trouble, the others stand."""
+        ...
+
+
+class Opener(Protocol):
+    """Opens OpenPGP messages with a private key."""
+
+    def open(self, message: bytes, limit: int) -> bytes:
+        """Return the content of one message, at most `limit` bytes; SealedUnreadableError otherwise."""
+        ...

@@ -1,0 +1,1 @@
+"""One module per outside thing (S3, the local directory, gpg); each turns foreign errors into ours."""

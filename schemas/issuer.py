@@ -1,0 +1,48 @@
+"""The issuer's TOML: one file says where its extracts lie, how its columns map, its portal settings and limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from schemas.portal import MAX_ROWS
+from schemas.rules import Rules
+from schemas.settings import Settings
+from schemas.source import SourceSettings
+
+Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{40}$", to_upper=True)]
+
+
+class Limits(Settings):
+    """The gates a run passes before its commit, and the shares that make a finished night worth a look."""
+
+    max_reject_rate: float = Field(0.05, ge=0, le=1)
+    max_error_rate: float = Field(0.05, ge=0, le=1)
+
+
+class PortalSettings(Settings):
+    """The partner's portal: public key, file form, template and the hosts a link may point to."""
+
+    key_file: str = "portal.asc"
+    fingerprints: tuple[Fingerprint, ...] = Field(min_length=1)
+    template: str | None = None
+    extension: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(\.[a-z0-9]+)*$")] = "csv.pgp"
+    armor: bool = False
+    compression: Literal["zip", "none"] = "zip"
+    rows_per_chunk: int = Field(MAX_ROWS, ge=1, le=MAX_ROWS)
+    allowed_hosts: tuple[str, ...] = Field(min_length=1)
+
+
+class Issuer(Settings):
+    """One issuer: the whole TOML."""
+
+    issuer: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
+    root: str
+    test: bool = False
+    time_zone: str = "UTC"
+    source: SourceSettings = SourceSettings()
+    columns: dict[str, object] = Field(default_factory=dict)
+    rules: Rules = Rules()
+    limits: Limits = Limits()
+    portal: PortalSettings

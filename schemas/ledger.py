@@ -1,0 +1,41 @@
+"""The ledger: one record per source row, saying where it went. No PAN, no CVV, no hash of either.
+
+Written as Parquet parts (`ledger/part-00001.parquet`), each a whole number of blocks, so that it streams.
+"""
+
+from __future__ import annotations
+
+import pandera.polars as pa
+import polars as pl
+
+SUBMITTED = "submitted"
+REJECTED = "rejected"
+DUPLICATE = "duplicate"
+SUPPRESSED = "suppressed"
+FATES = (SUBMITTED, REJECTED, DUPLICATE, SUPPRESSED)
+
+
+class Ledger(pa.DataFrameModel):
+    """One record per source row."""
+
+    row: pl.UInt32 = pa.Field(ge=1)  # ordinal of the record in the extract, from 1, refused lines included
+    line: pl.UInt32 = pa.Field(ge=1)  # physical line it starts on, from 1, header included
+    cuid: pl.String = pa.Field(nullable=True)  # as sent (made by us where absent); null: line unreadable
+    cuid_made: pl.Boolean  # True where the cuid is ours
+    last_4: pl.String = pa.Field(nullable=True, str_matches=r"^[0-9]{4}$")
+    expiration: pl.String = pa.Field(nullable=True, str_matches=r"^[0-9]{4}$")  # YYMM
+    fate: pl.String = pa.Field(isin=FATES)
+    chunk: pl.UInt32 = pa.Field(nullable=True, ge=1)  # from 1; null unless submitted
+    position: pl.UInt16 = pa.Field(nullable=True, ge=1)  # data row within the chunk, from 1
+    reasons: pl.List(pl.String)  # type: ignore[valid-type]  # "column|code" each, warnings of sent rows too; mypy wants a class where pandera reads a dtype
+
+    class Config:
+        """Exactly these columns in this order."""
+
+        strict = True
+        ordered = True
+
+
+def dtypes() -> dict[str, pl.DataType]:
+    """Return the ledger's columns and polars types, in order."""
+    return {name: column.dtype.type for name, column in Ledger.to_schema().columns.items()}

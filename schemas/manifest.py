@@ -1,0 +1,104 @@
+"""The documents of a run: the plan (written first) and the manifest (the commit, written last).
+
+Canonical JSON: sorted keys, no spaces, no clock and no process id, so that twins write the same bytes.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pandera.polars as pa
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+RECIPE = 1  # goes up when the same extract and settings would give other chunks
+
+
+class Document(BaseModel):
+    """A small immutable JSON object of a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceIdentity(Document):
+    """Which bytes a run is of: key below the store's root, pinned version, size and SHA-256."""
+
+    key: str
+    version: str
+    size: int
+    sha256: str
+
+
+class Plan(Document):
+    """What a run is of, fixed before any work: a rerun takes it over, and is refused where it differs."""
+
+    run: str
+    source: SourceIdentity
+    as_of: date
+    settings_sha256: str
+    settings: dict[str, Any]
+    recipe: int
+    recipients: tuple[str, ...]
+
+
+class Counts(Document):
+    """Where the source's rows went; `read` is the sum of the four fates."""
+
+    lines: int
+    read: int
+    submitted: int
+    rejected: int
+    duplicate: int
+    suppressed: int
+    trailer: int | None = None
+
+
+class ManifestChunk(Document):
+    """One sealed chunk: upload file name, data rows, bytes and SHA-256 of the ciphertext."""
+
+    number: int
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class LedgerPart(Document):
+    """One Parquet part of the ledger."""
+
+    name: str
+    rows: int
+    sha256: str
+
+
+class Manifest(Document):
+    """The commit of a run: nothing counts and nothing is shown for upload until it exists."""
+
+    run: str
+    source: SourceIdentity
+    as_of: date
+    settings_sha256: str
+    recipe: int
+    recipients: tuple[str, ...]
+    counts: Counts
+    reasons: dict[str, int]
+    repairs: dict[str, int]
+    chunks: tuple[ManifestChunk, ...]
+    ledger: tuple[LedgerPart, ...]
+
+
+class ChunkTable(pa.DataFrameModel):
+    """The manifest's chunks as a table: numbered from 1 without a gap, at most 1000 rows each."""
+
+    number: pl.Int64 = pa.Field(ge=1, unique=True)
+    name: pl.String = pa.Field(unique=True)
+    rows: pl.Int64 = pa.Field(ge=1, le=1000)
+    bytes: pl.Int64 = pa.Field(ge=1)
+    sha256: pl.String = pa.Field(str_matches=r"^[0-9a-f]{64}$")
+
+    class Config:
+        """Exactly these columns in this order."""
+
+        strict = True
+        ordered = True
