@@ -1,0 +1,177 @@
+"""Writes a sample extract of any size: test cards only, and the truth about every row made bad on purpose."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from hashlib import sha256
+from io import BytesIO
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from flows.core.cards import GENERATED, PUBLISHED
+from flows.simulator.people import FIRST_NAMES, LAST_NAMES, PLACES, STREETS, UNITS
+from schemas import portal
+
+BLOCK = 100_000
+STRIDE = 618_033_989  # shares no factor with 10**9, so a billion rows have a billion card numbers
+
+
+class Dialect(NamedTuple):
+    """How an issuer writes: `names` maps portal columns to the issuer's header, `trailer` holds `{rows}`."""
+
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    newline: str = "\n"
+    names: Mapping[str, str] | None = None
+    trailer: str = ""
+
+
+class SampleTruth(NamedTuple):
+    """What was written: data rows, and a frame row, column, code of the rows that must be refused."""
+
+    rows: int
+    bad: pl.DataFrame
+
+
+class Flaw(NamedTuple):
+    """One way of making a row bad: the column, what it holds instead, the code it must be refused with."""
+
+    column: str
+    instead: pl.Expr
+    code: str
+
+
+FLAWS = (
+    Flaw(portal.PAN, pl.lit(None, pl.String), "card.pan.missing"),
+    Flaw(portal.MONTH, pl.lit("13"), "card.expiration_month.invalid"),
+    Flaw(portal.ADDRESS1, pl.lit(None, pl.String), "address.address1.missing"),
+    Flaw(portal.CITY, pl.lit(None, pl.String), "address.city.missing"),
+    Flaw(portal.POSTAL_CODE, pl.lit(None, pl.String), "address.postal_code.missing"),
+    Flaw(portal.COUNTRY, pl.lit("Atlantis"), "address.country.invalid"),
+    Flaw(portal.FIRST_NAME, pl.lit(None, pl.String), "address.first_name.missing"),
+    Flaw(portal.LAST_NAME, pl.lit(None, pl.String), "address.last_name.missing"),
+    Flaw(portal.IS_PRIMARY, pl.lit("perhaps"), "address.is_primary.invalid"),
+)
+
+
+def write_sample(
+    out: BinaryIO,
+    rows: int,
+    *,
+    as_of: date,
+    bad: float = 0.0,
+    seed: int = 0,
+    dialect: Dialect | None = None,
+) -> SampleTruth:
+    """Write `rows` data rows of interface.md 2.6 to `out`, a share `bad` of them with a flaw each."""
+    dialect = dialect or Dialect()
+    truths = []
+    for number, block in enumerate(_blocks(rows, as_of, seed)):
+        flawed, truth = _spoil(block, bad, np.random.default_rng([seed, number, 1]))
+        _write(out, flawed.drop("row"), dialect, header=number == 0)
+        truths.append(truth)
+    if dialect.trailer:
+        out.write((dialect.trailer.format(rows=rows) + dialect.newline).encode(dialect.encoding))
+    return SampleTruth(rows, pl.concat(truths))
+
+
+def _blocks(rows: int, as_of: date, seed: int) -> Iterator[pl.DataFrame]:
+    for number, first in enumerate(range(0, max(rows, 1), BLOCK)):
+        ordinals = np.arange(first + 1, min(first + BLOCK, rows) + 1, dtype=np.int64)
+        yield _people(ordinals, as_of, seed, np.random.default_rng([seed, number, 0]))
+
+
+def _people(ordinals: np.ndarray, as_of: date, seed: int, rng: np.random.Generator) -> pl.DataFrame:
+    """Return one block of good rows: `row`, then the 20 columns."""
+    count = len(ordinals)
+
+    def pick(values: Sequence[str | None]) -> pl.Series:
+        return pl.Series(values, dtype=pl.String).gather(rng.integers(0, len(values), count))
+
+    place = pl.Series(rng.integers(0, len(PLACES), count))
+    city, state, postal, area = (pl.Series(field).gather(place) for field in zip(*PLACES, strict=True))
+    ripe = as_of.year * 12 + as_of.month - 1 + rng.integers(6, 54, count)  # months: well after the link's two
+    cvv = rng.integers(0, 1000, count)
+    hashed = rng.random(count) < 0.1
+    row = pl.Series("row", ordinals).cast(pl.UInt32)
+    house, line = (
+        pl.Series(rng.integers(low, high, count)).cast(pl.String) for low, high in ((1, 9999), (100, 200))
+    )
+    frame = pl.DataFrame(
+        {"row": row, "cvv": cvv, "hashed": hashed, "year": ripe // 12 % 100, "month": ripe % 12 + 1}
+    )
+    padded = frame.select(
+        pl.col("cvv").cast(pl.String).str.zfill(3), pl.col("year", "month").cast(pl.String).str.zfill(2)
+    )
+    made = {
+        portal.CUID: pl.select(pl.lit(f"S{seed}-") + row.cast(pl.String).str.zfill(8)).to_series(),
+        portal.PAN: pl.Series(_pans(ordinals, seed)),
+        portal.YEAR: padded["year"],
+        portal.MONTH: padded["month"],
+        portal.CVV_HASH: _hashes().gather(cvv).zip_with(frame["hashed"], _nothing(count)),
+        portal.CVV: padded["cvv"].zip_with(~frame["hashed"], _nothing(count)),
+        portal.NICKNAME: pick(("Everyday", None, None)),
+        portal.ADDRESS1: house + " " + pick(STREETS),
+        portal.ADDRESS2: pick((*UNITS, *(None,) * 8)),
+        portal.CITY: city,
+        portal.SUBNATIONAL: state,
+        portal.COUNTRY: pl.Series(["CA" if " " in place[2] else "US" for place in PLACES]).gather(place),
+        portal.POSTAL_CODE: postal,
+        portal.EMAIL: pl.select(pl.lit("holder") + row.cast(pl.String) + "@example.com").to_series(),
+        portal.PHONE: area + "-555-0" + line,
+        portal.FIRST_NAME: pick(FIRST_NAMES),
+        portal.LAST_NAME: pick(LAST_NAMES),
+        portal.IS_PRIMARY: pick(("TRUE", "TRUE", "TRUE", "FALSE")),
+    }
+    return pl.DataFrame({"row": row} | {name: made.get(name, _nothing(count)) for name in portal.columns()})
+
+
+def _nothing(count: int) -> pl.Series:
+    return pl.Series([None], dtype=pl.String).new_from_index(0, count)
+
+
+def _hashes() -> pl.Series:
+    return pl.Series([base64.b64encode(sha256(b"%03d" % cvv).digest()).decode() for cvv in range(1000)])
+
+
+def _pans(ordinals: np.ndarray, seed: int) -> list[str]:
+    """Return a card number each: the published test cards first, then one of its own under the test BIN."""
+    body = int(GENERATED) * 10**9 + (ordinals * STRIDE + seed * 7919) % 10**9
+    total = np.zeros_like(body)
+    for place in range(15):
+        digit = body // 10**place % 10 * (2 if place % 2 == 0 else 1)
+        total += digit // 10 + digit % 10
+    pans = (body * 10 + -total % 10).astype(str).tolist()
+    return [
+        PUBLISHED[row - 1] if row <= len(PUBLISHED) else pan for row, pan in zip(ordinals, pans, strict=True)
+    ]
+
+
+def _spoil(block: pl.DataFrame, share: float, rng: np.random.Generator) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Give a share of the rows one flaw each; return the block and row, column, code of those."""
+    flaw = np.where(rng.random(block.height) < share, rng.integers(0, len(FLAWS), block.height), -1)
+    marked = block.with_columns(flaw=pl.Series(flaw))
+    for number, made in enumerate(FLAWS):
+        hit = pl.col("flaw") == number
+        marked = marked.with_columns(
+            pl.when(hit).then(made.instead).otherwise(pl.col(made.column)).alias(made.column)
+        )
+    named = pl.DataFrame(
+        {"flaw": range(len(FLAWS)), "column": [f.column for f in FLAWS], "code": [f.code for f in FLAWS]}
+    )
+    truth = marked.select("row", "flaw").join(named, on="flaw", maintain_order="left").drop("flaw")
+    return marked.drop("flaw"), truth
+
+
+def _write(out: BinaryIO, block: pl.DataFrame, dialect: Dialect, *, header: bool) -> None:
+    names = dialect.names or {name: name for name in portal.columns()}
+    text = BytesIO()
+    block.select(pl.col(column).alias(name) for column, name in names.items()).write_csv(
+        text, include_header=header, separator=dialect.delimiter, line_terminator=dialect.newline
+    )
+    plain = text.getvalue()
+    out.write(plain if dialect.encoding == "utf-8" else plain.decode().encode(dialect.encoding))
