@@ -1,0 +1,36 @@
+"""Which keys every store takes, so that a key means the same on S3 and in a directory."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+
+from flows.core.store_errors import KeyRefusedError
+
+TEMPORARY = ".tmp-"  # how the directory store names a file that is not yet whole; no key may look like one
+FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # a folder in a listing has no time of its own on S3, so nowhere
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def checked(key: str) -> str:
+    """Return `key`; KeyRefusedError where it could leave the root or where not every store can hold it."""
+    why = _objection(key)
+    if why:
+        raise KeyRefusedError(_CONTROL.sub("?", key), why)
+    return key
+
+
+def _objection(key: str) -> str:
+    parts = key.split("/")
+    if _CONTROL.search(key):
+        return "it holds a control character"
+    if not all(parts):
+        return "it has an empty part"
+    if any(part in (".", "..") for part in parts):
+        return "it has a dotted part"
+    if any(part.startswith(TEMPORARY) for part in parts):
+        return "it is named like a temporary file"
+    if len(os.fsencode(key)) > 900 or any(len(os.fsencode(part)) > 200 for part in parts):
+        return "it is too long"
+    return ""
