@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from flows.core.errors import TryAgainError
 from flows.core.names import RunId, RunKeys, results, runs
 from flows.core.ports import Store
 from flows.simulator.chance import chance, token
@@ -25,11 +26,21 @@ class Habits(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """One result file: its key, the chunk uploaded for it and the truth about the rows it holds."""
+    """One result file: its key (a bare name until written), the chunk it answers and the truth about its rows."""
 
     key: str
     chunk: str
     rows: tuple[Booked, ...]
+
+
+class ResultThereError(TryAgainError):
+    """Somebody else is answering the same chunks."""
+
+    says = "{0} is already there."
+    then = "Another simulator answers the same chunks; run the command again when it has ended."
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
 
 
 class Answered(NamedTuple):
@@ -69,78 +80,71 @@ def committed_chunks(store: Store, issuer: str) -> Iterator[tuple[str, str]]:
 
 
 class _Person:
+    """Carries chunks to the portal one by one, and at the end drops what came back."""
+
     def __init__(self, store: Store, issuer: str, portal: Portal, habits: Habits) -> None:
         self._store, self._portal, self._habits = store, portal, habits
         self._folder = results(issuer)
-        self._there = {entry.key for entry in store.keys(self._folder)}
-        self._ready: list[tuple[str, str, tuple[Booked, ...]]] = []  # result name, chunk, rows
+        self._there = {entry.key.removeprefix(self._folder) for entry in store.keys(self._folder)}
+        self._ready: list[Delivery] = []
         self._refused: list[tuple[str, str]] = []
         self._waiting: list[str] = []
 
     def carry(self, key: str, chunk: str) -> None:
-        """Upload one chunk, unless it is answered or late today."""
+        """Upload one chunk, unless it is answered already or late today."""
         whole, first, second = (self._name(chunk, part) for part in ("", "-1of2", "-2of2"))
-        there = {name for name in (whole, first, second) if self._folder + name in self._there}
-        if whole in there or second in there:
+        if {whole, second} & self._there:
             return
-        if not there and self._draw("late", chunk, self._portal.today) < self._habits.late:
+        if first not in self._there and self._draws("late", chunk, self._portal.today):
             self._waiting.append(chunk)
             return
         rows = self._upload(key, chunk)
         half = len(rows) // 2
-        if first in there:
-            self._ready.append((second, chunk, rows[half:]))
-        elif half and self._draw("halves", chunk) < self._habits.halves:
-            self._ready.append((first, chunk, rows[:half]))
+        if first in self._there:
+            self._ready.append(Delivery(second, chunk, rows[half:]))
+        elif half and self._draws("halves", chunk):
+            self._ready.append(Delivery(first, chunk, rows[:half]))
         elif rows:
-            self._ready.append((whole, chunk, rows))
+            self._ready.append(Delivery(whole, chunk, rows))
 
     def finish(self) -> Answered:
-        """Write what is ready under the names the habits make of it."""
-        names = [name for name, _, _ in self._ready]
+        """Write what came back, under the names the habits make of it."""
+        names = [ready.key for ready in self._ready]
         if self._habits.swapped:
             names = names[1:] + names[:1]
-        delivered = [
-            self._drop(name, chunk, rows) for name, (_, chunk, rows) in zip(names, self._ready, strict=True)
-        ]
-        again = [
-            self._drop(
-                f"{delivery.key.removeprefix(self._folder).removesuffix('.csv')} (1).csv", *delivery[1:]
-            )
-            for delivery in delivered
-            if self._draw("twice", delivery.chunk) < self._habits.twice
-        ]
+        files = [ready._replace(key=name) for ready, name in zip(self._ready, names, strict=True)]
+        files += [again(file) for file in files if self._draws("twice", file.chunk)]
         if self._habits.foreign:
-            self._store.create(
-                f"{self._folder}{self._name('foreign', '')}", self._portal.result([self._stranger()])
-            )
-        return Answered(tuple(delivered + again), tuple(self._refused), tuple(self._waiting))
+            elsewhere = f"elsewhere-{self._portal.today:%Y%m%d}-00001"
+            files.append(Delivery(self._name(elsewhere), elsewhere, (self._portal.stranger(),)))
+        return Answered(tuple(map(self._drop, files)), tuple(self._refused), tuple(self._waiting))
 
     def _upload(self, key: str, chunk: str) -> tuple[Booked, ...]:
         try:
             self._portal.upload(chunk, _content(self._store, key))
         except UploadRefusedError as error:
-            self._refused.append((chunk, str(error.args[1])))
+            self._refused.append((chunk, error.why))
             return ()
         return self._portal.books[-1].rows
 
-    def _drop(self, name: str, chunk: str, rows: tuple[Booked, ...]) -> Delivery:
-        self._store.create(self._folder + name, self._portal.result(rows))
-        return Delivery(self._folder + name, chunk, rows)
+    def _drop(self, file: Delivery) -> Delivery:
+        key = self._folder + file.key
+        if not self._store.create(key, self._portal.result(file.rows)):
+            raise ResultThereError(key)
+        return file._replace(key=key)
 
-    def _name(self, chunk: str, part: str) -> str:
+    def _name(self, chunk: str, part: str = "") -> str:
         if self._habits.nameless:
             return f"download-{token(self._portal.seed, chunk, part)[:8]}.csv"
         return f"card-links-{chunk.partition('.')[0]}-result{part}.csv"
 
-    def _draw(self, what: str, *parts: object) -> float:
-        return chance(self._portal.seed, what, *parts)
+    def _draws(self, habit: str, *names: object) -> bool:
+        return chance(self._portal.seed, habit, *names) < float(getattr(self._habits, habit))
 
-    def _stranger(self) -> Booked:
-        mark = token(self._portal.seed, "stranger", self._portal.today)
-        return Booked(
-            1, f"stranger-{mark[:8]}", "0000", f"https://links.example.com/l/{mark}", self._portal.today, ()
-        )
+
+def again(file: Delivery) -> Delivery:
+    """Return the same result as a browser names its second download."""
+    return file._replace(key=file.key.removesuffix(".csv") + " (1).csv")
 
 
 def _content(store: Store, key: str) -> bytes:

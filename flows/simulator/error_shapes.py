@@ -13,6 +13,7 @@ from flows.simulator.validation import Fault
 
 Shape = Callable[[str, Sequence[Fault]], str]
 CUT = 60  # characters a truncating portal leaves
+LINE = 80  # characters node writes on a line
 
 
 def _nested(cuid: str, faults: Sequence[Fault]) -> dict[str, Any]:
@@ -51,13 +52,20 @@ def _text(cuid: str, faults: Sequence[Fault]) -> str:
     return f"Cardholder {cuid} could not be created: " + "; ".join(f"{f.entity} {f.message}" for f in faults)
 
 
-def _inspect(value: object) -> str:
-    """Write `value` as node's util.inspect does."""
+def _inspect(value: object, indent: int = 0) -> str:
+    """Write `value` as node's util.inspect does: bare keys, single quotes, a line each where one is too long."""
+    if not isinstance(value, dict | list):
+        return repr(value)
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key}: {_inspect(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return "[ " + ", ".join(map(_inspect, value)) + " ]"
-    return f"'{value}'" if isinstance(value, str) else str(value)
+        parts = [f"{key}: {_inspect(item, indent + 2)}" for key, item in value.items()]
+    else:
+        parts = [_inspect(item, indent + 2) for item in value]
+    left, right = "{}" if isinstance(value, dict) else "[]"
+    width = 2 * len(parts) + indent + len(left) + 10 + sum(map(len, parts))
+    if width <= LINE and "\n" not in "".join(parts):
+        return f"{left} {', '.join(parts)} {right}"
+    edge = "\n" + " " * indent
+    return f"{left}{edge}  " + f",{edge}  ".join(parts) + f"{edge}{right}"
 
 
 SHAPES: dict[str, Shape] = {

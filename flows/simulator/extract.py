@@ -45,19 +45,6 @@ class Flaw(NamedTuple):
     code: str
 
 
-FLAWS = (
-    Flaw(portal.PAN, pl.lit(None, pl.String), "card.pan.missing"),
-    Flaw(portal.MONTH, pl.lit("13"), "card.expiration_month.invalid"),
-    Flaw(portal.ADDRESS1, pl.lit(None, pl.String), "address.address1.missing"),
-    Flaw(portal.CITY, pl.lit(None, pl.String), "address.city.missing"),
-    Flaw(portal.POSTAL_CODE, pl.lit(None, pl.String), "address.postal_code.missing"),
-    Flaw(portal.COUNTRY, pl.lit("Atlantis"), "address.country.invalid"),
-    Flaw(portal.FIRST_NAME, pl.lit(None, pl.String), "address.first_name.missing"),
-    Flaw(portal.LAST_NAME, pl.lit(None, pl.String), "address.last_name.missing"),
-    Flaw(portal.IS_PRIMARY, pl.lit("perhaps"), "address.is_primary.invalid"),
-)
-
-
 def write_sample(
     out: BinaryIO,
     rows: int,
@@ -71,12 +58,40 @@ def write_sample(
     dialect = dialect or Dialect()
     truths = []
     for number, block in enumerate(_blocks(rows, as_of, seed)):
-        flawed, truth = _spoil(block, bad, np.random.default_rng([seed, number, 1]))
+        flawed, truth = _spoil(block, bad, flaws(as_of), np.random.default_rng([seed, number, 1]))
         _write(out, flawed.drop("row"), dialect, header=number == 0)
         truths.append(truth)
     if dialect.trailer:
         out.write((dialect.trailer.format(rows=rows) + dialect.newline).encode(dialect.encoding))
     return SampleTruth(rows, pl.concat(truths))
+
+
+def flaws(as_of: date) -> tuple[Flaw, ...]:
+    """Return every way `write_sample` makes a row bad on the business date `as_of`."""
+    nothing, pan = pl.lit(None, pl.String), pl.col(portal.PAN)
+    next_digit = (pan.str.slice(-1).cast(pl.Int8) + 1) % 10
+    elsewhere = (
+        pl.when(pl.col(portal.COUNTRY) == "US").then(pl.lit("00605"))
+        .when(pl.col(portal.SUBNATIONAL) == "ON").then(pl.lit("V6B 1A1")).otherwise(pl.lit("K1A 0B1"))
+    )  # fmt: skip
+    return (
+        Flaw(portal.CUID, pan, "cardholder.cuid.card_number"),
+        Flaw(portal.PAN, nothing, "card.pan.missing"),
+        Flaw(portal.PAN, pan.str.slice(0, 15), "card.pan.format"),
+        Flaw(portal.PAN, pan.str.slice(0, 15) + next_digit.cast(pl.String), "card.pan.luhn"),
+        Flaw(portal.MONTH, pl.lit("13"), "card.expiration_month.format"),
+        Flaw(portal.YEAR, pl.lit(f"{(as_of.year - 1) % 100:02d}"), "card.expiration.expired"),
+        Flaw(portal.CVV, pl.lit("12345"), "card.cvv.format"),
+        Flaw(portal.ADDRESS1, nothing, "address.address1.missing"),
+        Flaw(portal.CITY, pl.lit("N/A"), "address.city.placeholder"),
+        Flaw(portal.SUBNATIONAL, pl.lit("ZZ"), "address.subnational.unknown"),
+        Flaw(portal.COUNTRY, pl.lit("Atlantis"), "address.country.unknown"),
+        Flaw(portal.POSTAL_CODE, nothing, "address.postal_code.missing"),
+        Flaw(portal.POSTAL_CODE, elsewhere, "address.postal_code.mismatch"),
+        Flaw(portal.FIRST_NAME, nothing, "address.first_name.missing"),
+        Flaw(portal.LAST_NAME, pl.lit("NULL"), "address.last_name.placeholder"),
+        Flaw(portal.IS_PRIMARY, pl.lit("perhaps"), "address.is_primary.format"),
+    )
 
 
 def _blocks(rows: int, as_of: date, seed: int) -> Iterator[pl.DataFrame]:
@@ -98,12 +113,8 @@ def _people(ordinals: np.ndarray, as_of: date, seed: int, rng: np.random.Generat
     cvv = rng.integers(0, 1000, count)
     hashed = rng.random(count) < 0.1
     row = pl.Series("row", ordinals).cast(pl.UInt32)
-    house, line = (
-        pl.Series(rng.integers(low, high, count)).cast(pl.String) for low, high in ((1, 9999), (100, 200))
-    )
-    frame = pl.DataFrame(
-        {"row": row, "cvv": cvv, "hashed": hashed, "year": ripe // 12 % 100, "month": ripe % 12 + 1}
-    )
+    house, line = (pl.Series(rng.integers(low, high, count)).cast(pl.String) for low, high in ((1, 9999), (100, 200)))
+    frame = pl.DataFrame({"row": row, "cvv": cvv, "hashed": hashed, "year": ripe // 12 % 100, "month": ripe % 12 + 1})
     padded = frame.select(
         pl.col("cvv").cast(pl.String).str.zfill(3), pl.col("year", "month").cast(pl.String).str.zfill(2)
     )
@@ -146,25 +157,21 @@ def _pans(ordinals: np.ndarray, seed: int) -> list[str]:
         digit = body // 10**place % 10 * (2 if place % 2 == 0 else 1)
         total += digit // 10 + digit % 10
     pans = (body * 10 + -total % 10).astype(str).tolist()
-    return [
-        PUBLISHED[row - 1] if row <= len(PUBLISHED) else pan for row, pan in zip(ordinals, pans, strict=True)
-    ]
+    return [PUBLISHED[row - 1] if row <= len(PUBLISHED) else pan for row, pan in zip(ordinals, pans, strict=True)]
 
 
-def _spoil(block: pl.DataFrame, share: float, rng: np.random.Generator) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _spoil(
+    block: pl.DataFrame, share: float, ways: Sequence[Flaw], rng: np.random.Generator
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Give a share of the rows one flaw each; return the block and row, column, code of those."""
-    flaw = np.where(rng.random(block.height) < share, rng.integers(0, len(FLAWS), block.height), -1)
+    flaw = np.where(rng.random(block.height) < share, rng.integers(0, len(ways), block.height), -1)
     marked = block.with_columns(flaw=pl.Series(flaw))
-    for number, made in enumerate(FLAWS):
+    for number, way in enumerate(ways):
         hit = pl.col("flaw") == number
-        marked = marked.with_columns(
-            pl.when(hit).then(made.instead).otherwise(pl.col(made.column)).alias(made.column)
-        )
-    named = pl.DataFrame(
-        {"flaw": range(len(FLAWS)), "column": [f.column for f in FLAWS], "code": [f.code for f in FLAWS]}
-    )
-    truth = marked.select("row", "flaw").join(named, on="flaw", maintain_order="left").drop("flaw")
-    return marked.drop("flaw"), truth
+        marked = marked.with_columns(pl.when(hit).then(way.instead).otherwise(way.column).alias(way.column))
+    named = pl.DataFrame([(way.column, way.code) for way in ways], schema=["column", "code"], orient="row")
+    truth = marked.select("row", "flaw").join(named.with_row_index("flaw").cast({"flaw": pl.Int64}), on="flaw")
+    return marked.drop("flaw"), truth.drop("flaw").sort("row")
 
 
 def _write(out: BinaryIO, block: pl.DataFrame, dialect: Dialect, *, header: bool) -> None:

@@ -5,11 +5,13 @@ It knows the interface and nothing of the pipeline, so that what it books is an 
 
 from __future__ import annotations
 
+import base64
 import calendar
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from hashlib import sha256
 from typing import NamedTuple
 
 from flows.core.cards import PUBLISHED
@@ -25,7 +27,11 @@ LIMIT = 1000
 MAX_BYTES = 64 * 1024 * 1024
 ARMOR = b"-----BEGIN PGP MESSAGE-----"
 BOM = b"\xef\xbb\xbf"
-OUTAGE = fault("cardholder.cuid", "unavailable", "could not be taken up, try again later")
+ONLY_THE_PARTNER_KNOWS = (  # what no check of ours can foresee
+    fault("cardholder.cuid", "unavailable", "could not be taken up, try again later"),
+    fault("pan", "unsupported", "belongs to a card product that is not enabled"),
+    fault("address.postal_code", "undeliverable", "is not known to the postal service"),
+)
 
 
 class UploadRefusedError(OperatorError):
@@ -36,6 +42,7 @@ class UploadRefusedError(OperatorError):
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(name, why)
+        self.why = why
 
 
 class Booked(NamedTuple):
@@ -82,6 +89,7 @@ class Portal:
         self._shuffle = shuffle
         self._shapes = tuple(SHAPES) if error_shape == "mixed" else (error_shape,)
         self._date_form = date_form
+        self._challenges: dict[str, tuple[str, str]] = {}
 
     def upload(self, name: str, content: bytes) -> bytes:
         """Return the result CSV (interface.md 2.7) of an upload (2.6); UploadRefusedError takes nothing."""
@@ -89,6 +97,10 @@ class Portal:
         upload = Upload(name, tuple(self._book(name, rows)))
         self.books.append(upload)
         return self.result(upload.rows)
+
+    def opens(self, url: str, cvv: str, postal_code: str) -> bool:
+        """Say whether a cardholder who knows `cvv` and `postal_code` gets past the link (interface.md 2.10)."""
+        return self._challenges.get(url) == (cvv_hash(cvv), _known(postal_code))
 
     def result(self, rows: Sequence[Booked]) -> bytes:
         """Return the result CSV of these booked rows."""
@@ -114,20 +126,38 @@ class Portal:
             cuid = fields["cuid"] or f"made-{mark[:12]}"
             found = self._faults(fields, cuid in seen, chance(self.seed, name, number))
             seen.add(cuid)
-            url = None if found else f"https://{self._host}/l/{mark}"
-            yield Booked(number, cuid, fields["pan"][-4:], url, None if found else expires, found)
+            last_4 = fields["pan"][-4:]
+            if found:
+                yield Booked(number, cuid, last_4, None, None, found)
+            else:
+                yield Booked(number, cuid, last_4, self._link(mark, fields), expires, ())
+
+    def _link(self, mark: str, fields: Mapping[str, str]) -> str:
+        url = f"https://{self._host}/l/{mark}"
+        secret = fields["cvv_hash"] or (cvv_hash(fields["cvv"]) if fields["cvv"] else "")
+        self._challenges[url] = (secret, _known(fields["address.postal_code"]))
+        return url
+
+    def stranger(self) -> Booked:
+        """Return a row of some other bank's upload: what a result file of foreign cardholders holds."""
+        mark = token(self.seed, "stranger", self.today)
+        expires = two_months_after(self.today)
+        return Booked(1, f"stranger-{mark[:8]}", "0000", f"https://{self._host}/l/{mark}", expires, ())
 
     def _faults(self, fields: Mapping[str, str], repeated: bool, luck: float) -> tuple[Fault, ...]:
         found = faults(fields, self.today)
         if repeated:
             found += (fault("cardholder.cuid", "duplicate", "stands in this file already"),)
-        return found or ((OUTAGE,) if luck < self._fail_share else ())
+        if found or luck >= self._fail_share:
+            return found
+        return (ONLY_THE_PARTNER_KNOWS[int(luck / self._fail_share * len(ONLY_THE_PARTNER_KNOWS))],)
 
     def _rows(self, name: str, content: bytes) -> list[dict[str, str]]:
         sealed = is_sealed(content)
-        header, *records = self._records(name, self._open(name, content) if sealed else content)
-        if tuple(header) != self._header:
+        text = self._text(name, self._open(name, content) if sealed else content)
+        if text.partition("\n")[0].removesuffix("\r") != ",".join(self._header):
             raise UploadRefusedError(name, "its header row is not the template's")
+        header, *records = self._records(name, text)
         if not 1 <= len(records) <= LIMIT:
             raise UploadRefusedError(name, f"{len(records)} cardholders, from 1 to {LIMIT} are allowed")
         ragged = [number for number, record in enumerate(records, start=1) if len(record) != len(header)]
@@ -146,23 +176,35 @@ class Portal:
             pass  # why it cannot be opened is not the uploader's to know
         raise UploadRefusedError(name, "it cannot be decrypted with the portal's key")
 
-    def _records(self, name: str, content: bytes) -> list[list[str]]:
-        why = "it is empty"
+    def _text(self, name: str, content: bytes) -> str:
         try:
-            text = content.decode("utf-8")
-            records = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-            if records:
-                return records
+            return content.decode("utf-8")
         except UnicodeDecodeError:
-            why = "it is not UTF-8"
+            pass  # its text holds the bytes around the mistake
+        raise UploadRefusedError(name, "it is not UTF-8")
+
+    def _records(self, name: str, text: str) -> list[list[str]]:
+        try:
+            return list(csv.reader(io.StringIO(text, newline=""), strict=True))
         except csv.Error:
-            why = "it is not a CSV"
-        raise UploadRefusedError(name, why)
+            pass
+        raise UploadRefusedError(name, "it is not a CSV")
 
 
 def is_sealed(content: bytes) -> bool:
     """Say whether `content` looks like an OpenPGP message, armored or binary."""
     return content.startswith(ARMOR) or (content[:1] >= b"\x80" and not content.startswith(BOM))
+
+
+def cvv_hash(cvv: str) -> str:
+    """Return the Base64 text of the SHA-256 digest of a CVV (interface.md 2.6)."""
+    return base64.b64encode(sha256(cvv.encode()).digest()).decode()
+
+
+def _known(postal_code: str) -> str:
+    """Return what a cardholder types of a postal code: five digits of a ZIP, no blanks."""
+    bare = postal_code.replace(" ", "").upper()
+    return bare[:5] if bare[:5].isdigit() else bare
 
 
 def two_months_after(day: date) -> date:
