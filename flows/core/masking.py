@@ -1,0 +1,34 @@
+"""What may be stored of a foreign text: digit runs and CVVs masked, cells that open safely in a spreadsheet."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+MASK = "[masked]"
+LONGEST = 200  # characters of a message that are kept
+
+# Up to three separators between digits: 4-4-4-4 with anything but letters between is still a card number.
+_DIGITS = re.compile(r"\d(?:[^0-9A-Za-z\n]{0,3}\d){12,}")
+_CVV = re.compile(
+    r"((?:cv[vcn]2?|csc|cid|security[ _-]?code|verification[ _-]?(?:value|code))[^0-9A-Za-z]{1,6}"
+    r"(?:(?:is|was|of|value|code|got|received)[^0-9A-Za-z]{1,4}){0,3})\d{3,4}(?!\d)",
+    re.IGNORECASE,
+)
+# SHA-256 as Base64 or hex: all CVVs invert from a table, so a hash of one is one.
+_HASH = re.compile(r"[A-Za-z0-9+/_-]{43}=|(?<![0-9A-Fa-f])[0-9A-Fa-f]{64}(?![0-9A-Fa-f])")
+_FORMULA = r"^[=+\-@\t\r]"
+
+
+def mask(text: str) -> str:
+    """Return `text` on one line, without card numbers, CVVs and hashes, at most 200 characters."""
+    clean = _CVV.sub(rf"\g<1>{MASK}", _DIGITS.sub(MASK, _HASH.sub(MASK, text)))
+    flat = " ".join(clean.split())
+    return flat if len(flat) <= LONGEST else flat[: LONGEST - 1] + "…"
+
+
+def spreadsheet_safe(column: str) -> pl.Expr:
+    """Return the column with `'` before cells a spreadsheet would run as a formula; never for links.csv."""
+    cell = pl.col(column)
+    return pl.when(cell.str.contains(_FORMULA)).then("'" + cell).otherwise(cell).alias(column)

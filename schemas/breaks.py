@@ -1,0 +1,134 @@
+"""The breaks: what does not balance between what was sent and what came back, with its meaning and next step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+RESULT_SHORT = "RESULT_SHORT"
+RESULT_LONG = "RESULT_LONG"
+UNKNOWN_CUID = "UNKNOWN_CUID"
+LAST4_MISMATCH = "LAST4_MISMATCH"
+DUPLICATE_RESULT = "DUPLICATE_RESULT"
+CONFLICTING_RESULT = "CONFLICTING_RESULT"
+URL_AND_ERROR = "URL_AND_ERROR"
+NEITHER_URL_NOR_ERROR = "NEITHER_URL_NOR_ERROR"
+UNATTRIBUTED_ERROR = "UNATTRIBUTED_ERROR"
+FOREIGN_FILE = "FOREIGN_FILE"
+DAMAGED_FILE = "DAMAGED_FILE"
+MISNAMED_FILE = "MISNAMED_FILE"
+MERGED_FILE = "MERGED_FILE"
+URL_NOT_ALLOWED = "URL_NOT_ALLOWED"
+LINK_EXPIRED = "LINK_EXPIRED"
+
+
+class BreakKind(NamedTuple):
+    """A kind of break; a `notice` is worth reading but nothing is out of balance."""
+
+    name: str
+    meaning: str
+    then: str
+    notice: bool = False
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        BreakKind(
+            RESULT_SHORT,
+            "A chunk is answered, but not for all of its rows.",
+            "Download the chunk's result again from the portal; if it is still short, ask the partner for the rest.",
+        ),
+        BreakKind(
+            RESULT_LONG,
+            "A chunk got more result rows than it has rows.",
+            "Compare the result with the upload; ask the partner why rows came twice.",
+        ),
+        BreakKind(
+            UNKNOWN_CUID,
+            "A result row names a cuid that was not sent in the chunks of its file.",
+            "Check whether the file was uploaded by hand or for another issuer; its rows were not used.",
+        ),
+        BreakKind(
+            LAST4_MISMATCH,
+            "A result row has the cuid of a sent row but other last four digits.",
+            "Do not send this link; ask the partner which card it belongs to.",
+        ),
+        BreakKind(
+            DUPLICATE_RESULT,
+            "The same answer came in more than one file.",
+            "Nothing: it was counted once. The spare file may stay.",
+            notice=True,
+        ),
+        BreakKind(
+            CONFLICTING_RESULT,
+            "Two files answer the same row differently.",
+            "Find out whether the chunk was uploaded twice; ask the partner which answer holds.",
+        ),
+        BreakKind(
+            URL_AND_ERROR,
+            "A result row has a link and an error.",
+            "Do not send this link; ask the partner whether the card was created.",
+        ),
+        BreakKind(
+            NEITHER_URL_NOR_ERROR,
+            "A result row has neither a link nor an error.",
+            "Ask the partner what became of these rows.",
+        ),
+        BreakKind(
+            UNATTRIBUTED_ERROR,
+            "An error cannot be tied to a sent row: it names no cuid and its place proves nothing.",
+            "Read the message in the report; upload the chunk's awaiting rows again one by one, or ask the partner.",
+        ),
+        BreakKind(
+            FOREIGN_FILE,
+            "No row of the file answers anything that was sent.",
+            "Move the file to the issuer it belongs to, or remove it from the results folder.",
+        ),
+        BreakKind(
+            DAMAGED_FILE,
+            "A result file is empty, cut off or not a result.",
+            "Download it again from the portal.",
+        ),
+        BreakKind(
+            MISNAMED_FILE,
+            "A result file is named after one chunk and answers another.",
+            "Nothing: the rows decided. Look at how downloads are named.",
+            notice=True,
+        ),
+        BreakKind(
+            MERGED_FILE,
+            "One result file answers more than one chunk.",
+            "Nothing: every row was counted where it belongs.",
+            notice=True,
+        ),
+        BreakKind(
+            URL_NOT_ALLOWED,
+            "A link is not https or its host is not one of the issuer's allowed hosts.",
+            "Do not send this link. Compare the host with the partner's; add it to allowed_hosts only when they confirm.",
+        ),
+        BreakKind(
+            LINK_EXPIRED,
+            "A link had already expired when its result came in.",
+            "Do not send this link; resubmit the row for a new one.",
+        ),
+    )
+}
+
+
+class Break(NamedTuple):
+    """One finding: kind, how many rows, where (chunk or file, and row numbers), and what to do next."""
+
+    name: str
+    count: int
+    place: str
+    then: str
+
+    @property
+    def notice(self) -> bool:
+        """True where nothing is out of balance."""
+        return KINDS[self.name].notice
+
+
+def found(name: str, count: int, place: str) -> Break:
+    """Return a break of kind `name` with its next step."""
+    return Break(name, count, place, KINDS[name].then)
