@@ -72,7 +72,7 @@ class StoreCredentialsError(OperatorError):
 
 
 class StoreClockError(OperatorError):
-    """This machine's clock is too far off to sign requests."""
+    """The machine's clock is too far off to sign requests."""
 
     says = "The store refuses {0} because this machine's clock is off ({1})."
     then = "Set the clock (NTP), then run the same command again."

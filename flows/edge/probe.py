@@ -1,0 +1,71 @@
+"""The race probe: finds a store that ignores or races create-only writes, before anything rests on it."""
+
+from __future__ import annotations
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Protocol, runtime_checkable
+
+from flows.core.ports import Store
+from flows.core.store_errors import StoreDeniedError, StoreUnsafeError
+
+WRITERS = 8
+KEYS = 6
+_WAIT = 120.0  # seconds a writer waits for the others before the probe gives up; longer than one request's retries
+
+
+@runtime_checkable
+class _Deleting(Protocol):
+    def delete(self, key: str) -> None: ...
+
+
+def race(store: Store, prefix: str) -> None:
+    """Let eight writers create each of six keys at once below `prefix` (ends in '/'), StoreUnsafeError unless one wins.
+
+    One after the other is not enough: servers that check first and write later pass that. About half a second.
+    What the probe wrote is removed again where `store` may delete; its names are new every time.
+    """
+    base = f"{prefix}{secrets.token_hex(8)}/"
+    keys = [f"{base}{number}" for number in range(1, KEYS + 1)]
+    start = Barrier(WRITERS)
+
+    def write(writer: int) -> list[bool]:
+        won = []
+        for key in keys:
+            start.wait(_WAIT)
+            won.append(store.create(key, _content(writer)))
+        return won
+
+    try:
+        with ThreadPoolExecutor(WRITERS) as pool:
+            outcomes = list(pool.map(write, range(WRITERS)))
+        for key, wins in zip(keys, zip(*outcomes, strict=True), strict=True):
+            _judge(store, prefix, key, wins)
+    finally:
+        _clean(store, keys)
+
+
+def _content(writer: int) -> bytes:
+    return b"race probe, writer %d\n" % writer * 1024
+
+
+def _judge(store: Store, prefix: str, key: str, wins: tuple[bool, ...]) -> None:
+    """Raise unless exactly one writer won, its bytes are there, and they stay when written again."""
+    if sum(wins) != 1:
+        raise StoreUnsafeError(prefix, f"{sum(wins)} of {WRITERS} writers were told that they created one object")
+    again = store.create(key, b"late")
+    with store.open(key) as source:
+        stored = source.read()
+    if again or stored != _content(wins.index(True)):
+        raise StoreUnsafeError(prefix, "an object that was created once was written over")
+
+
+def _clean(store: Store, keys: list[str]) -> None:
+    if not isinstance(store, _Deleting):
+        return
+    try:
+        for key in keys:
+            store.delete(key)
+    except StoreDeniedError:
+        return  # credentials that may not delete are a good thing to have; twelve kilobytes stay

@@ -1,0 +1,119 @@
+"""Real S3 servers as processes on loopback and a free port, started and ended by the tests that need them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import boto3
+from botocore.config import Config
+
+from flows.core.retry import Retry
+from flows.edge.s3 import S3Store
+
+KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+BIN = Path(sys.executable).parent
+
+
+class S3Server(NamedTuple):
+    """A running server and one empty bucket in it."""
+
+    endpoint: str
+    bucket: str
+    process: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the standard AWS environment that leads boto3 here."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def moto() -> Iterator[S3Server]:
+    port = free_port()
+    with _running([str(BIN / "moto_server"), "-H", "127.0.0.1", "-p", str(port)], {}, port) as server:
+        yield server
+
+
+@contextmanager
+def ministack(data: Path, port: int = 0) -> Iterator[S3Server]:
+    """Keeps its objects under `data` through kill -9: start it again with the same folder."""
+    port = port or free_port()
+    settings = {
+        "GATEWAY_PORT": str(port),
+        "BIND_HOST": "127.0.0.1",
+        "SERVICES": "s3",
+        "S3_PERSIST": "1",
+        "S3_DATA_DIR": str(data),
+    }
+    with _running([str(BIN / "ministack")], settings, port) as server:
+        yield server
+
+
+def client(endpoint: str, *, read_timeout: float = 30.0) -> object:
+    """Return a boto3 client that tries once, as `flows.edge.s3.connect` makes it, for a server of the tests."""
+    config = Config(
+        connect_timeout=5,
+        read_timeout=read_timeout,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        max_pool_connections=16,
+    )
+    return boto3.session.Session(**KEYS).client("s3", endpoint_url=endpoint, config=config)
+
+
+def store(server: S3Server, prefix: str, retry: Retry | None = None) -> S3Store:
+    return S3Store(server.bucket, prefix, client(server.endpoint), retry)
+
+
+@contextmanager
+def _running(command: list[str], settings: Mapping[str, str], port: int) -> Iterator[S3Server]:
+    with subprocess.Popen(
+        command, env={**os.environ, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            endpoint = f"http://127.0.0.1:{port}"
+            _wait_until_up(endpoint, process)
+            boto3.session.Session(**KEYS).client("s3", endpoint_url=endpoint).create_bucket(Bucket="cards")
+            yield S3Server(endpoint, "cards", process.pid)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_up(endpoint: str, process: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            urlopen(endpoint, timeout=2).close()
+        except URLError as error:
+            if hasattr(error, "code"):
+                error.close()  # type: ignore[attr-defined]  # an HTTPError is an answer: it is up
+                return
+        except OSError:
+            pass
+        else:
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"no S3 server at {endpoint}")
