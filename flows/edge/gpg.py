@@ -1,0 +1,150 @@
+"""Runs gpg by python-gnupg: a private short-lived home, hard limits of time, no options and no logs of others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+from types import TracebackType
+from typing import Any, Final, Self
+
+import gnupg
+
+from flows.core.key_errors import GpgMissingError
+
+PATIENCE: Final = 120.0  # seconds one gpg process may take; a group of 64 chunks takes one
+SOCKET_ROOM: Final = 86  # longest home below which the agent's sockets fit the kernel's 108 bytes
+QUIET: Final = (
+    "--no-options",
+    "--no-encrypt-to",
+    "--no-random-seed-file",  # two processes at once stall on its lock
+    "--lock-never",
+    "--no-auto-check-trustdb",
+)
+_NAME = re.compile(r"^cardlink-gpg-(?P<pid>\d+)-")
+_AGENT = "s2k-count 65536\nmax-cache-ttl 0\ndefault-cache-ttl 0\nallow-loopback-pinentry\ndisable-scdaemon\n"
+KILLED: Final = -signal.SIGKILL
+
+
+class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
+    """python-gnupg with an end: it waits for ever, so a timer kills what takes too long (return code -9)."""
+
+    def __init__(self, patience: float, **settings: Any) -> None:
+        self._patience = patience
+        super().__init__(**settings)
+
+    def _collect_output(self, process: Popen[bytes], *args: Any, **kwargs: Any) -> int:
+        timer = threading.Timer(self._patience, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            code: int = super()._collect_output(process, *args, **kwargs)
+            return code
+        finally:
+            timer.cancel()
+
+
+class Keyring:
+    """A private gpg home (0700, short path) that is gone, agent included, when the context ends.
+
+    `agent` allows the agent that secret keys need; without it gpg cannot start one. GpgMissingError where gpg
+    does not run.
+    """
+
+    def __init__(self, *, agent: bool = False, patience: float = PATIENCE, gpg: str = "gpg") -> None:
+        binary = shutil.which(gpg)
+        if binary is None:
+            raise GpgMissingError("not found on the PATH")
+        self._agent = agent
+        self.patience = patience
+        self.home = _make_home()
+        logging.getLogger("gnupg").setLevel(logging.WARNING)  # at DEBUG it writes keys and statuses
+        try:
+            (self.home / "gpg-agent.conf").write_text(_AGENT)
+            self.gpg = self._start(binary)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, binary: str) -> gnupg.GPG:
+        environment = {
+            "LC_ALL": "C",
+            "LANGUAGE": "C",
+            "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}",
+        }
+        options = [*QUIET, *([] if self._agent else ["--no-autostart"])]
+        why = ""
+        try:
+            return _TimedGPG(
+                self.patience, gpgbinary=binary, gnupghome=str(self.home), options=options, env=environment
+            )
+        except (OSError, ValueError) as error:
+            why = type(error).__name__
+        raise GpgMissingError(why)
+
+    def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
+        """Return python-gnupg's result of `work`, or None where it raised: its exceptions stay here."""
+        try:
+            return work(self.gpg)
+        except Exception:  # noqa: BLE001 - a broken pipe or a status python-gnupg cannot read; texts could hold rows
+            return None
+
+    def close(self) -> None:
+        """End the agent and remove the home; nothing happens the second time."""
+        _remove_home(self.home, agent=self._agent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def sweep_dead_homes() -> int:
+    """Remove the homes that killed processes left behind and return how many there were."""
+    dead = [home for root in _roots() for home in root.glob("cardlink-gpg-*") if _is_dead(home)]
+    for home in dead:
+        _remove_home(home, agent=True)
+    return len(dead)
+
+
+def _roots() -> list[Path]:
+    return [Path(root) for root in dict.fromkeys([tempfile.gettempdir(), "/tmp"])]  # noqa: S108 - mkdtemp makes it private
+
+
+def _make_home() -> Path:
+    prefix = f"cardlink-gpg-{os.getpid()}-"
+    root = next((root for root in _roots() if len(str(root)) + len(prefix) + 9 <= SOCKET_ROOM), Path("/tmp"))  # noqa: S108
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+
+
+def _is_dead(home: Path) -> bool:
+    name = _NAME.match(home.name)
+    if not name or not home.is_dir() or home.is_symlink() or home.stat().st_uid != os.getuid():
+        return False
+    try:
+        os.kill(int(name["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def _remove_home(home: Path, *, agent: bool) -> None:
+    if not home.exists():
+        return
+    if agent:
+        for end in (["--kill", "all"], ["--remove-socketdir"]):
+            subprocess.run(["gpgconf", "--homedir", str(home), *end], check=False, capture_output=True, timeout=20)
+    shutil.rmtree(home, ignore_errors=True)

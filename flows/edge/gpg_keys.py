@@ -1,0 +1,127 @@
+"""Takes public key files into a ring and judges them: pinned by full fingerprint, alive, able to encrypt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+from flows.core.key_errors import (
+    GpgHungError,
+    KeyCannotEncryptError,
+    KeyExpiredError,
+    KeyNotPinnedError,
+    KeyRevokedError,
+    KeyUnknownError,
+    KeyUnreadableError,
+    MalformedMessageError,
+    ManyKeysError,
+    SecretKeyGivenError,
+)
+from flows.core.openpgp import KeyFile, inspect_keys
+from flows.edge.gpg import Keyring
+
+
+class Part(NamedTuple):
+    """A primary key or a subkey as gpg lists it; `created` orders subkeys, `expires` is None for never."""
+
+    key_id: str
+    capabilities: str
+    revoked: bool
+    created: int
+    expires: date | None
+
+
+class Recipient(NamedTuple):
+    """A pinned key that may be sealed to: its fingerprint, the key id messages will name, its last day."""
+
+    fingerprint: str
+    key_id: str
+    expires: date | None
+
+
+def take_up(ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], today: date) -> tuple[Recipient, ...]:
+    """Import one public key per file and return the pinned ones in the order of their fingerprints.
+
+    Raises the error of `key_errors` that names the key and its flaw; nothing unsound is left to gpg to notice.
+    """
+    for number, key in enumerate(keys, start=1):
+        _refuse_other_files(key, number, len(keys), ", ".join(pinned))
+    for number, key in enumerate(keys, start=1):
+        _import(ring, key, number, len(keys))
+    listed = ring.ask(lambda gpg: gpg.list_keys())
+    if listed is None:
+        raise GpgHungError("listing keys", ring.patience)
+    found = {entry["fingerprint"]: entry for entry in listed}
+    return tuple(_recipient(_pinned(found, fingerprint, pinned), fingerprint, today) for fingerprint in pinned)
+
+
+def _refuse_other_files(key: bytes, number: int, of: int, pinned: str) -> None:
+    try:
+        holds = inspect_keys(key)
+    except MalformedMessageError as error:
+        holds, why = KeyFile(0, 0), str(error.args[0])
+    else:
+        why = "key.packet.missing"
+    if holds.secret:
+        raise SecretKeyGivenError(number, of, pinned)
+    if not holds.public:
+        raise KeyUnreadableError(number, of, why)
+    if holds.public > 1:
+        raise ManyKeysError(number, of, holds.public)
+
+
+def _import(ring: Keyring, key: bytes, number: int, of: int) -> None:
+    result = ring.ask(lambda gpg: gpg.import_keys(key))
+    if result is None or result.returncode < 0:
+        raise GpgHungError("importing a key", ring.patience)
+    if len(set(result.fingerprints)) != 1:
+        raise KeyUnreadableError(number, of, "key.import.refused")
+
+
+def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -> Any:
+    if fingerprint in found:
+        return found[fingerprint]
+    others = sorted(set(found) - set(pinned))
+    if others:
+        raise KeyNotPinnedError(fingerprint, ", ".join(others))
+    raise KeyUnknownError(fingerprint)
+
+
+def _recipient(listed: Any, fingerprint: str, today: date) -> Recipient:
+    """Choose the subkey gpg will choose (the newest that is sound), or say why there is none."""
+    key = _part(listed, listed["cap"])
+    parts = [key, *(_part(info, info["capability"]) for info in listed.get("subkey_info", {}).values())]
+    able = [part for part in parts if "e" in part.capabilities]
+    if key.revoked:
+        raise KeyRevokedError(fingerprint)
+    _refuse_expired([key], fingerprint, today)
+    if not able:
+        raise KeyCannotEncryptError(fingerprint)
+    standing = [part for part in able if not part.revoked]
+    if not standing:
+        raise KeyRevokedError(fingerprint)
+    _refuse_expired(standing, fingerprint, today)
+    chosen = max((part for part in standing if _alive(part, today)), key=lambda part: part.created)
+    days = [part.expires for part in (key, chosen) if part.expires is not None]
+    return Recipient(fingerprint, chosen.key_id, min(days, default=None))
+
+
+def _part(fields: Any, capabilities: str) -> Part:
+    expires = fields["expires"]
+    return Part(
+        key_id=fields["keyid"],
+        capabilities=capabilities,
+        revoked=fields["trust"] == "r",
+        created=int(fields["date"]),
+        expires=datetime.fromtimestamp(int(expires), UTC).date() if expires else None,
+    )
+
+
+def _alive(part: Part, today: date) -> bool:
+    return part.expires is None or today < part.expires  # the day it expires on is already too late for a night
+
+
+def _refuse_expired(parts: Sequence[Part], fingerprint: str, today: date) -> None:
+    if not any(_alive(part, today) for part in parts):
+        raise KeyExpiredError(fingerprint, max(str(part.expires) for part in parts))

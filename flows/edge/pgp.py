@@ -1,0 +1,284 @@
+"""Seals chunks to pinned keys and opens messages sealed to ours, by gpg; plaintext never is a file on disk."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import date, timedelta
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Final, Literal, NamedTuple, Self
+
+from flows.core.errors import BugError
+from flows.core.key_errors import GpgHungError, MalformedMessageError, SealBrokenError, SealedUnreadableError
+from flows.core.openpgp import inspect
+from flows.core.ports import Plain, Sealed, Sealer
+from flows.edge.gpg import PATIENCE, Keyring
+from flows.edge.gpg_keys import Recipient, take_up
+
+WARN_DAYS: Final = 30
+GROUP: Final = 64  # chunks per gpg process: two open files each, so far below any limit
+_SAFE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+_CIPHER: Final = ("--cipher-algo", "AES256")  # without preferences in the key gpg 2.2 picks 3DES
+_COMPRESSION: Final = {
+    "zip": ("--compress-algo", "zip", "--compress-level", "1"),  # some readers throw on uncompressed messages
+    "none": ("--compress-algo", "none"),
+}
+
+
+class PortalKey(NamedTuple):
+    """A throwaway key pair: armored public and secret key, 40-hex fingerprint."""
+
+    public: bytes
+    secret: bytes
+    fingerprint: str
+
+    def __repr__(self) -> str:
+        return f"PortalKey({self.fingerprint})"
+
+
+class GpgSealer:
+    """Seal chunks to every pinned fingerprint; implements `ports.Sealer`, ends with its context.
+
+    Each of `keys` is the content of one public key file. Raises an error of `key_errors` that names the key and
+    its flaw before anything is sealed. `today` decides on expiry and its warning.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[bytes],
+        fingerprints: Sequence[str],
+        *,
+        armor: bool,
+        compression: Literal["zip", "none"],
+        today: date,
+        patience: float = PATIENCE,
+        gpg: str = "gpg",
+    ) -> None:
+        self._armor = armor
+        self._arguments = [*_CIPHER, *_COMPRESSION[compression]]
+        self._ring = Keyring(patience=patience, gpg=gpg)
+        try:
+            self._recipients = take_up(self._ring, keys, [pin.upper() for pin in fingerprints], today)
+        except BaseException:
+            self.close()
+            raise
+        self.warnings = tuple(_warn(recipient, today) for recipient in self._recipients if _is_ending(recipient, today))
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """The 40-hex fingerprints every message is sealed to."""
+        return tuple(recipient.fingerprint for recipient in self._recipients)
+
+    @property
+    def key_expiry(self) -> dict[str, date | None]:
+        """The day each fingerprint's key stops working, None for never."""
+        return {recipient.fingerprint: recipient.expires for recipient in self._recipients}
+
+    def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+        """Seal chunks in order, in groups of one gpg process each; safe to call from several threads.
+
+        A chunk that does not work carries its trouble (`seal.process.*`, `seal.message.*`), the others stand.
+        """
+        sealed = []
+        for start in range(0, len(chunks), GROUP):
+            sealed += self._seal_group(chunks[start : start + GROUP])
+        return sealed
+
+    def close(self) -> None:
+        """Remove the ring; nothing happens the second time."""
+        self._ring.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _seal_group(self, chunks: Sequence[Plain]) -> list[Sealed]:
+        """Seal one group by one process; where that is not clean, each chunk by its own, so that only one suffers."""
+        if len({chunk.name for chunk in chunks if _SAFE_NAME.match(chunk.name)}) != len(chunks):
+            raise BugError("sealing", "chunk names")
+        if not hasattr(os, "memfd_create"):  # macOS
+            return [self._seal_one(chunk) for chunk in chunks]
+        with TemporaryDirectory(dir=self._ring.home) as folder, _in_memory(chunks, Path(folder)) as names:
+            result = self._encrypt(BytesIO(names), "--multifile")
+            if _killed(result):
+                return [Sealed(chunk.name, b"", "seal.process.killed") for chunk in chunks]
+            if not _clean(result, len(chunks)):
+                return [self._seal_one(chunk) for chunk in chunks]
+            suffix = ".asc" if self._armor else ".gpg"
+            return [self._checked(chunk.name, _read(Path(folder, chunk.name + suffix))) for chunk in chunks]
+
+    def _seal_one(self, chunk: Plain) -> Sealed:
+        result = self._encrypt(BytesIO(chunk.data), "--set-filename", chunk.name)
+        if _killed(result):
+            return Sealed(chunk.name, b"", "seal.process.killed")
+        if not _clean(result, 1):
+            return Sealed(chunk.name, b"", "seal.process.refused")
+        return self._checked(chunk.name, result.data)
+
+    def _encrypt(self, stream: BytesIO, *arguments: str) -> Any:
+        return self._ring.ask(
+            lambda gpg: gpg.encrypt_file(
+                stream,
+                list(self.fingerprints),
+                always_trust=True,
+                armor=self._armor,
+                extra_args=[*self._arguments, *arguments],
+            )
+        )
+
+    def _checked(self, name: str, message: bytes) -> Sealed:
+        """Accept a message only if its outside shows exactly the wanted keys: gpg's own `ok` is not enough."""
+        wanted = sorted(recipient.key_id for recipient in self._recipients)
+        try:
+            found = sorted(inspect(message).recipients)
+        except MalformedMessageError as error:
+            return Sealed(name, b"", f"seal.{error.args[0]}")
+        if found != wanted:
+            return Sealed(name, b"", "seal.recipients.different")
+        return Sealed(name, message)
+
+
+class GpgOpener:
+    """Open messages sealed to any of our secret keys; implements `ports.Opener`, ends with its context."""
+
+    def __init__(
+        self,
+        secret_keys: Sequence[bytes],
+        passphrase: str | None = None,
+        *,
+        patience: float = PATIENCE,
+        gpg: str = "gpg",
+    ) -> None:
+        self._passphrase = passphrase or None  # an empty one would eat the first line of the message
+        self._ring = Keyring(agent=True, patience=patience, gpg=gpg)
+        try:
+            for key in secret_keys:
+                self._import(key)
+        except BaseException:
+            self.close()
+            raise
+
+    def open(self, message: bytes, limit: int) -> bytes:
+        """Return the content of one message, at most `limit` bytes; SealedUnreadableError otherwise."""
+        result = self._ring.ask(
+            lambda gpg: gpg.decrypt_file(
+                BytesIO(message),
+                always_trust=True,
+                passphrase=self._passphrase,
+                extra_args=["--max-output", str(limit)],
+            )
+        )
+        if _killed(result):
+            raise GpgHungError("opening a message", self._ring.patience)
+        if result is None or not result.ok or result.returncode != 0:
+            raise SealedUnreadableError("message.content.unreadable")
+        if len(result.data) > limit:
+            raise SealedUnreadableError("message.content.too_large")
+        content: bytes = result.data
+        return content
+
+    def close(self) -> None:
+        """End the agent and remove the ring; nothing happens the second time."""
+        self._ring.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _import(self, key: bytes) -> None:
+        result = self._ring.ask(lambda gpg: gpg.import_keys(key, passphrase=self._passphrase))
+        if _killed(result):
+            raise GpgHungError("importing a key", self._ring.patience)
+        if result is None or not result.fingerprints or not result.sec_read:
+            raise SealedUnreadableError("key.secret.unreadable")
+
+
+def trial_seal(sealer: Sealer) -> None:
+    """Seal a dummy and check the message from outside; SealBrokenError where it is not what was asked for."""
+    sealed = sealer.seal([Plain("trial.csv", b"trial\n")])
+    if sealed[0].trouble:
+        raise SealBrokenError(sealed[0].trouble, ", ".join(sealer.fingerprints))
+
+
+def make_portal_key(
+    algorithm: str = "rsa2048", *, name: str = "Portal <portal@example.com>", passphrase: str = ""
+) -> PortalKey:
+    """Make a throwaway key pair as the portal would: for the demo, and for trials without the partner."""
+    with Keyring(agent=True) as ring:
+        made = ring.ask(lambda gpg: gpg.gen_key(_key_parameters(algorithm, name, passphrase)))
+        if made is None or not made.fingerprint:
+            raise GpgHungError("making a key", ring.patience)
+        public = ring.ask(lambda gpg: gpg.export_keys(made.fingerprint))
+        secret = ring.ask(
+            lambda gpg: gpg.export_keys(
+                made.fingerprint, secret=True, passphrase=passphrase, expect_passphrase=bool(passphrase)
+            )
+        )
+    return PortalKey(public.encode(), secret.encode(), made.fingerprint)
+
+
+def _key_parameters(algorithm: str, name: str, passphrase: str) -> str:
+    real, _, mail = name.rstrip(">").partition(" <")
+    kinds = {"curve25519": ("EDDSA\nKey-Curve: ed25519", "ECDH\nSubkey-Curve: cv25519")}
+    size = algorithm.removeprefix("rsa")
+    primary, sub = kinds.get(algorithm, (f"RSA\nKey-Length: {size}", f"RSA\nSubkey-Length: {size}"))
+    protection = f"Passphrase: {passphrase}" if passphrase else "%no-protection"
+    return (
+        f"{protection}\nKey-Type: {primary}\nKey-Usage: sign,cert\nSubkey-Type: {sub}\nSubkey-Usage: encrypt\n"
+        f"Name-Real: {real}\nName-Email: {mail}\nExpire-Date: 2y\n%commit\n"
+    )
+
+
+@contextmanager
+def _in_memory(chunks: Sequence[Plain], folder: Path) -> Iterator[bytes]:
+    """Show gpg each chunk as a file that lies in memory only; yields their paths, one a line."""
+    with ExitStack() as open_files:
+        for chunk in chunks:
+            file = open_files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
+            file.write(chunk.data)
+            file.flush()
+            (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+        yield "".join(f"{folder / chunk.name}\n" for chunk in chunks).encode()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _clean(result: Any, count: int) -> bool:
+    """Tell whether gpg sealed `count` inputs; `ok` alone also shows with return code 2 and on a full disk."""
+    return (
+        result is not None
+        and bool(result.ok)
+        and result.returncode == 0
+        and result.stderr.count("[GNUPG:] END_ENCRYPTION") == count
+    )
+
+
+def _killed(result: Any) -> bool:
+    return result is not None and result.returncode is not None and result.returncode < 0
+
+
+def _is_ending(recipient: Recipient, today: date) -> bool:
+    return recipient.expires is not None and recipient.expires - today <= timedelta(days=WARN_DAYS)
+
+
+def _warn(recipient: Recipient, today: date) -> str:
+    days = (recipient.expires - today).days if recipient.expires else 0
+    return f"Key {recipient.fingerprint} expires on {recipient.expires}, in {days} days."
