@@ -18,11 +18,11 @@ class GpgMissingError(OperatorError):
 class GpgHungError(TryAgainError):
     """gpg did not end in time, or was killed from outside."""
 
-    says = "gpg did not finish {0} within {1} s, or was killed from outside."
+    says = "gpg did not finish within {0:g} s, or was killed from outside."
     then = "Nothing was committed; run the same command again. Look for a full disk or too little memory if it stays."
 
-    def __init__(self, work: str, seconds: float) -> None:
-        super().__init__(work, seconds)
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
 
 
 class KeyUnreadableError(OperatorError):
@@ -43,6 +43,16 @@ class SecretKeyGivenError(OperatorError):
 
     def __init__(self, number: int, of: int, pinned: str) -> None:
         super().__init__(number, of, pinned)
+
+
+class SecretKeyUnreadableError(OperatorError):
+    """A file that should hold our secret key does not."""
+
+    says = "Secret key file {0} of {1} holds no secret key gpg can take up."
+    then = "Give the file exported with `gpg --export-secret-keys`, whole and unchanged."
+
+    def __init__(self, number: int, of: int) -> None:
+        super().__init__(number, of)
 
 
 class ManyKeysError(OperatorError):

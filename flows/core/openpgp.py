@@ -10,9 +10,9 @@ from flows.core.key_errors import MalformedMessageError
 
 _BEGIN = b"-----BEGIN PGP "
 _END = b"-----END PGP "
-_DASHES = b"-----"
 _BOM = b"\xef\xbb\xbf"
 _HEAD_OF_ARMOR = re.compile(rb"(?:[A-Za-z]+: [^\n]*\n)*[ \t]*\n")  # RFC 4880 6.2: headers, then an empty line
+_MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # an empty packet some senders put first
 _SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _SEALED = 1, 5, 6, 18
 
 
@@ -38,13 +38,13 @@ class KeyFile(NamedTuple):
 
 def looks_like_message(head: bytes) -> bool:
     """Tell from its first 64 bytes whether something is an OpenPGP message, armored or binary."""
-    text = head.removeprefix(_BOM).lstrip()
-    if text.startswith(_BEGIN + b"MESSAGE" + _DASHES):
+    if head.removeprefix(_BOM).lstrip().startswith(_BEGIN + b"MESSAGE-----") or head[:5] in _MARKERS:
         return True
-    after = {0x84: 2, 0x85: 3, 0x86: 5, 0xC1: 2}.get(head[0] if head else 0)  # where a body may start
-    if after is None:
+    try:
+        tag, _, start, _ = _header(memoryview(head), 0)
+    except MalformedMessageError:
         return False
-    return head[after : after + 1] == b"\x03"
+    return tag == _SESSION_KEY and head[start : start + 1] == b"\x03"  # else some letter of cp1252 or UTF-8
 
 
 def inspect(message: bytes) -> Message:
@@ -116,24 +116,8 @@ def _dearmor(block: bytes) -> bytes:
 
 
 def _packet(view: memoryview, place: int) -> tuple[Packet, int]:
-    """Return the packet that starts at `place`, and where the next one starts."""
-    header = view[place]
-    if not header & 0x80:
-        raise MalformedMessageError("packet.header.malformed")
-    if header & 0x40:
-        return _new_packet(view, header & 0x3F, place + 1)
-    kind = header & 3
-    if kind == 3:  # runs to the end of the file, so a cut one cannot be told from a whole one
-        raise MalformedMessageError("packet.length.indeterminate")
-    width = 1 << kind
-    start = place + 1 + width
-    body = _slice(view, start, int.from_bytes(_slice(view, place + 1, width), "big"))
-    return Packet((header & 0x3C) >> 2, body), start + len(body)
-
-
-def _new_packet(view: memoryview, tag: int, place: int) -> tuple[Packet, int]:
-    """Return a packet of the new format, joined over its partial lengths, and where the next one starts."""
-    length, place, more = _new_length(view, place)
+    """Return the packet that starts at `place`, joined over its partial lengths, and where the next one starts."""
+    tag, length, place, more = _header(view, place)
     first = _slice(view, place, length)
     place += length
     while more:
@@ -141,6 +125,20 @@ def _new_packet(view: memoryview, tag: int, place: int) -> tuple[Packet, int]:
         _slice(view, place, length)
         place += length
     return Packet(tag, first), place
+
+
+def _header(view: memoryview, place: int) -> tuple[int, int, int, bool]:
+    """Return a packet's tag, its (first) length, where its body starts, and whether another part follows."""
+    first = _slice(view, place, 1)[0]
+    if not first & 0x80:
+        raise MalformedMessageError("packet.header.malformed")
+    if first & 0x40:
+        return first & 0x3F, *_new_length(view, place + 1)
+    if first & 3 == 3:  # runs to the end of the file, so a cut one cannot be told from a whole one
+        raise MalformedMessageError("packet.length.indeterminate")
+    width = 1 << (first & 3)
+    length = int.from_bytes(_slice(view, place + 1, width), "big")
+    return (first & 0x3C) >> 2, length, place + 1 + width, False
 
 
 def _new_length(view: memoryview, place: int) -> tuple[int, int, bool]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 import gnupg
 
-from flows.core.key_errors import GpgMissingError
+from flows.core.key_errors import GpgHungError, GpgMissingError
 
 PATIENCE: Final = 120.0  # seconds one gpg process may take; a group of 64 chunks takes one
 SOCKET_ROOM: Final = 86  # longest home below which the agent's sockets fit the kernel's 108 bytes
@@ -31,11 +31,10 @@ QUIET: Final = (
 )
 _NAME = re.compile(r"^cardlink-gpg-(?P<pid>\d+)-")
 _AGENT = "s2k-count 65536\nmax-cache-ttl 0\ndefault-cache-ttl 0\nallow-loopback-pinentry\ndisable-scdaemon\n"
-KILLED: Final = -signal.SIGKILL
 
 
 class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
-    """python-gnupg with an end: it waits for ever, so a timer kills what takes too long (return code -9)."""
+    """python-gnupg with an end: it waits for ever, so a timer kills what takes too long. Raises GpgHungError."""
 
     def __init__(self, patience: float, **settings: Any) -> None:
         self._patience = patience
@@ -47,9 +46,11 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
         timer.start()
         try:
             code: int = super()._collect_output(process, *args, **kwargs)
-            return code
         finally:
             timer.cancel()
+        if code < 0:  # before python-gnupg reports the broken pipe that follows from it
+            raise GpgHungError(self._patience)
+        return code
 
 
 class Keyring:
@@ -91,10 +92,15 @@ class Keyring:
         raise GpgMissingError(why)
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
-        """Return python-gnupg's result of `work`, or None where it raised: its exceptions stay here."""
+        """Return python-gnupg's result of `work`, None where it raised: its exceptions stay here, they may hold rows.
+
+        Raises GpgHungError where gpg was killed, by us for being late or by somebody else.
+        """
         try:
             return work(self.gpg)
-        except Exception:  # noqa: BLE001 - a broken pipe or a status python-gnupg cannot read; texts could hold rows
+        except GpgHungError:
+            raise
+        except Exception:  # noqa: BLE001 - broken pipes, statuses python-gnupg cannot read
             return None
 
     def close(self) -> None:
@@ -129,8 +135,9 @@ def _make_home() -> Path:
 
 
 def _is_dead(home: Path) -> bool:
+    """Tell a home of ours whose process is gone; homes of other users and of live processes are left alone."""
     name = _NAME.match(home.name)
-    if not name or not home.is_dir() or home.is_symlink() or home.stat().st_uid != os.getuid():
+    if not name or home.is_symlink() or not home.is_dir() or home.stat().st_uid != os.getuid():
         return False
     try:
         os.kill(int(name["pid"]), 0)
@@ -145,6 +152,11 @@ def _remove_home(home: Path, *, agent: bool) -> None:
     if not home.exists():
         return
     if agent:
-        for end in (["--kill", "all"], ["--remove-socketdir"]):
-            subprocess.run(["gpgconf", "--homedir", str(home), *end], check=False, capture_output=True, timeout=20)
-    shutil.rmtree(home, ignore_errors=True)
+        _gpgconf(home, "--kill", "gpg-agent")
+        _gpgconf(home, "--remove-socketdir")  # under /run/user where that exists, else nothing
+    shutil.rmtree(home, ignore_errors=True)  # the agent takes its sockets away meanwhile
+
+
+def _gpgconf(home: Path, *arguments: str) -> None:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):  # without its home an agent ends by itself
+        subprocess.run(["gpgconf", "--homedir", str(home), *arguments], check=False, capture_output=True, timeout=20)

@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from flows.core.key_errors import (
-    GpgHungError,
     KeyCannotEncryptError,
     KeyExpiredError,
     KeyNotPinnedError,
@@ -23,13 +22,17 @@ from flows.edge.gpg import Keyring
 
 
 class Part(NamedTuple):
-    """A primary key or a subkey as gpg lists it; `created` orders subkeys, `expires` is None for never."""
+    """A primary key or a subkey as gpg lists it: `state` is r, e or another letter, `created` in epoch seconds."""
 
     key_id: str
     capabilities: str
-    revoked: bool
+    state: str
     created: int
     expires: date | None
+
+    def alive(self, today: date) -> bool:
+        """Tell whether the key works all of `today`: on the day it expires a night may outlive it."""
+        return self.state != "e" and (self.expires is None or today < self.expires)
 
 
 class Recipient(NamedTuple):
@@ -49,10 +52,7 @@ def take_up(ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], today: 
         _refuse_other_files(key, number, len(keys), ", ".join(pinned))
     for number, key in enumerate(keys, start=1):
         _import(ring, key, number, len(keys))
-    listed = ring.ask(lambda gpg: gpg.list_keys())
-    if listed is None:
-        raise GpgHungError("listing keys", ring.patience)
-    found = {entry["fingerprint"]: entry for entry in listed}
+    found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
     return tuple(_recipient(_pinned(found, fingerprint, pinned), fingerprint, today) for fingerprint in pinned)
 
 
@@ -73,9 +73,7 @@ def _refuse_other_files(key: bytes, number: int, of: int, pinned: str) -> None:
 
 def _import(ring: Keyring, key: bytes, number: int, of: int) -> None:
     result = ring.ask(lambda gpg: gpg.import_keys(key))
-    if result is None or result.returncode < 0:
-        raise GpgHungError("importing a key", ring.patience)
-    if len(set(result.fingerprints)) != 1:
+    if result is None or len(set(result.fingerprints)) != 1:
         raise KeyUnreadableError(number, of, "key.import.refused")
 
 
@@ -91,20 +89,27 @@ def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -
 def _recipient(listed: Any, fingerprint: str, today: date) -> Recipient:
     """Choose the subkey gpg will choose (the newest that is sound), or say why there is none."""
     key = _part(listed, listed["cap"])
-    parts = [key, *(_part(info, info["capability"]) for info in listed.get("subkey_info", {}).values())]
-    able = [part for part in parts if "e" in part.capabilities]
-    if key.revoked:
+    subkeys = [_part(info, info["capability"]) for info in listed.get("subkey_info", {}).values()]
+    able = [part for part in (key, *subkeys) if "e" in part.capabilities]  # lower case: the part's own ability
+    if key.state == "r":
         raise KeyRevokedError(fingerprint)
-    _refuse_expired([key], fingerprint, today)
+    if not key.alive(today):
+        raise KeyExpiredError(fingerprint, str(key.expires))
     if not able:
         raise KeyCannotEncryptError(fingerprint)
-    standing = [part for part in able if not part.revoked]
-    if not standing:
-        raise KeyRevokedError(fingerprint)
-    _refuse_expired(standing, fingerprint, today)
-    chosen = max((part for part in standing if _alive(part, today)), key=lambda part: part.created)
+    chosen = _newest_alive(able, fingerprint, today)
     days = [part.expires for part in (key, chosen) if part.expires is not None]
     return Recipient(fingerprint, chosen.key_id, min(days, default=None))
+
+
+def _newest_alive(able: Sequence[Part], fingerprint: str, today: date) -> Part:
+    standing = [part for part in able if part.state != "r"]
+    if not standing:
+        raise KeyRevokedError(fingerprint)
+    alive = [part for part in standing if part.alive(today)]
+    if not alive:
+        raise KeyExpiredError(fingerprint, max(str(part.expires) for part in standing))
+    return max(alive, key=lambda part: part.created)
 
 
 def _part(fields: Any, capabilities: str) -> Part:
@@ -112,16 +117,7 @@ def _part(fields: Any, capabilities: str) -> Part:
     return Part(
         key_id=fields["keyid"],
         capabilities=capabilities,
-        revoked=fields["trust"] == "r",
+        state=fields["trust"],
         created=int(fields["date"]),
         expires=datetime.fromtimestamp(int(expires), UTC).date() if expires else None,
     )
-
-
-def _alive(part: Part, today: date) -> bool:
-    return part.expires is None or today < part.expires  # the day it expires on is already too late for a night
-
-
-def _refuse_expired(parts: Sequence[Part], fingerprint: str, today: date) -> None:
-    if not any(_alive(part, today) for part in parts):
-        raise KeyExpiredError(fingerprint, max(str(part.expires) for part in parts))

@@ -14,7 +14,13 @@ from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self
 
 from flows.core.errors import BugError
-from flows.core.key_errors import GpgHungError, MalformedMessageError, SealBrokenError, SealedUnreadableError
+from flows.core.key_errors import (
+    GpgHungError,
+    MalformedMessageError,
+    SealBrokenError,
+    SealedUnreadableError,
+    SecretKeyUnreadableError,
+)
 from flows.core.openpgp import inspect
 from flows.core.ports import Plain, Sealed, Sealer
 from flows.edge.gpg import PATIENCE, Keyring
@@ -63,7 +69,8 @@ class GpgSealer:
         self._arguments = [*_CIPHER, *_COMPRESSION[compression]]
         self._ring = Keyring(patience=patience, gpg=gpg)
         try:
-            self._recipients = take_up(self._ring, keys, [pin.upper() for pin in fingerprints], today)
+            pins = list(dict.fromkeys(pin.upper() for pin in fingerprints))
+            self._recipients = take_up(self._ring, keys, pins, today)
         except BaseException:
             self.close()
             raise
@@ -105,29 +112,38 @@ class GpgSealer:
         """Seal one group by one process; where that is not clean, each chunk by its own, so that only one suffers."""
         if len({chunk.name for chunk in chunks if _SAFE_NAME.match(chunk.name)}) != len(chunks):
             raise BugError("sealing", "chunk names")
-        if not hasattr(os, "memfd_create"):  # macOS
+        try:
+            messages = self._encrypt_group(chunks)
+        except GpgHungError:
+            return [Sealed(chunk.name, b"", "seal.process.killed") for chunk in chunks]
+        if messages is None:
             return [self._seal_one(chunk) for chunk in chunks]
-        with TemporaryDirectory(dir=self._ring.home) as folder, _in_memory(chunks, Path(folder)) as names:
-            result = self._encrypt(BytesIO(names), "--multifile")
-            if _killed(result):
-                return [Sealed(chunk.name, b"", "seal.process.killed") for chunk in chunks]
+        return [self._checked(chunk.name, message) for chunk, message in zip(chunks, messages, strict=True)]
+
+    def _encrypt_group(self, chunks: Sequence[Plain]) -> list[bytes] | None:
+        """Return one message per chunk, None where memory files are missing (macOS) or gpg was not clean."""
+        if not hasattr(os, "memfd_create"):
+            return None
+        with TemporaryDirectory(dir=self._ring.home) as folder, _in_memory(chunks, Path(folder)) as paths:
+            result = self._encrypt("\n".join(paths).encode(), "--multifile")
             if not _clean(result, len(chunks)):
-                return [self._seal_one(chunk) for chunk in chunks]
+                return None
             suffix = ".asc" if self._armor else ".gpg"
-            return [self._checked(chunk.name, _read(Path(folder, chunk.name + suffix))) for chunk in chunks]
+            return [Path(path + suffix).read_bytes() for path in paths]
 
     def _seal_one(self, chunk: Plain) -> Sealed:
-        result = self._encrypt(BytesIO(chunk.data), "--set-filename", chunk.name)
-        if _killed(result):
+        try:
+            result = self._encrypt(chunk.data, "--set-filename", chunk.name)
+        except GpgHungError:
             return Sealed(chunk.name, b"", "seal.process.killed")
         if not _clean(result, 1):
             return Sealed(chunk.name, b"", "seal.process.refused")
         return self._checked(chunk.name, result.data)
 
-    def _encrypt(self, stream: BytesIO, *arguments: str) -> Any:
+    def _encrypt(self, data: bytes, *arguments: str) -> Any:
         return self._ring.ask(
             lambda gpg: gpg.encrypt_file(
-                stream,
+                BytesIO(data),
                 list(self.fingerprints),
                 always_trust=True,
                 armor=self._armor,
@@ -159,10 +175,11 @@ class GpgOpener:
         gpg: str = "gpg",
     ) -> None:
         self._passphrase = passphrase or None  # an empty one would eat the first line of the message
+        self._no_questions = [] if passphrase else ["--pinentry-mode", "error"]
         self._ring = Keyring(agent=True, patience=patience, gpg=gpg)
         try:
-            for key in secret_keys:
-                self._import(key)
+            for number, key in enumerate(secret_keys, start=1):
+                self._import(key, number, len(secret_keys))
         except BaseException:
             self.close()
             raise
@@ -174,15 +191,11 @@ class GpgOpener:
                 BytesIO(message),
                 always_trust=True,
                 passphrase=self._passphrase,
-                extra_args=["--max-output", str(limit)],
+                extra_args=["--max-output", str(limit), *self._no_questions],
             )
         )
-        if _killed(result):
-            raise GpgHungError("opening a message", self._ring.patience)
-        if result is None or not result.ok or result.returncode != 0:
-            raise SealedUnreadableError("message.content.unreadable")
-        if len(result.data) > limit:
-            raise SealedUnreadableError("message.content.too_large")
+        if result is None or not result.ok or result.returncode != 0:  # its data may be unauthenticated: dropped
+            raise SealedUnreadableError(_why_unread(result.stderr if result else ""))
         content: bytes = result.data
         return content
 
@@ -198,12 +211,10 @@ class GpgOpener:
     ) -> None:
         self.close()
 
-    def _import(self, key: bytes) -> None:
+    def _import(self, key: bytes, number: int, of: int) -> None:
         result = self._ring.ask(lambda gpg: gpg.import_keys(key, passphrase=self._passphrase))
-        if _killed(result):
-            raise GpgHungError("importing a key", self._ring.patience)
         if result is None or not result.fingerprints or not result.sec_read:
-            raise SealedUnreadableError("key.secret.unreadable")
+            raise SecretKeyUnreadableError(number, of)
 
 
 def trial_seal(sealer: Sealer) -> None:
@@ -220,7 +231,7 @@ def make_portal_key(
     with Keyring(agent=True) as ring:
         made = ring.ask(lambda gpg: gpg.gen_key(_key_parameters(algorithm, name, passphrase)))
         if made is None or not made.fingerprint:
-            raise GpgHungError("making a key", ring.patience)
+            raise BugError("making a throwaway key", "gpg")
         public = ring.ask(lambda gpg: gpg.export_keys(made.fingerprint))
         secret = ring.ask(
             lambda gpg: gpg.export_keys(
@@ -237,28 +248,21 @@ def _key_parameters(algorithm: str, name: str, passphrase: str) -> str:
     primary, sub = kinds.get(algorithm, (f"RSA\nKey-Length: {size}", f"RSA\nSubkey-Length: {size}"))
     protection = f"Passphrase: {passphrase}" if passphrase else "%no-protection"
     return (
-        f"{protection}\nKey-Type: {primary}\nKey-Usage: sign,cert\nSubkey-Type: {sub}\nSubkey-Usage: encrypt\n"
+        f"Key-Type: {primary}\nKey-Usage: sign,cert\nSubkey-Type: {sub}\nSubkey-Usage: encrypt\n{protection}\n"
         f"Name-Real: {real}\nName-Email: {mail}\nExpire-Date: 2y\n%commit\n"
     )
 
 
 @contextmanager
-def _in_memory(chunks: Sequence[Plain], folder: Path) -> Iterator[bytes]:
-    """Show gpg each chunk as a file that lies in memory only; yields their paths, one a line."""
+def _in_memory(chunks: Sequence[Plain], folder: Path) -> Iterator[list[str]]:
+    """Show gpg each chunk as a file of its name that lies in memory only; yields the paths, in order."""
     with ExitStack() as open_files:
         for chunk in chunks:
             file = open_files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
             file.write(chunk.data)
             file.flush()
             (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
-        yield "".join(f"{folder / chunk.name}\n" for chunk in chunks).encode()
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
+        yield [str(folder / chunk.name) for chunk in chunks]
 
 
 def _clean(result: Any, count: int) -> bool:
@@ -271,8 +275,15 @@ def _clean(result: Any, count: int) -> bool:
     )
 
 
-def _killed(result: Any) -> bool:
-    return result is not None and result.returncode is not None and result.returncode < 0
+def _why_unread(stderr: str) -> str:
+    """Name the cause by gpg's fixed words; its text itself may hold file names of the sender's."""
+    if "exceeded --max-output limit" in stderr:
+        return "message.content.too_large"
+    if "[GNUPG:] ERROR pkdecrypt_failed" in stderr:
+        return "key.passphrase.wrong"
+    if "[GNUPG:] NO_SECKEY" in stderr and "[GNUPG:] DECRYPTION_KEY" not in stderr:
+        return "key.secret.missing"
+    return "message.content.unreadable"
 
 
 def _is_ending(recipient: Recipient, today: date) -> bool:
