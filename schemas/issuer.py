@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from schemas.portal import MAX_ROWS
-from schemas.rules import Rules
+from schemas.rules import Repairs, Rules
 from schemas.settings import Settings
-from schemas.source import SourceSettings
+from schemas.source import Columns, Filter, SourceSettings
 
 Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{40}$", to_upper=True)]
 
@@ -18,6 +18,7 @@ class Limits(Settings):
     """The gates a run passes before its commit, and the shares that make a finished night worth a look."""
 
     max_reject_rate: float = Field(0.05, ge=0, le=1)
+    max_row_jump: float = Field(0.5, gt=0)  # share of the median of the last runs
     max_error_rate: float = Field(0.05, ge=0, le=1)
 
 
@@ -42,7 +43,9 @@ class Issuer(Settings):
     test: bool = False
     time_zone: str = "UTC"
     source: SourceSettings = SourceSettings()
-    columns: dict[str, object] = Field(default_factory=dict)
+    columns: Columns = Field(default_factory=dict)
+    filter: Filter = Field(default_factory=dict)
+    repairs: Repairs = Repairs()
     rules: Rules = Rules()
     limits: Limits = Limits()
     portal: PortalSettings

@@ -40,6 +40,7 @@ class Plan(Document):
     settings: dict[str, Any]
     recipe: int
     recipients: tuple[str, ...]
+    reason: str = ""  # why an operator asked for a new run of an extract that already had one
 
 
 class Counts(Document):

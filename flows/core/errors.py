@@ -15,7 +15,14 @@ row numbers and codes: never a cell of an extract.
 
 from __future__ import annotations
 
-from typing import ClassVar
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from pathlib import PurePath
+from typing import ClassVar, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class CardlinkError(Exception):
@@ -68,3 +75,30 @@ class BugError(CardlinkError):
 
     def __init__(self, place: str, kind: str) -> None:
         super().__init__(place, kind)
+
+
+def kind_and_place(error: BaseException) -> str:
+    """Return what a foreign exception may be told by: its type and the last line of ours, never its text."""
+    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
+    if not ours:
+        return type(error).__name__
+    return f"{type(error).__name__} at {PurePath(ours[-1].filename).name}:{ours[-1].lineno}"
+
+
+def guarded(run: Callable[P, T]) -> Callable[P, T]:
+    """Let only our errors out of a step: a foreign one becomes a BugError without its text and without a chain.
+
+    A foreign text can hold cells of an extract, and whoever runs the step keeps the texts of exceptions.
+    """
+
+    @wraps(run)
+    def inner(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            return run(*args, **options)
+        except CardlinkError as error:
+            ours = type(error)(*error.args)  # a fresh one: no chain and no frames that hold rows
+        except Exception as error:  # noqa: BLE001 - the boundary itself
+            ours = BugError(run.__name__, kind_and_place(error))
+        raise ours
+
+    return inner

@@ -6,18 +6,24 @@ import re
 from datetime import date
 from typing import NamedTuple
 
-RUN_ID = re.compile(r"^(?P<issuer>[a-z0-9][a-z0-9-]*)-(?P<day>\d{8})-(?P<sha>[0-9a-f]{8})$")
+RUN_ID = re.compile(
+    r"^(?P<issuer>[a-z0-9][a-z0-9-]*)-(?P<day>\d{8})-(?P<sha>[0-9a-f]{8})(-r(?P<again>[2-9]|[1-9]\d+))?$"
+)
 
 
 class RunId(NamedTuple):
-    """One extract's journey: issuer, business date, first 8 hex of the extract's SHA-256."""
+    """One extract's journey: issuer, business date, first 8 hex of the extract's SHA-256.
+
+    `again` counts from 2 where an operator asked for a new run of an extract that already had one.
+    """
 
     issuer: str
     day: date
     sha8: str
+    again: int = 1
 
     def __str__(self) -> str:
-        return f"{self.issuer}-{self.day:%Y%m%d}-{self.sha8}"
+        return f"{self.issuer}-{self.day:%Y%m%d}-{self.sha8}" + (f"-r{self.again}" if self.again > 1 else "")
 
     @classmethod
     def parse(cls, text: str) -> RunId | None:
@@ -30,7 +36,7 @@ class RunId(NamedTuple):
             day = date(int(raw[:4]), int(raw[4:6]), int(raw[6:]))
         except ValueError:
             return None
-        return cls(found["issuer"], day, found["sha"])
+        return cls(found["issuer"], day, found["sha"], int(found["again"] or 1))
 
 
 def extracts(issuer: str) -> str:
@@ -41,6 +47,11 @@ def extracts(issuer: str) -> str:
 def results(issuer: str) -> str:
     """Return the prefix the operator drops result files under."""
     return f"{issuer}/results/"
+
+
+def ingested(issuer: str) -> str:
+    """Return the prefix of the marks that say which result files are taken up."""
+    return f"{issuer}/ingested/"
 
 
 def runs(issuer: str) -> str:
@@ -87,6 +98,11 @@ class RunKeys(NamedTuple):
     def seals(self) -> str:
         """The prefix of the seal records: digests of ciphertext, written before the ciphertext."""
         return f"{self.base}seals/"
+
+    @property
+    def outcomes(self) -> str:
+        """The prefix of attributed result rows, derived from result files and ledger."""
+        return f"{self.base}outcomes/"
 
     @property
     def events(self) -> str:

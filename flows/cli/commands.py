@@ -1,0 +1,113 @@
+"""The bodies of the commands: call the steps, say what was done, where it lies and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from flows.cli.answer import Answer, table
+from flows.core.names import RunId
+from flows.core.summary import EXIT_CODES, WAITING
+from flows.steps.edges import IssuerEdges
+from flows.steps.ingest import take_up
+from flows.steps.pending import pending
+from flows.steps.report import rebuild
+from flows.steps.runs import UnknownRunError, keys_of
+from flows.steps.status import Standing, standings
+from flows.steps.submit import Request, Submitted, submit
+from flows.wiring import issuers, load_issuer, open_store, wire
+
+
+def submit_extracts(
+    folder: Path, name: str, extract: str | None, day: date | None, opened: Collection[str], new_run: str
+) -> Answer:
+    """Submit the named extract, or all that are not submitted yet."""
+    edges = wire(folder, name)
+    names = [extract] if extract else [entry.key for entry in pending(edges)]
+    done = [submit(edges, Request(one, day, opened, new_run)) for one in names]
+    if not done:
+        facts = {"issuer": name, "runs": []}
+        return Answer(facts, [f"{name}: every extract is submitted already"], f"cardlink ingest {name}")
+    lines = [line for one in done for line in _submitted(edges, one)]
+    facts = {"issuer": name, "runs": [_facts(one) for one in done]}
+    return Answer(facts, lines, f"upload the chunks to the portal, drop the results, then: cardlink ingest {name}")
+
+
+def _facts(done: Submitted) -> dict[str, Any]:
+    manifest = done.manifest
+    return {
+        "run": manifest.run,
+        "already": done.already,
+        "counts": manifest.counts.model_dump(),
+        "reasons": manifest.reasons,
+        "repairs": manifest.repairs,
+        "chunks": len(manifest.chunks),
+        "remarks": list(done.remarks),
+    }
+
+
+def _submitted(edges: IssuerEdges, done: Submitted) -> list[str]:
+    manifest, counts = done.manifest, done.manifest.counts
+    if done.already:
+        return [f"{manifest.run}: already committed, nothing to do"]
+    fates = ("read", "submitted", "rejected", "duplicate", "suppressed")
+    told = ", ".join(f"{getattr(counts, fate):,} {fate}" for fate in fates)
+    where = f"{edges.issuer.root}/{keys_of(manifest.run).chunks}"
+    return [*done.remarks, f"{manifest.run}: {told}", f"{len(manifest.chunks):,} chunks to upload: {where}"]
+
+
+def ingest_results(folder: Path, name: str) -> Answer:
+    """Take up new results and rebuild the reports they touch."""
+    edges = wire(folder, name)
+    taken = take_up(edges)
+    answers = [report_answer(edges, rebuild(edges, run).summary) for run in taken.runs]
+    lines = [f"{name}: {taken.files:,} new result files, {taken.rows:,} rows"]
+    lines += [f"break: {trouble}" for trouble in taken.breaks]
+    lines += [line for answer in answers for line in ["", *answer.lines]]
+    facts = {**taken._asdict(), "issuer": name, "reports": [answer.facts for answer in answers]}
+    codes = [answer.exit_code for answer in answers] + [4 if taken.breaks else 0]
+    return Answer(facts, lines, f"cardlink status {name}", max(codes))
+
+
+def rebuild_report(folder: Path, run: str) -> Answer:
+    """Rebuild the report of one run."""
+    parsed = RunId.parse(run)
+    if parsed is None:
+        raise UnknownRunError(run)
+    edges = wire(folder, parsed.issuer)
+    return report_answer(edges, rebuild(edges, run).summary)
+
+
+def report_answer(edges: IssuerEdges, summary: dict[str, Any]) -> Answer:
+    """Say how a run stands: rows, balance, reasons, breaks, and where the files lie."""
+    where = f"{edges.issuer.root}/{keys_of(summary['run']).report('')}"
+    lines = [f"{summary['run']}: {summary['verdict']}", ""]
+    lines += table(("rows", "count"), [[name, count] for name, count in summary["rows"].items()])
+    equations = [[line["name"], line["left"], line["right"], _holds(line["holds"])] for line in summary["balance"]]
+    lines += ["", *table(("balance", "left", "right", ""), equations)]
+    for stage, title in (("submit", "why we refused or warned"), ("partner", "why the partner refused")):
+        told = [[one["code"], one["rows"], one["action"]] for one in summary["reasons"][stage]]
+        lines += ["", *table((title, "rows", "what to do"), told)] if told else []
+    for one in summary["breaks"]:
+        lines += ["", f"{one['name']} ({one['count']}) {one['place']}", f"  {one['then']}"]
+    lines += ["", f"files: {where} (links.csv errors.csv rejects.csv chunks.csv summary.json)"]
+    then = "upload what waits in chunks.csv" if summary["verdict"] == WAITING else ""
+    return Answer(summary, lines, then, EXIT_CODES[summary["verdict"]])
+
+
+def _holds(holds: bool) -> str:
+    return "ok" if holds else "DIFFERS"
+
+
+def show_status(folder: Path, name: str | None) -> Answer:
+    """Show every run of one issuer or of all, newest first."""
+    found = [
+        standing
+        for issuer in ([name] if name else issuers(folder))
+        for standing in standings(open_store(load_issuer(folder, issuer).root, folder), issuer)
+    ]
+    head = ("run", "state", *Standing._fields[2:])
+    lines = table(head, [list(standing) for standing in found]) if found else ["no runs yet"]
+    return Answer({"runs": [standing._asdict() for standing in found]}, lines)

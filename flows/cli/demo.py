@@ -1,0 +1,125 @@
+"""`cardlink demo`: a whole night on sample data, through the real Prefect flows with an embedded server.
+
+A throwaway portal key, the sample extract in a local store, the flow `nightly`, the simulated portal's answer,
+the flow `ingest`, the balance. Everything lies below one folder, made anew each time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flows.cli.answer import Answer
+from flows.core.errors import OperatorError
+
+ISSUER = "sample-bank"
+AS_OF = date(2026, 11, 20)  # the sample's business date: its cards are valid on it whenever the demo runs
+MARK = ".cardlink-demo"
+
+PREFECT = {
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # a new database takes its time on a slow disk
+    "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "",
+}
+
+
+class NotADemoError(OperatorError):
+    """The folder holds something the demo did not make."""
+
+    says = "{0} is there and is not a demo."
+    then = "Name another folder with --dir; the demo removes its own folder first."
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+
+
+def whole_night(folder: Path, rows: int | None) -> Answer:
+    """Run the night below `folder`, with the sample or with a generated extract of `rows` rows."""
+    folder = folder.resolve()
+    _make_room(folder)
+    secret = _prepare(folder, rows)
+    _embed_prefect(folder)
+    _tell("the nightly flow runs (Prefect, embedded server; its first start takes about ten seconds)")
+    from flows.nightly import nightly
+
+    nightly(ISSUER)
+    _tell("the simulated portal answers")
+    from flows.cli.practice import answer_chunks
+
+    answer_chunks(folder, ISSUER, secret, fail_share=0.05, shuffle=True, seed=1, today=AS_OF)
+    _tell("the ingest flow takes up the results")
+    from flows.ingest import ingest
+
+    reports = ingest(ISSUER)
+    return _answer(folder, reports)
+
+
+def _make_room(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / MARK).exists():
+            raise NotADemoError(str(folder))
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).touch()
+
+
+def _prepare(folder: Path, rows: int | None) -> Path:
+    """Write the issuer's TOML, a throwaway portal key and the extract; return the secret key's path."""
+    from flows.edge.pgp import make_portal_key
+
+    _tell("a throwaway portal key is made")
+    public, secret, fingerprint = make_portal_key()
+    (folder / "portal.asc").write_bytes(public)
+    (folder / "portal-secret.asc").write_bytes(secret)
+    toml = (sample_data() / f"{ISSUER}.toml").read_text("utf-8")
+    (folder / f"{ISSUER}.toml").write_text(toml.replace("0" * 40, fingerprint), "utf-8")
+    extract = folder / "store" / ISSUER / "extracts" / f"{ISSUER}-{AS_OF:%Y%m%d}.csv"
+    extract.parent.mkdir(parents=True)
+    if rows is None:
+        shutil.copyfile(sample_data() / "extracts" / extract.name, extract)
+        return folder / "portal-secret.asc"
+    from flows.simulator.extract import write_sample
+
+    with extract.open("wb") as out:
+        write_sample(out, rows, bad=0.02, seed=1, as_of=AS_OF)
+    return folder / "portal-secret.asc"
+
+
+def sample_data() -> Path:
+    """Return the folder of the sample: in a checkout beside the packages."""
+    return Path(str(files("flows"))).parent / "sample_data"
+
+
+def _embed_prefect(folder: Path) -> None:
+    """Point Prefect at a home below the demo's folder; set before Prefect is first imported."""
+    for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+        del os.environ[name]
+    os.environ.update(PREFECT, PREFECT_HOME=str(folder / "prefect"), CARDLINK_CONFIG=str(folder))
+
+
+def _answer(folder: Path, reports: list[dict[str, Any]]) -> Answer:
+    from flows.cli.commands import report_answer
+    from flows.steps.runs import keys_of
+    from flows.wiring import wire
+
+    edges = wire(folder, ISSUER)
+    answers = [report_answer(edges, summary) for summary in reports]
+    lines = [line for answer in answers for line in answer.lines]
+    base = folder / "store" / keys_of(reports[0]["run"]).base if reports else folder
+    lines += ["", f"Everything lies below {base}"]
+    facts = {"runs": [answer.facts for answer in answers], "folder": str(base)}
+    then = f"cardlink --config {folder} status"
+    return Answer(facts, lines, then, max((answer.exit_code for answer in answers), default=1))
+
+
+def _tell(text: str) -> None:
+    click.echo(f"· {text}", err=True)

@@ -1,0 +1,215 @@
+"""The command line: every command, its options and help; the work is in `flows.steps`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import date, datetime
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from flows.cli.answer import Answer, say
+from flows.core.errors import BugError, CardlinkError, TryAgainError, kind_and_place
+from flows.wiring import config_folder
+
+ISSUER = click.argument("issuer")
+DATE = click.DateTime(["%Y-%m-%d"])
+
+
+class StoppedError(TryAgainError):
+    """The process was asked to end."""
+
+    says = "Stopped by signal {0}. Nothing was committed by this command."
+    then = "Run the same command again; it goes on from what is already published."
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--config", type=click.Path(path_type=Path), help="Folder of the issuers' TOML files.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+@click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
+@click.version_option(package_name="cardlink")
+@click.pass_context
+def main(context: click.Context, config: Path | None, as_json: bool, verbose: bool) -> None:
+    """Get every cardholder of a nightly extract a card link, and show that each one did or why not.
+
+    Exit codes: 0 done and balanced, 1 unexpected, 2 usage or configuration, 3 done but rejects or errors
+    above the limit, 4 out of balance, 75 try again.
+    """
+    os.umask(0o077)
+    _no_core_dumps()
+    signal.signal(signal.SIGTERM, _stop)
+    context.obj = {"config": config or config_folder(), "json": as_json, "verbose": verbose}
+
+
+def _stop(signum: int, _frame: FrameType | None) -> NoReturn:
+    raise StoppedError(signum)
+
+
+def _no_core_dumps() -> None:
+    import resource  # a core file would hold an extract's rows
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def command(run: Callable[..., Answer]) -> Callable[..., None]:
+    """Make a command of a function: give it the config folder, print its answer, turn errors into exit codes."""
+
+    @click.pass_context
+    @wraps(run)
+    def guarded(context: click.Context, /, *args: Any, **options: Any) -> None:
+        as_json = context.obj["json"]
+        try:
+            answer = run(context.obj["config"], *args, **options)
+        except CardlinkError as error:
+            answer = _error(error)
+        except KeyboardInterrupt:
+            answer = _error(StoppedError(signal.SIGINT))
+        except Exception as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell, so kind and place pass
+            answer = _error(BugError(context.command.name or "cardlink", kind_and_place(error)))
+        if answer.facts.get("error") and not as_json:
+            click.echo(f"cardlink: {answer.facts['message']}", err=True)
+        else:
+            say(answer, as_json=as_json)
+        sys.exit(answer.exit_code)
+
+    return guarded
+
+
+def _error(error: CardlinkError) -> Answer:
+    facts = {"error": type(error).__name__, "message": str(error)}
+    return Answer(facts, [], exit_code=error.exit_code)
+
+
+@main.command()
+@ISSUER
+@click.option("--from", "extract", type=click.Path(path_type=Path), help="An extract to guess the mapping from.")
+@click.option("--root", default="store", show_default=True, help="s3://bucket/prefix or a directory.")
+@command
+def init(config: Path, issuer: str, extract: Path | None, root: str) -> Answer:
+    """Write a first TOML for an issuer, with a guessed mapping where an extract is given."""
+    from flows.cli.setup import write_first_toml
+
+    return write_first_toml(config, issuer, extract, root)
+
+
+@main.command()
+@ISSUER
+@click.argument("extract", required=False)
+@click.option("--date", "day", type=DATE, help="Business date, where the extract's name does not say it.")
+@command
+def check(config: Path, issuer: str, extract: str | None, day: datetime | None) -> Answer:
+    """Check configuration, key and store, and with EXTRACT every row of it; publish nothing (the dry run)."""
+    from flows.cli.commands import check_issuer
+
+    return check_issuer(config, issuer, extract, _day(day))
+
+
+@main.command()
+@ISSUER
+@click.option("--extract", help="One extract by name; default: all that are not submitted yet.")
+@click.option("--date", "day", type=DATE, help="Business date, where the extract's name does not say it.")
+@click.option(
+    "--open",
+    "opened",
+    multiple=True,
+    type=click.Choice(["reject-rate", "row-jump"]),
+    help="Let a run pass a gate on purpose; it is recorded.",
+)
+@click.option("--new-run", default="", metavar="REASON", help="Make a new run of an extract that already has one.")
+@command
+def submit(
+    config: Path, issuer: str, extract: str | None, day: datetime | None, opened: tuple[str, ...], new_run: str
+) -> Answer:
+    """Take extracts to sealed chunks and commit them for upload."""
+    from flows.cli.commands import submit_extracts
+
+    return submit_extracts(config, issuer, extract, _day(day), opened, new_run)
+
+
+@main.command()
+@ISSUER
+@click.option("--secret-key", type=click.Path(path_type=Path), required=True, help="The simulated portal's secret key.")
+@click.option(
+    "--fail",
+    "fail_share",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="Share of rows that fail.",
+)
+@click.option("--shuffle", is_flag=True, help="Answer rows in another order than sent.")
+@click.option("--seed", default=0, show_default=True, help="Same seed, same answers.")
+@command
+def simulate(config: Path, issuer: str, secret_key: Path, fail_share: float, shuffle: bool, seed: int) -> Answer:
+    """Let the simulated portal answer every committed chunk that has no result yet."""
+    from flows.cli.practice import answer_chunks
+
+    return answer_chunks(config, issuer, secret_key, fail_share, shuffle, seed)
+
+
+@main.command()
+@ISSUER
+@command
+def ingest(config: Path, issuer: str) -> Answer:
+    """Take up new result files, attribute every row, and bring the reports up to date."""
+    from flows.cli.commands import ingest_results
+
+    return ingest_results(config, issuer)
+
+
+@main.command()
+@click.argument("run")
+@command
+def report(config: Path, run: str) -> Answer:
+    """Rebuild the report of RUN from ledger and results, and print its balance."""
+    from flows.cli.commands import rebuild_report
+
+    return rebuild_report(config, run)
+
+
+@main.command()
+@click.argument("issuer", required=False)
+@command
+def status(config: Path, issuer: str | None) -> Answer:
+    """Show every run, newest first: where its rows went and what waits."""
+    from flows.cli.commands import show_status
+
+    return show_status(config, issuer)
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--rows", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--bad", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of rows to be refused.")
+@click.option("--seed", default=0, show_default=True, help="Same seed, same extract.")
+@click.option("--date", "day", type=DATE, help="Business date the cards are valid on (default: today).")
+@command
+def sample(config: Path, file: Path, rows: int, bad: float, seed: int, day: datetime | None) -> Answer:
+    """Generate an extract with test cards only."""
+    from flows.cli.practice import generate_extract
+
+    return generate_extract(file, rows, bad, seed, _day(day))
+
+
+@main.command()
+@click.option("--rows", type=click.IntRange(1), help="Generate an extract of this size instead of the sample.")
+@click.option("--dir", "folder", type=click.Path(path_type=Path), default=Path("demo"), show_default=True)
+@command
+def demo(config: Path, rows: int | None, folder: Path) -> Answer:
+    """Run a whole night on sample data with a simulated partner: Prefect flows, real gpg, no network."""
+    from flows.cli.demo import whole_night
+
+    return whole_night(folder, rows)
+
+
+def _day(value: datetime | None) -> date | None:
+    return value.date() if value else None

@@ -1,0 +1,23 @@
+"""The cuids a result file may speak of: read before attribution, to fetch only the chunks it may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from flows.core.error_object import parse_error
+from flows.core.results import ResultRows
+
+_TOKEN = r"""[^\s"'{}\[\],:;()<>=\\&]+"""  # noqa: S105 - a pattern, not a secret
+
+
+def mentioned_cuids(results: Sequence[ResultRows]) -> pl.Series:
+    """Return the cuid column, the cuids of error objects, and every token of error texts that name none."""
+    rows = pl.concat([result.rows.select("cuid", "error") for result in results])
+    texts = rows.filter(pl.col("cuid").is_null() & pl.col("error").is_not_null())["error"].unique()
+    parsed = [(text, parse_error(text).cuid) for text in texts]
+    nameless = pl.Series([text for text, cuid in parsed if cuid is None], dtype=pl.String)
+    tokens = nameless.str.extract_all(_TOKEN).explode().str.strip_chars(".#!?")
+    named = pl.Series([cuid for _, cuid in parsed if cuid is not None], dtype=pl.String)
+    return pl.concat([rows["cuid"].drop_nulls(), named, tokens.drop_nulls()]).unique()

@@ -1,0 +1,63 @@
+"""The edges a step is given, and the three things every step does with a store: read, write once, note an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import NamedTuple
+
+from flows.core.chunk_csv import Header
+from flows.core.errors import OperatorError
+from flows.core.names import RunKeys
+from flows.core.planning import canonical, digest
+from flows.core.ports import Opener, Sealer, Store
+from schemas.issuer import Issuer
+
+
+class Edges(NamedTuple):
+    """Everything outside: storage, gpg, the clock, and who is acting."""
+
+    store: Store
+    now: Callable[[], datetime]
+    actor: str
+
+
+class IssuerEdges(NamedTuple):
+    """One issuer and what its steps work with; sealing is opened late, since only a submit needs it."""
+
+    issuer: Issuer
+    edges: Edges
+    header: Header
+    sealer: Callable[[], AbstractContextManager[Sealer]]
+    opener: Callable[[], AbstractContextManager[Opener | None]]
+
+
+class ConflictError(OperatorError):
+    """An object that is written once is there with another content."""
+
+    says = "{0} is already there with another content."
+    then = "Nothing was overwritten. Look who writes below this prefix; `cardlink check` probes the store."
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+
+
+def read(store: Store, key: str) -> bytes:
+    """Return the whole of a small object."""
+    with store.open(key) as source:
+        return source.read()
+
+
+def write_once(store: Store, key: str, data: bytes) -> None:
+    """Create an object and read it back; the same bytes already there are as good; ConflictError for others."""
+    store.create(key, data)
+    if digest(read(store, key)) != digest(data):
+        raise ConflictError(key)
+
+
+def note(edges: Edges, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:
+    """Add an event to a run's history: what, when, by whom, and counts or names; events are never changed."""
+    moment = edges.now()
+    event = canonical({"what": what, "at": moment.isoformat(), "by": edges.actor, **facts})
+    edges.store.create(f"{keys.events}{moment:%Y%m%dT%H%M%S%f}-{what}-{digest(event)[:8]}.json", event)

@@ -1,0 +1,131 @@
+"""Take up result files: open, read, attribute every row to the run and row it answers, keep the outcome.
+
+A file is marked as taken up last, once all of its rows found their place. Killed half-way, or fed again, it gives
+the same outcome; a file of no run we know stays unmarked and is tried again each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.core.attribution import Attributed, attribute_all
+from flows.core.errors import CardlinkError
+from flows.core.mentioned import mentioned_cuids
+from flows.core.names import ingested, results
+from flows.core.openpgp import looks_like_message
+from flows.core.planning import canonical
+from flows.core.ports import Entry, Opener, Store
+from flows.core.results import ResultRows, read_result
+from flows.steps.edges import IssuerEdges, note, read
+from flows.steps.outcomes import keep
+from flows.steps.runs import keys_of, manifests, read_ledger
+from schemas import ledger
+from schemas.manifest import Manifest
+
+BATCH = 200  # result files attributed at a time
+LARGEST = 64 << 20  # bytes a result file may have, sealed or opened
+SENT = ["row", "cuid", "last_4", "fate", "chunk", "position"]
+
+
+class Taken(NamedTuple):
+    """What one call took up: files, their rows, the runs they touch, and what found no place."""
+
+    files: int
+    rows: int
+    runs: tuple[str, ...]
+    breaks: tuple[str, ...]
+
+
+def take_up(edges: IssuerEdges) -> Taken:
+    """Attribute every result file that is not taken up yet."""
+    store, name = edges.edges.store, edges.issuer.issuer
+    marks = {entry.key for entry in store.keys(ingested(name))}
+    fresh = [entry for entry in store.keys(results(name)) if _mark(name, entry) not in marks]
+    if not fresh:
+        return Taken(0, 0, (), ())
+    committed = list(manifests(store, name))
+    taken: list[Taken] = []
+    with edges.opener() as opener:
+        for start in range(0, len(fresh), BATCH):
+            taken.append(_take_batch(edges, opener, fresh[start : start + BATCH], committed))
+    runs = sorted({run for one in taken for run in one.runs})
+    return Taken(
+        sum(one.files for one in taken),
+        sum(one.rows for one in taken),
+        tuple(runs),
+        tuple(trouble for one in taken for trouble in one.breaks),
+    )
+
+
+def _take_batch(
+    edges: IssuerEdges, opener: Opener | None, entries: Sequence[Entry], committed: Sequence[Manifest]
+) -> Taken:
+    store, issuer = edges.edges.store, edges.issuer
+    read_files = [_read(store, opener, entry) for entry in entries]
+    sent = _candidates(store, committed, read_files)
+    runs: set[str] = set()
+    breaks: list[str] = []
+    for entry, one in zip(entries, attribute_all(read_files, sent, issuer.portal.allowed_hosts), strict=True):
+        touched, lost = _keep(edges, one)
+        runs |= touched
+        if lost or one.problems:
+            why = ", ".join(one.problems) or "cardlink status lists the runs it knows"
+            breaks.append(f"{entry.key}: {lost} rows belong to no sent row ({why})")
+        if not lost and not one.problems:
+            _set_mark(store, issuer.issuer, entry, one, touched)
+    return Taken(len(entries), sum(result.rows.height for result in read_files), tuple(runs), tuple(breaks))
+
+
+def _read(store: Store, opener: Opener | None, entry: Entry) -> ResultRows:
+    content = read(store, entry.key)
+    trouble = ""
+    if looks_like_message(content) and opener is not None:
+        try:
+            content = opener.open(content, LARGEST)
+        except CardlinkError as error:  # one file nobody can open does not stop the others
+            trouble = type(error).__name__
+    result = read_result(content, entry.key.rpartition("/")[2], entry.modified.date())
+    return result._replace(problems=(*result.problems, f"file.seal.{trouble}")) if trouble else result
+
+
+def _candidates(store: Store, committed: Sequence[Manifest], read_files: Sequence[ResultRows]) -> pl.DataFrame:
+    """Return the sent rows of every chunk that these files may answer: one of its cuids, or its name, is in them."""
+    cuids = mentioned_cuids(read_files)
+    names = " ".join(one.name for one in read_files)
+    found = [pl.DataFrame(schema={"run": pl.String, **{name: ledger.dtypes()[name] for name in SENT}})]
+    for manifest in committed:
+        named = [chunk.number for chunk in manifest.chunks if chunk.name.partition(".")[0] in names]
+        for part in read_ledger(store, keys_of(manifest.run), manifest.ledger, SENT):
+            sent = part.filter(fate=ledger.SUBMITTED)
+            hit = sent.filter(pl.col("cuid").is_in(cuids.implode()))["chunk"].unique()
+            chunks = pl.concat([hit, pl.Series(named, dtype=pl.UInt32)]).unique()
+            found.append(
+                sent.filter(pl.col("chunk").is_in(chunks.implode())).select(pl.lit(manifest.run).alias("run"), *SENT)
+            )
+    return pl.concat(found).drop("fate")
+
+
+def _keep(edges: IssuerEdges, one: Attributed) -> tuple[set[str], int]:
+    """Keep a file's outcome with every run it touches; return those, and how many rows belong to no sent row."""
+    homeless = one.outcomes.filter(pl.col("run").is_null())
+    placed = one.outcomes.filter(pl.col("run").is_not_null())
+    parts = {str(key[0]): part for key, part in placed.partition_by("run", as_dict=True).items()}
+    for at, (run, rows) in enumerate(sorted(parts.items())):
+        keys = keys_of(run)
+        keep(edges.edges.store, keys, one, pl.concat([rows, homeless]) if at == 0 else rows)
+        note(edges.edges, keys, "answered", result=one.name, digest=one.digest, rows=rows.height)
+    return set(parts), int(one.outcomes["row"].is_null().sum())
+
+
+def _set_mark(store: Store, issuer: str, entry: Entry, one: Attributed, runs: Iterable[str]) -> None:
+    mark = {"key": entry.key, "version": entry.version, "digest": one.digest, "runs": sorted(runs)}
+    store.create(_mark(issuer, entry), canonical(mark))
+
+
+def _mark(issuer: str, entry: Entry) -> str:
+    identity = f"{entry.key}|{entry.size}|{entry.version}"
+    return f"{ingested(issuer)}{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"

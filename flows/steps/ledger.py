@@ -1,0 +1,66 @@
+"""Write the ledger as Parquet parts while the rows stream by; a rerun adopts the parts that are already there."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import polars as pl
+
+from flows.core.names import RunKeys
+from flows.core.planning import digest
+from flows.core.ports import Store
+from flows.steps.edges import ConflictError, read
+from schemas.ledger import Ledger
+from schemas.manifest import LedgerPart
+
+PART_ROWS = 250_000
+
+
+class LedgerWriter:
+    """Collect ledger records and write them in parts of about 250,000, by row number within a part."""
+
+    def __init__(self, store: Store, keys: RunKeys, part_rows: int = PART_ROWS) -> None:
+        self._store = store
+        self._keys = keys
+        self._part_rows = part_rows
+        self._waiting: list[pl.DataFrame] = []
+        self._height = 0
+        self._parts: list[LedgerPart] = []
+
+    def add(self, records: pl.DataFrame) -> None:
+        """Take records, in any order."""
+        self._waiting.append(records)
+        self._height += records.height
+        if self._height >= self._part_rows:
+            self._write()
+
+    def finish(self) -> list[LedgerPart]:
+        """Write what is left and return all parts."""
+        if self._height:
+            self._write()
+        return self._parts
+
+    def _write(self) -> None:
+        frame = pl.concat(self._waiting).sort("row")
+        self._waiting, self._height = [], 0
+        Ledger.validate(frame)
+        name = f"part-{len(self._parts) + 1:05d}.parquet"
+        out = BytesIO()
+        frame.write_parquet(out, compression="zstd", statistics=True)
+        stored = self._settle(self._keys.ledger + name, out.getvalue(), frame)
+        self._parts.append(LedgerPart(name=name, rows=frame.height, sha256=digest(stored)))
+
+    def _settle(self, key: str, data: bytes, frame: pl.DataFrame) -> bytes:
+        """Create the part; where one is already there, the same records count whoever wrote their bytes."""
+        self._store.create(key, data)
+        stored = read(self._store, key)
+        if stored != data and not _same(stored, frame):
+            raise ConflictError(key)
+        return stored
+
+
+def _same(stored: bytes, frame: pl.DataFrame) -> bool:
+    try:
+        return pl.read_parquet(BytesIO(stored)).equals(frame)
+    except pl.exceptions.PolarsError:  # no Parquet at all
+        return False

@@ -1,0 +1,93 @@
+"""The runs of an issuer as the store holds them: their plans, manifests and ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+
+import polars as pl
+
+from flows.core.errors import OperatorError
+from flows.core.names import RunId, RunKeys, runs
+from flows.core.planning import digest
+from flows.core.ports import Store
+from flows.core.store_errors import ObjectMissingError
+from flows.steps.edges import ConflictError, read
+from schemas.manifest import LedgerPart, Manifest, Plan
+
+HABIT = 14  # runs whose median says how large a night usually is
+
+
+class UnknownRunError(OperatorError):
+    """A run id that no run has."""
+
+    says = "No run {0}."
+    then = "`cardlink status` lists the runs."
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+
+
+def keys_of(run: str) -> RunKeys:
+    """Return the keys of the run of that id; UnknownRunError where the text is no run id."""
+    parsed = RunId.parse(run)
+    if parsed is None:
+        raise UnknownRunError(run)
+    return RunKeys(parsed)
+
+
+def run_ids(store: Store, issuer: str) -> list[RunId]:
+    """Return the ids of all runs of an issuer, by business date."""
+    names = (folder.key.rstrip("/").rpartition("/")[2] for folder in store.keys(runs(issuer), shallow=True))
+    found = [run for name in names if (run := RunId.parse(name)) is not None]
+    return sorted(found, key=lambda run: (run.day, run.sha8, run.again))
+
+
+def plans(store: Store, issuer: str) -> Iterator[Plan]:
+    """Yield the plan of every run of an issuer, by business date."""
+    for run in run_ids(store, issuer):
+        plan = read_plan(store, RunKeys(run))
+        if plan is not None:
+            yield plan
+
+
+def read_plan(store: Store, keys: RunKeys) -> Plan | None:
+    """Return a run's plan, None where it has none."""
+    try:
+        return Plan.model_validate_json(read(store, keys.plan))
+    except ObjectMissingError:
+        return None
+
+
+def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
+    """Return a run's manifest, None before its commit."""
+    try:
+        return Manifest.model_validate_json(read(store, keys.manifest))
+    except ObjectMissingError:
+        return None
+
+
+def manifests(store: Store, issuer: str) -> Iterator[Manifest]:
+    """Yield the manifest of every committed run of an issuer, by business date."""
+    for run in run_ids(store, issuer):
+        manifest = read_manifest(store, RunKeys(run))
+        if manifest is not None:
+            yield manifest
+
+
+def rows_before(store: Store, run: RunId) -> list[int]:
+    """Return the row counts of the committed runs before this one, the last 14."""
+    earlier = [other for other in run_ids(store, run.issuer) if other.day < run.day][-HABIT:]
+    found = (read_manifest(store, RunKeys(other)) for other in earlier)
+    return [manifest.counts.read for manifest in found if manifest is not None]
+
+
+def read_ledger(
+    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the parts of a run's ledger, each checked against its digest; a chunk never spans two parts."""
+    for part in parts:
+        data = read(store, keys.ledger + part.name)
+        if digest(data) != part.sha256:
+            raise ConflictError(keys.ledger + part.name)
+        yield pl.read_parquet(BytesIO(data), columns=columns)

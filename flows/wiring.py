@@ -1,0 +1,185 @@
+"""Join steps to real edges; the one reader of the environment.
+
+CARDLINK_CONFIG            folder of the issuers' TOML files (default: the current folder)
+CARDLINK_PRIVATE_KEY_FILE  private key that opens PGP-encrypted extracts and results
+CARDLINK_PASSPHRASE_FILE   its passphrase, where it has one
+CARDLINK_ACTOR             who is acting, for the audit trail (default: user@host)
+AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from flows.core.errors import OperatorError
+
+if TYPE_CHECKING:
+    from flows.core.ports import Opener, Sealer, Store
+    from flows.steps.edges import Edges, IssuerEdges
+    from schemas.issuer import Issuer
+
+
+class NoIssuerError(OperatorError):
+    """No TOML for an issuer of that name."""
+
+    says = "No issuer {0} in {1}. There: {2}."
+    then = "Make one with `cardlink init {0}`, or name the folder with --config or CARDLINK_CONFIG."
+
+    def __init__(self, issuer: str, folder: str, there: str) -> None:
+        super().__init__(issuer, folder, there)
+
+
+class ConfigurationError(OperatorError):
+    """The issuer's TOML says something cardlink does not understand."""
+
+    says = "{0}: {1}."
+    then = "Mend the file; `cardlink check` shows the settings in effect."
+
+    def __init__(self, file: str, troubles: str) -> None:
+        super().__init__(file, troubles)
+
+
+class FileUnreadableError(OperatorError):
+    """A file named in the configuration or the environment cannot be read."""
+
+    says = "{0} ({1}) cannot be read: {2}."
+    then = "Mend the path or the rights of the file."
+
+    def __init__(self, file: str, purpose: str, why: str) -> None:
+        super().__init__(file, purpose, why)
+
+
+PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
+
+
+def config_folder() -> Path:
+    """Return the folder of the issuers' TOML files."""
+    return Path(os.environ.get("CARDLINK_CONFIG") or ".")
+
+
+def issuers(folder: Path) -> list[str]:
+    """Return the names of the issuers configured in a folder: TOML files that say `issuer` and `root`."""
+    named = []
+    for file in sorted(folder.glob("*.toml")):
+        try:
+            content = tomllib.loads(file.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            continue
+        if {"issuer", "root"} <= content.keys():
+            named.append(file.stem)
+    return named
+
+
+def load_issuer(folder: Path, name: str) -> Issuer:
+    """Read `<folder>/<name>.toml`; ConfigurationError names every key that is wrong, unknown ones included."""
+    from pydantic import ValidationError
+
+    from schemas.issuer import Issuer
+
+    file = folder / f"{name}.toml"
+    if not file.is_file():
+        raise NoIssuerError(name, str(folder), ", ".join(issuers(folder)) or "none")
+    try:
+        return Issuer.model_validate(tomllib.loads(file.read_text("utf-8")))
+    except tomllib.TOMLDecodeError as error:
+        trouble = str(error)
+    except ValidationError as error:
+        places = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_input=False))
+        trouble = "; ".join(f"{place}: {message}" for place, message in places)
+    raise ConfigurationError(str(file), trouble)
+
+
+def open_store(root: str, folder: Path) -> Store:
+    """Open `s3://bucket/prefix`, or a directory (relative ones from the folder of the TOML)."""
+    if urlsplit(root).scheme == "s3":
+        from flows.edge import s3
+
+        return s3.connect(root, threads=PUBLISHERS)
+    from flows.edge.local import LocalStore
+
+    return LocalStore(folder / Path(root).expanduser())
+
+
+def wire(folder: Path, name: str) -> IssuerEdges:
+    """Return an issuer with its real edges; nothing outside is touched before a step asks for it."""
+    from flows.core.chunk_csv import default_header, header_from_template
+    from flows.steps.edges import IssuerEdges
+
+    issuer = load_issuer(folder, name)
+    template = issuer.portal.template
+    header = (
+        header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
+        if template
+        else default_header()
+    )
+    return IssuerEdges(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener)
+
+
+def edges(root: str, folder: Path) -> Edges:
+    """Return the edges every step shares: the store, the clock, and who is acting."""
+    from flows.steps.edges import Edges
+
+    return Edges(open_store(root, folder), now, actor())
+
+
+def now() -> datetime:
+    """Return the moment, in UTC."""
+    return datetime.now(UTC)
+
+
+def actor() -> str:
+    """Return who is acting: CARDLINK_ACTOR, else user@host, and the process."""
+    return f"{os.environ.get('CARDLINK_ACTOR') or f'{_user()}@{socket.gethostname()}'}:{os.getpid()}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        return str(os.getuid())
+
+
+@contextmanager
+def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
+    from flows.edge.pgp import GpgSealer
+
+    portal = issuer.portal
+    keys = [read_file(folder / portal.key_file, "[portal] key_file")]
+    with GpgSealer(
+        keys, portal.fingerprints, armor=portal.armor, compression=portal.compression, today=now().date()
+    ) as sealer:
+        yield sealer
+
+
+@contextmanager
+def _opener() -> Iterator[Opener | None]:
+    from flows.edge.pgp import GpgOpener
+
+    key_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE")
+    if not key_file:
+        yield None
+        return
+    passphrase_file = os.environ.get("CARDLINK_PASSPHRASE_FILE")
+    passphrase = (
+        read_file(Path(passphrase_file), "CARDLINK_PASSPHRASE_FILE").decode().strip() if passphrase_file else None
+    )
+    with GpgOpener([read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE")], passphrase) as opener:
+        yield opener
+
+
+def read_file(path: Path, purpose: str) -> bytes:
+    """Return the bytes of a file an operator named; FileUnreadableError says which and why."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+    raise FileUnreadableError(str(path), purpose, why)
