@@ -6,7 +6,8 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from heapq import merge
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -30,6 +31,7 @@ from flows.edge.s3_errors import ours
 T = TypeVar("T")
 
 PART = 8 * 2**20  # S3 takes at most 10,000 parts, of 5 MiB or more: 8 MiB reaches 78 GiB
+PIECE = 2**20  # what a drop can cost: a piece that did not arrive whole is asked for again
 
 
 def patience(budget: float = 60.0) -> Retry:
@@ -104,7 +106,7 @@ class S3Store:
         name = self._name(key)
         condition = {"IfMatch": pin.version} if pin else {}
         answer = self._again("get_object", key, Key=name, **condition)
-        entry = Entry(key, answer["ContentLength"], answer["LastModified"], answer["ETag"])
+        entry = Entry(key, answer["ContentLength"], answer["LastModified"].astimezone(UTC), answer["ETag"])
         if pin and pin.version != entry.version:  # a server that ignores If-Match
             answer["Body"].close()
             raise ObjectChangedError(key)
@@ -164,7 +166,7 @@ class S3Store:
         for found in page.get("Contents", []):
             if not found["Key"].endswith("/"):  # a console makes empty objects to show folders
                 key = found["Key"].removeprefix(self._prefix)
-                yield Entry(key, found["Size"], found["LastModified"], found["ETag"])
+                yield Entry(key, found["Size"], found["LastModified"].astimezone(UTC), found["ETag"])
 
     def _folders(self, page: Any) -> Iterator[Entry]:
         for found in page.get("CommonPrefixes", []):
@@ -216,11 +218,15 @@ class S3Source:
         return self._entry
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next up to `size` bytes, all that is left for -1, b'' at the end."""
+        """Return the next `size` bytes, fewer only at the end, all that is left for -1, b'' at the end."""
         left = self._entry.size - self._position
-        if size < 0:
-            return b"".join(iter(lambda: self.read(PART), b""))
-        return self._retry(lambda: self._read(min(size, left)), StoreBusyError) if left and size else b""
+        wanted = left if size < 0 else min(size, left)
+        pieces = []
+        while wanted:
+            piece = self._retry(partial(self._read, min(wanted, PIECE)), StoreBusyError)
+            pieces.append(piece)
+            wanted -= len(piece)
+        return b"".join(pieces)
 
     def _read(self, size: int) -> bytes:
         if self._body is None:

@@ -1,0 +1,214 @@
+"""A proxy between boto3 and an S3 server that does to requests what networks and stores do on a bad night."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+from threading import Lock, Thread
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+
+class Fault(Enum):
+    """What happens to one request; those with a number are answers given without asking the server."""
+
+    THROTTLED = (503, "SlowDown")
+    CONFLICT = (409, "ConditionalRequestConflict")
+    EXPIRED = (400, "ExpiredToken")
+    SKEWED = (403, "RequestTimeTooSkewed")
+    DENIED = (403, "AccessDenied")
+    NO_BUCKET = (404, "NoSuchBucket")
+    FULL = (507, "InsufficientStorage")
+    RESET = "the connection is reset before the server is asked"
+    TIMEOUT = "the server is not asked, and nothing answers"
+    LOST_ANSWER = "the server does it, the connection is reset before the answer"
+    LATE_500 = "the server does it, the answer is 500 InternalError"
+    RESET_IN_BODY = "the answer is reset in the middle of its body"
+    CUT_BODY = "the answer's body ends early, the connection closes as if all were well"
+    WRONG_BYTE = "one byte of the answer's body is another"
+    GARBLED = "the answer's body is no XML"
+    NO_CONDITIONS = "If-None-Match does not reach the server, which writes over what is there"
+
+
+PASSING = (
+    Fault.THROTTLED,
+    Fault.CONFLICT,
+    Fault.RESET,
+    Fault.LOST_ANSWER,
+    Fault.LATE_500,
+    Fault.RESET_IN_BODY,
+    Fault.CUT_BODY,
+)
+
+
+class Asked(NamedTuple):
+    """One request as a chooser sees it; `number` counts all requests from 0."""
+
+    number: int
+    method: str
+    path: str
+
+
+Chooser = Callable[[Asked], Fault | None]
+
+
+class Proxy(NamedTuple):
+    """A running proxy: where boto3 finds it, and what it has done so far."""
+
+    endpoint: str
+    injected: Counter[Fault]
+    asked: list[Asked]
+
+
+def scripted(method: str, *faults: Fault | None) -> Chooser:
+    """Give these faults to the next requests of a method, one each, then none."""
+    waiting, lock = list(faults), Lock()
+
+    def choose(asked: Asked) -> Fault | None:
+        with lock:
+            return waiting.pop(0) if waiting and asked.method == method else None
+
+    return choose
+
+
+def always(fault: Fault, method: str = "") -> Chooser:
+    return lambda asked: fault if method in ("", asked.method) else None
+
+
+def at_random(seed: int, share: float, faults: Sequence[Fault] = PASSING) -> Chooser:
+    """Give a share of all requests one of these faults."""
+    chance, lock = Random(seed), Lock()
+
+    def choose(_: Asked) -> Fault | None:
+        with lock:
+            return chance.choice(faults) if chance.random() < share else None
+
+    return choose
+
+
+@contextmanager
+def between(endpoint: str, choose: Chooser, *, silence: float = 2.0) -> Iterator[Proxy]:
+    """Run a proxy before `endpoint`; a TIMEOUT keeps quiet for `silence` seconds."""
+    proxy = Proxy("", Counter(), [])
+    lock = Lock()
+
+    class Handler(_Handler):
+        upstream = urlsplit(endpoint).netloc
+        quiet = silence
+
+        def fault(self) -> Fault | None:
+            with lock:
+                asked = Asked(len(proxy.asked), self.command, self.path)
+                proxy.asked.append(asked)
+                fault = choose(asked)
+                if fault:
+                    proxy.injected[fault] += 1
+                return fault
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Say nothing: a client that leaves in the middle is what this server is for."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield proxy._replace(endpoint=f"http://127.0.0.1:{server.server_port}")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Answer(NamedTuple):
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    upstream = ""
+    quiet = 0.0
+
+    def fault(self) -> Fault | None:
+        raise NotImplementedError
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self.fault()
+        if fault and isinstance(fault.value, tuple):
+            self._refuse(*fault.value)
+        elif fault is Fault.RESET:
+            self._reset()
+        elif fault is Fault.TIMEOUT:
+            time.sleep(self.quiet)
+            self._reset()
+        else:
+            self._forward(body, fault)
+
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep quiet."""
+
+    def _forward(self, body: bytes, fault: Fault | None) -> None:
+        answer = self._ask(body, without="if-none-match" if fault is Fault.NO_CONDITIONS else "")
+        if fault is Fault.LOST_ANSWER:
+            self._reset()
+        elif fault is Fault.LATE_500:
+            self._refuse(500, "InternalError")
+        elif fault in (Fault.RESET_IN_BODY, Fault.CUT_BODY) and answer.body:
+            self._send(answer, answer.body[: len(answer.body) // 2])
+            self._reset() if fault is Fault.RESET_IN_BODY else self._hang_up()
+        elif fault is Fault.WRONG_BYTE and answer.body:
+            self._send(answer, answer.body[:-1] + bytes([answer.body[-1] ^ 1]))
+        elif fault is Fault.GARBLED and answer.body:
+            self._send(answer, b"?" * len(answer.body))
+        else:
+            self._send(answer, answer.body)
+
+    def _ask(self, body: bytes, without: str) -> _Answer:
+        connection = HTTPConnection(self.upstream, timeout=20)
+        try:
+            headers = {k: v for k, v in self.headers.items() if k.lower() not in ("expect", without)}
+            connection.request(self.command, self.path, body, headers)
+            response = connection.getresponse()
+            return _Answer(response.status, response.getheaders(), response.read())
+        finally:
+            connection.close()
+
+    def _send(self, answer: _Answer, body: bytes) -> None:
+        self.send_response_only(answer.status)
+        for name, value in answer.headers:
+            if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+                self.send_header(name, value)
+        declared = {name.lower(): value for name, value in answer.headers}.get("content-length")
+        self.send_header("Content-Length", declared or str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _refuse(self, status: int, code: str) -> None:
+        body = b"" if self.command == "HEAD" else f"<Error><Code>{code}</Code></Error>".encode()
+        self._send(_Answer(status, [("Content-Type", "application/xml")], body), body)
+
+    def _reset(self) -> None:
+        """Close with RST: what was sent but not yet read is lost too."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.wfile.flush()
+        self.connection.close()
