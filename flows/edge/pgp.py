@@ -125,7 +125,7 @@ class GpgSealer:
         if not hasattr(os, "memfd_create"):
             return None
         with TemporaryDirectory(dir=self._ring.home) as folder, _in_memory(chunks, Path(folder)) as paths:
-            result = self._encrypt("\n".join(paths).encode(), "--multifile")
+            result = self._encrypt("".join(f"{path}\n" for path in paths).encode(), "--multifile")
             if not _clean(result, len(chunks)):
                 return None
             suffix = ".asc" if self._armor else ".gpg"

@@ -1,0 +1,104 @@
+"""Throwaway keys for tests, sound and flawed, made by real gpg once per test process."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from flows.edge.gpg import Keyring
+from flows.edge.pgp import PortalKey, make_portal_key
+
+NAME = "Portal <portal@example.com>"
+LONG_AGO = "20200101T000000"
+
+
+@cache
+def sound(algorithm: str = "curve25519", copy: int = 1, passphrase: str = "") -> PortalKey:
+    """Return a key that may be sealed to; another one for another `copy`."""
+    return make_portal_key(algorithm, name=f"Portal {copy} <portal@example.com>", passphrase=passphrase)
+
+
+@cache
+def expired() -> PortalKey:
+    """Return a key of 2020 that was good for a year."""
+    return _made(lambda gpg: _primary_and_subkey(gpg, "1y", "1y"), since=LONG_AGO)
+
+
+@cache
+def with_expired_subkey() -> PortalKey:
+    """Return a key without end whose only encryption subkey ended in 2021."""
+    return _made(lambda gpg: _primary_and_subkey(gpg, "never", "1y"), since=LONG_AGO)
+
+
+@cache
+def with_renewed_subkey() -> PortalKey:
+    """Return a key with an encryption subkey that ended in 2021 and a later one without end."""
+
+    def make(gpg: Gpg) -> None:
+        fingerprint = _primary_and_subkey(gpg, "never", "1y")
+        gpg("--quick-add-key", fingerprint, "cv25519", "encr", "never", at="20210601T000000")
+
+    return _made(make, since=LONG_AGO)
+
+
+@cache
+def lasting(days: int) -> PortalKey:
+    """Return a key that ends some days from now."""
+    return _made(lambda gpg: _primary_and_subkey(gpg, f"{days}d", "never"))
+
+
+@cache
+def revoked() -> PortalKey:
+    """Return a key its owner revoked."""
+
+    def make(gpg: Gpg) -> None:
+        fingerprint = _primary_and_subkey(gpg, "never", "never")
+        certificate = gpg.home / "openpgp-revocs.d" / f"{fingerprint}.rev"
+        gpg("--import", given=certificate.read_bytes().replace(b":-----BEGIN", b"-----BEGIN"))
+
+    return _made(make)
+
+
+@cache
+def sign_only() -> PortalKey:
+    """Return a key that can sign but not encrypt."""
+    return _made(lambda gpg: gpg("--quick-gen-key", NAME, "ed25519", "sign,cert", "never"))
+
+
+class Gpg:
+    """Calls of plain gpg in one home, without passphrases or questions."""
+
+    def __init__(self, home: Path, since: str = "") -> None:
+        self.home = home
+        self._since = since
+
+    def __call__(self, *arguments: str, given: bytes = b"", at: str = "") -> str:
+        """Run gpg and return what it prints; CalledProcessError where it does not end well."""
+        at = at or self._since
+        clock = [f"--faked-system-time={at}"] if at else []
+        quiet = ["--batch", "--no-tty", "--pinentry-mode", "loopback", "--passphrase", ""]
+        command = ["gpg", "--homedir", str(self.home), *quiet, *clock, *arguments]
+        return subprocess.run(command, input=given, capture_output=True, check=True).stdout.decode("latin-1")
+
+
+def _primary_and_subkey(gpg: Gpg, primary_ends: str, subkey_ends: str) -> str:
+    gpg("--quick-gen-key", NAME, "ed25519", "sign,cert", primary_ends)
+    fingerprint = _fingerprint(gpg)
+    gpg("--quick-add-key", fingerprint, "cv25519", "encr", subkey_ends)
+    return fingerprint
+
+
+def _fingerprint(gpg: Gpg) -> str:
+    listed = gpg("--list-keys", "--with-colons").splitlines()
+    return next(line.split(":")[9] for line in listed if line.startswith("fpr"))
+
+
+def _made(make: Callable[[Gpg], object], since: str = "") -> PortalKey:
+    with Keyring(agent=True) as ring:
+        gpg = Gpg(ring.home, since)
+        make(gpg)
+        public = gpg("--export", "--armor").encode()
+        secret = gpg("--export-secret-keys", "--armor").encode()
+        return PortalKey(public, secret, _fingerprint(gpg))
