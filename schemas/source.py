@@ -5,12 +5,34 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+import polars as pl
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from schemas import portal
 from schemas.settings import Settings
 
+Format = Literal["MMYY", "YYMM", "MM/YY", "MM/YYYY", "YYYY-MM", "YYYY-MM-DD", "SURNAME/GIVEN"]
+
+
+def _portal_column(name: str) -> str:
+    if name not in portal.columns():
+        raise ValueError(f"the portal has no column {name}; it has {', '.join(portal.columns())}")
+    return name
+
+
+def _pattern(text: str) -> str:
+    """Check a regular expression with both engines that will read it."""
+    try:
+        re.compile(text)
+        pl.Series([""]).str.contains(text)
+    except (re.error, pl.exceptions.PolarsError) as error:
+        raise ValueError("not a regular expression, or one that looks around or back") from error
+    return text
+
+
 Header = Annotated[str, StringConstraints(min_length=1)]
-FORMATS = ("MMYY", "YYMM", "MM/YY", "MM/YYYY", "YYYY-MM", "YYYY-MM-DD", "SURNAME/GIVEN")
+Pattern = Annotated[str, AfterValidator(_pattern)]
+PortalColumn = Annotated[str, AfterValidator(_portal_column)]
 
 
 class SourceSettings(Settings):
@@ -24,7 +46,7 @@ class SourceSettings(Settings):
     header_rows: int = Field(1, ge=0)  # lines before the data; the last of them bears the names
     names: tuple[Header, ...] = ()  # the names, where the extract has no header
     comment: str | None = Field(None, min_length=1)  # lines that begin like this are no rows
-    trailer: str | None = None  # regular expression of the trailer; its first group is the count
+    trailer: Pattern | None = None  # regular expression of the trailer; its first group is the count
     trailer_field: int | None = Field(None, ge=1)  # or: which field of the trailer holds the count, from 1
     final_newline: bool = False  # true: a last line without newline was cut off
     strict: bool = False  # true: a header that no column asks for refuses the extract
@@ -45,8 +67,8 @@ class From(Settings):
 
     source: Header | tuple[Header, ...] | None = Field(None, alias="from")
     at: tuple[int, int] | None = None  # fixed width: first and last character, from 1
-    format: Literal["MMYY", "YYMM", "MM/YY", "MM/YYYY", "YYYY-MM", "YYYY-MM-DD", "SURNAME/GIVEN"] | None = None
-    pad: int | None = Field(None, ge=1, le=16)  # zeros in front, up to this many characters
+    format: Format | None = None  # which part is taken, the portal column says
+    pad: int | None = Field(None, ge=1, le=16)  # zeros in front of digits, to this many; before the format
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -69,5 +91,5 @@ class Except(Settings):
     exclude: tuple[str, ...] = Field(alias="not", min_length=1)
 
 
-Columns = dict[str, Header | tuple[Header, ...] | From | Constant]  # portal column -> where it comes from
+Columns = dict[PortalColumn, Header | tuple[Header, ...] | From | Constant]  # portal column -> where it comes from
 Filter = dict[str, str | tuple[str, ...] | Except]  # source header -> the values of rows that count

@@ -6,10 +6,14 @@ It decides before any parser sees a line: CSV parsers guess, pad, shift or merge
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Protocol
 
 import polars as pl
+
+from flows.core.decode import UNREADABLE
 
 ENCODING = "line.encoding.invalid"
 CONTROL = "line.character.control"
@@ -22,96 +26,123 @@ TOO_SHORT = "line.length.short"
 TOO_LONG = "line.length.long"
 CUT_OFF = "line.end.missing"
 
-UNREADABLE = "\x00"  # a whole line that was not in the encoding: no record can look like it
 LONGEST_RECORD = 100  # physical lines one record may span
 
 
-class Delimited(NamedTuple):
-    """Records of `fields` fields between `delimiter`s, quoted as in RFC 4180."""
-
-    delimiter: str
-    fields: int
-
-    @property
-    def _field(self) -> str:
-        return rf'(?:"(?:[^"\x00\x1a]|"")*"|[^"{re.escape(self.delimiter)}\x00\x1a\r\n]*)'
-
-    @property
-    def _record(self) -> str:
-        return rf"{self._field}(?:{re.escape(self.delimiter)}{self._field}){{{self.fields - 1}}}"
+class Grammar(Protocol):
+    """What makes a line a record."""
 
     def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
-        """Return which lines are a whole record with content; without any quote counting delimiters is enough."""
-        content = lines.str.contains(rf'[^{re.escape(self.delimiter)}\s"]')
+        """Return which lines are a whole record with content; `quoted`: there may be quotes in them."""
+        ...
+
+    def opens(self, line: str) -> bool:
+        """Return whether the record of this line could go on in the next."""
+        ...
+
+    def joins(self, lines: Sequence[str]) -> bool:
+        """Return whether these lines are one record together."""
+        ...
+
+    def fault(self, line: str) -> str:
+        """Return the code of what is wrong with a line that is no record."""
+        ...
+
+
+class Delimited:
+    """Records of `fields` fields between `delimiter`s, quoted as in RFC 4180."""
+
+    def __init__(self, delimiter: str, fields: int) -> None:
+        self._delimiter = delimiter
+        self._fields = fields
+        mark = re.escape(delimiter)
+        self._field = rf'(?:"[^"\x00\x1a]*(?:""[^"\x00\x1a]*)*"|[^"{mark}\x00\x1a\r\n]*)'
+        self._record = rf"{self._field}(?:{mark}{self._field}){{{fields - 1}}}"
+        self._next = mark + self._field
+
+    def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
+        """Return which lines are records; where there is no quote, counting delimiters is enough."""
+        content = lines.str.contains(rf'[^{re.escape(self._delimiter)}\s"]')
         if quoted:
             return content & lines.str.contains(f"^{self._record}$")
         legal = ~lines.str.contains(r"[\x00\x1a\r]")
-        return content & legal & (lines.str.count_matches(self.delimiter, literal=True) == self.fields - 1)
+        return content & legal & (lines.str.count_matches(self._delimiter, literal=True) == self._fields - 1)
 
     def opens(self, line: str) -> bool:
-        """Return whether a record could go on in the next line: a quoted field begins and does not end."""
+        """Return whether a quoted field begins and does not end."""
         return line.count('"') % 2 == 1
 
-    def joins(self, lines: list[str]) -> bool:
+    def joins(self, lines: Sequence[str]) -> bool:
         """Return whether these lines are one record with newlines inside its quotes.
 
         Not where the quoted text is as wide as a record: then two stray quotes would swallow rows between them.
         """
         text = "\n".join(lines)
-        inside = text.count(self.delimiter) - (self.fields - 1)
-        return inside < self.fields - 1 and re.fullmatch(self._record, text) is not None
+        inside = text.count(self._delimiter) - (self._fields - 1)
+        return inside < self._fields - 1 and self._whole.fullmatch(text) is not None
 
     def fault(self, line: str) -> str:
-        """Return the code of what is wrong with a line that is no record."""
-        if re.search(r"[\x00\x1a]", line):
-            return ENCODING if line == UNREADABLE else CONTROL
-        found = re.match(rf"{self._field}(?:{re.escape(self.delimiter)}{self._field})*", line)
-        rest = line[found.end() :] if found else line
-        if rest.startswith("\r"):
+        """Return what is wrong, from the first field that cannot be read on, else by the number of fields."""
+        if line == UNREADABLE.decode():
+            return ENCODING
+        fields = self._readable.match(self._delimiter + line)
+        assert fields is not None  # noqa: S101  every text begins with a delimiter and a field, which may be empty
+        rest = line[fields.end() - 1 :]
+        if re.search(r"[\x00\x1a]", line) or rest.startswith("\r"):
             return CONTROL
         if rest:
-            return UNTERMINATED if self._ends_open(line) else BARE_QUOTE
-        fields = len(re.findall(rf"{re.escape(self.delimiter)}{self._field}", f"{self.delimiter}{line}"))
-        if fields == self.fields:
+            return UNTERMINATED if self._open.fullmatch(self._delimiter + line) else BARE_QUOTE
+        found = len(self._one.findall(self._delimiter + line))
+        if found == self._fields:
             return NO_CONTENT
-        return TOO_FEW if fields < self.fields else TOO_MANY
+        return TOO_FEW if found < self._fields else TOO_MANY
 
-    def _ends_open(self, line: str) -> bool:
-        delimiter = re.escape(self.delimiter)
-        return re.fullmatch(rf'(?:{self._field}{delimiter})*"(?:[^"]|"")*', line) is not None
+    @cached_property
+    def _whole(self) -> re.Pattern[str]:
+        return re.compile(self._record)
+
+    @cached_property
+    def _one(self) -> re.Pattern[str]:
+        return re.compile(self._next)
+
+    @cached_property
+    def _readable(self) -> re.Pattern[str]:
+        return re.compile(f"(?:{self._next})*")
+
+    @cached_property
+    def _open(self) -> re.Pattern[str]:
+        return re.compile(rf'(?:{self._next})*{re.escape(self._delimiter)}"[^"]*(?:""[^"]*)*')
 
 
-class Fixed(NamedTuple):
-    """Records of exactly `width` characters."""
+class Fixed:
+    """Records of exactly `width` characters, each one line."""
 
-    width: int
+    def __init__(self, width: int) -> None:
+        self._width = width
 
     def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
-        """Return which lines are a whole record with content."""
+        """Return which lines have the width, and something in it; quotes mean nothing here."""
         legal = ~lines.str.contains(r"[\x00\x1a\r]") & lines.str.contains(r"\S")
-        return legal & (lines.str.len_chars() == self.width)
+        return legal & (lines.str.len_chars() == self._width)
 
     def opens(self, line: str) -> bool:
-        """Return False: a record is one line."""
+        """Return False."""
         return False
 
-    def joins(self, lines: list[str]) -> bool:
-        """Return False: a record is one line."""
+    def joins(self, lines: Sequence[str]) -> bool:
+        """Return False."""
         return False
 
     def fault(self, line: str) -> str:
-        """Return the code of what is wrong with a line that is no record."""
+        """Return what is wrong: an illegal character, else the width."""
+        if line == UNREADABLE.decode():
+            return ENCODING
         if re.search(r"[\x00\x1a\r]", line):
-            return ENCODING if line == UNREADABLE else CONTROL
-        if len(line) == self.width:
-            return NO_CONTENT
-        return TOO_SHORT if len(line) < self.width else TOO_LONG
+            return CONTROL
+        return TOO_SHORT if len(line) < self._width else TOO_LONG
 
 
-Grammar = Delimited | Fixed
-
-
-def joined_records(grammar: Grammar, lines: pl.Series, suspects: list[int]) -> list[tuple[int, int]]:
+def joined_records(grammar: Grammar, lines: pl.Series, suspects: Sequence[int]) -> list[tuple[int, int]]:
     """Return the spans (first, last) of lines that are one record together.
 
     `suspects` are the positions of lines that are no record alone. A record ends at the first line that
@@ -125,3 +156,13 @@ def joined_records(grammar: Grammar, lines: pl.Series, suspects: list[int]) -> l
             spans.append((first, last))
             end = last
     return spans
+
+
+def open_record(grammar: Grammar, lines: pl.Series, suspects: Sequence[int], end: int) -> int | None:
+    """Return the position after `end` from which a record could go on beyond these lines, None where none could."""
+    for at in reversed(suspects):
+        if at <= end or lines.len() - at >= LONGEST_RECORD:
+            return None
+        if grammar.opens(lines[at]):
+            return at
+    return None

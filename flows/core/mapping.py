@@ -5,24 +5,27 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping as AnyMapping
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import polars as pl
 
 from flows.core.extract_errors import MissingColumnsError, UnknownColumnsError
-from flows.core.reader import RECORD
+from flows.core.header import RECORD
 from schemas import portal
+from schemas.rules import Rules
 from schemas.source import Columns, Constant, Except, Filter, From
 
 NO_FILTER: Filter = {}
-# Where year and month stand in a text of each format, as the two groups of a pattern.
+UNREADABLE = "unreadable"  # in place of a date that is not in its format: the checks refuse it as malformed
+# Where the year and where the month stands in a date of each format.
 DATES = {
-    "MMYY": (r"^\s*[0-9]{2}([0-9]{2})\s*$", r"^\s*([0-9]{2})[0-9]{2}\s*$"),
-    "YYMM": (r"^\s*([0-9]{2})[0-9]{2}\s*$", r"^\s*[0-9]{2}([0-9]{2})\s*$"),
-    "MM/YY": (r"^\s*[0-9]{1,2}/([0-9]{2})\s*$", r"^\s*([0-9]{1,2})/[0-9]{2}\s*$"),
-    "MM/YYYY": (r"^\s*[0-9]{1,2}/([0-9]{4})\s*$", r"^\s*([0-9]{1,2})/[0-9]{4}\s*$"),
-    "YYYY-MM": (r"^\s*([0-9]{4})-[0-9]{2}\s*$", r"^\s*[0-9]{4}-([0-9]{2})\s*$"),
-    "YYYY-MM-DD": (r"^\s*([0-9]{4})-[0-9]{2}-[0-9]{2}\s*$", r"^\s*[0-9]{4}-([0-9]{2})-[0-9]{2}\s*$"),
+    "MMYY": (r"^[0-9]{2}([0-9]{2})$", r"^([0-9]{2})[0-9]{2}$"),
+    "YYMM": (r"^([0-9]{2})[0-9]{2}$", r"^[0-9]{2}([0-9]{2})$"),
+    "MM/YY": (r"^[0-9]{1,2}/([0-9]{2})$", r"^([0-9]{1,2})/[0-9]{2}$"),
+    "MM/YYYY": (r"^[0-9]{1,2}/([0-9]{4})$", r"^([0-9]{1,2})/[0-9]{4}$"),
+    "YYYY-MM": (r"^([0-9]{4})-[0-9]{2}$", r"^[0-9]{4}-([0-9]{2})$"),
+    "YYYY-MM-DD": (r"^([0-9]{4})-[0-9]{2}-[0-9]{2}$", r"^[0-9]{4}-([0-9]{2})-[0-9]{2}$"),
 }
 
 
@@ -47,6 +50,11 @@ def plan_mapping(
     """
     asked: Columns = dict(columns) or _portals_own(header)
     finder = _Finder(header)
+    finder.missing += [
+        f"for {target}: [columns] says nothing of it"
+        for target in portal.columns()
+        if target in required() - asked.keys()
+    ]
     made = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
     counts = _counting(where, finder)
     if finder.missing:
@@ -102,10 +110,22 @@ def _nothing() -> pl.Expr:
     return pl.lit(None, dtype=pl.String)
 
 
+@cache
+def required() -> frozenset[str]:
+    """Return the portal columns without which every row would be rejected (interface.md 2.6)."""
+    rules = Rules()
+    return frozenset(
+        column
+        for column, model in portal.PortalInput.to_schema().columns.items()
+        for code in (str(check.name) for check in model.checks)
+        if code.endswith(".missing") and rules.severity(code) == "reject"
+    )
+
+
 def _portals_own(header: Sequence[str]) -> Columns:
     """Return the portal's names for themselves: required ones always, optional ones where they are found."""
     found = {_plain(name) for name in header}
-    return {name: name for name in portal.columns() if name in portal.REQUIRED or _plain(name) in found}
+    return {name: name for name in portal.columns() if name in required() or _plain(name) in found}
 
 
 def _column(target: str, spec: str | tuple[str, ...] | From | Constant | None, finder: _Finder) -> pl.Expr:
@@ -119,26 +139,35 @@ def _column(target: str, spec: str | tuple[str, ...] | From | Constant | None, f
 
 
 def _formed(target: str, spec: From, finder: _Finder) -> pl.Expr:
-    if spec.at is not None:
-        first, last = spec.at
-        value = finder.find(RECORD).str.slice(first - 1, last - first + 1).str.strip_chars()
-        value = pl.when(value != "").then(value)
-    else:
-        value = finder.find(spec.source) if isinstance(spec.source, str) else finder.find(*spec.source or ())
+    value = _taken(spec, finder)
+    if spec.pad is not None:
+        value = pl.when(value.str.contains("^[0-9]+$")).then(value.str.zfill(spec.pad)).otherwise(value)
     if spec.format == "SURNAME/GIVEN":
-        value = _named(target, value)
-    elif spec.format is not None:
-        value = value.str.extract(DATES[spec.format][0 if target == portal.YEAR else 1])
-    return value.str.zfill(spec.pad) if spec.pad is not None else value
+        return _name_part(target, value)
+    return _date_part(target, value, spec.format) if spec.format is not None else value
 
 
-def _named(target: str, value: pl.Expr) -> pl.Expr:
-    surname, given = (value.str.extract(pattern).str.strip_chars() for pattern in (r"^([^/]+)/", r"/([^/]+)$"))
-    if target == portal.LAST_NAME:
-        return surname
-    if target == portal.FIRST_NAME:
-        return given
-    return pl.concat_str(given, surname, separator=" ")
+def _taken(spec: From, finder: _Finder) -> pl.Expr:
+    if spec.at is None:
+        names = (spec.source,) if isinstance(spec.source, str) else spec.source or ()
+        return finder.find(*names).str.strip_chars()
+    first, last = spec.at
+    value = finder.find(RECORD).str.slice(first - 1, last - first + 1).str.strip_chars()
+    return pl.when(value != "").then(value)
+
+
+def _date_part(target: str, value: pl.Expr, form: str) -> pl.Expr:
+    """Return year or month; a text of another form must not pass for either, nor for absent."""
+    part = value.str.extract(DATES[form][0 if target == portal.YEAR else 1])
+    return pl.when(part.is_null() & value.is_not_null()).then(pl.lit(UNREADABLE)).otherwise(part)
+
+
+def _name_part(target: str, value: pl.Expr) -> pl.Expr:
+    """Return the surname, the given name, or (for any other column) both in the order they are spoken."""
+    surname, given = (value.str.extract(pattern).str.strip_chars() for pattern in (r"^([^/]+)", r"^[^/]*/([^/]+)$"))
+    if target in (portal.LAST_NAME, portal.FIRST_NAME):
+        return surname if target == portal.LAST_NAME else given
+    return pl.concat_str(given, surname, separator=" ", ignore_nulls=True)
 
 
 def _counting(where: AnyMapping[str, str | tuple[str, ...] | Except], finder: _Finder) -> pl.Expr | None:
