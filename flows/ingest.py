@@ -9,31 +9,24 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
 from flows.core.errors import guarded
-from flows.steps.ingest import take_up
-from flows.steps.report import RunReport, rebuild
+from flows.steps.ingest import ingest as ingest_step
+from flows.steps.report import RunReport
 from flows.wiring import config_folder, wire
 
 
-@task(name="take up results", persist_result=False, cache_policy=NO_CACHE)
+@task(name="ingest results", persist_result=False, cache_policy=NO_CACHE)
 @guarded
-def take(issuer: str) -> dict[str, Any]:
-    """Attribute every result file not taken up yet; return counts and the runs they touch."""
-    taken = take_up(wire(config_folder(), issuer))
-    return {"files": taken.files, "rows": taken.rows, "runs": list(taken.runs), "breaks": list(taken.breaks)}
-
-
-@task(name="report run", task_run_name="report {run}", persist_result=False, cache_policy=NO_CACHE)
-@guarded
-def report(issuer: str, run: str) -> dict[str, Any]:
-    """Rebuild one run's report; return its balance in numbers."""
-    rebuilt = rebuild(wire(config_folder(), issuer), run)
-    _show(rebuilt)
-    return rebuilt.summary
+def take_up(issuer: str, run: str) -> dict[str, Any]:
+    """Attribute new result files, rebuild and show the reports they touch; return counts and summaries."""
+    done = ingest_step(wire(config_folder(), issuer), run)
+    for report in done.reports:
+        _show(report)
+    return {**done._asdict(), "reports": [report.summary for report in done.reports]}
 
 
 @flow(name="ingest", flow_run_name="ingest {issuer}", persist_result=False, log_prints=False)
 @guarded
-def ingest(issuer: str, run: str | None = None) -> list[dict[str, Any]]:
+def ingest(issuer: str, run: str = "") -> list[dict[str, Any]]:
     """Take up new result files from the portal, reconcile them, and report per run.
 
     Args:
@@ -41,13 +34,13 @@ def ingest(issuer: str, run: str | None = None) -> list[dict[str, Any]]:
         run: A run id whose report is rebuilt even without new results; leave empty otherwise.
     """
     log = get_run_logger()
-    taken = take(issuer)
-    log.info("%s: %d result files with %d rows taken up", issuer, taken["files"], taken["rows"])
-    for trouble in taken["breaks"]:
-        log.warning("%s", trouble)
-    reports = [report(issuer, one) for one in sorted({*taken["runs"], *([run] if run else [])})]
-    for summary in reports:
+    done = take_up(issuer, run)
+    log.info("%s: %d result files with %d rows taken up", issuer, done["files"], done["rows"])
+    for trouble in done["breaks"]:
+        log.warning("break: %s", trouble)
+    for summary in done["reports"]:
         log.info("%s: %s", summary["run"], summary["verdict"])
+    reports: list[dict[str, Any]] = done["reports"]
     return reports
 
 

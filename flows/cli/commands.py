@@ -11,7 +11,7 @@ from flows.cli.answer import Answer, table
 from flows.core.names import RunId
 from flows.core.summary import EXIT_CODES, WAITING
 from flows.steps.edges import IssuerEdges
-from flows.steps.ingest import take_up
+from flows.steps.ingest import ingest
 from flows.steps.pending import pending
 from flows.steps.report import rebuild
 from flows.steps.runs import UnknownRunError, keys_of
@@ -61,13 +61,14 @@ def _submitted(edges: IssuerEdges, done: Submitted) -> list[str]:
 def ingest_results(folder: Path, name: str) -> Answer:
     """Take up new results and rebuild the reports they touch."""
     edges = wire(folder, name)
-    taken = take_up(edges)
-    answers = [report_answer(edges, rebuild(edges, run).summary) for run in taken.runs]
-    lines = [f"{name}: {taken.files:,} new result files, {taken.rows:,} rows"]
-    lines += [f"break: {trouble}" for trouble in taken.breaks]
-    lines += [line for answer in answers for line in ["", *answer.lines]]
-    facts = {**taken._asdict(), "issuer": name, "reports": [answer.facts for answer in answers]}
-    codes = [answer.exit_code for answer in answers] + [4 if taken.breaks else 0]
+    done = ingest(edges)
+    answers = [report_answer(edges, report.summary) for report in done.reports]
+    lines = [f"{name}: {done.files:,} new result files, {done.rows:,} rows"]
+    lines += [f"break: {trouble}" for trouble in done.breaks]
+    for answer in answers:
+        lines += ["", *answer.lines]
+    facts = {**done._asdict(), "issuer": name, "reports": [answer.facts for answer in answers]}
+    codes = [answer.exit_code for answer in answers] + [4 if done.breaks else 0]
     return Answer(facts, lines, f"cardlink status {name}", max(codes))
 
 

@@ -108,7 +108,7 @@ def init(config: Path, issuer: str, extract: Path | None, root: str) -> Answer:
 @command
 def check(config: Path, issuer: str, extract: str | None, day: datetime | None) -> Answer:
     """Check configuration, key and store, and with EXTRACT every row of it; publish nothing (the dry run)."""
-    from flows.cli.commands import check_issuer
+    from flows.cli.setup import check_issuer
 
     return check_issuer(config, issuer, extract, _day(day))
 

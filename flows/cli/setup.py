@@ -77,7 +77,7 @@ def check_issuer(folder: Path, name: str, extract: str | None, day: date | None)
         trial_seal(sealer)
         fingerprints = sealer.fingerprints
     race(edges.edges.store, f"{name}/probe/")
-    facts = {
+    facts: dict[str, object] = {
         "issuer": name,
         "settings": edges.issuer.model_dump(mode="json"),
         "fingerprints": list(fingerprints),

@@ -7,7 +7,7 @@ the same outcome; a file of no run we know stays unmarked and is tried again eac
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -22,6 +22,7 @@ from flows.core.ports import Entry, Opener, Store
 from flows.core.results import ResultRows, read_result
 from flows.steps.edges import IssuerEdges, note, read
 from flows.steps.outcomes import keep
+from flows.steps.report import RunReport, rebuild
 from flows.steps.runs import keys_of, manifests, read_ledger
 from schemas import ledger
 from schemas.manifest import Manifest
@@ -31,53 +32,64 @@ LARGEST = 64 << 20  # bytes a result file may have, sealed or opened
 SENT = ["row", "cuid", "last_4", "fate", "chunk", "position"]
 
 
-class Taken(NamedTuple):
-    """What one call took up: files, their rows, the runs they touch, and what found no place."""
+class Ingested(NamedTuple):
+    """What one call took up: files, their rows, what found no place, and the reports it brought up to date."""
 
     files: int
     rows: int
-    runs: tuple[str, ...]
     breaks: tuple[str, ...]
+    reports: tuple[RunReport, ...]
 
 
-def take_up(edges: IssuerEdges) -> Taken:
-    """Attribute every result file that is not taken up yet."""
+class Taken(NamedTuple):
+    """One result file, attributed: the runs it touches, its rows, how many of them belong to no sent row."""
+
+    entry: Entry
+    outcome: Attributed
+    runs: frozenset[str]
+    lost: int
+
+    @property
+    def settled(self) -> bool:
+        """True where every row found its place: only then the file need not be looked at again."""
+        return not self.lost and not self.outcome.problems
+
+    def trouble(self) -> str:
+        """Say what found no place."""
+        why = ", ".join(self.outcome.problems) or "no run of this issuer sent them"
+        return f"{self.entry.key}: {self.lost} of {self.outcome.outcomes.height} rows belong to no sent row ({why})"
+
+
+def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
+    """Attribute every result file that is not taken up yet, report the runs they touch (and the run `also`), mark them.
+
+    The marks come last: killed anywhere before, the next call does it all again, with the same outcome.
+    """
     store, name = edges.edges.store, edges.issuer.issuer
     marks = {entry.key for entry in store.keys(ingested(name))}
     fresh = [entry for entry in store.keys(results(name)) if _mark(name, entry) not in marks]
-    if not fresh:
-        return Taken(0, 0, (), ())
-    committed = list(manifests(store, name))
-    taken: list[Taken] = []
+    taken = list(_take_up(edges, fresh)) if fresh else []
+    touched = {run for one in taken for run in one.runs} | ({also} if also else set())
+    reports = tuple(rebuild(edges, run) for run in sorted(touched))
+    for one in taken:
+        if one.settled:
+            _set_mark(store, name, one)
+    rows = sum(one.outcome.outcomes.height for one in taken)
+    return Ingested(len(taken), rows, tuple(one.trouble() for one in taken if not one.settled), reports)
+
+
+def _take_up(edges: IssuerEdges, fresh: Sequence[Entry]) -> Iterator[Taken]:
+    """Attribute result files, a few hundred at a time, and keep their outcomes."""
+    store, issuer = edges.edges.store, edges.issuer
+    committed = list(manifests(store, issuer.issuer))
     with edges.opener() as opener:
         for start in range(0, len(fresh), BATCH):
-            taken.append(_take_batch(edges, opener, fresh[start : start + BATCH], committed))
-    runs = sorted({run for one in taken for run in one.runs})
-    return Taken(
-        sum(one.files for one in taken),
-        sum(one.rows for one in taken),
-        tuple(runs),
-        tuple(trouble for one in taken for trouble in one.breaks),
-    )
-
-
-def _take_batch(
-    edges: IssuerEdges, opener: Opener | None, entries: Sequence[Entry], committed: Sequence[Manifest]
-) -> Taken:
-    store, issuer = edges.edges.store, edges.issuer
-    read_files = [_read(store, opener, entry) for entry in entries]
-    sent = _candidates(store, committed, read_files)
-    runs: set[str] = set()
-    breaks: list[str] = []
-    for entry, one in zip(entries, attribute_all(read_files, sent, issuer.portal.allowed_hosts), strict=True):
-        touched, lost = _keep(edges, one)
-        runs |= touched
-        if lost or one.problems:
-            why = ", ".join(one.problems) or "cardlink status lists the runs it knows"
-            breaks.append(f"{entry.key}: {lost} rows belong to no sent row ({why})")
-        if not lost and not one.problems:
-            _set_mark(store, issuer.issuer, entry, one, touched)
-    return Taken(len(entries), sum(result.rows.height for result in read_files), tuple(runs), tuple(breaks))
+            entries = fresh[start : start + BATCH]
+            read_files = [_read(store, opener, entry) for entry in entries]
+            sent = _candidates(store, committed, read_files)
+            outcomes = attribute_all(read_files, sent, issuer.portal.allowed_hosts)
+            for entry, outcome in zip(entries, outcomes, strict=True):
+                yield _keep(edges, entry, outcome)
 
 
 def _read(store: Store, opener: Opener | None, entry: Entry) -> ResultRows:
@@ -109,8 +121,8 @@ def _candidates(store: Store, committed: Sequence[Manifest], read_files: Sequenc
     return pl.concat(found).drop("fate")
 
 
-def _keep(edges: IssuerEdges, one: Attributed) -> tuple[set[str], int]:
-    """Keep a file's outcome with every run it touches; return those, and how many rows belong to no sent row."""
+def _keep(edges: IssuerEdges, entry: Entry, one: Attributed) -> Taken:
+    """Keep a file's outcome with every run it touches; rows of no run stay with the first."""
     homeless = one.outcomes.filter(pl.col("run").is_null())
     placed = one.outcomes.filter(pl.col("run").is_not_null())
     parts = {str(key[0]): part for key, part in placed.partition_by("run", as_dict=True).items()}
@@ -118,12 +130,17 @@ def _keep(edges: IssuerEdges, one: Attributed) -> tuple[set[str], int]:
         keys = keys_of(run)
         keep(edges.edges.store, keys, one, pl.concat([rows, homeless]) if at == 0 else rows)
         note(edges.edges, keys, "answered", result=one.name, digest=one.digest, rows=rows.height)
-    return set(parts), int(one.outcomes["row"].is_null().sum())
+    return Taken(entry, one, frozenset(parts), int(one.outcomes["row"].is_null().sum()))
 
 
-def _set_mark(store: Store, issuer: str, entry: Entry, one: Attributed, runs: Iterable[str]) -> None:
-    mark = {"key": entry.key, "version": entry.version, "digest": one.digest, "runs": sorted(runs)}
-    store.create(_mark(issuer, entry), canonical(mark))
+def _set_mark(store: Store, issuer: str, one: Taken) -> None:
+    mark = {
+        "key": one.entry.key,
+        "version": one.entry.version,
+        "digest": one.outcome.digest,
+        "runs": sorted(one.runs),
+    }
+    store.create(_mark(issuer, one.entry), canonical(mark))
 
 
 def _mark(issuer: str, entry: Entry) -> str:

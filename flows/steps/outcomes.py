@@ -14,7 +14,7 @@ from flows.core.names import RunKeys
 from flows.core.ports import Store
 from flows.steps.edges import read
 
-FILE = {
+FILE: dict[str, pl.DataType | type[pl.DataType]] = {
     "file_digest": pl.String,
     "file_name": pl.String,
     "file_received": pl.Date,
@@ -27,11 +27,8 @@ FILE = {
 def keep(store: Store, keys: RunKeys, one: Attributed, rows: pl.DataFrame) -> None:
     """Write the rows of one result file that belong to a run, each with the facts of its file."""
     run, chunk = one.named or (None, None)
-    facts = (one.digest, one.name, one.received, list(one.problems), run, chunk)
-    marked = rows.with_columns(
-        pl.lit(fact if name != "file_problems" else pl.Series([fact]), kind).alias(name)
-        for (name, kind), fact in zip(FILE.items(), facts, strict=True)
-    )
+    facts = pl.DataFrame([(one.digest, one.name, one.received, list(one.problems), run, chunk)], FILE, orient="row")
+    marked = rows.join(facts, how="cross")
     out = BytesIO()
     marked.write_parquet(out, compression="zstd")
     store.replace(f"{keys.outcomes}{one.digest[:16]}.parquet", [out.getvalue()])
@@ -44,6 +41,6 @@ def kept(store: Store, keys: RunKeys) -> list[Attributed]:
 
 
 def _restore(rows: pl.DataFrame) -> Attributed:
-    digest, name, received, problems, run, chunk = rows.select(FILE).row(0)
+    digest, name, received, problems, run, chunk = rows.select(*FILE).row(0)
     named = (run, chunk) if run is not None else None
-    return Attributed(digest, name, received, tuple(problems), rows.select(OUTCOME), named)
+    return Attributed(digest, name, received, tuple(problems), rows.select(*OUTCOME), named)
