@@ -35,6 +35,7 @@ class Fault(Enum):
     CUT_BODY = "the answer's body ends early, the connection closes as if all were well"
     WRONG_BYTE = "one byte of the answer's body is another"
     GARBLED = "the answer's body is no XML"
+    NO_RANGE = "Range does not reach the server, which answers with the whole"
     NO_CONDITIONS = "If-None-Match does not reach the server, which writes over what is there"
 
 
@@ -56,6 +57,8 @@ class Asked(NamedTuple):
     method: str
     path: str
 
+
+_DROPPED: dict[Fault | None, str] = {Fault.NO_CONDITIONS: "if-none-match", Fault.NO_RANGE: "range"}
 
 Chooser = Callable[[Asked], Fault | None]
 
@@ -164,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
     def _forward(self, body: bytes, fault: Fault | None) -> None:
-        answer = self._ask(body, without="if-none-match" if fault is Fault.NO_CONDITIONS else "")
+        answer = self._ask(body, without=_DROPPED.get(fault, ""))
         if fault is Fault.LOST_ANSWER:
             self._reset()
         elif fault is Fault.LATE_500:

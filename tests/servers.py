@@ -9,8 +9,10 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from threading import Lock
+from typing import Any, NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -20,7 +22,7 @@ from botocore.config import Config
 from flows.core.retry import Retry
 from flows.edge.s3 import S3Store
 
-KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+_MAKING = Lock()
 BIN = Path(sys.executable).parent
 
 
@@ -72,7 +74,7 @@ def ministack(data: Path, port: int = 0) -> Iterator[S3Server]:
         yield server
 
 
-def client(endpoint: str, *, read_timeout: float = 30.0) -> object:
+def client(endpoint: str, *, read_timeout: float = 30.0) -> Any:
     """Return a boto3 client that tries once, as `flows.edge.s3.connect` makes it, for a server of the tests."""
     config = Config(
         connect_timeout=5,
@@ -80,11 +82,18 @@ def client(endpoint: str, *, read_timeout: float = 30.0) -> object:
         retries={"total_max_attempts": 1, "mode": "standard"},
         max_pool_connections=16,
     )
-    return boto3.session.Session(**KEYS).client("s3", endpoint_url=endpoint, config=config)
+    with _MAKING:  # a session makes one client at a time
+        return _session().client("s3", endpoint_url=endpoint, config=config)
 
 
 def store(server: S3Server, prefix: str, retry: Retry | None = None) -> S3Store:
     return S3Store(server.bucket, prefix, client(server.endpoint), retry)
+
+
+@cache
+def _session() -> Any:
+    """Return the one session of a test process: its first client costs as much as all others together."""
+    return boto3.session.Session("test", "test", region_name="us-east-1")
 
 
 @contextmanager
@@ -95,7 +104,7 @@ def _running(command: list[str], settings: Mapping[str, str], port: int) -> Iter
         try:
             endpoint = f"http://127.0.0.1:{port}"
             _wait_until_up(endpoint, process)
-            boto3.session.Session(**KEYS).client("s3", endpoint_url=endpoint).create_bucket(Bucket="cards")
+            client(endpoint).create_bucket(Bucket="cards")
             yield S3Server(endpoint, "cards", process.pid)
         finally:
             process.kill()
