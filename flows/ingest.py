@@ -1,7 +1,6 @@
 """The answer: new result files are taken up, attributed and reconciled, and the reports rebuilt. Thin on purpose."""
 
-from __future__ import annotations
-
+# Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard around it.
 from typing import Any
 
 from prefect import flow, get_run_logger, task

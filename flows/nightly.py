@@ -1,7 +1,6 @@
 """The night: every extract that is not submitted yet goes all the way to its manifest. Thin on purpose."""
 
-from __future__ import annotations
-
+# Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard around it.
 from datetime import date
 from typing import Any, Literal
 

@@ -20,6 +20,7 @@ from flows.core.errors import OperatorError
 
 ISSUER = "sample-bank"
 AS_OF = date(2026, 11, 20)  # the sample's business date: its cards are valid on it whenever the demo runs
+TRAILER = "#TRAILER,{rows}"  # as the sample issuer writes it
 MARK = ".cardlink-demo"
 
 PREFECT = {
@@ -28,7 +29,6 @@ PREFECT = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "PREFECT_LOGGING_LEVEL": "WARNING",
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "",
 }
 
 
@@ -87,10 +87,10 @@ def _prepare(folder: Path, rows: int | None) -> Path:
     if rows is None:
         shutil.copyfile(sample_data() / "extracts" / extract.name, extract)
         return folder / "portal-secret.asc"
-    from flows.simulator.extract import write_sample
+    from flows.simulator.extract import Dialect, write_sample
 
     with extract.open("wb") as out:
-        write_sample(out, rows, bad=0.02, seed=1, as_of=AS_OF)
+        write_sample(out, rows, bad=0.02, seed=1, as_of=AS_OF, dialect=Dialect(trailer=TRAILER))
     return folder / "portal-secret.asc"
 
 
