@@ -104,7 +104,7 @@ KINDS = {
         BreakKind(
             URL_NOT_ALLOWED,
             "A link is not https or its host is not one of the issuer's allowed hosts.",
-            "Do not send this link. Compare the host with the partner's; add it to allowed_hosts only when they confirm.",
+            "Do not send this link; add its host to allowed_hosts only when the partner confirms it.",
         ),
         BreakKind(
             LINK_EXPIRED,
@@ -116,12 +116,13 @@ KINDS = {
 
 
 class Break(NamedTuple):
-    """One finding: kind, how many rows, where (chunk or file, and row numbers), and what to do next."""
+    """One finding: kind, how many rows (files answered, for a merged one), where, what to do next, which run."""
 
     name: str
-    count: int
+    rows: int
     place: str
     then: str
+    run: str = ""
 
     @property
     def notice(self) -> bool:
@@ -129,6 +130,6 @@ class Break(NamedTuple):
         return KINDS[self.name].notice
 
 
-def found(name: str, count: int, place: str) -> Break:
+def found(name: str, rows: int, place: str, run: str = "") -> Break:
     """Return a break of kind `name` with its next step."""
-    return Break(name, count, place, KINDS[name].then)
+    return Break(name, rows, place, KINDS[name].then, run)

@@ -1,4 +1,4 @@
-"""The files of a report: links.csv, errors.csv, rejects.csv, chunks.csv. Derived, rebuilt at any time, free of card numbers."""
+"""The files of a report, derived and rebuilt at any time: links.csv, errors.csv, rejects.csv, chunks.csv."""
 
 from __future__ import annotations
 

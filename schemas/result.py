@@ -1,4 +1,4 @@
-"""The result file that comes back from the portal (interface.md 2.7): its columns, their spellings, its rows once read."""
+"""The result file that comes back from the portal (interface.md 2.7): its columns, their spellings, its rows."""
 
 from __future__ import annotations
 

@@ -22,6 +22,11 @@ class Line(NamedTuple):
         """True where both sides are the same number."""
         return self.left == self.right
 
+    @property
+    def verdict(self) -> str:
+        """`ok`, or by how much the left side is too large."""
+        return "ok" if self.holds else f"{self.left - self.right:+,}"
+
 
 class Balance(NamedTuple):
     """The equations of a run (DESIGN.md, "The balance")."""
@@ -37,18 +42,13 @@ class Balance(NamedTuple):
         """Return the balance as a table for a terminal."""
         width = max(len(line.name) for line in self.lines)
         return "\n".join(
-            f"{line.name:<{width}}  {line.left:>12,} = {line.right:<12,} {'ok' if line.holds else 'DIFFERS'}"
-            if line.holds
-            else f"{line.name:<{width}}  {line.left:>12,} ≠ {line.right:<12,} {line.left - line.right:+,}"
+            f"{line.name:<{width}}  {line.left:>12,} {'=' if line.holds else '≠'} {line.right:<12,} {line.verdict}"
             for line in self.lines
         )
 
     def markdown(self) -> str:
         """Return the balance as a Markdown table."""
-        rows = [
-            f"| {line.name} | {line.left:,} | {line.right:,} | {'yes' if line.holds else f'{line.left - line.right:+,}'} |"
-            for line in self.lines
-        ]
+        rows = [f"| {line.name} | {line.left:,} | {line.right:,} | {line.verdict} |" for line in self.lines]
         return "\n".join(["| equation | left | right | holds |", "|---|---:|---:|---|", *rows])
 
 
@@ -77,6 +77,6 @@ def _results(submitted: int, reconciled: Reconciled) -> list[Line]:
         Line(
             "result rows = rows sent, of answered chunks", int(answered["answers"].sum()), int(answered["sent"].sum())
         ),
-        Line("links received = rows linked", reconciled.links, linked),
+        Line("links received = rows linked", int(chunks["links"].sum()), linked),
         Line("open breaks = 0", sum(not one.notice for one in reconciled.breaks), 0),
     ]

@@ -1,7 +1,7 @@
-"""The partner's stringified error object (interface.md 2.7 and 7): a ladder that never raises and always gives a reason.
+"""The partner's stringified error object: a ladder that never raises and always gives a reason (interface.md 2.7, 7).
 
-JSON, then Python literals, then the text unescaped or relaxed, then a walk over what was found; else the
-cuid and messages are picked out of the text, and at worst the whole text is the message.
+JSON, then Python literals, then node's util.inspect, each also on the text with its dressing taken off; then a
+walk over what was found; else cuid and messages are picked out of the text, and at worst the text is the message.
 """
 
 from __future__ import annotations
@@ -12,29 +12,18 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
-from flows.core.masking import mask
+from flows.core.masking import printable
+from flows.core.partner_terms import PartnerReason, partner_reason, shape_of
 
-UNREADABLE = "partner.error.unreadable"
-
-
-class PartnerReason(NamedTuple):
-    """One thing the partner objects to; `code` is `entity.property.kind`, the message is masked."""
-
-    entity: str
-    property: str
-    kind: str
-    message: str
-
-    @property
-    def code(self) -> str:
-        """The reason code, as in schemas/reasons.py."""
-        return f"{self.entity}.{self.property}.{self.kind}"
+LONGEST = 20_000  # characters that are looked at: an error object is a few hundred
+DEPTH = 12  # levels of nesting that are walked
 
 
 class ErrorObject(NamedTuple):
-    """What an error cell says: the failing cuid where it names one, at least one reason, and its shape for grouping."""
+    """What an error cell says: the failing cuid where it names one, at least one reason, its shape for grouping."""
 
     cuid: str | None
     reasons: tuple[PartnerReason, ...]
@@ -42,25 +31,21 @@ class ErrorObject(NamedTuple):
 
 
 def parse_error(text: str) -> ErrorObject:
-    """Read one error cell; never raises, always at least one reason, messages masked (interface.md 2.7)."""
-    cuid, raw = None, list[_Raw]()
+    """Read one error cell; never raises, at least one reason, messages masked (interface.md 2.7)."""
+    text = printable(text[:LONGEST])
+    cuid, faults = None, list[_Fault]()
     for tree in _trees(text):
         cuid = cuid or _cuid(tree, 0)
-        raw = raw or list(_walk(tree, _Place()))
-        if cuid and raw:
+        faults = faults or list(_walk(tree, _Place())) or list(_walk(tree, _Place(inside=True)))
+        if cuid and faults:
             break
-    raw = raw or _scavenge(text) or [_Raw((), text)]
-    reasons = tuple(dict.fromkeys(_reason(one) for one in raw))
+    faults = faults or _scavenge(text) or [_Fault((), text)]
+    reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
     return ErrorObject(cuid or _scavenge_cuid(text), reasons, shape_of(reasons))
 
 
-def shape_of(reasons: tuple[PartnerReason, ...]) -> str:
-    """Return the reasons as one text with ids, numbers and quoted values blanked: same kind of error, same shape."""
-    return " | ".join(dict.fromkeys(f"{one.code}: {_blank(one.message)}" for one in reasons))
-
-
-class _Raw(NamedTuple):
-    path: tuple[str, ...]
+class _Fault(NamedTuple):
+    path: tuple[str, ...]  # names that lead to it: entities, properties
     message: str
     name: str = ""
 
@@ -71,24 +56,17 @@ class _Place(NamedTuple):
     inside: bool = False  # below errors, _errors and the like: every text is a message
 
 
-_DEPTH = 12
-_WRAPPERS = frozenset(
-    "errors _errors error messages message details detail issues violations validationerrors data response body result".split()
-)
-_MESSAGES = ("message", "msg", "errormessage", "error_message", "description", "detail", "reason", "error")
-_PROPERTIES = ("property_name", "property", "propertyname", "field", "param", "path", "key")
-_ENTITIES = ("entity_name", "entity", "entityname", "call")
-_KEYS_OF_AN_ERROR = frozenset(
-    (*_MESSAGES, *_PROPERTIES, *_ENTITIES, "name", "code", "index", "id", "status", "type", "cuid", "stack")
-)
-_CUID = frozenset(("cuid", "cardholdercuid", "externalcuid"))
+# The rungs ----------------------------------------------------------------------------------------------------
+
 _BROKEN = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
 
 
 def _trees(text: str) -> Iterator[object]:
     """Yield what the text can be read as, the surest reading first."""
     for variant in _variants(text):
-        for read in (_json, _literal, _relaxed):
+        if "{" not in variant and "[" not in variant:
+            continue
+        for read in (_json, _literal, _inspected):
             tree = read(variant)
             if isinstance(tree, dict | list | tuple):
                 yield tree
@@ -96,27 +74,29 @@ def _trees(text: str) -> Iterator[object]:
 
 
 def _variants(text: str) -> Iterator[str]:
-    """Yield the text, then the text with one layer of dressing taken off after another."""
+    """Yield the text, then the text with one or two layers of dressing taken off."""
     seen = {text.strip()}
     yield text.strip()
-    strips: tuple[Callable[[str], str], ...] = (_undress, html.unescape, _unescape, _inner)
+    strips: tuple[Callable[[str], str], ...] = (html.unescape, _unescape, _undouble, _inner)
     for first in strips:
-        for second in strips:
-            variant = second(first(text)).strip()
-            if variant not in seen:
-                seen.add(variant)
-                yield variant
+        once = first(text)
+        for variant in (once, *(second(once) for second in strips)):
+            if variant.strip() not in seen:
+                seen.add(variant.strip())
+                yield variant.strip()
 
 
-def _undress(text: str) -> str:
-    return text.replace('""', '"').strip().strip('"')
+def _undouble(text: str) -> str:
+    return text.strip().removeprefix('"').removesuffix('"').replace('""', '"')
 
 
 def _unescape(text: str) -> str:
-    return text.replace('\\"', '"').replace("\\'", "'").replace("\\n", " ").replace("\\\\", "\\")
+    bare = text.strip().strip('"')
+    return bare.replace('\\"', '"').replace("\\'", "'").replace("\\n", " ").replace("\\\\", "\\")
 
 
 def _inner(text: str) -> str:
+    """Return the object within words, as in `Error creating card: {...} (code 7)`."""
     starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
     return text[min(starts) : max(text.rfind("}"), text.rfind("]")) + 1] if starts else text
 
@@ -134,10 +114,10 @@ def _json(text: str) -> object:
 
 
 def _literal(text: str) -> object:
-    if text[:1] not in "{[('\"":
+    if text[:1] not in ("{", "[", "(", "'", '"'):
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an odd escape in the partner's text is not our source code's
+        warnings.simplefilter("ignore")  # an odd escape in the partner's text is no fault of our source
         try:
             tree: object = ast.literal_eval(text)
         except _BROKEN:
@@ -145,33 +125,67 @@ def _literal(text: str) -> object:
     return _json(tree) if isinstance(tree, str) else tree
 
 
-_BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_$][\w$]*)\s*:")
-_JS_WORD = re.compile(
-    r"\[(?:Object|Array|Getter|Circular \*\d+)[^\]]*\]|\b(?:undefined|null|NaN|true|false)\b|<ref \*\d+>"
+# Quoted texts are matched first, so that nothing within them is taken for a key or a word of JavaScript.
+_INSPECTED = re.compile(
+    r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`)"""
+    r"""|(?P<key>[A-Za-z_$][\w$]*)(?=\s*:)"""
+    r"""|(?P<word>\[(?:Object|Array|Function|Getter|Circular)[^\]]*\]|\b(?:undefined|null|NaN|true|false)\b)"""
+    r"""|(?P<noise><ref \*\d+>|\b[A-Z]\w*(?:\(\d+\))?\s+(?=[{\[])|\.\.\. \d+ more items?)"""
+    r"""|(?P<joint>'\s*\+\s*')"""
 )
-_JS_VALUES = {"true": "True", "false": "False", "<ref": ""}
+_CONSTANTS = {"true": "True", "false": "False"}
 
 
-def _relaxed(text: str) -> object:
-    """Read what node's util.inspect prints: bare keys, single quotes, undefined."""
-    if "{" not in text:
+def _inspected(text: str) -> object:
+    """Read what node's util.inspect prints: bare keys, single quotes and backticks, undefined, [Object]."""
+    if "{" not in text and "[" not in text:
         return None
-    words = _JS_WORD.sub(lambda found: _JS_VALUES.get(found[0].split(" ")[0], "None"), text)
-    return _literal(_BARE_KEY.sub(r'\1"\2":', words).strip())
+    return _literal(_INSPECTED.sub(_as_python, re.sub(r"'\s*\+\n\s*'", "", text)).strip())
+
+
+def _as_python(found: re.Match[str]) -> str:
+    if found["key"]:
+        return f"'{found['key']}'"
+    if found["word"]:
+        return _CONSTANTS.get(found["word"], "None")
+    if found["text"]:
+        quoted = found["text"]
+        return repr(quoted[1:-1]) if quoted.startswith("`") else quoted.replace("\n", " ")
+    return ""
+
+
+# The walk -----------------------------------------------------------------------------------------------------
+
+_MESSAGES = ("message", "msg", "errormessage", "description", "detail", "reason", "error", "error_message")
+_PROPERTIES = ("property_name", "property", "propertyName", "field", "param", "path", "loc", "instancePath", "key")
+_ENTITIES = ("entity_name", "entity", "entityName", "call")
+_WRAPPERS = frozenset((
+    "errors", "error", "messages", "message", "details", "detail", "issues", "violations", "validationerrors",
+    "data", "response", "body", "result", "cause",
+))  # fmt: skip
+_ABOUT = frozenset((
+    *_MESSAGES, *_PROPERTIES, *_ENTITIES, "name", "code", "index", "id", "status", "statuscode", "type", "kind",
+    "stack", "value", "input", "rejectedvalue", "received", "location", "params", "keyword", "schemapath",
+    "instancepath", "propertyname", "entityname", "url", "timestamp", "requestid", "success",
+))  # fmt: skip
+_CUIDS = frozenset(("cuid", "cardholdercuid", "externalcuid"))
 
 
 def _cuid(tree: object, depth: int) -> str | None:
-    if depth > _DEPTH:
+    """Find the cuid nearest to the top."""
+    if depth > DEPTH:
         return None
     if isinstance(tree, dict):
         for key, value in tree.items():
-            if _fold(key) in _CUID and isinstance(value, str | int) and str(value).strip():
-                return str(value).strip()
-    for below in _below(tree):
-        found = _cuid(_nested(below), depth + 1)
-        if found:
-            return found
-    return None
+            if _fold(str(key)) in _CUIDS and (text := _id(value)):
+                return text
+    return next((found for below in _below(tree) if (found := _cuid(_nested(below), depth + 1))), None)
+
+
+def _id(value: object) -> str | None:
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) > 10**40):
+        return None
+    return printable(str(value)).strip() or None if isinstance(value, str | int) else None
 
 
 def _below(tree: object) -> list[object]:
@@ -181,151 +195,92 @@ def _below(tree: object) -> list[object]:
 
 
 def _nested(value: object) -> object:
-    """Return the object a text holds, where it holds one."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+    """Return the object that a text holds, where it holds one."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
         return _json(value) or _literal(value) or value
     return value
 
 
-def _walk(tree: object, at: _Place) -> Iterator[_Raw]:
-    """Yield the messages of a tree with the path of names that leads to each."""
+def _walk(tree: object, at: _Place) -> Iterator[_Fault]:
+    """Yield the messages of a tree with the names that lead to each."""
     tree = _nested(tree)
-    if at.depth > _DEPTH:
+    if at.depth > DEPTH:
         return
     if isinstance(tree, str):
-        if tree.strip() and (at.inside or not at.path):
-            yield _Raw(at.path, tree)
+        if at.inside and tree.strip():
+            yield _Fault(at.path, tree)
     elif isinstance(tree, dict):
-        yield from _walk_object(tree, at)
+        yield from _walk_object({str(key): value for key, value in tree.items()}, at)
     elif isinstance(tree, list | tuple):
         for below in tree:
             yield from _walk(below, at._replace(depth=at.depth + 1, inside=True))
 
 
-def _walk_object(tree: dict[object, object], at: _Place) -> Iterator[_Raw]:
-    fields = {_key(key): value for key, value in tree.items()}
-    message = _first_text(fields, _MESSAGES)
-    if message is not None:
-        named = tuple(text for key in (_ENTITIES, _PROPERTIES) if (text := _first_text(fields, key)))
-        yield _Raw((*at.path, *named), message, str(fields.get("name") or fields.get("code") or ""))
+def _walk_object(fields: dict[str, object], at: _Place) -> Iterator[_Fault]:
+    name = _first(fields, ("name", "code", "keyword"))
+    named = tuple(text for keys in (_ENTITIES, _PROPERTIES) if (text := _first(fields, keys)))
+    message = _first(fields, _MESSAGES) or (name if named else "")
+    if message:
+        yield _Fault((*at.path, *named), message, name)
     for key, value in fields.items():
-        if _fold(key) in _CUID or (value is message) or (key in _KEYS_OF_AN_ERROR and key not in _WRAPPERS):
+        folded = _fold(key)
+        wrapper = folded in _WRAPPERS
+        if value == message or folded in _CUIDS or (folded in _ABOUT and not wrapper):
             continue
-        wrapper = key in _WRAPPERS
         path = at.path if wrapper else (*at.path, key)
         yield from _walk(value, _Place(path, at.depth + 1, at.inside or wrapper))
 
 
-def _first_text(fields: dict[str, object], keys: tuple[str, ...]) -> str | None:
+def _first(fields: dict[str, object], keys: tuple[str, ...]) -> str:
+    """Return the first of the keys that holds words; a path may be a list of names."""
     for key in keys:
         value = fields.get(key)
-        if isinstance(value, str) and value.strip() and not isinstance(_nested(value), dict | list | tuple):
+        if isinstance(value, list | tuple) and key in ("path", "loc"):
+            value = ".".join(map(str, value))
+        if isinstance(value, str) and value.strip() and value.lstrip()[:1] not in ("{", "["):
             return value
-    return None
+    return ""
 
 
-def _key(key: object) -> str:
-    return str(key).strip()
+@lru_cache(maxsize=1024)
+def _fold(key: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", key.lower())
 
 
-def _fold(key: object) -> str:
-    return re.sub(r"[^a-z0-9]", "", str(key).lower())
+# The last rung: texts that cannot be read as a whole -------------------------------------------------------------
 
-
+_MARK = r"""(?:\\*["']|&quot;|&#39;|&#x27;)"""
 _PAIR = re.compile(
-    r"""["']?\b(?P<key>message|msg|property_name|property|entity_name|name)\b\\*["']?\s*[:=]\s*"""
-    r"""(?:\\*"(?P<double>[^"\\]*)|\\*'(?P<single>[^'\\]*)|(?P<bare>[^\s,;}\]"'\\]+))"""
+    rf"{_MARK}?\b(?P<key>message|msg|property_name|property|entity_name|name){_MARK}?\s*[:=]\s*"
+    rf"(?:{_MARK}(?P<quoted>.*?)(?:{_MARK}|$)|(?P<bare>[^\s,;}}\]\"'\\]+))",
+    re.DOTALL,
 )
 _CUID_IN_TEXT = re.compile(
-    r"""cuid\b[\\"'\s]*(?:&quot;)?\s*(?:[:=]|=>|\bis\b|\bof\b|#|\()?[\\"'\s(]*(?:&quot;)?(?P<cuid>[^\s"'\\,;:{}()\[\]<>&]+)""",
+    rf"(?:cuid|cardholder(?=\s+[\w-]*\d)){_MARK}?\s*(?:[:=#(]|=>|is\b|of\b)?\s*{_MARK}?"
+    r"""(?P<cuid>[^\s"'\\,;:{}()\[\]<>&]+)""",
     re.IGNORECASE,
 )
 
 
-def _scavenge(text: str) -> list[_Raw]:
-    """Pick messages out of a text that cannot be read as a whole."""
+def _scavenge(text: str) -> list[_Fault]:
+    """Pick messages out of a text, each with the property and entity that stand beside it."""
     groups: list[dict[str, str]] = [{}]
     for found in _PAIR.finditer(text):
-        key = {"msg": "message"}.get(found["key"], found["key"])
+        key = "message" if found["key"] == "msg" else found["key"]
         if key in groups[-1]:
             groups.append({})
-        groups[-1][key] = found["double"] or found["single"] or found["bare"] or ""
+        groups[-1][key] = found["quoted"] or found["bare"] or ""
     return [
-        _Raw(
+        _Fault(
             tuple(one[key] for key in ("entity_name", "property_name", "property") if one.get(key)),
-            one.get("message") or one.get("name") or "",
+            message,
             one.get("name", ""),
         )
         for one in groups
-        if one.get("message") or one.get("name")
+        if (message := one.get("message") or one.get("name"))
     ]
 
 
 def _scavenge_cuid(text: str) -> str | None:
     found = _CUID_IN_TEXT.search(text)
     return found["cuid"].rstrip(".") or None if found else None
-
-
-_PROPERTY_OF = {
-    "card": "pan expiration expiration_year expiration_month name_on_card cvv cvv_hash nickname customer_key last_4",
-    "address": "address1 address2 city subnational country postal_code email phone_number is_primary",
-    "cardholder": "cuid first_name last_name",
-}
-_ENTITY = {name: entity for entity, names in _PROPERTY_OF.items() for name in names.split()}
-_ENTITY_WORDS = {"card": "card", "cards": "card", "servicecard": "card", "cardholder": "cardholder", "cardholders": "cardholder",
-                 "address": "address", "addresses": "address", "billingaddress": "address"}  # fmt: skip
-_ALIAS = {"zip": "postal_code", "zip_code": "postal_code", "zipcode": "postal_code", "postal": "postal_code",
-          "card_number": "pan", "number": "pan", "state": "subnational", "phone": "phone_number", "street": "address1"}  # fmt: skip
-_KINDS = (
-    ("unavailable", r"time.?out|timed out|unavailable|try again|internal|econn|network|rate limit|too many requests|5\d\d\b"),
-    ("expired", r"expired|in the past"),
-    ("missing", r"required|missing|can.?t be (?:blank|empty|null)|must not be (?:blank|empty|null)|may not be|not provided|is (?:blank|empty|null)"),
-    ("repeated", r"already|duplicate|exists|not unique|must be unique"),
-    ("length", r"too (?:long|short)|length|at most|at least|maximum|minimum|characters"),
-    ("unsupported", r"not supported|unsupported|not allowed|not (?:accepted|permitted)|not one of|must be one of"),
-    ("luhn", r"luhn|check ?(?:digit|sum)"),
-    ("format", r"invalid|not valid|must be|format|does not match|malformed|incorrect|wrong|bad "),
-    ("unknown", r"not found|unknown|does not exist|no such"),
-)  # fmt: skip
-_KIND = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KINDS)
-
-
-def _reason(raw: _Raw) -> PartnerReason:
-    names = [part for step in raw.path for part in re.split(r"[.\[\]/]", step) if part and not part.isdigit()]
-    message = mask(html.unescape(raw.message)) or "(no text)"
-    if message.startswith("[object "):
-        return PartnerReason("partner", "error", "unreadable", message)
-    folded = [_snake(name) for name in names]
-    entity = next(
-        (_ENTITY_WORDS[name.replace("_", "")] for name in reversed(folded) if name.replace("_", "") in _ENTITY_WORDS),
-        "",
-    )
-    prop = next((name for name in reversed(folded) if name in _ENTITY), "") or _mentioned(message)
-    kind = next((kind for kind, pattern in _KIND if pattern.search(f"{message} {raw.name}")), "other")
-    if not entity and not prop:
-        return PartnerReason("partner", "error", kind, message)
-    return PartnerReason(_ENTITY.get(prop, "") or entity, prop or "record", kind, message)
-
-
-def _mentioned(message: str) -> str:
-    words = _snake(message)
-    return next((name for name in (*_ENTITY, *_ALIAS) if re.search(rf"(?:^|_){name}(?:_|$)", words)), "")
-
-
-def _snake(name: str) -> str:
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    folded = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
-    return _ALIAS.get(folded, folded)
-
-
-_BLANKS = (
-    (re.compile(r"\[masked\]|\S*@\S+|https?://\S+"), "#"),
-    (re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`"), "'#'"),
-    (re.compile(r"\b[\w-]*\d[\w-]*\b"), "#"),
-)
-
-
-def _blank(message: str) -> str:
-    for pattern, blank in _BLANKS:
-        message = pattern.sub(blank, message)
-    return message

@@ -1,4 +1,4 @@
-"""What may be stored of a foreign text: digit runs and CVVs masked, cells that open safely in a spreadsheet."""
+"""What may be stored of a foreign text: card numbers and CVVs masked, cells that open safely in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ MASK = "[masked]"
 LONGEST = 200  # characters of a message that are kept
 
 # Up to three separators between digits: 4-4-4-4 with anything but letters between is still a card number.
-_DIGITS = re.compile(r"\d(?:[^0-9A-Za-z\n]{0,3}\d){12,}")
+CARD_NUMBER = r"\d(?:[^0-9A-Za-z]{0,3}\d){12,}"
+_CARD_NUMBER = re.compile(CARD_NUMBER)
 _CVV = re.compile(
     r"((?:cv[vcn]2?|csc|cid|security[ _-]?code|verification[ _-]?(?:value|code))[^0-9A-Za-z]{1,6}"
     r"(?:(?:is|was|of|value|code|got|received)[^0-9A-Za-z]{1,4}){0,3})\d{3,4}(?!\d)",
@@ -23,9 +24,20 @@ _FORMULA = r"^[=+\-@\t\r]"
 
 def mask(text: str) -> str:
     """Return `text` on one line, without card numbers, CVVs and hashes, at most 200 characters."""
-    clean = _CVV.sub(rf"\g<1>{MASK}", _DIGITS.sub(MASK, _HASH.sub(MASK, text)))
+    clean = _CVV.sub(rf"\g<1>{MASK}", _CARD_NUMBER.sub(MASK, _HASH.sub(MASK, printable(text))))
     flat = " ".join(clean.split())
     return flat if len(flat) <= LONGEST else flat[: LONGEST - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Return `text` without half surrogates, which no file can hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def storable(column: str) -> pl.Expr:
+    """Return the column of foreign cells, null where one looks like a card number, at most 200 characters."""
+    cell = pl.col(column)
+    return pl.when(~cell.str.contains(CARD_NUMBER)).then(cell.str.slice(0, LONGEST)).alias(column)
 
 
 def spreadsheet_safe(column: str) -> pl.Expr:

@@ -7,8 +7,8 @@ import hashlib
 import io
 import re
 import zlib
-from collections.abc import Iterator
 from datetime import date
+from itertools import islice
 from typing import NamedTuple
 
 import polars as pl
@@ -17,6 +17,8 @@ from schemas import result as spec
 
 LIMIT = 256 * 1024 * 1024  # bytes of one result file once unpacked: 1000 rows are 0.2 MB
 DELIMITERS = (",", ";", "\t", "|")
+HEAD = 20  # lines in which the header is looked for: comments and `sep=` may stand before it
+NOTHING = ("null", "NULL", "undefined", "None", "NaN")  # how writers spell an absent value
 
 EMPTY = "file.content.empty"
 NOT_A_RESULT = "file.header.unknown"
@@ -24,7 +26,9 @@ TOO_LARGE = "file.content.too_large"
 GZIP_DAMAGED = "file.gzip.truncated"
 ENCODING_GUESSED = "file.encoding.guessed"
 TRUNCATED = "file.line.truncated"
+QUOTING = "file.line.quoting"
 RAGGED = "file.line.ragged"
+DAMAGE = frozenset((EMPTY, NOT_A_RESULT, TOO_LARGE, GZIP_DAMAGED, TRUNCATED))
 
 
 class ResultRows(NamedTuple):
@@ -42,149 +46,182 @@ class ResultRows(NamedTuple):
 
 def read_result(content: bytes, name: str, received: date | None = None) -> ResultRows:
     """Read a result file (plain or gzip bytes, interface.md 2.7); no row is dropped and nothing is raised."""
-    problems: list[str] = []
-    text = _decode(_unpack(content, problems), problems)
-    columns = _columns(text, problems)
-    return ResultRows(
-        hashlib.sha256(content).hexdigest(), name, _table(columns), tuple(dict.fromkeys(problems)), received
-    )
+    raw, packing = _unpack(content)
+    text, encoding = _decode(raw)
+    columns, damage = _columns(text)
+    problems = tuple(dict.fromkeys((*packing, *encoding, *damage)))
+    return ResultRows(hashlib.sha256(content).hexdigest(), name, _table(columns), problems, received)
 
 
-def _unpack(content: bytes, problems: list[str]) -> bytes:
+def _unpack(content: bytes) -> tuple[bytes, list[str]]:
+    """Unpack gzip, one member after another, as far as it goes and at most LIMIT bytes."""
     if content[:2] != b"\x1f\x8b":
-        return content[:LIMIT]
+        return content[:LIMIT], [TOO_LARGE] if len(content) > LIMIT else []
     out, rest = b"", content
-    while rest[:2] == b"\x1f\x8b" and len(out) < LIMIT:  # members may follow one another
+    while rest[:2] == b"\x1f\x8b":
         unpacker = zlib.decompressobj(wbits=31)
         try:
-            out += unpacker.decompress(rest, LIMIT - len(out))
+            out += unpacker.decompress(rest, LIMIT + 1 - len(out))
         except zlib.error:
-            problems.append(GZIP_DAMAGED)
-            return out
+            return out, [GZIP_DAMAGED]
+        if len(out) > LIMIT:
+            return out[:LIMIT], [TOO_LARGE]
         if not unpacker.eof:
-            problems.append(TOO_LARGE if len(out) >= LIMIT else GZIP_DAMAGED)
-            return out
+            return out, [GZIP_DAMAGED]
         rest = unpacker.unused_data
-    return out
+    return out, []
 
 
-def _decode(raw: bytes, problems: list[str]) -> str:
+def _decode(raw: bytes) -> tuple[str, list[str]]:
     for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if raw.startswith(mark):
-            return raw.decode(encoding, "replace")
+            return raw.decode(encoding, "replace"), []
+    if b"\0" in raw[:200]:  # UTF-16 without a mark: plain English in it is valid UTF-8 too
+        return raw.decode("utf-16-be" if raw[:1] == b"\0" else "utf-16-le", "replace"), [ENCODING_GUESSED]
     try:
-        text = raw.decode("utf-8")
+        return raw.decode("utf-8"), []
     except UnicodeDecodeError:
-        problems.append(ENCODING_GUESSED)
-        text = raw.decode("utf-16", "replace") if raw[:200].count(0) > 20 else raw.decode("cp1252", "replace")
-        return text
-    if "\0" in text[:200]:  # UTF-16 of plain English without a mark is valid UTF-8
-        problems.append(ENCODING_GUESSED)
-        return raw.decode("utf-16-le" if raw[1:2] == b"\0" else "utf-16-be", "replace")
-    return text
+        return raw.decode("cp1252", "replace"), [ENCODING_GUESSED]
 
 
-def _columns(text: str, problems: list[str]) -> dict[str, list[str | None]]:
-    none: dict[str, list[str | None]] = {name: [] for name in spec.SPELLINGS}
+class _Head(NamedTuple):
+    """The header: its delimiter, which column stands where, and how many there are."""
+
+    delimiter: str
+    places: dict[str, int]
+    width: int
+
+
+def _columns(text: str) -> tuple[dict[str, list[str | None]], list[str]]:
     lines = list(io.StringIO(text, newline=""))
-    head = next((at for at, line in enumerate(lines[:20]) if _places(line)), None)
+    heads = ((at, head) for at, line in enumerate(lines[:HEAD]) if (head := _head(line)))
+    at, head = next(heads, (0, None))
     if head is None:
-        problems.append(NOT_A_RESULT if text.strip() else EMPTY)
-        return none
-    delimiter, places, width = _places(lines[head]) or (",", {}, 0)
-    records = [_fit(record, width, problems) for record in _records(lines[head + 1 :], delimiter, width, problems)]
-    if not records:
-        return none
-    by_column = list(zip(*records, strict=True))
-    return {name: list(by_column[places[name]]) if name in places else [None] * len(records) for name in none}
+        return {name: [] for name in spec.SPELLINGS}, [NOT_A_RESULT if text.strip() else EMPTY]
+    records, problems = _records(lines[at + 1 :], head)
+    cells = list(zip(*(_fit(record, head) for record in records), strict=True)) or [()] * head.width
+    absent = [None] * len(records)
+    return {
+        name: list(cells[head.places[name]]) if name in head.places else list(absent) for name in spec.SPELLINGS
+    }, problems
 
 
-def _places(line: str) -> tuple[str, dict[str, int], int] | None:
-    """Find the delimiter under which `line` is a result's header: an error column and a cuid or a url."""
+def _head(line: str) -> _Head | None:
+    """Find the delimiter under which `line` is a result's header: an error column, and a cuid or a url."""
     for delimiter in DELIMITERS:
         cells = next(csv.reader([line], delimiter=delimiter), [])
         folded = [re.sub(r"[^a-z0-9]", "", cell.lower()) for cell in cells]
         places = {
-            name: next(folded.index(spelling) for spelling in spellings if spelling in folded)
+            name: folded.index(next(spelling for spelling in spellings if spelling in folded))
             for name, spellings in spec.SPELLINGS.items()
-            if any(spelling in folded for spelling in spellings)
+            if not set(spellings).isdisjoint(folded)
         }
         if spec.ERROR in places and (spec.CUID in places or spec.URL in places):
-            return delimiter, places, len(cells)
+            return _Head(delimiter, places, len(cells))
     return None
 
 
-def _records(lines: list[str], delimiter: str, width: int, problems: list[str]) -> list[list[str]]:
-    plain = list(_rows(lines, delimiter, False, problems))
-    if all(len(record) == width for record in plain) or not any('\\"' in line for line in lines):
-        return plain
-    escaped = list(_rows(lines, delimiter, True, problems))
-    return min(plain, escaped, key=lambda records: sum(len(record) != width for record in records))
+def _records(lines: list[str], head: _Head) -> tuple[list[list[str]], list[str]]:
+    """Read the records with doubled quotes, or with backslashes where only so every row has its width."""
+    doubled = _split(lines, head, None)
+    if not doubled[1] or not any('\\"' in line for line in lines):
+        return doubled
+    return min(doubled, _split(lines, head, "\\"), key=lambda read: len(read[1]))
 
 
-def _rows(lines: list[str], delimiter: str, escaped: bool, problems: list[str]) -> Iterator[list[str]]:
-    """Yield the records; a quote that never closes spoils its own line only."""
-    end, start = "\x00end\x00", 0
-    csv.field_size_limit(LIMIT)
+def _split(lines: list[str], head: _Head, escape: str | None) -> tuple[list[list[str]], list[str]]:
+    """Split lines into records and name what was wrong; a quote that never closes spoils its own line only."""
+    csv.field_size_limit(LIMIT)  # the module's own limit would raise on a long error object
+    records: list[list[str]] = []
+    problems: list[str] = []
+    start = 0
     while start < len(lines):
-        feed = iter([*lines[start:], end])
-        reader = csv.reader(feed, delimiter=delimiter, doublequote=not escaped, escapechar="\\" if escaped else None)
-        before, record = 0, [""]
-        for record in reader:
-            if reader.line_num > len(lines) - start:
-                break
-            if any(cell.strip() for cell in record) or len(record) > 1:
-                yield record
-            before = reader.line_num
-        if record == [end]:
-            return
+        reader = csv.reader(
+            islice(lines, start, None),
+            delimiter=head.delimiter,
+            doublequote=escape is None,
+            escapechar=escape,
+            strict=True,
+        )
+        good, trouble = _good(reader, head.width, records)
+        if not trouble:
+            break
+        problems.append(trouble)
+        records.append(next(csv.reader([lines[start + good]], delimiter=head.delimiter)))
+        start += good + 1
+    problems += [RAGGED for record in records if len(record) != head.width]
+    if records and len(records[-1]) < head.width and not lines[-1].endswith(("\r", "\n")):
         problems.append(TRUNCATED)
-        opened = start + before
-        yield next(csv.reader([lines[opened].rstrip("\r\n")], delimiter=delimiter))
-        start = opened + 1
+    return records, problems
 
 
-def _fit(record: list[str], width: int, problems: list[str]) -> list[str | None]:
-    if len(record) != width:
-        problems.append(RAGGED)
-    cells = [cell.strip() or None for cell in record[:width]] + [None] * (width - len(record))
-    if len(record) > width:  # an unquoted object with delimiters in it: what is left over is its rest
-        cells[-1] = ",".join(record[width - 1 :]).strip() or None
+def _good(reader: csv.Reader, width: int, records: list[list[str]]) -> tuple[int, str]:
+    """Take records as long as they are well formed; return how many lines they took and what stopped them."""
+    lines = 0
+    try:
+        for record in reader:
+            if reader.line_num - lines > 1 and len(record) != width:
+                return lines, QUOTING  # a quote left open swallowed the next lines
+            lines = reader.line_num
+            if record and (len(record) > 1 or record[0].strip()):
+                records.append(record)
+    except csv.Error as error:
+        return lines, TRUNCATED if "end of data" in str(error) else QUOTING
+    return lines, ""
+
+
+def _fit(record: list[str], head: _Head) -> list[str]:
+    """Give a record the header's width: an unquoted error object is joined again, a cut row loses its url."""
+    if len(record) == head.width:
+        return record
+    cells = list(record)
+    while len(cells) > head.width and not cells[-1].strip():
+        cells.pop()
+    surplus = len(cells) - head.width
+    if surplus > 0:
+        at = head.places[spec.ERROR]
+        cells[at : at + surplus + 1] = [head.delimiter.join(cells[at : at + surplus + 1])]
+    elif surplus < 0:
+        cells += [""] * -surplus
+        if spec.URL in head.places:  # half a link is no link
+            cells[head.places[spec.URL]] = ""
     return cells
 
 
 def _table(columns: dict[str, list[str | None]]) -> pl.DataFrame:
-    raw = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+    cell = pl.all().str.strip_chars()
+    raw = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String)).select(
+        pl.when(~cell.is_in(("", *NOTHING))).then(cell)
+    )
     return raw.select(
         pl.int_range(1, pl.len() + 1, dtype=pl.UInt32).alias("position"),
         spec.CUID,
-        _last_4(),
+        # the last digits, also of `************1111`; a spreadsheet in between loses leading zeros
+        pl.col(spec.LAST_4).str.extract(r"([0-9]{1,4})$").str.zfill(4),
         spec.URL,
         _expires_on(),
         pl.col(spec.EXPIRATION_DATE).alias("expires_raw"),
-        spec.ERROR,
+        # `{}` beside a link is no error; alone it is what JSON.stringify makes of one
+        pl.when(pl.col(spec.URL).is_null() | ~pl.col(spec.ERROR).is_in(["{}", "[]", '""'])).then(spec.ERROR),
     )
 
 
-def _last_4() -> pl.Expr:
-    """Take the last four digits; a spreadsheet in between loses leading zeros."""
-    digits = pl.col(spec.LAST_4).str.extract(r"([0-9]{1,4})$")
-    return digits.str.zfill(4).alias(spec.LAST_4)
+_DATES = (
+    (r"^([0-9]{4}-[0-9]{2}-[0-9]{2})", "%Y-%m-%d"),
+    (r"^([0-9]{1,2}/[0-9]{1,2}/[0-9]{4})", "%m/%d/%Y"),
+    (r"^([0-9]{1,2}/[0-9]{1,2}/[0-9]{2})$", "%m/%d/%y"),
+    (r"\b([A-Z][a-z]{2} [0-9]{1,2} [0-9]{4})\b", "%b %d %Y"),  # String(new Date())
+    (r"^(20[0-9]{6})$", "%Y%m%d"),
+)
+_EPOCHS = ((r"^([1-3][0-9]{12})$", 1), (r"^([1-3][0-9]{9})$", 1000))  # milliseconds, seconds
 
 
 def _expires_on() -> pl.Expr:
+    """Read the spellings of a date that portals use; null where it is none of them."""
     text = pl.col(spec.EXPIRATION_DATE)
-    epoch = text.str.extract(r"^([1-3][0-9]{12})$").cast(pl.Int64).cast(pl.Datetime("ms")).cast(pl.Date)
-    seconds = (text.str.extract(r"^([1-3][0-9]{9})$").cast(pl.Int64) * 1000).cast(pl.Datetime("ms")).cast(pl.Date)
-    american = text.str.extract(r"^([0-9]{1,2}/[0-9]{1,2}/[0-9]{4})")
-    return pl.coalesce(
-        text.str.extract(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})").str.to_date("%Y-%m-%d", strict=False),
-        american.str.to_date("%m/%d/%Y", strict=False),
-        text.str.extract(r"^([0-9]{1,2}/[0-9]{1,2}/[0-9]{2})$").str.to_date("%m/%d/%y", strict=False),
-        text.str.extract(r"([A-Z][a-z]{2} [0-9]{1,2},? [0-9]{4})")
-        .str.replace(",", "")
-        .str.to_date("%b %d %Y", strict=False),
-        text.str.extract(r"^([0-9]{8})$").str.to_date("%Y%m%d", strict=False),
-        epoch,
-        seconds,
-    ).alias("expires_on")
+    dates = [text.str.extract(pattern).str.to_date(form, strict=False) for pattern, form in _DATES]
+    epochs = [
+        (text.str.extract(pattern).cast(pl.Int64) * factor).cast(pl.Datetime("ms")).cast(pl.Date)
+        for pattern, factor in _EPOCHS
+    ]
+    return pl.coalesce(*dates, *epochs).alias("expires_on")
