@@ -13,22 +13,18 @@ from flows.core.errors import BugError
 from schemas.portal import columns, for_day
 from schemas.rules import Rules
 
-VERDICT = pl.Schema({"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String})
-
 
 def check(rows: pl.DataFrame, as_of: date, rules: Rules) -> pl.DataFrame:
-    """Return one verdict (row, column, code, severity) per cell that breaks a rule, ordered by row (interface.md 2.6).
+    """Return verdicts (row, column, code, severity) in the order of the rows (interface.md 2.6).
 
-    `rows` are normalised; `as_of` is the business date. A cell has at most one reject and one warning: the first
-    rule it breaks. Raises BugError, without any value, where the frame itself has the wrong shape.
+    `rows` are normalised, of about one block; `as_of` is the business date. A cell has at most one reject and one
+    warning: the first rule it breaks. Raises BugError, without any value, where the frame has the wrong shape.
     """
-    broken = [*_broken(rows, as_of, rules), diagnose_hash(rows)]
-    verdicts = pl.concat(broken)
-    severity = {code: rules.severity(code) for code in verdicts["code"].unique()}
+    # The diagnosis of a hash is more precise than its format, and only the first reason of a cell stays.
+    broken = pl.concat([diagnose_hash(rows), *_broken(rows, as_of, rules)])
+    severity = {code: rules.severity(code) for code in broken["code"].unique()}
     return (
-        verdicts.with_columns(
-            severity=pl.col("code").replace_strict(severity, default=None, return_dtype=pl.String)
-        )
+        broken.with_columns(severity=pl.col("code").replace_strict(severity, default=None, return_dtype=pl.String))
         .filter(pl.col("severity") != "off")
         .unique(["row", "column", "severity"], keep="first", maintain_order=True)
         .sort("row", maintain_order=True)
@@ -42,19 +38,17 @@ def _broken(rows: pl.DataFrame, as_of: date, rules: Rules) -> list[pl.DataFrame]
     try:
         with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
             for_day(as_of, rules).validate(rows.select(columns()), lazy=True)
-    except pandera.errors.SchemaErrors as error:
-        broken = [
-            _verdicts(rows, one) for one in error.schema_errors if isinstance(one.check_output, pl.DataFrame)
-        ]
-        trouble = "" if len(broken) == len(error.schema_errors) else "a frame of the wrong shape"
-    except Exception as error:  # noqa: BLE001  any other text may hold cells too
+    except pandera.errors.SchemaErrors as errors:
+        masked = [one for one in errors.schema_errors if isinstance(one.check_output, pl.DataFrame)]
+        trouble = "" if len(masked) == len(errors.schema_errors) else "a rule gave no verdict by row"
+        broken = [_verdicts(rows["row"], one) for one in masked]
+    except Exception as error:  # noqa: BLE001  the texts of polars hold cells too
         trouble = type(error).__name__
     if trouble:
         raise BugError("check", trouble)
     return broken
 
 
-def _verdicts(rows: pl.DataFrame, error: pandera.errors.SchemaError) -> pl.DataFrame:
-    mask = error.check_output.to_series()
-    column, code = pl.lit(error.schema.name), pl.lit(error.check.name)
-    return rows.filter(~mask).select("row", column.alias("column"), code.alias("code"))
+def _verdicts(row: pl.Series, error: pandera.errors.SchemaError) -> pl.DataFrame:
+    failed = row.filter(~error.check_output.to_series()).to_frame("row")
+    return failed.with_columns(column=pl.lit(error.schema.name), code=pl.lit(error.check.name))

@@ -1,51 +1,90 @@
-"""The CVV hash: base64 of SHA-256 by a table of all 11,000 CVVs, and what an issuer's own hash really is.
+"""The CVV hash: base64 of SHA-256 by a table of all 11,000 CVVs, and what an issuer's own hash really is of.
 
 A hash is a CVV: all of them invert from this table in milliseconds. Treat both alike.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 
 import polars as pl
 
+from schemas.expressions import CVV_SHAPE, HASH_SHAPE
 from schemas.portal import CVV, CVV_HASH
 
-SHAPE = r"^[0-9]{3,4}$"
+CVVS = [f"{n:03d}" for n in range(1_000)] + [f"{n:04d}" for n in range(10_000)]
+FOUR_DIGITS_FROM = 1_000  # where the four-digit ones begin
 
 
 def hash_cvv(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return `rows` with cvv_hash filled from cvv where absent, and cvv emptied; what is missing stays so (interface.md 2.6)."""
+    """Return `rows` with cvv_hash made from cvv where absent, and cvv emptied; neither stays neither (interface.md 2.6)."""
     return rows.with_columns(pl.coalesce(CVV_HASH, _hash_of(pl.col(CVV))), pl.lit(None, pl.String).alias(CVV))
 
 
 def diagnose_hash(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return row, column, code of each issuer-supplied hash that is no CVV's, or another CVV's than the row's own."""
-    given = rows.filter(pl.col(CVV_HASH).is_not_null())
-    code = (
-        pl.when(~pl.col(CVV_HASH).is_in(_hashes().implode())).then(pl.lit("card.cvv_hash.unknown"))
-        .when(_hash_of(pl.col(CVV)) != pl.col(CVV_HASH)).then(pl.lit("card.cvv_hash.mismatch"))
-    )  # fmt: skip
-    return given.select("row", pl.lit(CVV_HASH).alias("column"), code.alias("code")).drop_nulls("code")
+    """Return row, column, code of each issuer-supplied hash that opens no link, named by the mistake where it is known.
+
+    Codes are `card.cvv_hash.` and: newline, utf16, lost_zero, empty (what was hashed); hex, base64_of_hex,
+    base64url, unpadded (how it was written); mismatch (another CVV than the row's); unknown (no CVV at all).
+    """
+    given = rows.lazy().select("row", CVV, CVV_HASH).drop_nulls(CVV_HASH).collect()
+    known = pl.col(CVV_HASH).is_in(_hashes().implode())
+    other = given.filter(known & (_hash_of(pl.col(CVV)) != pl.col(CVV_HASH)))
+    wrong = given.filter(~known)
+    if wrong.height:  # else the table of mistakes need not be made
+        wrong = wrong.join(_mistakes(), on=CVV_HASH, how="left", maintain_order="left")
+    kind = [pl.lit("mismatch").alias("kind")]
+    told = pl.concat([other.select("row", *kind), *([wrong.select("row", _kind())] if wrong.height else [])])
+    return told.drop_nulls().select("row", column=pl.lit(CVV_HASH), code=pl.format("card.cvv_hash.{}", "kind"))
+
+
+def _kind() -> pl.Expr:
+    return pl.coalesce("kind", pl.when(pl.col(CVV_HASH).str.contains(HASH_SHAPE)).then(pl.lit("unknown"))).alias("kind")
 
 
 def _hash_of(cvv: pl.Expr) -> pl.Expr:
-    number = pl.when(cvv.str.contains(SHAPE)).then(cvv).str.to_integer(strict=False)
-    index = number + pl.when(cvv.str.len_bytes() == 4).then(1000).otherwise(0)
-    return pl.lit(_hashes()).gather(index.cast(pl.UInt32))
+    number = pl.when(cvv.str.contains(CVV_SHAPE)).then(cvv).str.to_integer(dtype=pl.UInt32, strict=False)
+    return pl.lit(_hashes()).gather(number + pl.when(cvv.str.len_bytes() == 4).then(FOUR_DIGITS_FROM).otherwise(0))
 
 
 @cache
 def _hashes() -> pl.Series:
-    """Return the hashes of 000 to 999, then of 0000 to 9999."""
-    return pl.Series([_sha256(text) for text in _cvvs()])
+    """Return the hash of every CVV, in the order of CVVS."""
+    return pl.Series([b64encode(sha256(cvv.encode()).digest()).decode() for cvv in CVVS])
 
 
-def _cvvs() -> list[str]:
-    return [f"{n:03d}" for n in range(1000)] + [f"{n:04d}" for n in range(10_000)]
+@cache
+def _mistakes() -> pl.DataFrame:
+    """Return every wrong hash we can name (cvv_hash, kind); 180,000 rows, made when the first one is met."""
+    wrong = dict(_wrong_hashes())
+    return pl.DataFrame({CVV_HASH: list(wrong), "kind": list(wrong.values())})
 
 
-def _sha256(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()
+def _wrong_hashes() -> Iterator[tuple[str, str]]:
+    for text, kind in _wrong_texts():
+        digest = sha256(text).digest()
+        yield from ((written, kind) for written, _ in [(b64encode(digest).decode(), ""), *_wrong_writings(digest)])
+    for cvv in CVVS:
+        yield from _wrong_writings(sha256(cvv.encode()).digest())
+
+
+def _wrong_texts() -> Iterator[tuple[bytes, str]]:
+    yield b"", "empty"
+    yield from ((str(n).encode(), "lost_zero") for n in range(100))
+    for cvv in CVVS:
+        yield f"{cvv}\n".encode(), "newline"
+        yield f"{cvv}\r\n".encode(), "newline"
+        yield cvv.encode("utf-16-le"), "utf16"
+
+
+def _wrong_writings(digest: bytes) -> Iterator[tuple[str, str]]:
+    base64, url, hexed = b64encode(digest).decode(), urlsafe_b64encode(digest).decode(), digest.hex()
+    yield base64.rstrip("="), "unpadded"
+    if url != base64:  # else there is nothing wrong with it
+        yield url, "base64url"
+        yield url.rstrip("="), "base64url"
+    yield from ((text, "hex") for text in (hexed, hexed.upper()))
+    yield from ((b64encode(text.encode()).decode(), "base64_of_hex") for text in (hexed, hexed.upper()))
