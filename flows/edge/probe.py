@@ -12,7 +12,7 @@ from flows.core.store_errors import StoreDeniedError, StoreUnsafeError
 
 WRITERS = 8
 KEYS = 6
-_WAIT = 120.0  # seconds a writer waits for the others before the probe gives up; longer than one request's retries
+_WAIT = 30.0  # seconds for eight threads to start
 
 
 @runtime_checkable
@@ -28,29 +28,30 @@ def race(store: Store, prefix: str) -> None:
     """
     base = f"{prefix}{secrets.token_hex(8)}/"
     keys = [f"{base}{number}" for number in range(1, KEYS + 1)]
-    start = Barrier(WRITERS)
-
-    def write(writer: int) -> list[bool]:
-        won = []
-        for key in keys:
-            start.wait(_WAIT)
-            won.append(store.create(key, _content(writer)))
-        return won
-
     try:
         with ThreadPoolExecutor(WRITERS) as pool:
-            outcomes = list(pool.map(write, range(WRITERS)))
-        for key, wins in zip(keys, zip(*outcomes, strict=True), strict=True):
-            _judge(store, prefix, key, wins)
+            for key in keys:
+                _judge(store, prefix, key, _wins(store, key, pool))
     finally:
         _clean(store, keys)
+
+
+def _wins(store: Store, key: str, pool: ThreadPoolExecutor) -> list[bool]:
+    """Let all writers create one key at the same moment; return who was told that it won."""
+    start = Barrier(WRITERS)
+
+    def write(writer: int) -> bool:
+        start.wait(_WAIT)
+        return store.create(key, _content(writer))
+
+    return list(pool.map(write, range(WRITERS)))
 
 
 def _content(writer: int) -> bytes:
     return b"race probe, writer %d\n" % writer * 1024
 
 
-def _judge(store: Store, prefix: str, key: str, wins: tuple[bool, ...]) -> None:
+def _judge(store: Store, prefix: str, key: str, wins: list[bool]) -> None:
     """Raise unless exactly one writer won, its bytes are there, and they stay when written again."""
     if sum(wins) != 1:
         raise StoreUnsafeError(prefix, f"{sum(wins)} of {WRITERS} writers were told that they created one object")
