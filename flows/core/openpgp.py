@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from flows.core.key_errors import MalformedMessageError
@@ -11,7 +12,7 @@ from flows.core.key_errors import MalformedMessageError
 _BEGIN = b"-----BEGIN PGP "
 _END = b"-----END PGP "
 _BOM = b"\xef\xbb\xbf"
-_HEAD_OF_ARMOR = re.compile(rb"(?:[A-Za-z]+: [^\n]*\n)*[ \t]*\n")  # RFC 4880 6.2: headers, then an empty line
+_HEAD_OF_ARMOR = re.compile(rb"(?:[^\n:]+:[^\n]*\n)*[ \t]*\n")  # RFC 4880 6.2: headers, then an empty line
 _MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # an empty packet some senders put first
 _SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _SEALED = 1, 5, 6, 18
 
@@ -29,7 +30,7 @@ class Message(NamedTuple):
     recipients: tuple[str, ...]
 
 
-class KeyFile(NamedTuple):
+class KeyCount(NamedTuple):
     """How many public and secret keys a key file holds, subkeys not counted."""
 
     public: int
@@ -63,10 +64,10 @@ def inspect(message: bytes) -> Message:
     return Message(tuple(_recipient(key.body) for key in keys))
 
 
-def inspect_keys(key_file: bytes) -> KeyFile:
-    """Count the keys of a key file, armored (one or more blocks) or binary; MalformedMessageError otherwise."""
-    tags = [packet.tag for block in blocks(key_file) for packet in packets(block)]
-    return KeyFile(tags.count(_PUBLIC_KEY), tags.count(_SECRET_KEY))
+def count_keys(binary: Sequence[bytes]) -> KeyCount:
+    """Count the keys in the blocks of a key file; MalformedMessageError where one is not made of packets."""
+    tags = [packet.tag for block in binary for packet in packets(block)]
+    return KeyCount(tags.count(_PUBLIC_KEY), tags.count(_SECRET_KEY))
 
 
 def blocks(data: bytes) -> list[bytes]:

@@ -17,7 +17,7 @@ from flows.core.key_errors import (
     ManyKeysError,
     SecretKeyGivenError,
 )
-from flows.core.openpgp import KeyFile, inspect_keys
+from flows.core.openpgp import KeyCount, blocks, count_keys
 from flows.edge.gpg import Keyring
 
 
@@ -48,27 +48,29 @@ def take_up(ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], today: 
 
     Raises the error of `key_errors` that names the key and its flaw; nothing unsound is left to gpg to notice.
     """
-    for number, key in enumerate(keys, start=1):
-        _refuse_other_files(key, number, len(keys), ", ".join(pinned))
-    for number, key in enumerate(keys, start=1):
+    wanted = ", ".join(pinned)
+    public = [_one_public_key(key, number, len(keys), wanted) for number, key in enumerate(keys, start=1)]
+    for number, key in enumerate(public, start=1):
         _import(ring, key, number, len(keys))
     found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
     return tuple(_recipient(_pinned(found, fingerprint, pinned), fingerprint, today) for fingerprint in pinned)
 
 
-def _refuse_other_files(key: bytes, number: int, of: int, pinned: str) -> None:
+def _one_public_key(key: bytes, number: int, of: int, pinned: str) -> bytes:
+    """Return the key in binary, so that gpg sees what was counted here and no more."""
+    found, why = [], "key.packet.missing"
     try:
-        holds = inspect_keys(key)
+        found = blocks(key)
+        holds = count_keys(found)
     except MalformedMessageError as error:
-        holds, why = KeyFile(0, 0), str(error.args[0])
-    else:
-        why = "key.packet.missing"
+        holds, why = KeyCount(0, 0), str(error.args[0])
     if holds.secret:
         raise SecretKeyGivenError(number, of, pinned)
     if not holds.public:
         raise KeyUnreadableError(number, of, why)
     if holds.public > 1:
         raise ManyKeysError(number, of, holds.public)
+    return b"".join(found)
 
 
 def _import(ring: Keyring, key: bytes, number: int, of: int) -> None:

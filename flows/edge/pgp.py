@@ -21,7 +21,7 @@ from flows.core.key_errors import (
     SealedUnreadableError,
     SecretKeyUnreadableError,
 )
-from flows.core.openpgp import inspect
+from flows.core.openpgp import blocks, inspect
 from flows.core.ports import Plain, Sealed, Sealer
 from flows.edge.gpg import PATIENCE, Keyring
 from flows.edge.gpg_keys import Recipient, take_up
@@ -186,16 +186,17 @@ class GpgOpener:
 
     def open(self, message: bytes, limit: int) -> bytes:
         """Return the content of one message, at most `limit` bytes; SealedUnreadableError otherwise."""
+        binary = _binary(message)
         result = self._ring.ask(
             lambda gpg: gpg.decrypt_file(
-                BytesIO(message),
+                BytesIO(binary),
                 always_trust=True,
                 passphrase=self._passphrase,
                 extra_args=["--max-output", str(limit), *self._no_questions],
             )
         )
         if result is None or not result.ok or result.returncode != 0:  # its data may be unauthenticated: dropped
-            raise SealedUnreadableError(_why_unread(result.stderr if result else ""))
+            raise SealedUnreadableError(_why_unread("" if result is None else result.stderr))
         content: bytes = result.data
         return content
 
@@ -273,6 +274,19 @@ def _clean(result: Any, count: int) -> bool:
         and result.returncode == 0
         and result.stderr.count("[GNUPG:] END_ENCRYPTION") == count
     )
+
+
+def _binary(message: bytes) -> bytes:
+    """Take armor off here: gpg finds none behind a byte order mark."""
+    try:
+        found = blocks(message)
+    except MalformedMessageError as error:
+        found, why = [], str(error.args[0])
+    else:
+        why = "message.blocks.many"
+    if len(found) != 1:
+        raise SealedUnreadableError(why)
+    return found[0]
 
 
 def _why_unread(stderr: str) -> str:
