@@ -9,7 +9,7 @@ import base64
 import calendar
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from hashlib import sha256
 from typing import NamedTuple
@@ -27,6 +27,12 @@ LIMIT = 1000
 MAX_BYTES = 64 * 1024 * 1024
 ARMOR = b"-----BEGIN PGP MESSAGE-----"
 BOM = b"\xef\xbb\xbf"
+DATE_FORMS: dict[str, Callable[[date], str]] = {  # what partners of this kind write in expiration_date
+    "iso": date.isoformat,
+    "timestamp": "{:%Y-%m-%dT00:00:00.000Z}".format,
+    "us": "{:%m/%d/%Y}".format,
+    "epoch": lambda day: str(calendar.timegm(day.timetuple()) * 1000),
+}
 ONLY_THE_PARTNER_KNOWS = (  # what no check of ours can foresee
     fault("cardholder.cuid", "unavailable", "could not be taken up, try again later"),
     fault("pan", "unsupported", "belongs to a card product that is not enabled"),
@@ -77,7 +83,7 @@ class Portal:
         shuffle: bool = False,
         seed: int = 0,
         error_shape: str = "nested",
-        date_form: str = "%Y-%m-%d",
+        date_form: str = "iso",
     ) -> None:
         self.today = today
         self.books: list[Upload] = []
@@ -88,7 +94,7 @@ class Portal:
         self._fail_share = fail_share
         self._shuffle = shuffle
         self._shapes = tuple(SHAPES) if error_shape == "mixed" else (error_shape,)
-        self._date_form = date_form
+        self._written = DATE_FORMS[date_form]
         self._challenges: dict[str, tuple[str, str]] = {}
 
     def upload(self, name: str, content: bytes) -> bytes:
@@ -116,7 +122,7 @@ class Portal:
         if booked.url is None or booked.expires is None:
             shape = SHAPES[self._shapes[booked.row % len(self._shapes)]]
             return ("", "", "", "", shape(booked.cuid, booked.faults))
-        return (booked.cuid, booked.last_4, booked.url, booked.expires.strftime(self._date_form), "")
+        return (booked.cuid, booked.last_4, booked.url, self._written(booked.expires), "")
 
     def _book(self, name: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Booked]:
         expires = two_months_after(self.today)

@@ -12,6 +12,7 @@ from flows.core.ports import Store
 from flows.edge.local import LocalStore
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.portal import Portal
+from flows.steps.edges import read
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
 from tests.simulator.uploads import DAY, answers, paper_seal, people, portal, upload_csv
 
@@ -47,7 +48,7 @@ def commit_run(store: Store, sizes: Sequence[int], day: date = DAY, contents: Se
 
 
 def result_rows(store: Store, answered: Answered) -> list[list[dict[str, str]]]:
-    return [answers(store.open(file.key).read()) for file in answered.delivered]
+    return [answers(read(store, file.key)) for file in answered.delivered]
 
 
 def names(answered: Answered) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.portal import RESULT_HEADER, UploadRefusedError, two_months_after
+from flows.simulator.validation import REQUIRED
 from schemas import portal as interface
 from tests.simulator.uploads import DAY, answers, paper_seal, people, portal, upload_csv
 
@@ -71,13 +72,13 @@ def test_a_row_that_breaks_the_interface_gets_an_error_and_no_link(
 
 def test_all_faults_of_a_row_are_told() -> None:
     (row,) = people(1)
-    row |= dict.fromkeys(interface.REQUIRED, "")
+    row |= {f"service_card.{field}": "" for field in REQUIRED}
 
     portal_ = portal()
     portal_.upload("a.csv.pgp", paper_seal(upload_csv([row])))
 
     (booked,) = portal_.books[0].rows
-    assert len(interface.REQUIRED) == len(booked.faults)
+    assert len(REQUIRED) == len(booked.faults)
 
 
 def test_a_cuid_that_stands_twice_is_refused_the_second_time() -> None:
@@ -230,6 +231,21 @@ def test_the_books_hold_no_card_number_and_no_cvv() -> None:
     desk.upload("a.csv", upload_csv(rows))
 
     assert not [row for row in rows if row[interface.PAN] in repr(desk.books)]
+
+
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [
+        ("iso", "2027-01-20"),
+        ("timestamp", "2027-01-20T00:00:00.000Z"),
+        ("us", "01/20/2027"),
+        ("epoch", "1800403200000"),
+    ],
+)
+def test_the_expiration_date_is_written_in_the_form_asked_for(form: str, written: str) -> None:
+    (answer,) = answers(portal(date_form=form).upload("a.csv", upload_csv(people(1))))
+
+    assert written == answer["expiration_date"]
 
 
 @pytest.mark.parametrize(
