@@ -8,16 +8,22 @@ from functools import cache
 from pathlib import Path
 
 from flows.edge.gpg import Keyring
-from flows.edge.pgp import PortalKey, make_portal_key
+from flows.edge.pgp import Algorithm, PortalKey, make_portal_key
 
 NAME = "Portal <portal@example.com>"
 LONG_AGO = "20200101T000000"
 
 
 @cache
-def sound(algorithm: str = "curve25519", copy: int = 1, passphrase: str = "") -> PortalKey:
+def sound(algorithm: Algorithm = "curve25519", copy: int = 1) -> PortalKey:
     """Return a key that may be sealed to; another one for another `copy`."""
-    return make_portal_key(algorithm, name=f"Portal {copy} <portal@example.com>", passphrase=passphrase)
+    return make_portal_key(algorithm)
+
+
+@cache
+def behind(passphrase: str) -> PortalKey:
+    """Return a sound key whose secret part needs a passphrase."""
+    return _made(lambda gpg: _primary_and_subkey(gpg, "never", "never"), passphrase=passphrase)
 
 
 @cache
@@ -68,17 +74,18 @@ def sign_only() -> PortalKey:
 
 
 class Gpg:
-    """Calls of plain gpg in one home, without passphrases or questions."""
+    """Calls of plain gpg in one home, at a time and with a passphrase of its own, without questions."""
 
-    def __init__(self, home: Path, since: str = "") -> None:
+    def __init__(self, home: Path, since: str = "", passphrase: str = "") -> None:
         self.home = home
+        self._passphrase = passphrase
         self._since = since
 
     def __call__(self, *arguments: str, given: bytes = b"", at: str = "") -> str:
         """Run gpg and return what it prints; CalledProcessError where it does not end well."""
         at = at or self._since
         clock = [f"--faked-system-time={at}"] if at else []
-        quiet = ["--batch", "--no-tty", "--pinentry-mode", "loopback", "--passphrase", ""]
+        quiet = ["--batch", "--no-tty", "--pinentry-mode", "loopback", "--passphrase", self._passphrase]
         command = ["gpg", "--homedir", str(self.home), *quiet, *clock, *arguments]
         return subprocess.run(command, input=given, capture_output=True, check=True).stdout.decode("latin-1")
 
@@ -95,9 +102,9 @@ def _fingerprint(gpg: Gpg) -> str:
     return next(line.split(":")[9] for line in listed if line.startswith("fpr"))
 
 
-def _made(make: Callable[[Gpg], object], since: str = "") -> PortalKey:
+def _made(make: Callable[[Gpg], object], since: str = "", passphrase: str = "") -> PortalKey:
     with Keyring(agent=True) as ring:
-        gpg = Gpg(ring.home, since)
+        gpg = Gpg(ring.home, since, passphrase)
         make(gpg)
         public = gpg("--export", "--armor").encode()
         secret = gpg("--export-secret-keys", "--armor").encode()

@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import Popen
 from types import TracebackType
@@ -19,8 +20,10 @@ from typing import Any, Final, Self
 import gnupg
 
 from flows.core.key_errors import GpgHungError, GpgMissingError
+from flows.core.ports import Plain
 
 PATIENCE: Final = 120.0  # seconds one gpg process may take; a group of 64 chunks takes one
+SHORT: Final = "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it
 SOCKET_ROOM: Final = 86  # longest home below which the agent's sockets fit the kernel's 108 bytes
 QUIET: Final = (
     "--no-options",
@@ -116,6 +119,18 @@ class Keyring:
         self.close()
 
 
+@contextmanager
+def memory_files(chunks: Sequence[Plain], folder: Path) -> Iterator[list[str]]:
+    """Show gpg each chunk as a file of its name that lies in memory only; yields the paths, in order."""
+    with ExitStack() as open_files:
+        for chunk in chunks:
+            file = open_files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
+            file.write(chunk.data)
+            file.flush()
+            (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+        yield [str(folder / chunk.name) for chunk in chunks]
+
+
 def sweep_dead_homes() -> int:
     """Remove the homes that killed processes left behind and return how many there were."""
     dead = [home for root in _roots() for home in root.glob("cardlink-gpg-*") if _is_dead(home)]
@@ -125,12 +140,12 @@ def sweep_dead_homes() -> int:
 
 
 def _roots() -> list[Path]:
-    return [Path(root) for root in dict.fromkeys([tempfile.gettempdir(), "/tmp"])]  # noqa: S108 - mkdtemp makes it private
+    return [Path(root) for root in dict.fromkeys([tempfile.gettempdir(), SHORT])]
 
 
 def _make_home() -> Path:
     prefix = f"cardlink-gpg-{os.getpid()}-"
-    root = next((root for root in _roots() if len(str(root)) + len(prefix) + 9 <= SOCKET_ROOM), Path("/tmp"))  # noqa: S108
+    root = next((root for root in _roots() if len(str(root)) + len(prefix) + 9 <= SOCKET_ROOM), Path(SHORT))
     return Path(tempfile.mkdtemp(prefix=prefix, dir=root))
 
 

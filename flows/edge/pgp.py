@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from datetime import date, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -23,7 +22,7 @@ from flows.core.key_errors import (
 )
 from flows.core.openpgp import blocks, inspect
 from flows.core.ports import Plain, Sealed, Sealer
-from flows.edge.gpg import PATIENCE, Keyring
+from flows.edge.gpg import PATIENCE, Keyring, memory_files
 from flows.edge.gpg_keys import Recipient, take_up
 
 WARN_DAYS: Final = 30
@@ -34,6 +33,26 @@ _COMPRESSION: Final = {
     "zip": ("--compress-algo", "zip", "--compress-level", "1"),  # some readers throw on uncompressed messages
     "none": ("--compress-algo", "none"),
 }
+
+
+Algorithm = Literal["rsa2048", "rsa3072", "rsa4096", "curve25519"]
+_PARTS: Final = {
+    "rsa2048": ("RSA\nKey-Length: 2048", "RSA\nSubkey-Length: 2048"),
+    "rsa3072": ("RSA\nKey-Length: 3072", "RSA\nSubkey-Length: 3072"),
+    "rsa4096": ("RSA\nKey-Length: 4096", "RSA\nSubkey-Length: 4096"),
+    "curve25519": ("EDDSA\nKey-Curve: ed25519", "ECDH\nSubkey-Curve: cv25519"),
+}
+_PORTAL_KEY: Final = """\
+Key-Type: {0}
+Key-Usage: sign,cert
+Subkey-Type: {1}
+Subkey-Usage: encrypt
+Name-Real: Throwaway portal
+Name-Email: portal@example.com
+Expire-Date: 2y
+%no-protection
+%commit
+"""
 
 
 class PortalKey(NamedTuple):
@@ -124,7 +143,7 @@ class GpgSealer:
         """Return one message per chunk, None where memory files are missing (macOS) or gpg was not clean."""
         if not hasattr(os, "memfd_create"):
             return None
-        with TemporaryDirectory(dir=self._ring.home) as folder, _in_memory(chunks, Path(folder)) as paths:
+        with TemporaryDirectory(dir=self._ring.home) as folder, memory_files(chunks, Path(folder)) as paths:
             result = self._encrypt("".join(f"{path}\n" for path in paths).encode(), "--multifile")
             if not _clean(result, len(chunks)):
                 return None
@@ -174,7 +193,8 @@ class GpgOpener:
         patience: float = PATIENCE,
         gpg: str = "gpg",
     ) -> None:
-        self._passphrase = passphrase or None  # an empty one would eat the first line of the message
+        # An empty one would eat the first line of the message; python-gnupg writes latin-1, keys want UTF-8.
+        self._passphrase = passphrase.encode().decode("latin-1") if passphrase else None
         self._no_questions = [] if passphrase else ["--pinentry-mode", "error"]
         self._ring = Keyring(agent=True, patience=patience, gpg=gpg)
         try:
@@ -225,45 +245,16 @@ def trial_seal(sealer: Sealer) -> None:
         raise SealBrokenError(sealed[0].trouble, ", ".join(sealer.fingerprints))
 
 
-def make_portal_key(
-    algorithm: str = "rsa2048", *, name: str = "Portal <portal@example.com>", passphrase: str = ""
-) -> PortalKey:
+def make_portal_key(algorithm: Algorithm = "rsa2048") -> PortalKey:
     """Make a throwaway key pair as the portal would: for the demo, and for trials without the partner."""
     with Keyring(agent=True) as ring:
-        made = ring.ask(lambda gpg: gpg.gen_key(_key_parameters(algorithm, name, passphrase)))
+        made = ring.ask(lambda gpg: gpg.gen_key(_PORTAL_KEY.format(*_PARTS[algorithm])))
         if made is None or not made.fingerprint:
             raise BugError("making a throwaway key", "gpg")
+        export = {"passphrase": "", "expect_passphrase": False}
         public = ring.ask(lambda gpg: gpg.export_keys(made.fingerprint))
-        secret = ring.ask(
-            lambda gpg: gpg.export_keys(
-                made.fingerprint, secret=True, passphrase=passphrase, expect_passphrase=bool(passphrase)
-            )
-        )
+        secret = ring.ask(lambda gpg: gpg.export_keys(made.fingerprint, secret=True, **export))
     return PortalKey(public.encode(), secret.encode(), made.fingerprint)
-
-
-def _key_parameters(algorithm: str, name: str, passphrase: str) -> str:
-    real, _, mail = name.rstrip(">").partition(" <")
-    kinds = {"curve25519": ("EDDSA\nKey-Curve: ed25519", "ECDH\nSubkey-Curve: cv25519")}
-    size = algorithm.removeprefix("rsa")
-    primary, sub = kinds.get(algorithm, (f"RSA\nKey-Length: {size}", f"RSA\nSubkey-Length: {size}"))
-    protection = f"Passphrase: {passphrase}" if passphrase else "%no-protection"
-    return (
-        f"Key-Type: {primary}\nKey-Usage: sign,cert\nSubkey-Type: {sub}\nSubkey-Usage: encrypt\n{protection}\n"
-        f"Name-Real: {real}\nName-Email: {mail}\nExpire-Date: 2y\n%commit\n"
-    )
-
-
-@contextmanager
-def _in_memory(chunks: Sequence[Plain], folder: Path) -> Iterator[list[str]]:
-    """Show gpg each chunk as a file of its name that lies in memory only; yields the paths, in order."""
-    with ExitStack() as open_files:
-        for chunk in chunks:
-            file = open_files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
-            file.write(chunk.data)
-            file.flush()
-            (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
-        yield [str(folder / chunk.name) for chunk in chunks]
 
 
 def _clean(result: Any, count: int) -> bool:
@@ -278,12 +269,11 @@ def _clean(result: Any, count: int) -> bool:
 
 def _binary(message: bytes) -> bytes:
     """Take armor off here: gpg finds none behind a byte order mark."""
+    found, why = [], "message.blocks.many"
     try:
         found = blocks(message)
     except MalformedMessageError as error:
-        found, why = [], str(error.args[0])
-    else:
-        why = "message.blocks.many"
+        why = str(error.args[0])
     if len(found) != 1:
         raise SealedUnreadableError(why)
     return found[0]
