@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from flows.core.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
+from flows.core.errors import BalanceError, CardlinkError, GateError, OperatorError
 from schemas.issuer import Limits
 from schemas.manifest import Counts
 
@@ -27,16 +27,6 @@ class TrailerMismatchError(BalanceError):
 
     def __init__(self, extract: str, trailer: int, read: int) -> None:
         super().__init__(extract, trailer, read)
-
-
-class NoRowsError(ExtractError):
-    """The extract has a header and no rows."""
-
-    says = "{0}: no data rows. Nothing was committed."
-    then = "Ask the issuer whether the night was empty; an empty extract needs nothing from you."
-
-    def __init__(self, extract: str) -> None:
-        super().__init__(extract)
 
 
 class RejectRateError(GateError):
@@ -84,8 +74,6 @@ def refusal(night: Night, limits: Limits, *, test: bool, opened: Collection[str]
     counts = night.counts
     if counts.trailer is not None and counts.trailer != counts.read:
         return TrailerMismatchError(night.extract, counts.trailer, counts.read)
-    if counts.read == 0:
-        return NoRowsError(night.extract)
     if test and night.real_cards:
         return WrongCardsError(night.extract, night.real_cards, "real", "true")
     if not test and night.test_cards:

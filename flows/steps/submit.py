@@ -11,6 +11,7 @@ from contextlib import closing
 from datetime import date, timedelta
 from typing import NamedTuple
 
+from flows.core.errors import BalanceError, ExtractError, GateError, OperatorError
 from flows.core.gates import Night, refusal
 from flows.core.lease import Lease
 from flows.core.planning import canonical
@@ -72,6 +73,9 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) ->
             manifest = _work(edges, planned.plan, entry, request.opened, sealer, _renewing(lease, edges, tell))
             write_once(outside.store, keys.manifest, canonical(manifest))
             note(outside, keys, "committed", rows=manifest.counts.submitted, opened=sorted(request.opened))
+        except (ExtractError, GateError, BalanceError, OperatorError) as error:
+            note(outside, keys, "refused", why=type(error).__name__)
+            raise
         finally:
             lease.release(outside.now())
     return Submitted(manifest, already=False, remarks=planned.remarks)
@@ -103,7 +107,6 @@ def _pass_gates(edges: IssuerEdges, plan: Plan, scan: Scan, parts: list[LedgerPa
     refused = refusal(night, edges.issuer.limits, test=edges.issuer.test, opened=opened)
     if refused is not None:
         write_rejects(store, keys, parts)
-        note(edges.edges, keys, "refused", why=type(refused).__name__, rows=scan.counts.read)
         raise refused
 
 

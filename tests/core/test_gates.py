@@ -4,7 +4,6 @@ import pytest
 
 from flows.core.gates import (
     Night,
-    NoRowsError,
     RejectRateError,
     RowJumpError,
     TrailerMismatchError,
@@ -36,7 +35,6 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         (night(), None),
         (night(trailer=100), None),
         (night(trailer=101), TrailerMismatchError),
-        (night(read=0), NoRowsError),
         (night(rejected=10), None),
         (night(rejected=11), RejectRateError),
         (night(before=(100, 100, 150)), None),

@@ -1,0 +1,146 @@
+"""A night on a bench: an issuer with real gpg and a real store, an extract dropped, a portal that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.core.chunk_csv import default_header
+from flows.core.names import extracts, results
+from flows.core.ports import Opener, Sealer, Store
+from flows.edge.local import LocalStore
+from flows.edge.pgp import GpgOpener, GpgSealer
+from flows.simulator.answer import Answered, Habits, answer_store
+from flows.simulator.extract import write_sample
+from flows.simulator.portal import Portal
+from flows.steps.edges import Edges, IssuerEdges
+from flows.steps.ingest import Ingested, ingest
+from flows.steps.runs import keys_of, read_ledger, read_manifest
+from flows.steps.submit import Request, Submitted, submit
+from schemas.issuer import Issuer
+from schemas.manifest import Manifest
+from tests import keys
+
+BANK = "bank"
+DAY = date(2026, 11, 20)
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def issuer(**changes: Any) -> Issuer:
+    """Return a test issuer with wide limits; `changes` replace whole tables or keys."""
+    portal = {"fingerprints": [keys.sound().fingerprint], "allowed_hosts": ["links.example.com"]}
+    portal |= changes.pop("portal", {})
+    limits = {"max_reject_rate": 0.5, "max_error_rate": 0.5}
+    return Issuer.model_validate(
+        {"issuer": BANK, "root": "store", "test": True, "limits": limits, **changes, "portal": portal}
+    )
+
+
+@dataclass
+class Bench:
+    """One issuer with everything a night needs."""
+
+    store: Store
+    issuer: Issuer = field(default_factory=issuer)
+    now: Callable[[], datetime] = lambda: NOON
+
+    @property
+    def edges(self) -> IssuerEdges:
+        """The issuer's edges: this store, real gpg."""
+        return IssuerEdges(
+            self.issuer, Edges(self.store, self.now, "tester:1"), default_header(), self._sealer, self._opener
+        )
+
+    def drop(self, rows: int = 50, name: str = "bank-20261120.csv", *, bad: float = 0.0, seed: int = 0) -> str:
+        """Drop a generated extract; return its name."""
+        out = BytesIO()
+        write_sample(out, rows, bad=bad, seed=seed, as_of=DAY)
+        return self.drop_bytes(out.getvalue(), name)
+
+    def drop_bytes(self, content: bytes, name: str = "bank-20261120.csv") -> str:
+        """Drop an extract as it is; return its name."""
+        self.store.replace(extracts(self.issuer.issuer) + name, [content])
+        return name
+
+    def submit(self, extract: str, **request: Any) -> Submitted:
+        """Submit one extract."""
+        return submit(self.edges, Request(extract, **request))
+
+    def answer(self, habits: Habits | None = None, **portal: Any) -> Answered:
+        """Let the simulated portal answer what is committed."""
+        with GpgOpener([keys.sound().secret]) as opener:
+            return answer_store(
+                self.store, self.issuer.issuer, Portal(opener, today=self.now().date(), **portal), habits
+            )
+
+    def drop_result(self, content: bytes, name: str = "result.csv") -> None:
+        """Drop a result file as it is."""
+        self.store.replace(results(self.issuer.issuer) + name, [content])
+
+    def ingest(self) -> Ingested:
+        """Take up new results."""
+        return ingest(self.edges)
+
+    def content(self, key: str) -> bytes:
+        """Return what lies under a key."""
+        with self.store.open(key) as source:
+            return source.read()
+
+    def manifest(self, run: str) -> Manifest:
+        """Return a committed run's manifest."""
+        found = read_manifest(self.store, keys_of(run))
+        assert found is not None
+        return found
+
+    def ledger(self, run: str) -> pl.DataFrame:
+        """Return a committed run's ledger, by row."""
+        manifest = self.manifest(run)
+        return pl.concat(read_ledger(self.store, keys_of(run), manifest.ledger)).sort("row")
+
+    def chunks(self, run: str) -> list[bytes]:
+        """Return the plain CSV of every committed chunk, in order, as the portal opens it."""
+        with GpgOpener([keys.sound().secret]) as opener:
+            names = [keys_of(run).chunks + chunk.name for chunk in self.manifest(run).chunks]
+            return [opener.open(self.content(name), 1 << 24) for name in names]
+
+    def report(self, run: str, name: str) -> bytes:
+        """Return a file of a run's report."""
+        return self.content(keys_of(run).report(name))
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Return everything in the store."""
+        return {entry.key: self.content(entry.key) for entry in list(self.store.keys(""))}
+
+    @contextmanager
+    def _sealer(self) -> Iterator[Sealer]:
+        portal = self.issuer.portal
+        with GpgSealer(
+            [keys.sound().public],
+            portal.fingerprints,
+            armor=portal.armor,
+            compression=portal.compression,
+            today=self.now().date(),
+        ) as sealer:
+            yield sealer
+
+    @contextmanager
+    def _opener(self) -> Iterator[Opener | None]:
+        yield None
+
+
+def local_bench(folder: Path, **changes: Any) -> Bench:
+    """Return a bench on a directory store."""
+    (folder / "store").mkdir(parents=True)
+    return Bench(LocalStore(folder / "store"), issuer(**changes))
+
+
+def portal_csv(rows: pl.DataFrame) -> bytes:
+    """Return rows of the portal's 20 columns as an extract."""
+    return rows.drop("row", "line").write_csv().encode()
