@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import pytest
 from flows.core import grammar
 from flows.core.cards import GENERATED, PUBLISHED
 from flows.core.names import results
-from flows.edge.pgp import GpgOpener, PortalKey, make_portal_key
+from flows.edge.pgp import GpgOpener, PortalKey
 from flows.simulator.portal import Portal
 from flows.simulator.validation import luhn_holds
 from flows.steps.edges import IssuerEdges, read
@@ -26,10 +27,11 @@ from flows.wiring import wire
 from schemas import ledger, portal
 from schemas.manifest import Manifest
 from schemas.rules import Rules
-from tests import sample_bank
+from tests import keys, sample_bank
 from tests.sample_bank import AS_OF, EXTRACT, FOLDER, placed
 
 ISSUER = "sample-bank"
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)  # the links of the example results end in January
 EXPECTED = json.loads((FOLDER / "expected.json").read_text("utf-8"))
 
 
@@ -50,12 +52,13 @@ class Night(NamedTuple):
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
     folder = tmp_path_factory.mktemp("night")
-    key = make_portal_key()
+    key = keys.sound()
     (folder / "portal.asc").write_bytes(key.public)
     settings = (FOLDER / f"{ISSUER}.toml").read_text("utf-8")
     (folder / f"{ISSUER}.toml").write_text(settings.replace("0" * 40, key.fingerprint), "utf-8")
     (folder / "store").mkdir()
     edges = wire(folder, ISSUER)
+    edges = edges._replace(edges=edges.edges._replace(now=lambda: NOON))
     edges.edges.store.create(f"{ISSUER}/extracts/{EXTRACT}", (FOLDER / "extracts" / EXTRACT).read_bytes())
     manifest = submit(edges, Request(EXTRACT)).manifest
     parts = read_ledger(edges.edges.store, keys_of(manifest.run), manifest.ledger)

@@ -70,7 +70,10 @@ class Upload(NamedTuple):
 
 
 class Portal:
-    """A portal with one key, one template and a memory of every upload (`books`)."""
+    """A portal with one key, one template and a memory of every upload (`books`).
+
+    Cards are judged by `today`, which may be moved on; links end two months after it, or on the day `expires`.
+    """
 
     def __init__(
         self,
@@ -84,6 +87,7 @@ class Portal:
         seed: int = 0,
         error_shape: str = "nested",
         date_form: str = "iso",
+        expires: date | None = None,
     ) -> None:
         self.today = today
         self.books: list[Upload] = []
@@ -95,6 +99,7 @@ class Portal:
         self._shuffle = shuffle
         self._shapes = tuple(SHAPES) if error_shape == "mixed" else (error_shape,)
         self._written = DATE_FORMS[date_form]
+        self._expires = expires
         self._challenges: dict[str, tuple[str, str]] = {}
 
     def upload(self, name: str, content: bytes) -> bytes:
@@ -125,7 +130,7 @@ class Portal:
         return (booked.cuid, booked.last_4, booked.url, self._written(booked.expires), "")
 
     def _book(self, name: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Booked]:
-        expires = two_months_after(self.today)
+        expires = self._ends()
         seen: set[str] = set()
         for number, fields in enumerate(rows, start=1):
             mark = token(self.seed, name, number)
@@ -147,8 +152,10 @@ class Portal:
     def stranger(self) -> Booked:
         """Return a row of some other bank's upload: what a result file of foreign cardholders holds."""
         mark = token(self.seed, "stranger", self.today)
-        expires = two_months_after(self.today)
-        return Booked(1, f"stranger-{mark[:8]}", "0000", f"https://{self._host}/l/{mark}", expires, ())
+        return Booked(1, f"stranger-{mark[:8]}", "0000", f"https://{self._host}/l/{mark}", self._ends(), ())
+
+    def _ends(self) -> date:
+        return self._expires or two_months_after(self.today)
 
     def _faults(self, fields: Mapping[str, str], repeated: bool, luck: float) -> tuple[Fault, ...]:
         found = faults(fields, self.today)

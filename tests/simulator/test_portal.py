@@ -248,6 +248,12 @@ def test_the_expiration_date_is_written_in_the_form_asked_for(form: str, written
     assert written == answer["expiration_date"]
 
 
+def test_links_can_be_made_to_end_on_another_day() -> None:
+    (answer,) = answers(portal(expires=date(2030, 1, 1)).upload("a.csv", upload_csv(people(1))))
+
+    assert "2030-01-01" == answer["expiration_date"]
+
+
 @pytest.mark.parametrize(
     ("made", "ends"),
     [
