@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 from flows.core.errors import CardlinkError
 from flows.core.ports import Entry
 from flows.core.store_errors import (
+    KeyRefusedError,
     ObjectChangedError,
     ObjectMissingError,
     StoreBusyError,
@@ -23,7 +24,7 @@ from flows.core.store_errors import (
     StoreMissingError,
     StoreRefusedError,
 )
-from flows.edge.keys import FOLDER_TIME, TEMPORARY, checked
+from flows.edge.keys import FOLDER_TIME, TEMPORARY, checked, checked_prefix, shown
 
 T = TypeVar("T")
 
@@ -36,11 +37,12 @@ _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 class LocalStore:
     """Objects as files below `root`, which must exist; files 0600 and directories 0700, whatever the umask.
 
-    Implements Store and Sweeper. Files named `.tmp-...` are not yet objects and never listed.
+    Implements Store and Sweeper. Files named `.tmp-...` are not yet objects and never listed. Symbolic links below
+    the root are no objects either: who may drop files must not choose which of the machine's files are read.
     """
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self._root = root.resolve()
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self._root)!r})"
@@ -90,9 +92,7 @@ class LocalStore:
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
-        folder, _, start = prefix.rpartition("/")
-        if folder:
-            checked(folder)
+        folder, _, start = checked_prefix(prefix).rpartition("/")
         yield from self._list(f"{folder}/" if folder else "", start, shallow)
 
     def delete(self, key: str) -> None:
@@ -102,7 +102,7 @@ class LocalStore:
 
     def sweep(self, prefix: str, before: datetime) -> int:
         """Remove the temporary files that writers killed before `before` left under `prefix`; return how many."""
-        top, gone = self._root / prefix, 0
+        top, gone = self._root / checked_prefix(prefix), 0
         for folder, _, names in os.walk(top):
             for name in names:
                 path = Path(folder, name)
@@ -112,7 +112,10 @@ class LocalStore:
         return gone
 
     def _path(self, key: str) -> Path:
-        return self._root / checked(key)
+        path = self._root / checked(key)
+        if path.resolve() != path:
+            raise KeyRefusedError(key, "a symbolic link leads elsewhere")
+        return path
 
     def _list(self, folder: str, start: str, shallow: bool) -> Iterator[Entry]:
         """Walk so that keys come in the order S3 lists them: by UTF-8 bytes, a folder counting as `name/`."""
@@ -185,7 +188,7 @@ def _names(root: Path, folder: str, start: str) -> list[str]:
 
     def scan() -> list[str]:
         with os.scandir(root / folder) as found:
-            return [f"{item.name}/" if item.is_dir() else item.name for item in found]
+            return [f"{item.name}/" if item.is_dir(follow_symlinks=False) else item.name for item in found]
 
     try:
         names = _ours(folder or str(root), scan)
@@ -201,10 +204,10 @@ def _names(root: Path, folder: str, start: str) -> list[str]:
 def _look(root: Path, key: str) -> Entry | None:
     """Return the entry of a file, None where it is gone by now or is no regular file."""
     try:
-        status = _ours(key, (root / key).stat)
+        status = _ours(key, (root / key).lstat)
     except ObjectMissingError:
         return None
-    return _entry(key, status) if stat.S_ISREG(status.st_mode) else None
+    return _entry(shown(key), status) if stat.S_ISREG(status.st_mode) else None
 
 
 def _entry(key: str, status: os.stat_result) -> Entry:

@@ -25,7 +25,7 @@ from flows.core.store_errors import (
     StoreRefusedError,
     StoreUnsafeError,
 )
-from flows.edge.keys import FOLDER_TIME, checked
+from flows.edge.keys import FOLDER_TIME, checked, checked_prefix
 from flows.edge.s3_errors import ours
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def connect(url: str, *, threads: int, retry: Retry | None = None) -> S3Store:
         connect_timeout=5,
         read_timeout=30,
         retries={"total_max_attempts": 1, "mode": "standard"},
-        max_pool_connections=threads,
+        max_pool_connections=threads + 2,  # the extract being read and a listing hold one each
     )
     client = ours(url, lambda: boto3.session.Session().client("s3", config=config))
     return S3Store(bucket, prefix, client, retry)
@@ -114,7 +114,10 @@ class S3Store:
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
-        request: dict[str, Any] = {"Prefix": self._prefix + prefix, **({"Delimiter": "/"} if shallow else {})}
+        request: dict[str, Any] = {
+            "Prefix": self._prefix + checked_prefix(prefix),
+            **({"Delimiter": "/"} if shallow else {}),
+        }
         while True:
             page = self._again("list_objects_v2", prefix, **request)
             yield from merge(self._objects(page), self._folders(page), key=lambda entry: entry.key.encode())

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -294,3 +295,22 @@ def test_a_server_that_ignores_conditions_is_caught_by_the_probe(calm: S3Store, 
         race(store, "probe/")
 
     assert [] == list(calm.keys(""))
+
+
+def test_a_server_killed_in_the_middle_and_started_again_has_every_object_once_and_whole(tmp_path: Path) -> None:
+    keys = [f"chunks/{number}" for number in range(60)]
+    port = servers.free_port()
+    patient = Retry(time.monotonic, time.sleep, random.random, budget=30, cap=0.5)
+
+    with ThreadPoolExecutor(3) as pool:
+        with servers.ministack(tmp_path, port) as server:
+            store = servers.store(server, "", patient)
+            nights = [pool.submit(lambda: [store.create(key, key.encode() * 9999) for key in keys]) for _ in range(3)]
+            while len(list(store.keys("chunks/"))) < 20:
+                time.sleep(0.005)
+        with servers.ministack(tmp_path, port):
+            outcomes = [night.result() for night in nights]
+            stored = {key: content(store, key) for key in keys}
+
+    assert all(any(wins) for wins in zip(*outcomes, strict=True))
+    assert {key: key.encode() * 9999 for key in keys} == stored

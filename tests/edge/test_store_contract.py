@@ -180,10 +180,23 @@ def test_what_was_deleted_is_gone_and_may_be_created_again(store: LocalStore | S
     assert store.create("i/runs/a", b"2")
 
 
-REFUSED = ["", "/etc/passwd", "../x", "a/../../x", "a/./b", "a//b", "a/", "a\x00b", "a\nb", ".tmp-1", "a/.tmp-1/b"]
+REFUSED = [
+    "",
+    "/etc/passwd",
+    "../x",
+    "a/../../x",
+    "a/./b",
+    "a//b",
+    "a/",
+    "a\x00b",
+    "a\nb",
+    "a\udce9",
+    ".tmp-1",
+    "a/.tmp-1/b",
+]
 
 
-@pytest.mark.parametrize("key", [*REFUSED, "x" * 201, "x/" * 450 + "x"], ids=lambda key: repr(key)[:20])
+@pytest.mark.parametrize("key", [*REFUSED, "x" * 201, "x/" * 450 + "x"], ids=lambda key: ascii(key)[:20])
 @pytest.mark.parametrize("verb", ["create", "replace", "open", "delete"])
 def test_a_key_that_could_leave_the_root_is_refused(store: LocalStore | S3Store, verb: str, key: str) -> None:
     act: dict[str, Callable[[], bool | Source | None]] = {
@@ -195,6 +208,12 @@ def test_a_key_that_could_leave_the_root_is_refused(store: LocalStore | S3Store,
 
     with pytest.raises(KeyRefusedError):
         act[verb]()
+
+
+@pytest.mark.parametrize("prefix", ["/", "/etc/", "../", "a//", "a/../"])
+def test_a_prefix_no_key_could_begin_with_is_refused(store: Store, prefix: str) -> None:
+    with pytest.raises(KeyRefusedError):
+        listed(store, prefix)
 
 
 def test_no_error_carries_a_foreign_one_with_it(store: Store) -> None:
