@@ -14,6 +14,7 @@ from flows.simulator.people import PLACES
 from flows.simulator.validation import REQUIRED
 from schemas import ledger, portal
 from schemas.portal import (
+    ADDRESS1,
     ADDRESS2,
     CITY,
     COUNTRY,
@@ -34,6 +35,9 @@ from schemas.portal import (
     YEAR,
 )
 
+FREE_TEXT = (CUID, ADDRESS1, CITY, FIRST_NAME, LAST_NAME)  # elsewhere a placeholder has the wrong format already
+BOSTON = {CITY: "Boston", SUBNATIONAL: "MA", POSTAL_CODE: "02108", COUNTRY: "US"}
+QUEBEC = {CITY: "Québec", SUBNATIONAL: "QC", POSTAL_CODE: "G1R 4S9", COUNTRY: "CA"}
 SAME_AS = "same as row"  # in the fields of a case that repeats another
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -89,21 +93,19 @@ def awkward_names() -> Iterator[Case]:
 
 
 def spellings() -> Iterator[Case]:
-    boston = {CITY: "Boston", SUBNATIONAL: "MA", POSTAL_CODE: "02108", COUNTRY: "US"}
-    quebec = {CITY: "Québec", SUBNATIONAL: "QC", POSTAL_CODE: "G1R 4S9", COUNTRY: "CA"}
-    yield Case("ZIP with a leading zero", boston)
+    yield Case("ZIP with a leading zero", BOSTON)
     yield Case(
-        "ZIP+4 becomes the ZIP a cardholder knows", boston | {POSTAL_CODE: "02108-1234"}, sent={POSTAL_CODE: "02108"}
+        "ZIP+4 becomes the ZIP a cardholder knows", BOSTON | {POSTAL_CODE: "02108-1234"}, sent={POSTAL_CODE: "02108"}
     )
-    yield Case("state by its name", boston | {SUBNATIONAL: "Massachusetts"}, sent={SUBNATIONAL: "MA"})
-    yield Case("country in full", boston | {COUNTRY: "United States"}, sent={COUNTRY: "US"})
-    yield Case("country with dots", boston | {COUNTRY: "U.S.A."}, sent={COUNTRY: "US"})
+    yield Case("state by its name", BOSTON | {SUBNATIONAL: "Massachusetts"}, sent={SUBNATIONAL: "MA"})
+    yield Case("country in full", BOSTON | {COUNTRY: "United States"}, sent={COUNTRY: "US"})
+    yield Case("country with dots", BOSTON | {COUNTRY: "U.S.A."}, sent={COUNTRY: "US"})
     yield Case("Puerto Rico", {CITY: "San Juan", SUBNATIONAL: "PR", POSTAL_CODE: "00907", COUNTRY: "US"})
     yield Case("a soldier abroad", {CITY: "APO", SUBNATIONAL: "AE", POSTAL_CODE: "09012", COUNTRY: "US"})
-    yield Case("postal code without blank", quebec | {POSTAL_CODE: "G1R4S9"}, sent={POSTAL_CODE: "G1R 4S9"})
-    yield Case("postal code in lower case", quebec | {POSTAL_CODE: "g1r 4s9"}, sent={POSTAL_CODE: "G1R 4S9"})
-    yield Case("province by its name, accent included", quebec | {SUBNATIONAL: "Québec"}, sent={SUBNATIONAL: "QC"})
-    yield Case("Canada spelled out", quebec | {COUNTRY: "CANADA"}, sent={COUNTRY: "CA"})
+    yield Case("postal code without blank", QUEBEC | {POSTAL_CODE: "G1R4S9"}, sent={POSTAL_CODE: "G1R 4S9"})
+    yield Case("postal code in lower case", QUEBEC | {POSTAL_CODE: "g1r 4s9"}, sent={POSTAL_CODE: "G1R 4S9"})
+    yield Case("province by its name, accent included", QUEBEC | {SUBNATIONAL: "Québec"}, sent={SUBNATIONAL: "QC"})
+    yield Case("Canada spelled out", QUEBEC | {COUNTRY: "CANADA"}, sent={COUNTRY: "CA"})
     yield Case("card number in groups", {PAN: _grouped(card(402), " ")}, sent={PAN: card(402)})
     yield Case("card number with dashes", {PAN: _grouped(card(403), "-")}, sent={PAN: card(403)})
     yield Case("month of one digit", {MONTH: "7"}, sent={MONTH: "07"})
@@ -141,8 +143,9 @@ def refused() -> Iterator[Case]:
     required = [f"service_card.{field}" for field in REQUIRED]
     for column in required:
         yield _refused("is missing", {column: ""}, f"{_stem(column)}.missing")
-    for column in [CUID, *required]:
+    for column in FREE_TEXT:
         yield _refused("holds a placeholder", {column: "N/A"}, f"{_stem(column)}.placeholder")
+    yield _refused("is all zeros, which passes its check digit", {PAN: "0" * 16}, "card.pan.placeholder")
     yield _refused("is the card number", {CUID: card(400), PAN: card(400)}, "cardholder.cuid.card_number")
     yield _refused("could be a card number", {CUID: "4111111111111111"}, "cardholder.cuid.card_number")
     yield _refused("holds a tab", {CUID: "SB\t1"}, "cardholder.cuid.format")
@@ -155,24 +158,17 @@ def refused() -> Iterator[Case]:
     yield _refused("has five digits", {CVV: "12345"}, "card.cvv.format")
     for why, wrong, kind in wrong_hashes():
         yield _refused(why, {CVV_HASH: wrong, CVV: "123" if kind == "mismatch" else ""}, f"card.cvv_hash.{kind}")
+    yield from refused_addresses()
+
+
+def refused_addresses() -> Iterator[Case]:
     yield _refused("is neither the US nor Canada", {COUNTRY: "Mexico"}, "address.country.unknown")
-    yield _refused(
-        "is no state", {COUNTRY: "US", SUBNATIONAL: "ZZ", POSTAL_CODE: "02108"}, "address.subnational.unknown"
-    )
-    yield _refused("is no ZIP", {COUNTRY: "US", SUBNATIONAL: "MA", POSTAL_CODE: "2108X"}, "address.postal_code.format")
-    yield _refused(
-        "is no Canadian code", {COUNTRY: "CA", SUBNATIONAL: "QC", POSTAL_CODE: "GIR 4S9"}, "address.postal_code.format"
-    )
-    yield _refused(
-        "lies in another state",
-        {COUNTRY: "US", SUBNATIONAL: "MA", POSTAL_CODE: "90012"},
-        "address.postal_code.mismatch",
-    )
-    yield _refused(
-        "lies in another province",
-        {COUNTRY: "CA", SUBNATIONAL: "QC", POSTAL_CODE: "M5V 2T6"},
-        "address.postal_code.mismatch",
-    )
+    nowhere = _refused("is no state", BOSTON | {SUBNATIONAL: "ZZ"}, "address.subnational.unknown")
+    yield nowhere._replace(reasons=(*nowhere.reasons, f"{POSTAL_CODE}|address.postal_code.mismatch"))
+    yield _refused("is no ZIP", BOSTON | {POSTAL_CODE: "2108X"}, "address.postal_code.format")
+    yield _refused("is no Canadian code", QUEBEC | {POSTAL_CODE: "GIR 4S9"}, "address.postal_code.format")
+    yield _refused("lies in another state", BOSTON | {POSTAL_CODE: "90012"}, "address.postal_code.mismatch")
+    yield _refused("lies in another province", QUEBEC | {POSTAL_CODE: "M5V 2T6"}, "address.postal_code.mismatch")
     yield _refused("is neither yes nor no", {IS_PRIMARY: "perhaps"}, "address.is_primary.format")
 
 
