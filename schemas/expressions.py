@@ -27,7 +27,9 @@ def _luhn_table() -> NDArray[np.uint16]:
     """Return the Luhn sum of every four-digit group: a card number is five look-ups, not nineteen."""
     digits = np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10
     doubled = digits[:, ::2] * 2
-    return ((doubled - 9 * (doubled > 9)).sum(axis=1) + digits[:, 1::2].sum(axis=1)).astype(np.uint16)
+    digits[:, ::2] = doubled - 9 * (doubled > 9)
+    sums: NDArray[np.uint16] = digits.sum(axis=1, dtype=np.uint16)
+    return sums
 
 
 LUHN = _luhn_table()
@@ -48,7 +50,7 @@ def _luhn_holds(numbers: pl.Series) -> pl.Series:
 
 
 def holds_card(text: pl.Expr, pan: pl.Expr) -> pl.Expr:
-    """Return whether a text holds the card number `pan`, or is somebody's, however spaces and dashes part its digits."""
+    """Return whether a text holds the card number `pan`, or is any card's, spaces and dashes apart."""
     long = pl.when(text.str.contains(LONG_NUMBER)).then(text)  # null almost everywhere, and nulls cost nothing below
     bare = long.str.replace_all("[ -]", "")
     return bare.str.contains(pan, literal=True) | (bare.str.contains(CARD_SHAPE) & luhn_holds(bare))

@@ -1,4 +1,4 @@
-"""Checking: which row breaks which rule, as verdicts without a value. The rules themselves stand in `schemas.portal`."""
+"""Checking: which row breaks which rule, as verdicts without a value. The rules stand in `schemas.portal`."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ FOUR_DIGITS_FROM = 1_000  # where the four-digit ones begin
 
 
 def hash_cvv(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return `rows` with cvv_hash made from cvv where absent, and cvv emptied; neither stays neither (interface.md 2.6)."""
+    """Return `rows` with an absent cvv_hash made from cvv, and cvv emptied; neither stays neither (interface.md 2.6)."""
     return rows.with_columns(pl.coalesce(CVV_HASH, _hash_of(pl.col(CVV))), pl.lit(None, pl.String).alias(CVV))
 
 

@@ -23,7 +23,7 @@ TIMES, PLUS = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 
 
 class SeenRows:
-    """The accepted rows of one extract so far; `expected`, its line count, makes the table at its final size at once."""
+    """The accepted rows of one extract so far; `expected`, its line count, makes the table at its final size."""
 
     def __init__(self, rules: Rules, expected: int = 0) -> None:
         self._other_cuid = rules.severity("card.pan.other_cuid")

@@ -38,21 +38,22 @@ VERBATIM = (CUID, CVV, CVV_HASH)  # identities and secrets of others: trimmed, n
 OPTIONAL = (NAME_ON_CARD, CVV_HASH, CVV, CUSTOMER_KEY, NICKNAME, ADDRESS2, EMAIL, PHONE)  # NULL there is just absent
 UNTRIMMED = r"[^ -~]|^ | $|^$"  # anything but printable ASCII, a blank at an end, or nothing at all
 BREAKS = r"[\p{Cc}\x{2028}\x{2029}]+"  # no newline inside a field may leave us
+SPACED = r"^[0-9]+[\s\p{Pd}\p{Cf}][0-9\s\p{Pd}\p{Cf}]*$"  # digits parted by blanks, dashes, things unseen
 # strip_chars() alone leaves U+200B, U+FEFF and their like, which no eye sees and every comparison does.
-EDGES = "".join(chr(n) for n in (*range(0x21), *range(0x7F, 0xA1), 0x1680, *range(0x2000, 0x200E), 0x2028, 0x2029, 0x202F,
-                                 0x205F, 0x2060, 0x3000, 0xFEFF))  # fmt: skip
+INVISIBLE = (0x1680, *range(0x2000, 0x200E), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
+EDGES = "".join(chr(n) for n in (*range(0x21), *range(0x7F, 0xA1), *INVISIBLE))
 TRUTHS = dict.fromkeys(("TRUE", "T", "YES", "Y", "1"), "TRUE") | dict.fromkeys(("FALSE", "F", "NO", "N", "0"), "FALSE")
 
 
 def normalise(rows: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Return `rows` (row, line, the 20 columns) in the portal's spelling: same shape, twice is once (interface.md 2.6)."""
+    """Return `rows` (row, line, the 20 columns) as the portal spells: same shape, twice is once (interface.md 2.6)."""
     rows = _trim(rows).with_columns(_absent(name, rules) for name in OPTIONAL)
     rows = rows.with_columns(
-        _mend(rows[PAN], "^[0-9]{16}$", lambda pan: pan.str.replace_all(r"[\s\p{Pd}\p{Cf}]", "")),
-        _mend(rows[MONTH], "^[0-9]{2}$", lambda month: month.str.replace("^([1-9])$", "0${1}")),
-        _mend(rows[YEAR], "^[0-9]{2}$", lambda year: year.str.replace("^20([0-9]{2})$", "${1}")),
-        _mend(rows[COUNTRY], "^(US|CA)$", lambda country: _spell(country, places.country_spellings())),
-        _mend(rows[IS_PRIMARY], "^(TRUE|FALSE)$", lambda truth: _spell(truth, TRUTHS)),
+        _mend(rows[PAN], SPACED, lambda pan: pan.str.replace_all("[^0-9]", "")),
+        _mend(rows[MONTH], "^[1-9]$", lambda month: "0" + month),
+        _mend(rows[YEAR], "^20[0-9]{2}$", lambda year: year.str.slice(2)),
+        _spell(rows[COUNTRY], places.country_spellings()),
+        _spell(rows[IS_PRIMARY], TRUTHS),
     )
     rows = rows.with_columns(_subnational(rows), _postal_code(rows, rules))
     # Optional in the file, but required by the partner's sibling interface.
@@ -80,8 +81,8 @@ def _absent(name: str, rules: Rules) -> pl.Expr:
     return pl.when(~pl.col(name).is_in(rules.placeholders)).then(name).alias(name)
 
 
-def _mend(cells: pl.Series, wanted: str, how: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    return _replace(cells, ~cells.str.contains(wanted), how)
+def _mend(cells: pl.Series, shape: str, how: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    return _replace(cells, cells.str.contains(shape), how)
 
 
 def _replace(cells: pl.Series, odd: pl.Series, how: Callable[[pl.Series], pl.Series]) -> pl.Series:
@@ -91,9 +92,10 @@ def _replace(cells: pl.Series, odd: pl.Series, how: Callable[[pl.Series], pl.Ser
 
 
 def _spell(cells: pl.Series, spellings: dict[str, str]) -> pl.Series:
-    """Replace each known spelling, whatever its case, dots and spaces; a word at a time, as these columns hold few words."""
-    found = {cell: spellings.get(_key(cell), cell) for cell in cells.unique()}
-    return cells.replace_strict(found, return_dtype=pl.String)
+    """Replace each known spelling, whatever its case, dots and spaces; by distinct word, as there are few."""
+    known = {cell: spellings.get(_key(cell), cell) for cell in cells.drop_nulls().unique()}
+    changed = {cell: spelled for cell, spelled in known.items() if cell != spelled}
+    return cells.replace(changed) if changed else cells
 
 
 def _key(cell: str) -> str:
@@ -106,8 +108,7 @@ def _subnational(rows: pl.DataFrame) -> pl.Series:
 
 
 def _coded(cells: pl.Series, there: pl.Series, country: str) -> pl.Series:
-    odd = there & ~cells.is_in(places.subnationals(country))
-    return _replace(cells, odd, lambda few: _spell(few, places.subnational_spellings(country)))
+    return _replace(cells, there, lambda some: _spell(some, places.subnational_spellings(country)))
 
 
 def _postal_code(rows: pl.DataFrame, rules: Rules) -> pl.Series:

@@ -8,32 +8,37 @@ import polars as pl
 
 from flows.core.errors import ExtractError
 from schemas import places
-from schemas.portal import COUNTRY, CVV, MONTH, PAN, POSTAL_CODE, YEAR
+from schemas.expressions import MONTH_SHAPE, YEAR_SHAPE
+from schemas.portal import COUNTRY, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR
 from schemas.rules import Repairs
+
+ENOUGH = 20  # values; one CVV in ten starts with 0, so among twenty the lack of any begins to mean something
+SHORT_ZIP, WHOLE_ZIP = "^[0-9]{3,4}$", "^0[0-9]{4}"
+SHORT_CVV, WHOLE_CVV = "^[0-9]{1,2}$", "^0[0-9]{2}$"
 
 
 class ExcelDamageError(ExtractError):
     """The extract went through a spreadsheet, and digits of its card numbers are gone."""
 
     says = "Extract {0}: card numbers were damaged by a spreadsheet ({1})."
-    then = "Nothing was sent. The issuer must export it again as text, without opening it in between."
+    then = "Nothing was sent. The issuer must export it again without opening it in a spreadsheet."
 
     def __init__(self, name: str, sign: str) -> None:
         super().__init__(name, sign)
 
 
 class RepairContradictedError(ExtractError):
-    """A later row contradicts the evidence a repair was decided on."""
+    """A later row contradicts the evidence on which a repair was decided."""
 
-    says = "Extract {0}: row {2} contradicts the repair {1}, which was decided on the first rows."
-    then = "Nothing was sent. The issuer must write the column one way throughout, or [repairs] must switch it off."
+    says = "Extract {0}: row {2} contradicts the repair {1}, which the first rows asked for."
+    then = "Nothing was sent. The issuer must write the column one way throughout, or [repairs] switch {1} off."
 
     def __init__(self, name: str, repair: str, row: int) -> None:
         super().__init__(name, repair, row)
 
 
 class Decided(NamedTuple):
-    """The repairs held for the whole extract."""
+    """The repairs held for the whole extract, under the names of the settings `[repairs]`."""
 
     zip_zeros: bool = False
     cvv_zeros: bool = False
@@ -41,48 +46,73 @@ class Decided(NamedTuple):
 
 
 def decide(rows: pl.DataFrame, repairs: Repairs, name: str) -> Decided:
-    """Return what the normalised first block shows to be needed; ExcelDamageError where digits are gone for good."""
+    """Return what the first block, normalised, shows to be needed.
+
+    Raises ExcelDamageError where digits are gone for good. `name` is the extract's.
+    """
     if repairs.refuse_excel:
-        _refuse_excel(rows, name)
-    american = rows.filter(pl.col(COUNTRY) == places.US)[POSTAL_CODE]
+        _refuse_excel(rows[PAN].drop_nulls(), name)
     return Decided(
-        repairs.zip_zeros and _lost_zeros(american, r"^[0-9]{3,4}$", r"^0[0-9]{4}"),
-        repairs.cvv_zeros and _lost_zeros(rows[CVV], r"^[0-9]{1,2}$", r"^0[0-9]{2}"),
-        repairs.expiration_order and _swapped(rows),
+        repairs.zip_zeros and _zips_lost_zeros(rows),
+        repairs.cvv_zeros and _cvvs_lost_zeros(rows[CVV].drop_nulls()),
+        repairs.expiration_order and _month_and_year_swapped(rows.select(YEAR, MONTH).drop_nulls()),
     )
 
 
 def repair(rows: pl.DataFrame, decided: Decided, name: str) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Return the rows mended, and the count of cells per repair; RepairContradictedError names the row."""
+    """Return a normalised block mended, and the cells changed per repair; RepairContradictedError names the row."""
+    american, zipped, cvv, year, month = (pl.col(COUNTRY) == places.US, *map(pl.col, (POSTAL_CODE, CVV, YEAR, MONTH)))
+    short_zip, short_cvv = american & zipped.str.contains(SHORT_ZIP), cvv.str.contains(SHORT_CVV)
+    # Per repair: the cells it changes, the rows that speak against it, the columns after it.
+    steps = {
+        "zip_zeros": (short_zip, american & zipped.str.contains(WHOLE_ZIP), [_padded(POSTAL_CODE, short_zip, 5)]),
+        "cvv_zeros": (short_cvv, cvv.str.contains(WHOLE_CVV), [_padded(CVV, short_cvv, 3)]),
+        "expiration_order": (
+            year.is_not_null() | month.is_not_null(),
+            month.str.contains(MONTH_SHAPE) & ~year.str.contains(MONTH_SHAPE),
+            [month.alias(YEAR), year.alias(MONTH)],
+        ),
+    }
     counts: dict[str, int] = {}
-    if decided.expiration_order:
-        rows = rows.with_columns(pl.col(MONTH).alias(YEAR), pl.col(YEAR).alias(MONTH))
-        counts["expiration_order"] = rows.height
-    if decided.zip_zeros:
-        short = (pl.col(COUNTRY) == places.US) & pl.col(POSTAL_CODE).str.contains(r"^[0-9]{3,4}$")
-        counts["zip_zeros"] = rows.select(short.sum()).item()
-        rows = rows.with_columns(
-            pl.when(short).then(pl.col(POSTAL_CODE).str.zfill(5)).otherwise(POSTAL_CODE).alias(POSTAL_CODE)
-        )
-    if decided.cvv_zeros:
-        short = pl.col(CVV).str.contains(r"^[0-9]{1,2}$")
-        counts["cvv_zeros"] = rows.select(short.sum()).item()
-        rows = rows.with_columns(pl.when(short).then(pl.col(CVV).str.zfill(3)).otherwise(CVV).alias(CVV))
+    for repaired in (field for field, wanted in decided._asdict().items() if wanted):
+        changes, against, mended = steps[repaired]
+        contrary = rows.filter(against)["row"]
+        if len(contrary):
+            raise RepairContradictedError(name, repaired, contrary[0])
+        counts[repaired] = rows.filter(changes).height
+        rows = rows.with_columns(mended)
     return rows, counts
 
 
-def _lost_zeros(column: pl.Series, short: str, kept: str) -> bool:
-    return bool(column.str.contains(short).any()) and not column.str.contains(kept).any()
+def _padded(column: str, short: pl.Expr, width: int) -> pl.Expr:
+    return pl.when(short).then(pl.col(column).str.zfill(width)).otherwise(column).alias(column)
 
 
-def _swapped(rows: pl.DataFrame) -> bool:
-    month = r"^(0[1-9]|1[0-2])$"
-    return bool(rows[YEAR].str.contains(month).all()) and not rows[MONTH].str.contains(month).all()
+def _zips_lost_zeros(rows: pl.DataFrame) -> bool:
+    """Say whether no ZIP kept a zero in front, and the short ones, padded, lie in their states."""
+    american = rows.filter(pl.col(COUNTRY) == places.US).select(POSTAL_CODE, SUBNATIONAL).drop_nulls()
+    short = american.filter(pl.col(POSTAL_CODE).str.contains(SHORT_ZIP))
+    padded = short.select(pl.col(POSTAL_CODE).str.zfill(5).str.slice(0, 3) + pl.col(SUBNATIONAL)).to_series()
+    lie_there = padded.is_in(places.postal_places()).sum()
+    return 0 < 0.95 * len(padded) <= lie_there and not american[POSTAL_CODE].str.contains(WHOLE_ZIP).any()
 
 
-def _refuse_excel(rows: pl.DataFrame, name: str) -> None:
-    pans = rows[PAN].drop_nulls()
-    if pans.str.contains(r"^[0-9][.,]?[0-9]*[eE]\+?[0-9]+$").any():
+def _cvvs_lost_zeros(cvvs: pl.Series) -> bool:
+    """Say whether no CVV kept a zero in front, and about as many as would have one are short."""
+    short = cvvs.str.contains(SHORT_CVV).sum()
+    return len(cvvs) >= ENOUGH and 0 < short < 0.3 * len(cvvs) and not cvvs.str.contains(WHOLE_CVV).any()
+
+
+def _month_and_year_swapped(rows: pl.DataFrame) -> bool:
+    """Say whether only the other reading, YYMM for MMYY, fits every value."""
+    as_read = rows[MONTH].str.contains(MONTH_SHAPE).all() and rows[YEAR].str.contains(YEAR_SHAPE).all()
+    other = rows[YEAR].str.contains(MONTH_SHAPE).all() and rows[MONTH].str.contains(YEAR_SHAPE).all()
+    return rows.height > 0 and other and not as_read
+
+
+def _refuse_excel(pans: pl.Series, name: str) -> None:
+    if pans.str.contains("^[0-9][.,]?[0-9]*[eE][+]?[0-9]+$").any():
         raise ExcelDamageError(name, "scientific notation")
-    if len(pans) >= 20 and pans.str.ends_with("0").all():
+    # Excel keeps fifteen digits and writes 0 for the sixteenth.
+    if len(pans) >= ENOUGH and pans.str.ends_with("0").all():
         raise ExcelDamageError(name, "every number ends in 0")
