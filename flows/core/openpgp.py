@@ -14,7 +14,7 @@ _END = b"-----END PGP "
 _BOM = b"\xef\xbb\xbf"
 _HEAD_OF_ARMOR = re.compile(rb"(?:[^\n:]+:[^\n]*\n)*[ \t]*\n")  # RFC 4880 6.2: headers, then an empty line
 _MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # an empty packet some senders put first
-_SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _SEALED = 1, 5, 6, 18
+_SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _SEALED, _AEAD = 1, 5, 6, 18, 20
 
 
 class Packet(NamedTuple):
@@ -57,6 +57,8 @@ def inspect(message: bytes) -> Message:
     if len(found) != 1:
         raise MalformedMessageError("message.blocks.many")
     *keys, sealed = packets(found[0])
+    if sealed.tag == _AEAD:  # gpg 2.4 writes it to keys that ask for it; many readers cannot open it
+        raise MalformedMessageError("message.aead.unsupported")
     if sealed.tag != _SEALED or any(key.tag != _SESSION_KEY for key in keys):
         raise MalformedMessageError("message.packets.unexpected")
     if bytes(sealed.body[:1]) != b"\x01":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import re
@@ -15,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import Popen
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import IO, Any, Final, Self
 
 import gnupg
 
@@ -59,32 +60,40 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
 class Keyring:
     """A private gpg home (0700, short path) that is gone, agent included, when the context ends.
 
-    `agent` allows the agent that secret keys need; without it gpg cannot start one. GpgMissingError where gpg
-    does not run.
+    `agent` allows the agent that secret keys need; without it gpg cannot start one. `options` go to every call.
+    GpgMissingError where gpg does not run.
     """
 
-    def __init__(self, *, agent: bool = False, patience: float = PATIENCE, gpg: str = "gpg") -> None:
+    def __init__(
+        self,
+        *,
+        agent: bool = False,
+        patience: float = PATIENCE,
+        gpg: str = "gpg",
+        options: Sequence[str] = (),
+    ) -> None:
         binary = shutil.which(gpg)
         if binary is None:
             raise GpgMissingError("not found on the PATH")
         self._agent = agent
         self.patience = patience
         self.home = _make_home()
+        self._held = _hold(self.home)
         logging.getLogger("gnupg").setLevel(logging.WARNING)  # at DEBUG it writes keys and statuses
         try:
             (self.home / "gpg-agent.conf").write_text(_AGENT)
-            self.gpg = self._start(binary)
+            self.gpg = self._start(binary, options)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, binary: str) -> gnupg.GPG:
+    def _start(self, binary: str, more: Sequence[str]) -> gnupg.GPG:
         environment = {
             "LC_ALL": "C",
             "LANGUAGE": "C",
             "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}",
         }
-        options = [*QUIET, *([] if self._agent else ["--no-autostart"])]
+        options = [*QUIET, *([] if self._agent else ["--no-autostart"]), *more]
         why = ""
         try:
             return _TimedGPG(
@@ -109,6 +118,7 @@ class Keyring:
     def close(self) -> None:
         """End the agent and remove the home; nothing happens the second time."""
         _remove_home(self.home, agent=self._agent)
+        self._held.close()
 
     def __enter__(self) -> Self:
         return self
@@ -149,16 +159,39 @@ def _make_home() -> Path:
     return Path(tempfile.mkdtemp(prefix=prefix, dir=root))
 
 
+def _hold(home: Path) -> IO[bytes]:
+    """Lock a home for as long as this process lives; the kernel lets go when it is killed."""
+    held = (home / "held").open("wb")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    return held
+
+
 def _is_dead(home: Path) -> bool:
     """Tell a home of ours whose process is gone; homes of other users and of live processes are left alone."""
     name = _NAME.match(home.name)
     if not name or home.is_symlink() or not home.is_dir() or home.stat().st_uid != os.getuid():
         return False
+    return not _runs(int(name["pid"])) and not _is_held(home)
+
+
+def _runs(pid: int) -> bool:
     try:
-        os.kill(int(name["pid"]), 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
-        return True
+        return False
     except PermissionError:
+        pass
+    return True
+
+
+def _is_held(home: Path) -> bool:
+    """Tell whether a process of another container, whose ids mean nothing here, holds a home in a shared folder."""
+    try:
+        with (home / "held").open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
         pass
     return False
 

@@ -42,6 +42,8 @@ _PARTS: Final = {
     "rsa4096": ("RSA\nKey-Length: 4096", "RSA\nSubkey-Length: 4096"),
     "curve25519": ("EDDSA\nKey-Curve: ed25519", "ECDH\nSubkey-Curve: cv25519"),
 }
+# Without --openpgp gpg 2.4 asks for AEAD, which 2.2 cannot read; with it, the digest must be said not to be SHA-1.
+MAKING: Final = ("--openpgp", "--cert-digest-algo", "SHA256")
 _PORTAL_KEY: Final = """\
 Key-Type: {0}
 Key-Usage: sign,cert
@@ -143,12 +145,13 @@ class GpgSealer:
         """Return one message per chunk, None where memory files are missing (macOS) or gpg was not clean."""
         if not hasattr(os, "memfd_create"):
             return None
-        with TemporaryDirectory(dir=self._ring.home) as folder, memory_files(chunks, Path(folder)) as paths:
-            result = self._encrypt("".join(f"{path}\n" for path in paths).encode(), "--multifile")
-            if not _clean(result, len(chunks)):
-                return None
-            suffix = ".asc" if self._armor else ".gpg"
-            return [Path(path + suffix).read_bytes() for path in paths]
+        try:
+            with TemporaryDirectory(dir=self._ring.home) as folder, memory_files(chunks, Path(folder)) as paths:
+                result = self._encrypt("".join(f"{path}\n" for path in paths).encode(), "--multifile")
+                suffix = ".asc" if self._armor else ".gpg"
+                return [Path(path + suffix).read_bytes() for path in paths] if _clean(result, len(paths)) else None
+        except OSError:  # no room for files or ciphertext: one by one goes through pipes
+            return None
 
     def _seal_one(self, chunk: Plain) -> Sealed:
         try:
@@ -247,7 +250,7 @@ def trial_seal(sealer: Sealer) -> None:
 
 def make_portal_key(algorithm: Algorithm = "rsa2048") -> PortalKey:
     """Make a throwaway key pair as the portal would: for the demo, and for trials without the partner."""
-    with Keyring(agent=True) as ring:
+    with Keyring(agent=True, options=MAKING) as ring:
         made = ring.ask(lambda gpg: gpg.gen_key(_PORTAL_KEY.format(*_PARTS[algorithm])))
         if made is None or not made.fingerprint:
             raise BugError("making a throwaway key", "gpg")

@@ -114,6 +114,7 @@ def test_armor_changes_nothing(key_ids: list[bytes], newline: str, before: bytes
         (old_packet(1, session_key(b"8 octets")), "message.packets.unexpected"),
         (message([b"8 octets"]) * 2, "message.packets.unexpected"),
         (new_packet(9, b"sealed without protection against change"), "message.packets.unexpected"),
+        (new_packet(20, b"\x01 the kind of gpg 2.4"), "message.aead.unsupported"),
         (new_packet(18, b"\x02 the newer kind few can read"), "message.version.unsupported"),
         (new_packet(1, b"\x06 the newer kind") + new_packet(18, b"\x01"), "recipient.version.unsupported"),
         (b"\x87\x03 runs to the end", "packet.length.indeterminate"),

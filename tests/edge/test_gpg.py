@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -61,6 +62,16 @@ def test_where_one_chunk_of_a_group_does_not_work_the_others_stand(tmp_path: Pat
 
     assert ["", "", "seal.process.refused", "", ""] == [one.trouble for one in sealed]
     assert [b"" if chunk.name == bad else chunk.data for chunk in CHUNKS] == opened
+
+
+def test_a_group_whose_messages_are_lost_is_sealed_one_by_one(tmp_path: Path) -> None:
+    lose = 'while read path; do :; done; echo "[GNUPG:] END_ENCRYPTION" >&2; exit 0'
+    gpg = gpg_that(tmp_path, f'case "$*" in *--multifile*) {lose};; esac')
+
+    with sealer_to(keys.sound(), gpg=gpg) as sealer:
+        sealed = sealer.seal(CHUNKS[:1])
+
+    assert [(CHUNKS[0].name, "")] == [(one.name, one.trouble) for one in sealed]
 
 
 def test_a_message_cut_by_a_full_disk_is_trouble_though_gpg_says_ok(tmp_path: Path) -> None:
@@ -150,12 +161,17 @@ def test_homes_of_a_killed_process_are_swept_and_those_of_the_living_kept() -> N
         left = len(list(folder.iterdir()))
         living = folder / f"cardlink-gpg-{os.getpid()}-alive"
         living.mkdir()
+        elsewhere = folder / "cardlink-gpg-4194305-held"  # beyond the largest process id: as of another container
+        elsewhere.mkdir()
+        held = (elsewhere / "held").open("wb")
+        fcntl.flock(held, fcntl.LOCK_EX)
         environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path.cwd())}
 
         subprocess.run([sys.executable, "-c", SWEEP], env=environment, check=True, capture_output=True)
 
         assert 2 == left
-        assert [living] == list(folder.iterdir())
+        held.close()
+        assert {living, elsewhere} == set(folder.iterdir())
         assert [] == processes_of(folder)
 
 
