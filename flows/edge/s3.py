@@ -193,7 +193,7 @@ class S3Store:
     def _complete(self, key: str, where: dict[str, str], done: list[dict[str, Any]], mark: str) -> None:
         try:
             self._again("complete_multipart_upload", key, **where, MultipartUpload={"Parts": done})
-        except (ObjectMissingError, StoreRefusedError):
+        except (ObjectChangedError, StoreRefusedError):
             # The first answer was lost and the upload is gone because it is done: the mark tells whose object it is
             if self._again("head_object", key, Key=where["Key"])["Metadata"].get("cardlink-write") != mark:
                 raise

@@ -30,7 +30,8 @@ FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError)  # all that
 
 _BY_CODE: dict[str, Callable[[str, str], CardlinkError]] = {
     **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), lambda key, _: ObjectMissingError(key)),
-    "PreconditionFailed": lambda key, _: ObjectChangedError(key),
+    # a condition did not hold, or the upload in parts was completed or swept by another meanwhile
+    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), lambda key, _: ObjectChangedError(key)),
     "NoSuchBucket": StoreMissingError,
     **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "AccountProblem"), StoreDeniedError),
     **dict.fromkeys(

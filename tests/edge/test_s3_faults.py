@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -231,16 +232,33 @@ def test_a_large_report_is_replaced_whole_through_any_passing_fault(
     assert data == content(calm, "report/links.csv")
 
 
-def test_a_lost_answer_to_the_last_step_of_an_upload_counts_as_done(
-    calm: S3Store, moto_server: servers.S3Server
-) -> None:
+@pytest.mark.parametrize("kind", ["moto_server", "ministack_server"])
+def test_a_lost_answer_to_the_last_step_of_an_upload_counts_as_done(request: pytest.FixtureRequest, kind: str) -> None:
+    server: servers.S3Server = request.getfixturevalue(kind)
+    calm = servers.store(server, uuid4().hex, retry())
     data = os.urandom(PART + 100)
 
-    with faulty(calm, moto_server, scripted("POST", None, Fault.LOST_ANSWER)) as (store, proxy):
+    with faulty(calm, server, scripted("POST", None, Fault.LOST_ANSWER)) as (store, proxy):
         store.replace("report/links.csv", [data])
 
     assert {Fault.LOST_ANSWER: 1} == proxy.injected
     assert data == content(calm, "report/links.csv")
+
+
+def test_an_upload_that_another_swept_away_is_a_named_error_and_not_taken_for_done(
+    ministack_server: servers.S3Server,
+) -> None:
+    calm = servers.store(ministack_server, uuid4().hex, retry())  # moto answers 500 to the end of a swept upload
+    calm.create("report/links.csv", b"old")
+
+    def swept_before_the_end(asked: Asked) -> None:
+        if asked.method == "POST" and "uploadId" in asked.path:
+            calm.sweep("report/", datetime.now(UTC) + timedelta(hours=1))
+
+    with faulty(calm, ministack_server, swept_before_the_end) as (store, _), pytest.raises(ObjectChangedError):
+        store.replace("report/links.csv", [b"x" * (PART + 1)])
+
+    assert b"old" == content(calm, "report/links.csv")
 
 
 def test_an_upload_that_breaks_off_leaves_the_old_report_and_no_parts(
