@@ -85,17 +85,7 @@ class Gpg:
         """Run gpg and return what it prints; CalledProcessError where it does not end well."""
         at = at or self._since
         clock = [f"--faked-system-time={at}"] if at else []
-        quiet = [
-            "--batch",
-            "--openpgp",
-            "--cert-digest-algo",
-            "SHA256",
-            "--no-tty",
-            "--pinentry-mode",
-            "loopback",
-            "--passphrase",
-            self._passphrase,
-        ]
+        quiet = ["--batch", *MAKING, "--no-tty", "--pinentry-mode", "loopback", "--passphrase", self._passphrase]
         command = ["gpg", "--homedir", str(self.home), *quiet, *clock, *arguments]
         return subprocess.run(command, input=given, capture_output=True, check=True).stdout.decode("latin-1")
 
