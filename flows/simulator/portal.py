@@ -97,7 +97,7 @@ class Portal:
         self._header = tuple(header or interface.columns())
         self._fail_share = fail_share
         self._shuffle = shuffle
-        self._shapes = tuple(SHAPES) if error_shape == "mixed" else (error_shape,)
+        self._shapes = tuple(SHAPES.values()) if error_shape == "mixed" else (SHAPES[error_shape],)
         self._written = DATE_FORMS[date_form]
         self._expires = expires
         self._challenges: dict[str, tuple[str, str]] = {}
@@ -125,7 +125,7 @@ class Portal:
 
     def _answer(self, booked: Booked) -> tuple[str, ...]:
         if booked.url is None or booked.expires is None:
-            shape = SHAPES[self._shapes[booked.row % len(self._shapes)]]
+            shape = self._shapes[booked.row % len(self._shapes)]
             return ("", "", "", "", shape(booked.cuid, booked.faults))
         return (booked.cuid, booked.last_4, booked.url, self._written(booked.expires), "")
 
