@@ -92,7 +92,7 @@ def report_answer(edges: IssuerEdges, summary: dict[str, Any]) -> Answer:
         told = [[one["code"], one["rows"], one["action"]] for one in summary["reasons"][stage]]
         lines += ["", *table((title, "rows", "what to do"), told)] if told else []
     for one in summary["breaks"]:
-        lines += ["", f"{one['name']} ({one['count']}) {one['place']}", f"  {one['then']}"]
+        lines += ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {one['then']}"]
     lines += ["", f"files: {where} (links.csv errors.csv rejects.csv chunks.csv summary.json)"]
     then = "upload what waits in chunks.csv" if summary["verdict"] == WAITING else ""
     return Answer(summary, lines, then, EXIT_CODES[summary["verdict"]])

@@ -1,0 +1,191 @@
+"""The command line as an operator meets it: every command run as a process in a folder of its own."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.cli.main import main
+from schemas.portal import PAN, columns
+from tests import keys
+from tests.builders import portal_rows
+from tests.night import portal_csv
+
+ROOT = Path(__file__).parent.parent
+TOML = """
+issuer = "bank"
+root = "store"
+test = true
+[limits]
+max_reject_rate = 0.5
+max_error_rate = 0.5
+[portal]
+fingerprints = ["{fingerprint}"]
+allowed_hosts = ["links.example.com"]
+"""
+
+
+def cardlink(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    starter = [sys.executable, "-c", "from flows.cli.main import main; main()"]
+    return subprocess.run(
+        [*starter, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Path:
+    (tmp_path / "store" / "bank" / "extracts").mkdir(parents=True)
+    (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
+    (tmp_path / "portal.asc").write_bytes(keys.sound().public)
+    (tmp_path / "secret.asc").write_bytes(keys.sound().secret)
+    return tmp_path
+
+
+def drop(folder: Path, content: bytes, name: str = "bank-20261120.csv") -> None:
+    (folder / "store" / "bank" / "extracts" / name).write_bytes(content)
+
+
+def test_a_night_by_hand_goes_through_and_each_command_says_what_to_type_next(bank: Path) -> None:
+    extract = "store/bank/extracts/bank-20261120.csv"
+
+    done = [
+        cardlink(bank, "sample", extract, "--rows", "300", "--bad", "0.1", "--date", "2026-11-20"),
+        cardlink(bank, "check", "bank", "bank-20261120.csv"),
+        cardlink(bank, "submit", "bank"),
+        cardlink(bank, "simulate", "bank", "--secret-key", "secret.asc", "--fail", "0.1", "--shuffle"),
+        cardlink(bank, "ingest", "bank"),
+    ]
+
+    assert [one.returncode for one in done] == [0, 0, 0, 0, 0]
+    assert all("next: " in one.stderr for one in done)
+    assert "balanced" in done[-1].stdout
+
+
+def test_json_is_one_object_on_stdout_with_the_exit_code(bank: Path) -> None:
+    cardlink(bank, "sample", "store/bank/extracts/bank-20261120.csv", "--rows", "30", "--date", "2026-11-20")
+
+    submitted = cardlink(bank, "--json", "submit", "bank")
+    missing = cardlink(bank, "--json", "submit", "nobody")
+
+    facts, error = json.loads(submitted.stdout), json.loads(missing.stdout)
+    assert (facts["runs"][0]["counts"]["submitted"], facts["exit_code"]) == (30, 0)
+    assert (error["error"], error["exit_code"], missing.returncode) == ("NoIssuerError", 2, 2)
+
+
+GOOD = portal_csv(portal_rows({}))
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"", "empty"),
+        (GOOD.replace(b"service_card.pan", b"service_card.pam"), PAN),
+        (GOOD.replace(b"service_card.nickname", b"favourite_colour"), "favourite_colour"),
+        (b"PK\x03\x04 and so on", "bank-20261120.csv"),
+        (b"<!DOCTYPE html><html><body>404</body></html>", "web page"),
+        (b"\x00\x01\x02\x03" * 50, "bank-20261120.csv"),
+    ],
+)
+def test_an_extract_that_cannot_be_read_is_one_clear_error_and_exit_2(bank: Path, content: bytes, named: str) -> None:
+    drop(bank, content)
+
+    done = cardlink(bank, "submit", "bank")
+
+    assert done.returncode == 2
+    assert named.lower() in done.stderr.lower()
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "4242" not in done.stderr
+    assert not list((bank / "store").rglob("*.pgp"))
+
+
+def test_a_result_row_that_fits_no_sent_row_is_a_named_break_and_exit_4(bank: Path) -> None:
+    drop(bank, GOOD)
+    cardlink(bank, "submit", "bank")
+    results = bank / "store" / "bank" / "results"
+    results.mkdir()
+    link = "https://links.example.com/l/x"
+    (results / "result.csv").write_text(
+        f"cuid,last_4,url,expiration_date,error\nc-1,4242,{link},2027-01-20,\nghost,4242,{link},2027-01-20,\n"
+    )
+
+    done = cardlink(bank, "ingest", "bank")
+
+    assert done.returncode == 4
+    assert "UNKNOWN_CUID" in done.stdout
+
+
+def test_errors_of_the_partner_above_the_limit_exit_3(bank: Path) -> None:
+    drop(bank, GOOD)
+    cardlink(bank, "submit", "bank")
+    cardlink(bank, "simulate", "bank", "--secret-key", "secret.asc", "--fail", "1")
+
+    done = cardlink(bank, "ingest", "bank")
+
+    assert done.returncode == 3
+
+
+def test_an_unknown_key_in_the_toml_is_an_error_that_names_it(bank: Path) -> None:
+    (bank / "bank.toml").write_text((bank / "bank.toml").read_text() + 'colour = "blue"\n')
+
+    done = cardlink(bank, "submit", "bank")
+
+    assert done.returncode == 2
+    assert "portal.colour" in done.stderr
+
+
+def test_init_writes_a_toml_that_loads_and_overwrites_nothing(tmp_path: Path) -> None:
+    first, second = cardlink(tmp_path, "init", "new-bank"), cardlink(tmp_path, "init", "new-bank")
+
+    assert (first.returncode, second.returncode) == (0, 2)
+    assert "is there already" in second.stderr
+
+
+def test_check_writes_nothing_below_the_runs(bank: Path) -> None:
+    drop(bank, GOOD)
+
+    done = cardlink(bank, "check", "bank", "bank-20261120.csv")
+
+    assert done.returncode == 0
+    assert [path.name for path in (bank / "store").rglob("*") if path.is_file()] == ["bank-20261120.csv"]
+
+
+def test_help_comes_in_a_fifth_of_a_second(tmp_path: Path) -> None:
+    def once() -> float:
+        start = time.perf_counter()
+        cardlink(tmp_path, "--help")
+        return time.perf_counter() - start
+
+    assert min(once() for _ in range(8)) < 0.2
+
+
+def test_every_command_has_help_and_stands_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+
+    unknown = [name for name in main.commands if f"cardlink {name}" not in readme]
+    silent = [name for name, command in main.commands.items() if not command.help]
+
+    assert (unknown, silent) == ([], [])
+
+
+def test_every_cardlink_command_of_the_readme_is_one_there_is() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    shown = "".join(re.findall(r"```sh\n(.*?)```", readme, re.DOTALL))
+
+    named = set(re.findall(r"^cardlink ([a-z]+)", shown, re.MULTILINE))
+
+    assert named == set(main.commands)
+
+
+def test_the_portals_twenty_columns_stand_in_the_readmes_order() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+
+    places = [readme.find(f"`{name}`") for name in columns()]
+
+    assert -1 not in places
+    assert places == sorted(places)

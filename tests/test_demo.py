@@ -1,0 +1,96 @@
+"""The demo as a newcomer runs it: the real flows on an embedded Prefect server, and what it leaves behind."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from schemas.portal import columns
+
+ROOT = Path(__file__).parent.parent
+
+
+class Demo(NamedTuple):
+    """One demo that was run: its folder and what it printed."""
+
+    folder: Path
+    stdout: str
+
+    @property
+    def run(self) -> Path:
+        """The folder of its one run."""
+        return next((self.folder / "store" / "sample-bank" / "runs").iterdir())
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    folder = tmp_path_factory.mktemp("demo")
+    starter = [sys.executable, "-c", "from flows.cli.main import main; main()"]
+    done = subprocess.run(
+        [*starter, "demo", "--dir", str(folder / "demo")],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert done.returncode == 0, done.stderr
+    return Demo(folder / "demo", done.stdout)
+
+
+def test_the_readmes_transcript_is_what_the_demo_prints(demo: Demo) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    transcript = re.search(r"<!-- transcript: demo -->\n```text\n\$ make demo\n(.*?)```", readme, re.DOTALL)
+    assert transcript is not None
+
+    printed = demo.stdout.replace(str(demo.folder), "demo")
+
+    assert transcript[1] == printed
+
+
+def test_every_source_row_stands_exactly_once_in_the_balance(demo: Demo) -> None:
+    summary = json.loads((demo.run / "report" / "summary.json").read_text())
+    rows = summary["rows"]
+    extract = next((demo.folder / "store" / "sample-bank" / "extracts").iterdir()).read_text("utf-8", "replace")
+    trailer = int(extract.rstrip().rpartition("#TRAILER,")[2])
+
+    fates = sum(rows[fate] for fate in ("linked", "error", "awaiting", "rejected", "duplicate", "suppressed"))
+
+    assert trailer == rows["read"] == fates
+
+
+def test_plain_gpg_opens_a_chunk_and_a_stock_csv_reader_finds_20_columns(demo: Demo, tmp_path: Path) -> None:
+    home = tmp_path / "g"
+    home.mkdir(mode=0o700)
+    gpg = ["gpg", "--homedir", str(home), "--batch", "--quiet"]
+    subprocess.run([*gpg, "--import", str(demo.folder / "portal-secret.asc")], check=True)
+
+    opened = [
+        subprocess.run([*gpg, "--decrypt", str(chunk)], check=True, capture_output=True).stdout
+        for chunk in sorted((demo.run / "chunks").iterdir())
+    ]
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=True)
+
+    tables = [list(csv.reader(StringIO(text.decode(), newline=""))) for text in opened]
+    assert tables
+    assert all(table[0] == list(columns()) for table in tables)
+    assert all(1 <= len(table) - 1 <= 1000 and {len(row) for row in table} == {20} for table in tables)
+
+
+def test_prefect_keeps_no_card_number(demo: Demo) -> None:
+    extract = next((demo.folder / "store" / "sample-bank" / "extracts").iterdir()).read_bytes()
+    numbers = set(re.findall(rb"(?<!\d)[2-6]\d{15}(?!\d)", extract))
+
+    kept = [path for path in (demo.folder / "prefect").rglob("*") if path.is_file()]
+    leaks = [path.name for path in kept if any(number in path.read_bytes() for number in numbers)]
+
+    assert len(numbers) > 5
+    assert any(path.suffix == ".db" for path in kept)
+    assert leaks == []
