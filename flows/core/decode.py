@@ -34,7 +34,7 @@ KINDS = (
 HEAD = 4096  # bytes looked at to tell what an extract is
 WEB_PAGE = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype|html|\?xml|[a-z]+[ />])", re.IGNORECASE)
 JSON = re.compile(rb"(\xef\xbb\xbf)?\s*(\[\s*)?[{\[]")
-CONTROLS = bytes(code for code in range(32) if code not in b"\t\n\r\x1a")
+CONTROLS = bytes(code for code in range(32) if code not in b"\0\t\n\r\x1a")
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -117,7 +117,9 @@ def _gunzip(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
         while rest:
             if inflate.eof:
                 rest = rest.lstrip(b"\0")  # padding after a member is legal, and so is another member
-                inflate = zlib.decompressobj(wbits=31) if rest else inflate
+                if not rest:
+                    break
+                inflate = zlib.decompressobj(wbits=31)
             yield _decompressed(partial(inflate.decompress, rest, PIECE), "gzip", name)
             rest = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
     if not inflate.eof:
@@ -172,7 +174,7 @@ def _other_kind(head: bytes, utf16: bool) -> str:
     if JSON.match(head):
         return "JSON"
     controls = len(head) - len(head.translate(None, CONTROLS))
-    return "binary data" if controls * 20 > len(head) and not utf16 and head.strip(b"\0") else ""
+    return "binary data" if controls * 20 > len(head) and not utf16 else ""
 
 
 def _looks_utf16(head: bytes) -> bool:

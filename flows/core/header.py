@@ -36,9 +36,9 @@ def header_names(line: str, settings: SourceSettings, name: str) -> tuple[str, .
     if len(fields) < 2:
         raise HeaderError(name, f"it is one column only with the delimiter {settings.delimiter!r}{_other(line)}")
     names = [_ours_apart(field.strip(_AROUND) or f"column_{at}") for at, field in enumerate(fields, 1)]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise HeaderError(name, f"it holds {', '.join(repeated)} more than once")
+    for at, found in enumerate(names, 1):
+        if names.index(found) + 1 < at:
+            raise HeaderError(name, f"columns {names.index(found) + 1} and {at} have the same name")
     return tuple(names)
 
 

@@ -18,11 +18,12 @@ import polars as pl
 
 from flows.core.decode import BLOCK, Readable, as_utf8, line_blocks
 from flows.core.errors import BugError
-from flows.core.extract_errors import EmptyExtractError, TrailerError, TruncatedError
+from flows.core.extract_errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.core.grammar import CUT_OFF, Delimited, Fixed, Grammar, joined_records, open_record
 from flows.core.header import RECORD, header_names, is_sep_line
 from schemas.source import SourceSettings
 
+PEEKED = 20  # lines after the header that are looked at before its names are believed
 REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String}
 
 
@@ -98,6 +99,7 @@ class Extract:
         self.header = self._read_header()
         self._columns = [name for name in self.header if columns is None or name in columns]
         self._grammar = _grammar(settings, len(self.header))
+        self._check_header_fits()
 
     def __iter__(self) -> Iterator[Block]:
         """Yield the blocks; raises EmptyExtractError, EncodingError, TrailerError or TruncatedError."""
@@ -150,6 +152,20 @@ class Extract:
         end = self._data.find(b"\n", at)
         end = len(self._data) if end < 0 else end
         return self._data[at:end].decode().removesuffix("\r"), end + 1
+
+    def _check_header_fits(self) -> None:
+        """Refuse a header as wide as none of the lines after it, before anyone shows names that may be cells."""
+        while self._data.count(b"\n") < PEEKED and (raw := next(self._blocks, None)) is not None:
+            self._data += self._decode(raw, self._data.count(b"\n"))
+        if self._settings.format == "fixed" or not self._data:
+            return
+        lines = pl.read_lines(self._data, n_rows=PEEKED).to_series()
+        kinds = self._kinds(lines, quoted=True)
+        open_at = self._join(lines, kinds, last=False)
+        self._mark_blank(lines, kinds, last=False)
+        if (kinds == Kind.REFUSED).any() and not (kinds == Kind.RECORD).any() and open_at == len(kinds):
+            found = f"it has {len(self.header)} columns, and none of the lines after it has as many"
+            raise HeaderError(self._name, found)
 
     # The data
 
