@@ -76,11 +76,6 @@ def country_spellings() -> dict[str, str]:
     return {spelling: country for country, spellings in COUNTRY_SPELLINGS.items() for spelling in spellings}
 
 
-def subnationals(country: str) -> tuple[str, ...]:
-    """Return the two-letter codes of the states or provinces of `country`."""
-    return tuple(STATES if country == US else PROVINCES)
-
-
 def subnational_spellings(country: str) -> dict[str, str]:
     """Return the two-letter code by each spelling of a state or province of `country`, upper case, dots as spaces."""
     table = STATES if country == US else PROVINCES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from schemas.portal import CUID, columns
@@ -24,7 +26,7 @@ GOOD = {
 }
 
 
-def portal_rows(*changes: dict[str, str | None]) -> pl.DataFrame:
+def portal_rows(*changes: Mapping[str, str | None]) -> pl.DataFrame:
     """Return one good row per change, numbered from 1, with the change applied; cuids c-1, c-2, …"""
     rows = [
         {"row": at, "line": at + 1, **dict.fromkeys(columns()), **GOOD, CUID: f"c-{at}", **change}

@@ -20,7 +20,7 @@ FOUR_DIGITS_FROM = 1_000  # where the four-digit ones begin
 
 
 def hash_cvv(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return `rows` with an absent cvv_hash made from cvv, and cvv emptied; neither stays neither (interface.md 2.6)."""
+    """Return `rows` with an absent cvv_hash made from cvv, then no cvv; both absent stay so (interface.md 2.6)."""
     return rows.with_columns(pl.coalesce(CVV_HASH, _hash_of(pl.col(CVV))), pl.lit(None, pl.String).alias(CVV))
 
 
@@ -58,7 +58,7 @@ def _hashes() -> pl.Series:
 
 @cache
 def _mistakes() -> pl.DataFrame:
-    """Return every wrong hash we can name (cvv_hash, kind); 180,000 rows, made when the first one is met."""
+    """Return every wrong hash we can name (cvv_hash, kind); 320,000 rows, made when the first is met."""
     wrong = dict(_wrong_hashes())
     return pl.DataFrame({CVV_HASH: list(wrong), "kind": list(wrong.values())})
 

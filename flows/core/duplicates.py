@@ -65,6 +65,11 @@ class Table:
     def __init__(self, rows: int) -> None:
         self._make(rows)
 
+    @property
+    def bytes(self) -> int:
+        """What the table takes of memory."""
+        return self._keys.nbytes + self._tags.nbytes
+
     def add(self, keys: Keys, tags: Tags) -> Seen:
         """Take in the rows of a block, in order, and return what was known of each before it."""
         if self._used + len(keys) > FULL * len(self._keys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 from datetime import date
 
 import polars as pl
@@ -42,7 +43,7 @@ HASH_007 = "Yp9M+TN7DQx28wXYYPmIlM+ownlRa0JXR1FMqHEN65c="
 ONTARIO = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
 
 # One way to break each rule: the change to a good row, then column, code and severity of the verdict.
-BREAKS: list[tuple[dict[str, str | None], str, str, str]] = [
+BREAKS: list[tuple[Mapping[str, str | None], str, str, str]] = [
     *(
         ({column: None}, column, f"{stem}.missing", "reject")
         for column, stem in {
@@ -95,7 +96,7 @@ BREAKS: list[tuple[dict[str, str | None], str, str, str]] = [
 
 @pytest.mark.parametrize(("change", "column", "code", "severity"), BREAKS)
 def test_a_row_that_breaks_a_rule_gets_its_verdict_and_the_good_row_none(
-    change: dict[str, str | None], column: str, code: str, severity: str
+    change: Mapping[str, str | None], column: str, code: str, severity: str
 ) -> None:
     rows = portal_rows({}, change)
 
@@ -129,7 +130,7 @@ def test_a_row_that_breaks_a_rule_gets_its_verdict_and_the_good_row_none(
         {PHONE: "6175550100"},
     ],
 )
-def test_a_row_that_keeps_the_rules_passes(change: dict[str, str | None]) -> None:
+def test_a_row_that_keeps_the_rules_passes(change: Mapping[str, str | None]) -> None:
     rules = Rules(expires_soon="off")
     rows = portal_rows({name: cell for name, cell in change.items() if name != "rules"})
 
@@ -170,7 +171,7 @@ def test_soon_is_as_long_as_a_link_lives() -> None:
     ],
 )
 def test_a_setting_decides_whether_a_rule_rejects_warns_or_is_off(
-    setting: str, change: dict[str, str | None], code: str
+    setting: str, change: Mapping[str, str | None], code: str
 ) -> None:
     rows = portal_rows(change)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -32,7 +34,7 @@ from tests.builders import portal_rows
 CANADIAN = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
 
 
-def normalised(change: dict[str, str | None], rules: Rules | None = None) -> dict[str, str | None]:
+def normalised(change: Mapping[str, str | None], rules: Rules | None = None) -> dict[str, str | None]:
     """Return the 20 cells of one good row with `change`, normalised."""
     return normalise(portal_rows(change), rules or Rules()).row(0, named=True)
 
