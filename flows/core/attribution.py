@@ -111,11 +111,17 @@ def _claims(results: Sequence[ResultRows]) -> pl.DataFrame:
     parsed = _parsed(texts["at"], [parse_error(text) for text in texts["error"]])
     content = pl.struct("cuid", "last_4", "url", "expires_raw", "error").hash().alias("content")
     return (
-        rows.with_columns(content)
-        .with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content").alias("nth"))
+        _numbered(rows.with_columns(content))
         .join(parsed, on="at", how="left", maintain_order="left")
         .with_columns(pl.coalesce("cuid", "error_cuid").alias("claim"))
     )
+
+
+def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Number the rows of one content within their file: they are few, so only they go through the window."""
+    again = rows.filter(pl.struct("file", "content").is_duplicated())
+    nth = again.select("at", pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content").alias("nth"))
+    return rows.join(nth, on="at", how="left", maintain_order="left").with_columns(pl.col("nth").fill_null(0))
 
 
 def _parsed(at: pl.Series, parsed: Sequence[ErrorObject]) -> pl.DataFrame:

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from flows.core.masking import printable
 from flows.core.partner_terms import PartnerReason, partner_reason, shape_of
@@ -32,7 +33,7 @@ class ErrorObject(NamedTuple):
 
 def parse_error(text: str) -> ErrorObject:
     """Read one error cell; never raises, at least one reason, messages masked (interface.md 2.7)."""
-    text = printable(text[:LONGEST])
+    text = printable(_readable(text[:LONGEST]))
     cuid, faults = None, list[_Fault]()
     for tree in _trees(text):
         cuid = cuid or _cuid(tree, 0)
@@ -54,6 +55,10 @@ class _Place(NamedTuple):
     path: tuple[str, ...] = ()
     depth: int = 0
     inside: bool = False  # below errors, _errors and the like: every text is a message
+
+
+def _readable(text: str) -> str:
+    return unquote(text) if "%22" in text or "%27" in text else text
 
 
 # The rungs ----------------------------------------------------------------------------------------------------
@@ -250,13 +255,14 @@ def _fold(key: str) -> str:
 # The last rung: texts that cannot be read as a whole -------------------------------------------------------------
 
 _MARK = r"""(?:\\*["']|&quot;|&#39;|&#x27;)"""
+_WORD = r"""[^\s,;}\]"'\\&<]+"""
 _PAIR = re.compile(
-    rf"{_MARK}?\b(?P<key>message|msg|property_name|property|entity_name|name){_MARK}?\s*[:=]\s*"
-    rf"(?:{_MARK}(?P<quoted>.*?)(?:{_MARK}|$)|(?P<bare>[^\s,;}}\]\"'\\]+))",
+    rf"{_MARK}?\b(?P<key>message|msg|property_name|property|entity_name|name){_MARK}?\s*[:=>]\s*"
+    rf"(?:(?P<open>{_MARK})(?P<quoted>.*?)(?:(?P=open)|$)|(?P<bare>{_WORD}(?:[ \t]+(?![\w.]+=){_WORD})*))",
     re.DOTALL,
 )
 _CUID_IN_TEXT = re.compile(
-    rf"(?:cuid|cardholder(?=\s+[\w-]*\d)){_MARK}?\s*(?:[:=#(]|=>|is\b|of\b)?\s*{_MARK}?"
+    rf"(?:cuid|cardholder(?=\s+[\w-]*\d)){_MARK}?\s*(?:=>|[:=#(>]|,(?=\s*[\"'])|is\b|of\b)?\s*{_MARK}?"
     r"""(?P<cuid>[^\s"'\\,;:{}()\[\]<>&]+)""",
     re.IGNORECASE,
 )

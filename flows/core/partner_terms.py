@@ -5,6 +5,7 @@ One reason to change: the partner words its errors differently.
 
 from __future__ import annotations
 
+import builtins
 import html
 import re
 from functools import lru_cache
@@ -66,7 +67,7 @@ _KINDS = tuple(
 )
 OTHER = "other"
 UNREADABLE = "unreadable"
-_OBJECT = re.compile(r"^(?:\[object \w+\]|\{\s*\}|\[\s*\]|\"\"|''|)$")
+_OBJECT = re.compile(r"^(?:(?:\[object \w+\],?)+|\{\s*\}|\[\s*\]|\"\"|''|)$")
 
 
 class PartnerReason(NamedTuple):
@@ -77,7 +78,7 @@ class PartnerReason(NamedTuple):
     kind: str
     message: str
 
-    @property
+    @builtins.property  # the field above has taken the plain name
     def code(self) -> str:
         """The reason code `entity.property.kind`, as in schemas/reasons.py."""
         return f"{self.entity}.{self.property}.{self.kind}"

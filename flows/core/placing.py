@@ -74,16 +74,21 @@ def _rank(pairs: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, named: dict
 
 def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same: list[str]) -> pl.DataFrame:
     """Give the k-th claim to the same card its k-th free candidate; one too many keeps the chunk, but no row."""
+    free = ranked.join(taken.drop_nulls("spot"), on=["file", "spot"], how="anti", maintain_order="left")
+    clear = ~pl.col("at").is_duplicated() & ~pl.struct("file", "spot").is_duplicated()
+    plain = free.filter(clear)  # the usual night: one claim, one candidate
+    ranked, free = ranked.join(plain, on="at", how="anti", maintain_order="left"), free.filter(~clear)
+    if ranked.is_empty():
+        return plain.select(*_PLACED)
     best = ranked.unique("at", keep="first", maintain_order=True).sort("at")
     turn = best.select("at", pl.int_range(pl.len()).over(same).alias("turn"))
-    free = ranked.join(taken.drop_nulls("spot"), on=["file", "spot"], how="anti", maintain_order="left")
     chosen = (
         free.with_columns(pl.int_range(pl.len()).over("at").alias("choice"))
         .join(turn, on="at")
         .filter(pl.col("choice") == pl.col("turn"))
     )
     surplus = best.join(chosen, on="at", how="anti").with_columns(pl.lit(None, pl.UInt32).alias("spot"))
-    return pl.concat([chosen.select(*_PLACED), surplus.select(*_PLACED)])
+    return pl.concat([part.select(*_PLACED) for part in (plain, chosen, surplus)])
 
 
 def _leftover(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:

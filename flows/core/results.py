@@ -7,7 +7,9 @@ import hashlib
 import io
 import re
 import zlib
+from collections.abc import Iterator
 from datetime import date
+from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ import polars as pl
 
 from schemas import result as spec
 
-LIMIT = 256 * 1024 * 1024  # bytes of one result file once unpacked: 1000 rows are 0.2 MB
+LIMIT = 64 * 1024 * 1024  # bytes of one result file once unpacked: 1000 rows are 0.2 MB
 DELIMITERS = (",", ";", "\t", "|")
 HEAD = 20  # lines in which the header is looked for: comments and `sep=` may stand before it
 NOTHING = ("null", "NULL", "undefined", "None", "NaN")  # how writers spell an absent value
@@ -54,9 +56,9 @@ def read_result(content: bytes, name: str, received: date | None = None) -> Resu
 
 
 def _unpack(content: bytes) -> tuple[bytes, list[str]]:
-    """Unpack gzip, one member after another, as far as it goes and at most LIMIT bytes."""
+    """Unpack gzip, one member after another, as far as it goes; nothing of what is larger than LIMIT."""
     if content[:2] != b"\x1f\x8b":
-        return content[:LIMIT], [TOO_LARGE] if len(content) > LIMIT else []
+        return (content, []) if len(content) <= LIMIT else (b"", [TOO_LARGE])
     out, rest = b"", content
     while rest[:2] == b"\x1f\x8b":
         unpacker = zlib.decompressobj(wbits=31)
@@ -65,7 +67,7 @@ def _unpack(content: bytes) -> tuple[bytes, list[str]]:
         except zlib.error:
             return out, [GZIP_DAMAGED]
         if len(out) > LIMIT:
-            return out[:LIMIT], [TOO_LARGE]
+            return b"", [TOO_LARGE]
         if not unpacker.eof:
             return out, [GZIP_DAMAGED]
         rest = unpacker.unused_data
@@ -136,18 +138,11 @@ def _split(lines: list[str], head: _Head, escape: str | None) -> tuple[list[list
     problems: list[str] = []
     start = 0
     while start < len(lines):
-        reader = csv.reader(
-            islice(lines, start, None),
-            delimiter=head.delimiter,
-            doublequote=escape is None,
-            escapechar=escape,
-            strict=True,
-        )
-        good, trouble = _good(reader, head.width, records)
+        good, trouble = _well_formed(islice(lines, start, None), head, escape, records)
         if not trouble:
             break
         problems.append(trouble)
-        records.append(next(csv.reader([lines[start + good]], delimiter=head.delimiter)))
+        records.append(_spoilt(lines[start + good].rstrip("\r\n"), head.delimiter))
         start += good + 1
     problems += [RAGGED for record in records if len(record) != head.width]
     if records and len(records[-1]) < head.width and not lines[-1].endswith(("\r", "\n")):
@@ -155,19 +150,27 @@ def _split(lines: list[str], head: _Head, escape: str | None) -> tuple[list[list
     return records, problems
 
 
-def _good(reader: csv.Reader, width: int, records: list[list[str]]) -> tuple[int, str]:
+def _spoilt(line: str, delimiter: str) -> list[str]:
+    """Split one line that is not well formed; the quotes of an object that stands there unquoted are its own."""
+    bare = f"{delimiter}{{" in line or f"{delimiter}[" in line
+    quoting = csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
+    return next(csv.reader([line], delimiter=delimiter, quoting=quoting), [])
+
+
+def _well_formed(lines: Iterator[str], head: _Head, escape: str | None, records: list[list[str]]) -> tuple[int, str]:
     """Take records as long as they are well formed; return how many lines they took and what stopped them."""
-    lines = 0
+    reader = csv.reader(lines, delimiter=head.delimiter, doublequote=escape is None, escapechar=escape, strict=True)
+    taken = 0
     try:
         for record in reader:
-            if reader.line_num - lines > 1 and len(record) != width:
-                return lines, QUOTING  # a quote left open swallowed the next lines
-            lines = reader.line_num
+            if reader.line_num - taken > 1 and len(record) != head.width:
+                return taken, QUOTING  # a quote left open swallowed the next lines
+            taken = reader.line_num
             if record and (len(record) > 1 or record[0].strip()):
                 records.append(record)
     except csv.Error as error:
-        return lines, TRUNCATED if "end of data" in str(error) else QUOTING
-    return lines, ""
+        return taken, TRUNCATED if "end of data" in str(error) else QUOTING
+    return taken, ""
 
 
 def _fit(record: list[str], head: _Head) -> list[str]:
@@ -189,16 +192,24 @@ def _fit(record: list[str], head: _Head) -> list[str]:
 
 
 def _table(columns: dict[str, list[str | None]]) -> pl.DataFrame:
+    raw = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+    return raw.select(_cells()).select(_rows())
+
+
+@cache  # building the expressions costs more than running them on 1000 rows
+def _cells() -> pl.Expr:
     cell = pl.all().str.strip_chars()
-    raw = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String)).select(
-        pl.when(~cell.is_in(("", *NOTHING))).then(cell)
-    )
-    return raw.select(
+    return pl.when(~cell.str.contains(f"^(?:{'|'.join(NOTHING)}|)$")).then(cell)
+
+
+@cache
+def _rows() -> tuple[pl.Expr, ...]:
+    return (
         pl.int_range(1, pl.len() + 1, dtype=pl.UInt32).alias("position"),
-        spec.CUID,
+        pl.col(spec.CUID),
         # the last digits, also of `************1111`; a spreadsheet in between loses leading zeros
         pl.col(spec.LAST_4).str.extract(r"([0-9]{1,4})$").str.zfill(4),
-        spec.URL,
+        pl.col(spec.URL),
         _expires_on(),
         pl.col(spec.EXPIRATION_DATE).alias("expires_raw"),
         # `{}` beside a link is no error; alone it is what JSON.stringify makes of one

@@ -18,7 +18,7 @@ class SentRows(NamedTuple):
 
 
 def number_sent(sent: pl.DataFrame) -> SentRows:
-    """Number ledger rows (row, cuid, last_4, chunk, position[, run; "" where there is but one])."""
+    """Give numbers to ledger rows (row, cuid, last_4, chunk, position[, run; "" where there is but one])."""
     run = pl.col("run") if "run" in sent.columns else pl.lit("", pl.String).alias("run")
     rows = sent.select(
         run,
