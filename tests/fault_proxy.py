@@ -33,6 +33,7 @@ class Fault(Enum):
     LATE_500 = "the server does it, the answer is 500 InternalError"
     RESET_IN_BODY = "the answer is reset in the middle of its body"
     CUT_BODY = "the answer's body ends early, the connection closes as if all were well"
+    STALLED_BODY = "half of the answer's body comes, then nothing"
     WRONG_BYTE = "one byte of the answer's body is another"
     GARBLED = "the answer's body is no XML"
     NO_RANGE = "Range does not reach the server, which answers with the whole"
@@ -175,6 +176,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault in (Fault.RESET_IN_BODY, Fault.CUT_BODY) and answer.body:
             self._send(answer, answer.body[: len(answer.body) // 2])
             self._reset() if fault is Fault.RESET_IN_BODY else self._hang_up()
+        elif fault is Fault.STALLED_BODY and answer.body:
+            self._send(answer, answer.body[: len(answer.body) // 2])
+            self.wfile.flush()
+            time.sleep(self.quiet)
+            self._reset()
         elif fault is Fault.WRONG_BYTE and answer.body:
             self._send(answer, answer.body[:-1] + bytes([answer.body[-1] ^ 1]))
         elif fault is Fault.GARBLED and answer.body:

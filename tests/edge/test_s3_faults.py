@@ -134,7 +134,10 @@ def test_what_only_an_operator_can_mend_is_said_at_once(
     assert (2, None) == (raised.value.exit_code, raised.value.__context__)
 
 
-@pytest.mark.parametrize("fault", [Fault.RESET_IN_BODY, Fault.CUT_BODY, Fault.RESET, Fault.THROTTLED, Fault.TIMEOUT])
+BREAKS = [Fault.RESET_IN_BODY, Fault.CUT_BODY, Fault.STALLED_BODY, Fault.RESET, Fault.THROTTLED, Fault.TIMEOUT]
+
+
+@pytest.mark.parametrize("fault", BREAKS)
 def test_a_read_goes_on_where_it_broke_off(calm: S3Store, moto_server: servers.S3Server, fault: Fault) -> None:
     data = os.urandom(5 * 2**20 + 7)
     calm.create("a", data)
