@@ -150,13 +150,17 @@ def _user() -> str:
 
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
-    from flows.edge.pgp import GpgSealer
+    from flows.edge.gpg import sweep_dead_homes
+    from flows.edge.pgp import GpgSealer, trial_seal
 
+    sweep_dead_homes()  # what a kill -9 left behind
     portal = issuer.portal
-    keys = [read_file(folder / portal.key_file, "[portal] key_file")]
+    files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
+    keys = [read_file(folder / file, "[portal] key_file") for file in files]
     with GpgSealer(
         keys, portal.fingerprints, armor=portal.armor, compression=portal.compression, today=now().date()
     ) as sealer:
+        trial_seal(sealer)
         yield sealer
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from schemas.links import LinkSettings
 from schemas.portal import MAX_ROWS
 from schemas.rules import Repairs, Rules
 from schemas.settings import Settings
@@ -25,7 +26,7 @@ class Limits(Settings):
 class PortalSettings(Settings):
     """The partner's portal: public key, file form, template and the hosts a link may point to."""
 
-    key_file: str = "portal.asc"
+    key_file: str | tuple[str, ...] = "portal.asc"  # several: the portal's key and an escrow key, or a rotation
     fingerprints: tuple[Fingerprint, ...] = Field(min_length=1)
     template: str | None = None
     extension: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(\.[a-z0-9]+)*$")] = "csv.pgp"
@@ -33,6 +34,7 @@ class PortalSettings(Settings):
     compression: Literal["zip", "none"] = "zip"
     rows_per_chunk: int = Field(MAX_ROWS, ge=1, le=MAX_ROWS)
     allowed_hosts: tuple[str, ...] = Field(min_length=1)
+    answer_within_hours: int = Field(48, ge=1)  # from upload to result; a chunk without one is overdue after it
 
 
 class Issuer(Settings):
@@ -49,3 +51,4 @@ class Issuer(Settings):
     rules: Rules = Rules()
     limits: Limits = Limits()
     portal: PortalSettings
+    links: LinkSettings = LinkSettings()

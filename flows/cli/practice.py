@@ -29,6 +29,7 @@ def answer_chunks(
     shuffle: bool,
     seed: int,
     today: date | None = None,
+    expires: date | None = None,
 ) -> Answer:
     """Let the simulated portal answer every committed chunk that has no result yet."""
     from flows.edge.pgp import GpgOpener
@@ -44,6 +45,7 @@ def answer_chunks(
             shuffle=shuffle,
             seed=seed,
             today=today or now().date(),
+            expires=expires,
         )
         done = answer_store(edges.edges.store, name, portal)
     facts = {

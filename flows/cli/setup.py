@@ -69,23 +69,23 @@ def _mapping(extract: Path | None) -> str:
 
 def check_issuer(folder: Path, name: str, extract: str | None, day: date | None) -> Answer:
     """Check settings, key and store, and with an extract every row."""
-    from flows.edge.pgp import trial_seal
     from flows.edge.probe import race
 
     edges = wire(folder, name)
     with edges.sealer() as sealer:
-        trial_seal(sealer)
-        fingerprints = sealer.fingerprints
+        fingerprints, warnings = sealer.fingerprints, sealer.warnings
     race(edges.edges.store, f"{name}/probe/")
     facts: dict[str, object] = {
         "issuer": name,
         "settings": edges.issuer.model_dump(mode="json"),
         "fingerprints": list(fingerprints),
+        "warnings": list(warnings),
         "store": edges.issuer.root,
     }
     lines = [
         f"settings   {folder / name}.toml",
         *(f"key        {fingerprint}: trial seal opened up as expected" for fingerprint in fingerprints),
+        *(f"warning    {warning}" for warning in warnings),
         f"store      {edges.issuer.root}: writes each object once, also under a race",
     ]
     if extract is None:

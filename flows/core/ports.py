@@ -87,6 +87,11 @@ class Sealer(Protocol):
         """The 40-hex fingerprints every message is sealed to."""
         ...
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What an operator should know of the keys, such as one that ends within 30 days."""
+        ...
+
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
         """Seal a group of chunks, in order; one that does not work carries its trouble, the others stand."""
         ...

@@ -69,8 +69,9 @@ class Refiner:
             _unread(block.refused, ledger.REJECTED),
             _unread(excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
         ]
-        self._tally(good, reasons, block.refused, excluded)
-        return Refined(good, pl.concat(others))
+        records = pl.concat(others)
+        self._tally(good, records)
+        return Refined(good, records)
 
     def _mend(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Repair whole columns, as the first block decided it."""
@@ -80,11 +81,11 @@ class Refiner:
         self.repairs.update(counts)
         return mended
 
-    def _tally(self, good: pl.DataFrame, reasons: pl.DataFrame, refused: pl.DataFrame, excluded: pl.DataFrame) -> None:
-        codes = pl.concat([reasons.get_column("code"), refused.get_column("code")]).value_counts()
+    def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
+        """Count what the ledger says: the reasons of both, and the kinds of cards that are sent."""
+        told = pl.concat([good["reasons"], records["reasons"]]).explode().drop_nulls()
+        codes = told.str.split("|").list.last().value_counts()
         self.reasons.update(dict(codes.iter_rows()))
-        if excluded.height:
-            self.reasons[EXCLUDED] += excluded.height
         test, other = count_cards(good.get_column(PAN))
         self.test_cards += test
         self.other_cards += other

@@ -64,10 +64,11 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) ->
     with edges.sealer() as sealer:  # a key that does not fit is refused before anything is read
         entry = find_extract(edges, request.extract)
         planned = make_plan(edges, entry, request.business_date, request.new_run)
+        remarks = (*planned.remarks, *sealer.warnings)
         outside, keys = edges.edges, keys_of(planned.plan.run)
         done = read_manifest(outside.store, keys)
         if done is not None:
-            return Submitted(done, already=True, remarks=planned.remarks)
+            return Submitted(done, already=True, remarks=remarks)
         lease = Lease.take(outside.store, keys.claims, outside.actor, outside.now(), CLAIM)
         try:
             manifest = _work(edges, planned.plan, entry, request.opened, sealer, _renewing(lease, edges, tell))
@@ -78,7 +79,7 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) ->
             raise
         finally:
             lease.release(outside.now())
-    return Submitted(manifest, already=False, remarks=planned.remarks)
+    return Submitted(manifest, already=False, remarks=remarks)
 
 
 def _work(

@@ -17,6 +17,7 @@ import click
 
 from flows.cli.answer import Answer
 from flows.core.errors import OperatorError
+from flows.wiring import now
 
 ISSUER = "sample-bank"
 AS_OF = date(2026, 11, 20)  # the sample's business date: its cards are valid on it whenever the demo runs
@@ -54,8 +55,10 @@ def whole_night(folder: Path, rows: int | None) -> Answer:
     nightly(ISSUER)
     _tell("the simulated portal answers")
     from flows.cli.practice import answer_chunks
+    from flows.simulator.portal import two_months_after
 
-    answer_chunks(folder, ISSUER, secret, fail_share=0.05, shuffle=True, seed=1, today=AS_OF)
+    ends = two_months_after(now().date())  # counted from today: a demo years from now still has links to show
+    answer_chunks(folder, ISSUER, secret, fail_share=0.1, shuffle=True, seed=1, today=AS_OF, expires=ends)
     _tell("the ingest flow takes up the results")
     from flows.ingest import ingest
 
