@@ -92,15 +92,23 @@ def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, allowed_hos
     ]
 
 
-_NAME = re.compile(r"([a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8})-(\d{5})(?!\d)")
+_NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8})-(\d{5})(?!\d)")
 
 
 def _named(names: Sequence[str], places: pl.DataFrame) -> dict[int, int]:
     """Return the place each file (by its number) is named after, where there is such a place."""
     known = {(run, chunk): place for place, run, chunk, _ in places.iter_rows()}
-    spoken = {at: found for at, name in enumerate(names) if (found := _NAME.search(name))}
-    keys = {at: [(found[1], int(found[2])), ("", int(found[2]))] for at, found in spoken.items()}
-    return {at: known[key] for at, tried in keys.items() for key in tried if key in known}
+    return {at: known[key] for at, name in enumerate(names) for key in _spoken(name) if key in known}
+
+
+def _spoken(name: str) -> list[tuple[str, int]]:
+    """Return what runs and chunks a name may speak of, the likeliest last: portals put words before the run."""
+    found = _NAME.search(name.lower())
+    if not found:
+        return []
+    words = found[1].split("-")
+    runs = ["-".join(words[at:]) for at in reversed(range(len(words) - 2))]
+    return [(run, int(found[2])) for run in ("", *runs)]
 
 
 def _claims(results: Sequence[ResultRows]) -> pl.DataFrame:
@@ -118,7 +126,7 @@ def _claims(results: Sequence[ResultRows]) -> pl.DataFrame:
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Number the rows of one content within their file: they are few, so only they go through the window."""
+    """Count the rows of one content within their file; they are few, so only they go through the window."""
     again = rows.filter(pl.struct("file", "content").is_duplicated())
     nth = again.select("at", pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content").alias("nth"))
     return rows.join(nth, on="at", how="left", maintain_order="left").with_columns(pl.col("nth").fill_null(0))

@@ -153,8 +153,9 @@ def _split(lines: list[str], head: _Head, escape: str | None) -> tuple[list[list
 def _spoilt(line: str, delimiter: str) -> list[str]:
     """Split one line that is not well formed; the quotes of an object that stands there unquoted are its own."""
     bare = f"{delimiter}{{" in line or f"{delimiter}[" in line
-    quoting = csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
-    return next(csv.reader([line], delimiter=delimiter, quoting=quoting), [])
+    if bare:
+        return next(csv.reader([line], delimiter=delimiter, quoting=csv.QUOTE_NONE), [])
+    return next(csv.reader([line], delimiter=delimiter), [])
 
 
 def _well_formed(lines: Iterator[str], head: _Head, escape: str | None, records: list[list[str]]) -> tuple[int, str]:
