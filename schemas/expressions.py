@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 PAN_SHAPE = "^[0-9]{16}$"
 YEAR_SHAPE = "^[0-9]{2}$"
 MONTH_SHAPE = "^(0[1-9]|1[0-2])$"
+YYMM_SHAPE = "^[0-9]{2}(0[1-9]|1[0-2])$"
 CVV_SHAPE = "^[0-9]{3,4}$"
 HASH_SHAPE = "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"  # 32 bytes leave the last letter two zero bits
 ZIP_SHAPE = "^[0-9]{5}(-[0-9]{4})?$"
@@ -19,7 +20,7 @@ CANADIAN_SHAPE = "^[ABCEGHJ-NPRSTVXY][0-9][ABCEGHJ-NPRSTV-Z] [0-9][ABCEGHJ-NPRST
 EMAIL_SHAPE = r'^[^\s@,;:<>()"]+@([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]$'
 PHONE_SHAPE = r"^\+?\(?[0-9]([ ().-]*[0-9]){6,14}$"  # E.164 has at most 15 digits, a local number seven
 FILLER_SHAPE = r"^(0{4,}|[xX]{3,}|[-.?*_]+)$"  # 0000, XXX, ---: what is typed where nothing is known
-LONG_NUMBER = "[0-9][0-9 -]{11,}[0-9]"
+LONG_NUMBER = "[0-9][0-9 ._/-]{11,}[0-9]"
 CARD_SHAPE = "^[2-6][0-9]{12,18}$"
 
 
@@ -50,16 +51,16 @@ def _luhn_holds(numbers: pl.Series) -> pl.Series:
 
 
 def holds_card(text: pl.Expr, pan: pl.Expr) -> pl.Expr:
-    """Return whether a text holds the card number `pan`, or is any card's, spaces and dashes apart."""
+    """Return whether a text holds the card number `pan`, or is any card's, with or without separators."""
     long = pl.when(text.str.contains(LONG_NUMBER)).then(text)  # null almost everywhere, and nulls cost nothing below
-    bare = long.str.replace_all("[ -]", "")
+    bare = long.str.replace_all("[ ._/-]", "")
     return bare.str.contains(pan, literal=True) | (bare.str.contains(CARD_SHAPE) & luhn_holds(bare))
 
 
 def expires(year: pl.Expr, month: pl.Expr) -> pl.Expr:
-    """Return YYMM, which orders as text; null where it has another shape."""
+    """Return YYMM, which orders as text; null where either is unreadable."""
     text = pl.concat_str(year, month)
-    return pl.when(text.str.len_bytes() == 4).then(text)
+    return pl.when(text.str.contains(YYMM_SHAPE)).then(text)
 
 
 def yymm(as_of: date, months: int = 0) -> str:

@@ -197,20 +197,26 @@ def columns() -> tuple[str, ...]:
 
 @cache
 def for_day(as_of: date, rules: Rules) -> pa.DataFrameSchema:
-    """Return PortalInput with the rules that depend on the business date and on the issuer's settings."""
-    expiry, soon = expires(pl.col(YEAR), pl.col(MONTH)), yymm(as_of, rules.link_life_months)
+    """Return PortalInput with the rules that depend on the business date and on the issuer's settings.
+
+    Of the rules a cell breaks only the first is told, so a placeholder comes before the shape it has not.
+    """
     placeholder = one_of(rules.placeholders, FILLER_SHAPE)
-    rules_of = {
-        column: [(f"{stem}.placeholder", ~pl.col(column).str.contains(placeholder))]
-        for column, stem in NO_PLACEHOLDER.items()
-    }
-    rules_of[YEAR] += [
-        ("card.expiration.expired", expiry >= yymm(as_of)),
-        ("card.expiration.far", expiry <= yymm(as_of, FARTHEST)),
-        ("card.expiration.soon", (expiry < yymm(as_of)) | (expiry >= soon)),
-    ]
     schema = PortalInput.to_schema()
-    for column, added in rules_of.items():
-        checks = [pa.Check(_holds(holds), name=code, n_failure_cases=0) for code, holds in added]
-        schema = schema.update_column(column, checks=[*schema.columns[column].checks, *checks])
-    return schema
+    for column, stem in NO_PLACEHOLDER.items():
+        real = _check(f"{stem}.placeholder", ~pl.col(column).str.contains(placeholder))
+        schema = schema.update_column(column, checks=[real, *schema.columns[column].checks])
+    return schema.update_column(YEAR, checks=[*schema.columns[YEAR].checks, *_of_the_day(as_of, rules)])
+
+
+def _of_the_day(as_of: date, rules: Rules) -> list[pa.Check]:
+    expiry, now = expires(pl.col(YEAR), pl.col(MONTH)), yymm(as_of)
+    return [
+        _check("card.expiration.expired", expiry >= now),  # valid to the end of its month
+        _check("card.expiration.far", expiry <= yymm(as_of, FARTHEST)),
+        _check("card.expiration.soon", (expiry < now) | (expiry >= yymm(as_of, rules.link_life_months))),
+    ]
+
+
+def _check(code: str, holds: pl.Expr) -> pa.Check:
+    return pa.Check(_holds(holds), name=code, n_failure_cases=0)

@@ -64,6 +64,7 @@ BREAKS: list[tuple[Mapping[str, str | None], str, str, str]] = [
     ({NAME_ON_CARD: None}, NAME_ON_CARD, "card.name_on_card.missing", "warn"),
     ({NAME_ON_CARD: "Ada 2"}, NAME_ON_CARD, "card.name_on_card.format", "warn"),
     ({CUID: "c-4242424242424242"}, CUID, "cardholder.cuid.card_number", "reject"),
+    ({CUID: "c.4242.4242_4242/4242"}, CUID, "cardholder.cuid.card_number", "reject"),
     ({CUID: "x 4242-4242-4242-4242"}, CUID, "cardholder.cuid.card_number", "reject"),
     ({CUID: "5555555555554444"}, CUID, "cardholder.cuid.card_number", "reject"),
     ({CUID: "6200 0000 0000 0005"}, CUID, "cardholder.cuid.card_number", "reject"),
@@ -190,6 +191,24 @@ def test_a_cell_has_one_reason_the_first_it_breaks() -> None:
 
     assert verdicts.height == verdicts["column"].n_unique()
     assert {COUNTRY, MONTH, PAN, POSTAL_CODE} == set(verdicts["column"])
+
+
+def test_a_placeholder_is_called_so_whatever_shape_its_column_wants() -> None:
+    wanting = dict.fromkeys((PAN, YEAR, MONTH, SUBNATIONAL, COUNTRY, POSTAL_CODE, IS_PRIMARY), "N/A")
+    rows = portal_rows(wanting, {PAN: "0000000000000000", POSTAL_CODE: "00000"})
+
+    verdicts = check(rows, DAY, Rules())
+
+    assert 9 == verdicts.height
+    assert {"placeholder"} == {code.rpartition(".")[2] for code in verdicts["code"]}
+
+
+def test_an_unreadable_month_is_not_also_called_soon() -> None:
+    rows = portal_rows({YEAR: "26", MONTH: "13"})
+
+    verdicts = check(rows, DAY, Rules())
+
+    assert ["card.expiration_month.format"] == verdicts["code"].to_list()
 
 
 def test_verdicts_come_in_the_order_of_rows() -> None:

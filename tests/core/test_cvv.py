@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.cvv import diagnose_hash, hash_cvv
-from schemas.portal import CVV, CVV_HASH
+from schemas.portal import CVV, CVV_HASH, Sent
 from tests.builders import portal_rows
 
 
@@ -47,6 +47,15 @@ def test_a_missing_cvv_stays_empty_and_a_given_hash_stays() -> None:
 
     assert [None, given_hash, given_hash] == rows[CVV_HASH].to_list()
     assert 3 == rows[CVV].null_count()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.none() | st.text(max_size=4), st.none() | st.just(hashed("042"))), min_size=1, max_size=5))
+def test_of_cvv_and_hash_at_most_one_leaves_us(cells: list[tuple[str | None, str | None]]) -> None:
+    rows = hash_cvv(portal_rows(*({CVV: cvv, CVV_HASH: given_hash} for cvv, given_hash in cells)))
+
+    rules = {str(rule.name): rule for rule in Sent.to_schema().columns[CVV].checks}
+    assert rules["card.cvv.both"](rows.lazy(), CVV).check_passed.collect().item()
 
 
 @pytest.mark.parametrize("cvv", ["12", "12345", "abc", "+12", "1 2", "٠٠٧"])
