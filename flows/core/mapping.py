@@ -167,7 +167,7 @@ def _name_part(target: str, value: pl.Expr) -> pl.Expr:
     surname, given = (value.str.extract(pattern).str.strip_chars() for pattern in (r"^([^/]+)", r"^[^/]*/([^/]+)$"))
     if target in (portal.LAST_NAME, portal.FIRST_NAME):
         return surname if target == portal.LAST_NAME else given
-    return pl.concat_str(given, surname, separator=" ", ignore_nulls=True)
+    return pl.when(value.is_not_null()).then(pl.concat_str(given, surname, separator=" ", ignore_nulls=True))
 
 
 def _counting(where: AnyMapping[str, str | tuple[str, ...] | Except], finder: _Finder) -> pl.Expr | None:
