@@ -15,8 +15,8 @@ from flows.core.masking import mask
 
 _PROPERTIES = {
     "card": "pan expiration expiration_year expiration_month name_on_card cvv cvv_hash nickname customer_key last_4",
-    "address": "address1 address2 city subnational country postal_code email phone_number is_primary",
-    "cardholder": "cuid first_name last_name",
+    "address": "address1 address2 city subnational country postal_code email phone_number first_name last_name is_primary",
+    "cardholder": "cuid",
 }
 _ENTITY_OF = {name: entity for entity, names in _PROPERTIES.items() for name in names.split()}
 _ALIASES = {
@@ -82,6 +82,11 @@ class PartnerReason(NamedTuple):
     def code(self) -> str:
         """The reason code `entity.property.kind`, as in schemas/reasons.py."""
         return f"{self.entity}.{self.property}.{self.kind}"
+
+
+def partner_kinds() -> frozenset[str]:
+    """Return every kind of fault that a partner's words can be read as."""
+    return frozenset((*(kind for kind, _ in _KINDS), OTHER, UNREADABLE))
 
 
 @lru_cache(maxsize=4096)  # a night has few different faults: the texts repeat, the cuids stand elsewhere

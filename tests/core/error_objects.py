@@ -263,7 +263,7 @@ TEXTS = (
         "node: non-ASCII",
         '{"cuid":"B-000123","errors":[{"property":"first_name","message":"« Zoë » n’est pas valide: invalid"}]}',
         "B-000123",
-        ("cardholder.first_name.format",),
+        ("address.first_name.format",),
     ),
     Written(
         "python: json.dumps",
