@@ -48,7 +48,7 @@ class SourceSettings(Settings):
     comment: str | None = Field(None, min_length=1)  # lines that begin like this are no rows
     trailer: Pattern | None = None  # regular expression of the trailer; its first group is the count
     trailer_field: int | None = Field(None, ge=1)  # or: which field of the trailer holds the count, from 1
-    final_newline: bool = False  # true: a last line without newline was cut off
+    final_newline: bool = False  # true: an extract whose last line has no newline was cut off
     strict: bool = False  # true: a header that no column asks for refuses the extract
 
     @model_validator(mode="after")

@@ -24,7 +24,6 @@ TOO_MANY = "line.fields.too_many"
 NO_CONTENT = "line.fields.empty"
 TOO_SHORT = "line.length.short"
 TOO_LONG = "line.length.long"
-CUT_OFF = "line.end.missing"
 
 LONGEST_RECORD = 100  # physical lines one record may span
 

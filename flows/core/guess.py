@@ -178,7 +178,7 @@ def _source_table(settings: SourceSettings) -> str:
         lines.append(f"comment = {json.dumps(settings.comment)}              # lines that begin like this are no rows")
     lines += [
         "# trailer = '^TRL,([0-9]+)'  # a last record with the count in the group",
-        "# final_newline = true       # a last line without newline was cut off",
+        "# final_newline = true       # without a newline at its end it was cut off",
     ]
     return "\n".join(lines) + "\n"
 

@@ -5,8 +5,6 @@ A line that is no record is refused with its physical line number and a reason; 
 
 from __future__ import annotations
 
-import csv
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -19,8 +17,9 @@ import polars as pl
 from flows.core.decode import BLOCK, Readable, as_utf8, line_blocks
 from flows.core.errors import BugError
 from flows.core.extract_errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
-from flows.core.grammar import CUT_OFF, Delimited, Fixed, Grammar, joined_records, open_record
+from flows.core.grammar import Delimited, Fixed, Grammar, joined_records, open_record
 from flows.core.header import RECORD, header_names, is_sep_line
+from flows.core.trailer import trailer_count
 from schemas.source import SourceSettings
 
 PEEKED = 20  # lines after the header that are looked at before its names are believed
@@ -107,6 +106,8 @@ class Extract:
             block, rest = self._read(self._data, last=False)
             yield block
             self._data = rest + self._decode(raw, rest.count(b"\n"))
+        if self._settings.final_newline and self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n"):
+            raise TruncatedError(self._name, "its last line does not end in a newline, as its settings promise")
         block, _ = self._read(self._data, last=True)
         yield block
         if not self.counts.rows:
@@ -160,9 +161,8 @@ class Extract:
         if self._settings.format == "fixed" or not self._data:
             return
         lines = pl.read_lines(self._data, n_rows=PEEKED).to_series()
-        kinds = self._kinds(lines, quoted=True)
+        kinds = self._kinds(lines, quoted=True, last=False)
         open_at = self._join(lines, kinds, last=False)
-        self._mark_blank(lines, kinds, last=False)
         if (kinds == Kind.REFUSED).any() and not (kinds == Kind.RECORD).any() and open_at == len(kinds):
             found = f"it has {len(self.header)} columns, and none of the lines after it has as many"
             raise HeaderError(self._name, found)
@@ -173,20 +173,14 @@ class Extract:
         """Read whole lines; return a block, and the bytes of a record that may go on after them."""
         lines = pl.read_lines(data).to_series()
         quoted = self._settings.format == "csv" and b'"' in data
-        kinds = self._kinds(lines, quoted)
-        cut_off = last and self._settings.final_newline and not data.endswith(b"\n") and kinds[-1:] <= Kind.REFUSED
-        if cut_off:
-            kinds[-1] = Kind.REFUSED
+        kinds = self._kinds(lines, quoted, last)
         rest = b""
         if quoted:
             keep = self._join(lines, kinds, last)
             rest = _last_lines(data, len(kinds) - keep) if keep < len(kinds) else b""
             lines, kinds = lines.head(keep), kinds[:keep]
-        self._mark_blank(lines, kinds, last)
         self._check_trailer(lines, kinds)
         codes = [self._grammar.fault(lines[at]) for at in np.flatnonzero(kinds == Kind.REFUSED).tolist()]
-        if cut_off:
-            codes[-1] = CUT_OFF
         places = self._number(kinds)
         refused = places.filter(kinds[kinds <= Kind.REFUSED] == Kind.REFUSED)
         refused = refused.with_columns(pl.Series("code", codes, dtype=pl.String))
@@ -196,7 +190,7 @@ class Extract:
         rows = self._parse(text, accepted.height, quoted)
         return Block(pl.concat([accepted, rows], how="horizontal"), refused), rest
 
-    def _kinds(self, lines: pl.Series, quoted: bool) -> Kinds:
+    def _kinds(self, lines: pl.Series, quoted: bool, last: bool) -> Kinds:
         """Return what each line is by itself."""
         settings = self._settings
         kinds: Kinds = np.where(self._grammar.holds(lines, quoted).to_numpy(), Kind.RECORD, Kind.REFUSED)
@@ -207,6 +201,10 @@ class Extract:
             kinds[lines.str.starts_with(settings.comment).to_numpy()] = Kind.COMMENT
         if settings.trailer is not None:
             kinds[lines.str.contains(settings.trailer).to_numpy()] = Kind.TRAILER
+        for at in np.flatnonzero(kinds == Kind.REFUSED).tolist():
+            ends_dos = last and at == len(kinds) - 1 and lines[at] == "\x1a"  # Ctrl-Z: end of file, once
+            if ends_dos or not lines[at].strip():
+                kinds[at] = Kind.BLANK
         return kinds
 
     def _join(self, lines: pl.Series, kinds: Kinds, last: bool) -> int:
@@ -218,12 +216,6 @@ class Extract:
             kinds[first + 1 : end + 1] = Kind.GOES_ON
         opening = None if last else open_record(self._grammar, lines, suspects, end)
         return len(kinds) if opening is None else opening
-
-    def _mark_blank(self, lines: pl.Series, kinds: Kinds, last: bool) -> None:
-        for at in np.flatnonzero(kinds == Kind.REFUSED).tolist():
-            ends_dos = last and at == len(kinds) - 1 and lines[at] == "\x1a"  # Ctrl-Z: end of file, once
-            if ends_dos or not lines[at].strip():
-                kinds[at] = Kind.BLANK
 
     def _number(self, kinds: Kinds) -> pl.DataFrame:
         """Return row and line of each line that begins a row, and count all lines."""
@@ -243,18 +235,18 @@ class Extract:
 
     def _check_trailer(self, lines: pl.Series, kinds: Kinds) -> None:
         """Take the trailer's count; raises TrailerError where data or another trailer follow it."""
+        before = self.counts.lines + 1
         found = np.flatnonzero(kinds == Kind.TRAILER).tolist()
         rows = np.flatnonzero(kinds <= Kind.REFUSED)
         first = -1 if self.counts.trailers else found[0] if found else len(kinds)
-        if rows.size and rows[-1] > first:
-            raise TrailerError(
-                self._name, f"data follow it on line {self.counts.lines + 1 + int(rows[rows > first][0])}"
-            )
+        after = rows[rows > first].tolist()
+        if after:
+            raise TrailerError(self._name, f"data follow it on line {before + after[0]}")
         if len(found) + self.counts.trailers > 1:
-            raise TrailerError(self._name, f"there is another one on line {self.counts.lines + 1 + found[-1]}")
+            raise TrailerError(self._name, f"there is another one on line {before + found[-1]}")
         if found:
-            line = self.counts.lines + 1 + found[0]
-            self.counts.trailer_count = trailer_count(lines[found[0]], self._settings, self._name, line)
+            count = trailer_count(lines[found[0]], self._settings, self._name, before + found[0])
+            self.counts.trailer_count = count
 
     def _parse(self, text: bytes, expected: int, quoted: bool) -> pl.DataFrame:
         """Return the columns asked for; raises BugError where the parser does not see the grammar's records."""
@@ -266,19 +258,6 @@ class Extract:
         if rows is None:
             return pl.DataFrame(schema=dict.fromkeys(self._columns, pl.String))
         return rows.with_columns(pl.when(pl.all() != "").then(pl.all())) if quoted else rows  # "" is absent
-
-
-def trailer_count(line: str, settings: SourceSettings, name: str, number: int) -> int:
-    """Return the count in a trailer; raises TrailerError naming the line, not its content."""
-    text = ""
-    if settings.trailer_field is not None:
-        fields = next(csv.reader([line], delimiter=settings.delimiter), [])
-        text = fields[settings.trailer_field - 1] if len(fields) >= settings.trailer_field else ""
-    elif found := re.search(settings.trailer or "", line):
-        text = found[1] or ""
-    if not re.fullmatch(r"\s*[0-9]{1,12}\s*", text):
-        raise TrailerError(name, f"line {number} holds no count where the settings look for it")
-    return int(text)
 
 
 def _grammar(settings: SourceSettings, fields: int) -> Grammar:

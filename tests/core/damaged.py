@@ -129,8 +129,6 @@ def line_kinds() -> list[Damaged]:
         Damaged("a last row cut off in a field", GOOD[:-40], 2, ((4, "line.fields.too_few"),)),
         Damaged("a last row cut off in quotes", lines(row(1), row(2, '"Main St"'))[:-45], 1,
                 ((3, "line.quote.unterminated"),)),
-        Damaged("a last row that may be cut off", GOOD[:-2], 2, ((4, "line.end.missing"),),
-                settings=csv_settings(final_newline=True)),
         Damaged("a record longer than a hundred lines", lines(row(1), row(2, '"' + "\n" * 120 + '"'), row(3)), 2,
                 ((3, "line.quote.unterminated"), (123, "line.quote.unterminated"))),
         Damaged("C1 control characters in latin-1", ASCII.replace(b"Zoe", b"Zo\x80", 1), 2,
@@ -155,7 +153,7 @@ def sound_kinds() -> list[Damaged]:
         _sound("a byte order mark", b"\xef\xbb\xbf" + GOOD),
         _sound("no newline at the end", GOOD[:-1]),
         _sound("blank lines", lines(row(1), "", "   ", row(2), row(3), "", "")),
-        _sound("Ctrl-Z at the end", GOOD + b"\x1a"),
+        _sound("Ctrl-Z at the end", GOOD + b"\x1a", final_newline=True),
         _sound("a repeated header", lines(row(1), HEADER, row(2), row(3))),
         _sound("a sep= line", b"sep=,\n" + GOOD),
         _sound("a comment above the header", b"# cardholders\n" + GOOD, comment="#"),
@@ -228,6 +226,7 @@ def whole_kinds() -> list[Damaged]:
         _whole("a trailer without a count", GOOD + b"TRL|\n", TrailerError, trailer=r"^TRL\|([0-9]*)"),
         _whole("a trailer whose count is a word", GOOD + b"TRL,three\n", TrailerError, trailer="^TRL", trailer_field=2),
         _whole("a missing trailer", GOOD, TruncatedError, **TRAILER),
+        _whole("a last row that may be cut off", GOOD[:-2], TruncatedError, final_newline=True),
         _whole("a line that does not end", lines(row(1)) + b"x" * (18 << 20), NotCsvError),
     ]  # fmt: skip
 
