@@ -125,10 +125,11 @@ def wire(folder: Path, name: str) -> IssuerEdges:
 
 
 def edges(root: str, folder: Path) -> Edges:
-    """Return the edges every step shares: the store, the clock, and who is acting."""
+    """Return the edges every step shares: the store, the clock, who is acting, and the probe."""
+    from flows.edge.probe import race
     from flows.steps.edges import Edges
 
-    return Edges(open_store(root, folder), now, actor())
+    return Edges(open_store(root, folder), now, actor(), race)
 
 
 def now() -> datetime:

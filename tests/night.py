@@ -54,9 +54,8 @@ class Bench:
     @property
     def edges(self) -> IssuerEdges:
         """The issuer's edges: this store, real gpg."""
-        return IssuerEdges(
-            self.issuer, Edges(self.store, self.now, "tester:1"), default_header(), self._sealer, self._opener
-        )
+        outside = Edges(self.store, self.now, "tester:1", lambda *_: None)  # the probe has tests of its own
+        return IssuerEdges(self.issuer, outside, default_header(), self._sealer, self._opener)
 
     def drop(self, rows: int = 50, name: str = "bank-20261120.csv", *, bad: float = 0.0, seed: int = 0) -> str:
         """Drop a generated extract; return its name."""

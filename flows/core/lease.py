@@ -100,7 +100,7 @@ class Lease:
 
     def release(self, now: datetime) -> None:
         """Give the claim back; nothing happens where another has taken it over already."""
-        self._next(now, now)
+        give_back(self.store, self.prefix, self.holder, now)
 
     def _next(self, since: datetime, until: datetime) -> bool:
         claim = _Claim(holder=self.holder, since=since, until=until)
@@ -108,6 +108,13 @@ class Lease:
             return False
         self.number, self.until = self.number + 1, until
         return True
+
+
+def give_back(store: Store, prefix: str, holder: str, now: datetime) -> None:
+    """End whatever claim `holder` has on `prefix`, also one it was stopped from hearing of; else nothing happens."""
+    number, last = _latest(store, prefix)
+    if last is not None and last.holder == holder and last.holds(now):
+        store.create(_key(prefix, number + 1), _bytes(_Claim(holder=holder, since=now, until=now)))
 
 
 def _key(prefix: str, number: int) -> str:

@@ -54,6 +54,16 @@ def ingested(issuer: str) -> str:
     return f"{issuer}/ingested/"
 
 
+def probes(issuer: str) -> str:
+    """Return the prefix the race probe writes under."""
+    return f"{issuer}/probe/"
+
+
+def submissions(issuer: str, sha256: str) -> str:
+    """Return the prefix of the chain of runs that one extract, known by its content, was given."""
+    return f"{issuer}/submissions/{sha256}/"
+
+
 def runs(issuer: str) -> str:
     """Return the prefix of all runs of an issuer."""
     return f"{issuer}/runs/"

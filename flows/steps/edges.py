@@ -16,11 +16,12 @@ from schemas.issuer import Issuer
 
 
 class Edges(NamedTuple):
-    """Everything outside: storage, gpg, the clock, and who is acting."""
+    """Everything outside: storage, the clock, who is acting, and the probe a store has to pass."""
 
     store: Store
     now: Callable[[], datetime]
     actor: str
+    probe: Callable[[Store, str], None]  # StoreUnsafeError where create-only writes are not, below a prefix
 
 
 class IssuerEdges(NamedTuple):

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from datetime import date
+from itertools import count
 from typing import NamedTuple
 
+from pydantic import ValidationError
+
 from flows.core.errors import ExtractError, OperatorError
-from flows.core.names import RunId, RunKeys, extracts
+from flows.core.names import RunId, extracts, submissions
 from flows.core.planning import business_date, canonical, differences, digest, row_settings
 from flows.core.ports import Entry, Store
-from flows.steps.edges import IssuerEdges, write_once
-from flows.steps.runs import plans
-from schemas.manifest import RECIPE, Plan, SourceIdentity
+from flows.core.store_errors import ObjectMissingError, StoreBusyError
+from flows.steps.edges import ConflictError, IssuerEdges, read, write_once
+from flows.steps.runs import keys_of, plans, read_plan
+from schemas.manifest import RECIPE, Document, Plan, SourceIdentity
 
 DIGEST_BLOCK = 1 << 22
+CONTESTS = 16  # twins that ask for a run of one extract at the same moment
 
 
 class ExtractNotFoundError(OperatorError):
@@ -45,6 +51,13 @@ class SettingsChangedError(OperatorError):
 
     def __init__(self, run: str, changed: str) -> None:
         super().__init__(run, changed)
+
+
+class Submission(Document):
+    """One link of the chain that says which runs an extract was given: the run, and why it is a new one."""
+
+    run: str
+    reason: str = ""
 
 
 class Planned(NamedTuple):
@@ -81,42 +94,89 @@ def identify(store: Store, entry: Entry) -> SourceIdentity:
 def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str = "") -> Planned:
     """Write the plan of an extract's run, or take over the one it has.
 
-    The as-of date comes from the plan where there is one, so that a rerun after midnight gives the same rows.
+    The run is found by the extract's digest and read by its key, since a listing may be late. The as-of date comes
+    from the plan where there is one, so that a rerun after midnight gives the same rows. The same reason for a new
+    run is the same new run: repeating a command never sends an extract twice. Raises DuplicateExtractError,
+    SettingsChangedError.
     """
-    store, issuer = edges.edges.store, edges.issuer
-    source = identify(store, entry)
-    known = list(plans(store, issuer.issuer))
-    mine = [plan for plan in known if plan.source.sha256 == source.sha256]
-    settings = row_settings(issuer, edges.header)
-    if mine and not new_run:
-        return _take_over(edges, source, mine[-1], settings)
-    as_of = day or business_date(entry.key, entry.modified, issuer.time_zone)
-    same_day = [plan for plan in mine if plan.as_of == as_of]
-    run = RunId(issuer.issuer, as_of, source.sha256[:8], len(same_day) + 1)
-    plan = Plan(
-        run=str(run),
+    source = identify(edges.edges.store, entry)
+    submission = _submission(edges, source, day or _business_date(edges, entry), new_run)
+    plan = _plan_of(edges, source, submission)
+    stored = read_plan(edges.edges.store, keys_of(plan.run))
+    if stored is None:
+        write_once(edges.edges.store, keys_of(plan.run).plan, canonical(plan))
+        return Planned(plan, taken_over=False, remarks=_remarks(edges, source))
+    _compare(plan, stored, day)
+    return Planned(stored.model_copy(update={"source": source}), taken_over=True)
+
+
+def _business_date(edges: IssuerEdges, entry: Entry) -> date:
+    return business_date(entry.key, entry.modified, edges.issuer.time_zone)
+
+
+def _submission(edges: IssuerEdges, source: SourceIdentity, as_of: date, new_run: str) -> Submission:
+    """Return the extract's last run, or a new one: its first, or one that is asked for with a new reason."""
+    store, prefix = edges.edges.store, submissions(edges.issuer.issuer, source.sha256)
+    for _ in range(CONTESTS):
+        chain = list(_chain(store, prefix))
+        if chain and new_run in ("", chain[-1].reason):
+            return chain[-1]
+        days = [run.day for one in chain if (run := RunId.parse(one.run)) is not None]
+        run = RunId(edges.issuer.issuer, as_of, source.sha256[:8], days.count(as_of) + 1)
+        fresh = Submission(run=str(run), reason=new_run)
+        if store.create(_link(prefix, len(chain) + 1), canonical(fresh)):
+            return fresh
+    raise StoreBusyError(prefix, "contested")
+
+
+def _chain(store: Store, prefix: str) -> Iterator[Submission]:
+    for number in count(1):
+        try:
+            content = read(store, _link(prefix, number))
+        except ObjectMissingError:
+            return
+        try:
+            yield Submission.model_validate_json(content)
+        except ValidationError:
+            break
+    raise ConflictError(_link(prefix, number))
+
+
+def _link(prefix: str, number: int) -> str:
+    return f"{prefix}{number:03d}.json"
+
+
+def _plan_of(edges: IssuerEdges, source: SourceIdentity, submission: Submission) -> Plan:
+    settings = row_settings(edges.issuer, edges.header)
+    return Plan(
+        run=submission.run,
         source=source,
-        as_of=as_of,
+        as_of=keys_of(submission.run).run.day,
         settings_sha256=digest(canonical(settings)),
         settings=settings,
         recipe=RECIPE,
-        recipients=issuer.portal.fingerprints,
-        reason=new_run,
+        recipients=edges.issuer.portal.fingerprints,
+        reason=submission.reason,
     )
-    write_once(store, RunKeys(run).plan, canonical(plan))
-    before = [old.run for old in known if old.source.key == source.key and old.source.sha256 != source.sha256]
-    remarks = (f"{source.key} had other content before, in run {', '.join(before)}",) if before else ()
-    return Planned(plan, taken_over=False, remarks=remarks)
 
 
-def _take_over(edges: IssuerEdges, source: SourceIdentity, plan: Plan, settings: dict[str, object]) -> Planned:
-    if plan.source.key != source.key:
-        raise DuplicateExtractError(source.key, plan.source.key, plan.run)
-    changed = differences(plan.settings, settings)
-    if plan.recipe != RECIPE:
+def _compare(plan: Plan, stored: Plan, day: date | None) -> None:
+    """Refuse a rerun that would not be of the stored plan, naming what differs."""
+    if stored.source.key != plan.source.key:
+        raise DuplicateExtractError(plan.source.key, stored.source.key, stored.run)
+    changed = differences(stored.settings, plan.settings)
+    if stored.recipe != plan.recipe:
         changed.append("recipe (another version of cardlink)")
-    if plan.recipients != edges.issuer.portal.fingerprints:
+    if stored.recipients != plan.recipients:
         changed.append("portal.fingerprints")
+    if day not in (None, stored.as_of):
+        changed.append("the business date")
     if changed:
-        raise SettingsChangedError(plan.run, ", ".join(changed))
-    return Planned(plan.model_copy(update={"source": source}), taken_over=True)
+        raise SettingsChangedError(stored.run, ", ".join(changed))
+
+
+def _remarks(edges: IssuerEdges, source: SourceIdentity) -> tuple[str, ...]:
+    """Say aloud that a file of this name had another content before."""
+    known = plans(edges.edges.store, edges.issuer.issuer)
+    before = [old.run for old in known if old.source.key == source.key and old.source.sha256 != source.sha256]
+    return (f"{source.key} had other content before, in run {', '.join(before)}",) if before else ()

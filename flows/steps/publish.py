@@ -1,13 +1,12 @@
 """Seal chunks in groups beside the reading, and publish them create-only, each read back before it counts.
 
-A seal record (digests of ciphertext) is written before the ciphertext itself. After a crash, whatever lies under
-a chunk's name is adopted only if a seal record names its digest; a truncated or foreign object never is.
+A chunk that cannot be sealed or published leaves the others standing. What a dead run published is adopted where
+one of its seal records names it, and sealed anew where nothing lies; a truncated or foreign object never counts.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -16,15 +15,18 @@ import polars as pl
 from flows.core.chunk_csv import Header, write_chunk
 from flows.core.errors import OperatorError, TryAgainError
 from flows.core.names import RunKeys
-from flows.core.planning import canonical, digest
+from flows.core.planning import digest
 from flows.core.ports import Plain, Sealed, Sealer, Store
+from flows.core.store_errors import ObjectDamagedError, ObjectMissingError
 from flows.steps.edges import read
+from flows.steps.seals import SealRecords
 from schemas.manifest import ManifestChunk
 
-GROUP = 32  # chunks per gpg process
+GROUP = 32  # chunks per gpg process and seal record; another number finds no older record: raise RECIPE with it
 SEALERS = 2  # gpg processes at a time
 WIRES = 16  # uploads at a time
 AHEAD = 2 * SEALERS  # groups under way before reading waits
+ENOUGH = 100  # troubled chunks after which the trouble is not the chunks' own
 
 
 class ForeignChunkError(OperatorError):
@@ -41,26 +43,28 @@ class PartialRunError(TryAgainError):
     """Some chunks could not be sealed or published; the others stand, nothing is committed."""
 
     says = "{0}: {1} chunks not published ({2}); {3} stand. Nothing is committed yet."
-    then = "Run the same command again: cardlink submit {4} --extract {5}"
+    then = "This finishes it: {4}"
 
-    def __init__(self, run: str, count: int, why: str, standing: int, issuer: str, extract: str) -> None:
-        super().__init__(run, count, why, standing, issuer, extract)
+    def __init__(self, run: str, count: int, why: str, standing: int, command: str) -> None:
+        super().__init__(run, count, why, standing, command)
 
 
 class Draft(NamedTuple):
-    """One chunk in the clear, with its number and rows."""
+    """One chunk in the clear: its number, upload name, rows and CSV."""
 
     number: int
+    name: str
     rows: int
     plain: Plain
 
 
 class Outcome(NamedTuple):
-    """What became of one chunk: published, or the code of its trouble."""
+    """What became of one chunk: published, or the code of its trouble; `foreign` needs an operator."""
 
     number: int
     chunk: ManifestChunk | None
     trouble: str = ""
+    foreign: ForeignChunkError | None = None
 
 
 class Publisher:
@@ -72,20 +76,25 @@ class Publisher:
         self._keys = keys
         self._header = header
         self._extension = extension
-        self._records = self._read_records()
-        self._present = {entry.key.rpartition("/")[2] for entry in store.keys(keys.chunks)}
         self._sealers = ThreadPoolExecutor(SEALERS, "seal")
         self._wires = ThreadPoolExecutor(WIRES, "publish")
         self._group: list[Draft] = []
         self._under_way: list[Future[list[Outcome]]] = []
         self._outcomes: list[Outcome] = []
+        self._troubled = 0
         self.count = 0
+
+    @property
+    def gave_up(self) -> bool:
+        """True once so many chunks are in trouble that more of them would only take time."""
+        return self._troubled >= ENOUGH
 
     def add(self, rows: pl.DataFrame) -> int:
         """Take one chunk's rows and return its number (from 1); waits where sealing is behind."""
         self.count += 1
         plain = Plain(self._keys.chunk_name(self.count, "csv"), write_chunk(rows, self._header))
-        self._group.append(Draft(self.count, rows.height, plain))
+        name = self._keys.chunk_name(self.count, self._extension)
+        self._group.append(Draft(self.count, name, rows.height, plain))
         if len(self._group) == GROUP:
             self._send()
         return self.count
@@ -99,9 +108,10 @@ class Publisher:
         return sorted(self._outcomes, key=lambda outcome: outcome.number)
 
     def close(self) -> None:
-        """End the threads; what is under way is finished, what waits is dropped."""
+        """End the threads: requests and gpg processes under way are finished, what waits is dropped."""
+        self._wires.shutdown(wait=False, cancel_futures=True)
         self._sealers.shutdown(cancel_futures=True)
-        self._wires.shutdown(cancel_futures=True)
+        self._wires.shutdown()
 
     def _send(self) -> None:
         if not self._group:
@@ -112,59 +122,71 @@ class Publisher:
         self._under_way.append(self._sealers.submit(self._publish, group))
 
     def _collect(self) -> None:
-        self._outcomes += self._under_way.pop(0).result()
+        outcomes = self._under_way.pop(0).result()
+        self._troubled += sum(outcome.chunk is None for outcome in outcomes)
+        self._outcomes += outcomes
 
-    def _publish(self, group: list[Draft]) -> list[Outcome]:
-        there = [draft for draft in group if self._name(draft) in self._present]
-        todo = [draft for draft in group if self._name(draft) not in self._present]
-        outcomes = list(self._wires.map(self._adopt, there))
+    def _publish(self, group: Sequence[Draft]) -> list[Outcome]:
+        try:
+            return self._publish_group(group)
+        except TryAgainError as error:  # its seal records could not be read or written
+            return [Outcome(draft.number, None, type(error).__name__) for draft in group]
+
+    def _publish_group(self, group: Sequence[Draft]) -> list[Outcome]:
+        """Adopt what a dead run or a twin published, seal and publish the rest."""
+        records = SealRecords(self._store, self._keys.seals, (group[0].number - 1) // GROUP)
+        there: list[Outcome | None] = [None] * len(group)
+        if not records.empty:
+            there = list(self._wires.map(lambda draft: self._adopt(draft, records), group))
+        todo = [draft for draft, outcome in zip(group, there, strict=True) if outcome is None]
+        sealed = self._seal(todo)
+        digests = {draft.name: digest(one.data) for draft, one in zip(todo, sealed, strict=True) if not one.trouble}
+        if digests:
+            records.add(digests)
+        fresh = self._wires.map(lambda draft, one: self._store_one(draft, one, records), todo, sealed)
+        return [outcome for outcome in there if outcome is not None] + list(fresh)
+
+    def _seal(self, todo: Sequence[Draft]) -> list[Sealed]:
+        """Seal drafts, those that did not work once more: a gpg that was killed takes its whole group along."""
         sealed = self._sealer.seal([draft.plain for draft in todo]) if todo else []
-        self._record(zip(todo, sealed, strict=True))
-        return outcomes + list(self._wires.map(self._store_one, todo, sealed))
+        again = [at for at, one in enumerate(sealed) if one.trouble]
+        if again:
+            for at, one in zip(again, self._sealer.seal([todo[at].plain for at in again]), strict=True):
+                sealed[at] = one
+        return sealed
 
-    def _store_one(self, draft: Draft, sealed: Sealed) -> Outcome:
+    def _store_one(self, draft: Draft, sealed: Sealed, records: SealRecords) -> Outcome:
         if sealed.trouble:
             return Outcome(draft.number, None, sealed.trouble)
         try:
             self._store.create(self._key(draft), sealed.data)
         except TryAgainError as error:
             return Outcome(draft.number, None, type(error).__name__)
-        return self._adopt(draft)
+        return self._adopt(draft, records) or Outcome(draft.number, None, ObjectMissingError.__name__)
 
-    def _adopt(self, draft: Draft) -> Outcome:
-        """Read back what lies under the chunk's name; it counts if a seal record of this run names its digest."""
+    def _adopt(self, draft: Draft, records: SealRecords) -> Outcome | None:
+        """Read back what lies under a chunk's name: it counts where a seal record names it; None for nothing."""
         try:
-            stored = read(self._store, self._key(draft))
+            stored = self._settled(draft, records)
+        except ObjectMissingError:
+            return None
         except TryAgainError as error:
             return Outcome(draft.number, None, type(error).__name__)
-        name, found = self._name(draft), digest(stored)
-        if found not in self._records.get(name, ()):  # a twin may have sealed it since we looked
-            self._records = self._read_records()
-        if found not in self._records.get(name, ()):
-            raise ForeignChunkError(self._key(draft), len(stored))
-        return Outcome(
-            draft.number,
-            ManifestChunk(number=draft.number, name=name, rows=draft.rows, bytes=len(stored), sha256=found),
+        except ForeignChunkError as error:
+            return Outcome(draft.number, None, type(error).__name__, error)
+        chunk = ManifestChunk(
+            number=draft.number, name=draft.name, rows=draft.rows, bytes=len(stored), sha256=digest(stored)
         )
+        return Outcome(draft.number, chunk)
 
-    def _record(self, sealed: Iterable[tuple[Draft, Sealed]]) -> None:
-        digests = {self._name(draft): digest(one.data) for draft, one in sealed if not one.trouble}
-        if not digests:
-            return
-        record = canonical(digests)
-        self._store.create(f"{self._keys.seals}{min(digests)}-{digest(record)[:16]}.json", record)
-        for name, found in digests.items():
-            self._records.setdefault(name, set()).add(found)
-
-    def _read_records(self) -> dict[str, set[str]]:
-        records: dict[str, set[str]] = {}
-        for entry in list(self._store.keys(self._keys.seals)):
-            for name, found in json.loads(read(self._store, entry.key)).items():
-                records.setdefault(name, set()).add(found)
-        return records
-
-    def _name(self, draft: Draft) -> str:
-        return self._keys.chunk_name(draft.number, self._extension)
+    def _settled(self, draft: Draft, records: SealRecords) -> bytes:
+        key = self._key(draft)
+        stored = read(self._store, key)
+        if records.names(draft.name, digest(stored)):
+            return stored
+        if read(self._store, key) != stored:  # damaged on its way here, not where it lies
+            raise ObjectDamagedError(key)
+        raise ForeignChunkError(key, len(stored))
 
     def _key(self, draft: Draft) -> str:
-        return self._keys.chunk(draft.number, self._extension)
+        return self._keys.chunks + draft.name

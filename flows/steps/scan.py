@@ -124,6 +124,8 @@ class _Digesting:
 
     def read(self, size: int = -1, /) -> bytes:
         data = self._source.read(size)
+        while 0 < len(data) < size and (more := self._source.read(size - len(data))):
+            data += more  # whole blocks only: the same extract is cut at the same lines each time
         self._running.update(data)
         return data
 

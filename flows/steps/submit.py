@@ -5,28 +5,30 @@ Nothing counts before the manifest. Whatever goes wrong before it, the same comm
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Callable, Collection
-from contextlib import closing
-from datetime import date, timedelta
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import date
 from typing import NamedTuple
 
-from flows.core.errors import BalanceError, ExtractError, GateError, OperatorError
+from flows.core.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.core.gates import Night, refusal
-from flows.core.lease import Lease
+from flows.core.names import RunKeys, extracts, submissions
 from flows.core.planning import canonical
 from flows.core.ports import Entry, Sealer
 from flows.core.refine import sent_record
-from flows.steps.edges import IssuerEdges, note, write_once
+from flows.steps.claim import Claim, claimed
+from flows.steps.edges import Edges, IssuerEdges, note, write_once
 from flows.steps.ledger import LedgerWriter
 from flows.steps.plan import find_extract, make_plan
+from flows.steps.prove import prove
 from flows.steps.publish import Outcome, PartialRunError, Publisher
 from flows.steps.report import write_rejects
 from flows.steps.runs import keys_of, read_manifest, rows_before
 from flows.steps.scan import Scan, open_extract
+from flows.steps.sweep import sweep
 from schemas.manifest import LedgerPart, Manifest, ManifestChunk, Plan
-
-CLAIM = timedelta(minutes=10)
 
 
 class Request(NamedTuple):
@@ -63,28 +65,43 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) ->
     """
     with edges.sealer() as sealer:  # a key that does not fit is refused before anything is read
         entry = find_extract(edges, request.extract)
+        prove(edges)
         planned = make_plan(edges, entry, request.business_date, request.new_run)
         remarks = (*planned.remarks, *sealer.warnings)
         outside, keys = edges.edges, keys_of(planned.plan.run)
         done = read_manifest(outside.store, keys)
         if done is not None:
             return Submitted(done, already=True, remarks=remarks)
-        lease = Lease.take(outside.store, keys.claims, outside.actor, outside.now(), CLAIM)
-        try:
-            manifest = _work(edges, planned.plan, entry, request.opened, sealer, _renewing(lease, edges, tell))
-            write_once(outside.store, keys.manifest, canonical(manifest))
-            note(outside, keys, "committed", rows=manifest.counts.submitted, opened=sorted(request.opened))
-        except (ExtractError, GateError, BalanceError, OperatorError) as error:
+        with claimed(outside, keys.claims) as claim, _refusals_noted(outside, keys):
+            done = read_manifest(outside.store, keys)  # whoever had the claim before may have finished it
+            manifest = done or _commit(edges, planned.plan, entry, request, sealer, _watching(claim, tell))
+    return Submitted(manifest, already=done is not None, remarks=remarks)
+
+
+def _commit(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, sealer: Sealer, tell: Tell) -> Manifest:
+    """Do the work under the claim and write the manifest, the commit."""
+    outside, keys = edges.edges, keys_of(plan.run)
+    sweep(outside, keys.base, submissions(edges.issuer.issuer, plan.source.sha256))
+    if request.opened:  # before the commit: a crash right after it would lose the record
+        note(outside, keys, "opened", gates=sorted(request.opened))
+    manifest = _work(edges, plan, entry, request, sealer, tell)
+    write_once(outside.store, keys.manifest, canonical(manifest))
+    note(outside, keys, "committed", rows=manifest.counts.submitted)
+    return manifest
+
+
+@contextmanager
+def _refusals_noted(outside: Edges, keys: RunKeys) -> Iterator[None]:
+    """Leave the name of what refused a run with the run."""
+    try:
+        yield
+    except (ExtractError, GateError, BalanceError, OperatorError) as error:
+        with suppress(CardlinkError):  # on a full disk the note fails as well, and the first error is the one to tell
             note(outside, keys, "refused", why=type(error).__name__)
-            raise
-        finally:
-            lease.release(outside.now())
-    return Submitted(manifest, already=False, remarks=remarks)
+        raise
 
 
-def _work(
-    edges: IssuerEdges, plan: Plan, entry: Entry, opened: Collection[str], sealer: Sealer, tell: Tell
-) -> Manifest:
+def _work(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, sealer: Sealer, tell: Tell) -> Manifest:
     """Make the one pass and return the manifest that would commit it; raises where a gate does not hold."""
     store, keys = edges.edges.store, keys_of(plan.run)
     ledger = LedgerWriter(store, keys)
@@ -96,10 +113,33 @@ def _work(
             for chunk in piece.chunks:
                 ledger.add(sent_record(chunk, publisher.add(chunk)))
             tell(Progress(scan.counts.read, publisher.count))
-        outcomes = publisher.finish()
+            if publisher.gave_up:
+                break
+        published = _all_published(plan, command(edges.issuer.issuer, plan, request), publisher.finish())
     parts = ledger.finish()
-    _pass_gates(edges, plan, scan, parts, opened)
-    return _manifest(plan, scan, _all_published(plan, edges.issuer.issuer, outcomes), parts)
+    _pass_gates(edges, plan, scan, parts, request.opened)
+    return _manifest(plan, scan, published, parts)
+
+
+def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[ManifestChunk]:
+    """Return every chunk of the run, or say how many are in trouble; what only an operator can mend comes first."""
+    published = [outcome.chunk for outcome in outcomes if outcome.chunk is not None]
+    foreign = next((outcome.foreign for outcome in outcomes if outcome.foreign is not None), None)
+    if foreign is not None:
+        raise foreign
+    troubles = Counter(outcome.trouble for outcome in outcomes if outcome.chunk is None)
+    if troubles:
+        why = ", ".join(f"{number} {code}" for code, number in troubles.most_common())
+        raise PartialRunError(plan.run, troubles.total(), why, len(published), again)
+    return published
+
+
+def command(issuer: str, plan: Plan, request: Request) -> str:
+    """Return the command line that finishes a run, ready to paste into a shell."""
+    words = ["cardlink", "submit", issuer, "--extract", plan.source.key.removeprefix(extracts(issuer))]
+    for gate in sorted(request.opened):
+        words += ["--open", gate]
+    return shlex.join(words + (["--new-run", plan.reason] if plan.reason else []))
 
 
 def _pass_gates(edges: IssuerEdges, plan: Plan, scan: Scan, parts: list[LedgerPart], opened: Collection[str]) -> None:
@@ -109,16 +149,6 @@ def _pass_gates(edges: IssuerEdges, plan: Plan, scan: Scan, parts: list[LedgerPa
     if refused is not None:
         write_rejects(store, keys, parts)
         raise refused
-
-
-def _all_published(plan: Plan, issuer: str, outcomes: list[Outcome]) -> list[ManifestChunk]:
-    published = [outcome.chunk for outcome in outcomes if outcome.chunk is not None]
-    troubles = Counter(outcome.trouble for outcome in outcomes if outcome.chunk is None)
-    if troubles:
-        why = ", ".join(f"{count} {code}" for code, count in troubles.most_common())
-        extract = plan.source.key.rpartition("/")[2]
-        raise PartialRunError(plan.run, troubles.total(), why, len(published), issuer, extract)
-    return published
 
 
 def _manifest(plan: Plan, scan: Scan, chunks: list[ManifestChunk], parts: list[LedgerPart]) -> Manifest:
@@ -137,11 +167,11 @@ def _manifest(plan: Plan, scan: Scan, chunks: list[ManifestChunk], parts: list[L
     )
 
 
-def _renewing(lease: Lease, edges: IssuerEdges, tell: Tell) -> Tell:
-    """Renew the claim at every block, so that a claim runs out only where its run is dead."""
+def _watching(claim: Claim, tell: Tell) -> Tell:
+    """Look after every block whether the claim is still ours."""
 
-    def renew(progress: Progress) -> None:
-        lease.renew(edges.edges.now())
+    def watch(progress: Progress) -> None:
+        claim.check()
         tell(progress)
 
-    return renew
+    return watch

@@ -229,7 +229,7 @@ def test_an_opened_gate_lets_the_run_pass_and_is_recorded(tmp_path: Path) -> Non
 
     events = [json.loads(bench.content(key)) for key in sorted(bench.snapshot()) if "/events/" in key]
     assert manifest.counts.rejected == 6
-    assert [event["opened"] for event in events if event["what"] == "committed"] == [["reject-rate"]]
+    assert [event["gates"] for event in events if event["what"] == "opened"] == [["reject-rate"]]
 
 
 def test_a_refused_run_has_its_rejects_listed_for_the_issuer(tmp_path: Path) -> None:
