@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from flows.core.error_object import ErrorObject, parse_error
@@ -37,7 +38,7 @@ OUTCOME: dict[str, pl.DataType] = {
     "state": pl.String(),  # linked, error, broken
     "trouble": pl.String(),  # name of the break, null where there is none
     "url": pl.String(),  # of linked rows only
-    "link": pl.UInt64(),  # hash of the url the row came with, kept or not
+    "has_link": pl.Boolean(),  # the row came with a url, kept or not
     "expires_on": pl.Date(),
     "expires_raw": pl.String(),
     "reasons": pl.List(pl.String),  # codes of the partner's error
@@ -117,12 +118,19 @@ def _claims(results: Sequence[ResultRows]) -> pl.DataFrame:
     rows = pl.concat(frames).with_row_index("at")
     texts = rows.filter(pl.col("error").is_not_null()).select("at", "error")
     parsed = _parsed(texts["at"], [parse_error(text) for text in texts["error"]])
-    content = pl.struct("cuid", "last_4", "url", "expires_raw", "error").hash().alias("content")
     return (
-        _numbered(rows.with_columns(content))
+        _numbered(rows.with_columns(_contents(rows)))
         .join(parsed, on="at", how="left", maintain_order="left")
         .with_columns(pl.coalesce("cuid", "error_cuid").alias("claim"))
     )
+
+
+def _contents(rows: pl.DataFrame) -> pl.Series:
+    """Hash every row as received; not by polars, whose hashes may change with its version, and these are kept."""
+    cells = [pl.col(name).fill_null("") for name in ("cuid", "last_4", "url", "expires_raw", "error")]
+    texts = rows.select(pl.concat_str(cells, separator="\x1f"))["cuid"]
+    hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    return pl.Series("content", np.frombuffer(hashes, "<u8"), dtype=pl.UInt64)
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
@@ -167,7 +175,7 @@ def _judge(rows: pl.DataFrame, sent: SentRows, named: dict[int, int], hosts: Seq
             pl.coalesce("cuid_sent", storable("claim")).alias("cuid"),
             pl.coalesce("last_4_sent", "last_4").alias("last_4"),
             pl.when(pl.col("state") == LINKED).then("url").alias("url"),
-            pl.when(url).then(pl.col("url").hash()).alias("link"),
+            url.alias("has_link"),
             pl.when(pl.col("expires_on").is_not_null()).then("expires_raw").otherwise(storable("expires_raw")),
         )
     )

@@ -31,6 +31,7 @@ class ErrorObject(NamedTuple):
     shape: str
 
 
+@lru_cache(maxsize=16_384)  # a batch of files is looked at twice: for its cuids, then for its reasons
 def parse_error(text: str) -> ErrorObject:
     """Read one error cell; never raises, at least one reason, messages masked (interface.md 2.7)."""
     text = printable(_readable(text[:LONGEST]))

@@ -101,7 +101,7 @@ def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, named:
     rest = _leftover(claims, placed)
     if rest.is_empty():
         return _nobody()
-    words = pl.col("error").str.extract_all(_TOKEN).list.eval(pl.element().str.strip_chars(".#!?|")).list.unique()
+    words = pl.col("error").str.extract_all(_TOKEN).list.eval(pl.element().str.strip_chars(".#!?")).list.unique()
     tokens = rest.select("at", "file", words.alias("claim")).explode("claim").drop_nulls("claim")
     tokens = tokens.with_columns(pl.lit(None, pl.String).alias("last_4"), pl.lit("token").alias("how"))
     found = _pairs(tokens, sent).join(placed.drop_nulls("spot"), on=["file", "spot"], how="anti")

@@ -128,10 +128,10 @@ def _best(settled: pl.DataFrame) -> pl.DataFrame:
 
 def _chunks(sent: SentRows, answers: pl.DataFrame, settled: pl.DataFrame) -> pl.DataFrame:
     spot = pl.col("spot").drop_nulls().n_unique() + pl.col("spot").is_null().sum()
-    link = pl.struct("link", "spot", pl.when(pl.col("spot").is_null()).then(pl.struct("content", "nth")).alias("lost"))
+    refused = pl.when(pl.col("url").is_null()).then(pl.struct("content", "nth")).alias("refused")  # its url is not kept
     told = answers.group_by("place").agg(
         spot.alias("answers"),
-        link.filter(pl.col("link").is_not_null()).n_unique().alias("links"),
+        pl.struct("spot", "url", refused).filter("has_link").n_unique().alias("links"),
         pl.col("result").unique().sort().alias("results"),
     )
     states = (

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.attribution import BROKEN, ERROR, LINKED, allowed, attribute, attribute_all
+from flows.simulator.error_shapes import SHAPES
+from flows.simulator.validation import Fault
 from schemas import breaks
 from tests.core.outcomes import HOSTS, RUN, Row, error, link, refusal, result, sent_rows
 
@@ -221,3 +225,41 @@ def test_every_result_row_comes_out_once_in_whatever_order(order: list[int], fai
 
     assert order == told["row"].to_list()
     assert [ERROR if fails[at - 1] else LINKED for at in order] == told["state"].to_list()
+
+
+FAULT = Fault("address", "postal_code", "format", "postal_code is not valid")
+
+
+@st.composite
+def nights(draw: st.DrawFn) -> list[list[tuple[int, Row]]]:
+    """Draw the answers to two chunks: some rows fail in some shape; files cut, merged, reversed, with rows lost."""
+    shapes = st.sampled_from([None, None, *SHAPES])
+    failing = draw(st.lists(shapes, min_size=10, max_size=10))
+    answered = [
+        (at, error(SHAPES[shape](f"c-{at}", [FAULT])) if shape else link(at)) for at, shape in enumerate(failing, 1)
+    ]
+    lost = draw(st.sets(st.integers(1, 10), max_size=2))
+    cuts = sorted(draw(st.sets(st.sampled_from([2, 5, 8]))))
+    kept = [[one for one in answered[start:end] if one[0] not in lost] for start, end in pairwise([0, *cuts, 10])]
+    return [file[::-1] if draw(st.booleans()) else file for file in kept]
+
+
+@settings(max_examples=150, deadline=None)
+@given(nights())
+def test_no_row_is_ever_given_to_another_cardholder(files: list[list[tuple[int, Row]]]) -> None:
+    told = attribute_all([result(row for _, row in file) for file in files], sent_rows(), HOSTS)
+
+    for file, one in zip(files, told, strict=True):
+        truth = [at for at, _ in file]
+        assert len(truth) == one.outcomes.height
+        assert all(row in (None, at) for at, row in zip(truth, one.outcomes["row"], strict=True))
+
+
+@settings(max_examples=100, deadline=None)
+@given(nights())
+def test_every_link_and_every_error_that_names_its_cuid_is_attributed(files: list[list[tuple[int, Row]]]) -> None:
+    told = attribute_all([result(row for _, row in file) for file in files], sent_rows(), HOSTS)
+
+    for file, one in zip(files, told, strict=True):
+        named = [at for at, row in file if row[0] or f"c-{at}" in row[4]]
+        assert set(named) <= set(one.outcomes["row"])
