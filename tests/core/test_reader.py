@@ -1,8 +1,11 @@
+import csv
 import io
 import time
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flows.core.errors import ExtractError
 from flows.core.reader import Block, Extract, read_extract
@@ -125,6 +128,34 @@ def test_a_record_may_lie_across_two_blocks() -> None:
 
     assert [f"{'x' * n}\n{'y' * n}" for n in range(1, 200)] == block.rows["service_card.address.address1"].to_list()
     assert 199 == extract.counts.joined
+
+
+CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=12)
+
+
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=6, max_size=6), min_size=1, max_size=8),
+    delimiter=st.sampled_from(",;\t|"),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    block=st.sampled_from([50, 1 << 24]),
+)
+@settings(max_examples=150, deadline=None)
+def test_what_a_csv_writer_wrote_is_read_back_cell_by_cell(
+    rows: list[list[str]], delimiter: str, encoding: str, end: str, block: int
+) -> None:
+    # First and last cell make each row one that a reader can tell from damage.
+    table = [["id", *row, "end"] for row in rows if sum(cell.count(delimiter) for cell in row) < 7]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
+    writer.writerows([[f"h{at}" for at in range(8)], *table, table[0] if table else ["x"] * 8])
+    written = SourceSettings.model_validate({"delimiter": delimiter, "encoding": encoding.removesuffix("-sig")})
+
+    _, found = read(text.getvalue().encode(encoding), written, block)
+
+    expected = [[cell or None for cell in row] for row in [*table, table[0] if table else ["x"] * 8]]
+    assert expected == [list(row) for row in found.rows.drop("row", "line").iter_rows()]
+    assert 0 == found.refused.height
 
 
 def test_reading_strictly_costs_a_small_multiple_of_a_bare_read_csv() -> None:
