@@ -83,7 +83,11 @@ class Table:
         return seen
 
     def _walk(self, keys: Keys, tags: Tags, active: NDArray[np.intp], seen: Seen) -> None:
-        """Follow each row's own path through the table to its entry, or to the first empty slot, which it takes."""
+        """Follow each card's path through the table to its entry, or to the first empty slot, which it takes.
+
+        A row that finds its card under another cuid goes on along a path of its own: a test extract has thousands of
+        cuids on one card, and on one path they would queue up.
+        """
         paths = keys >> 16
         while active.size:
             paths[active] = paths[active] * TIMES + PLUS
@@ -93,7 +97,9 @@ class Table:
             there, tag = self._keys[slots], self._tags[slots]
             card = (there ^ keys[active]) >> 16 == 0
             here = card & (tag == tags[active])
-            seen.other[active[card & ~here]] = True
+            strange = active[card & ~here & ~seen.other[active]]
+            seen.other[strange] = True
+            paths[strange] = keys[strange] >> 16 ^ tags[strange]
             seen.repeated[active[here & ~empty]] = True
             seen.same[active[here & ~empty & (there == keys[active])]] = True
             active = active[~here]

@@ -103,12 +103,12 @@ def _key(cell: str) -> str:
 
 
 def _subnational(rows: pl.DataFrame) -> pl.Series:
-    american = _coded(rows[SUBNATIONAL], rows[COUNTRY] == places.US, places.US)
-    return _coded(american, rows[COUNTRY] == places.CANADA, places.CANADA)
-
-
-def _coded(cells: pl.Series, there: pl.Series, country: str) -> pl.Series:
-    return _replace(cells, there, lambda some: _spell(some, places.subnational_spellings(country)))
+    """Spell states and provinces as their codes, by the country they are in: NL is a province, and no state."""
+    cells = rows[SUBNATIONAL]
+    for country in (places.US, places.CANADA):
+        there = (rows[COUNTRY] == country).fill_null(False)
+        cells = _spell(cells, places.subnational_spellings(country)).zip_with(there, cells)
+    return cells
 
 
 def _postal_code(rows: pl.DataFrame, rules: Rules) -> pl.Series:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import process_time
 
 import numpy as np
 import polars as pl
@@ -113,6 +114,19 @@ def test_a_table_that_grows_forgets_nothing() -> None:
     assert [0, 0, 0] == fresh
     assert again.repeated.all()
     assert again.same.all()
+
+
+def test_a_hundred_thousand_cuids_on_one_card_do_not_queue_up() -> None:
+    table = Table(BLOCK)
+    keys, tags = np.full(BLOCK, 1 << 40, np.uint64), np.arange(BLOCK, dtype=np.uint32)
+
+    start = process_time()
+    fresh, again = table.add(keys, tags), table.add(keys, tags)
+
+    assert process_time() - start < 5
+    assert BLOCK - 1 == fresh.other.sum()
+    assert 0 == fresh.repeated.sum()
+    assert again.repeated.all()
 
 
 def test_a_table_made_for_its_rows_takes_sixteen_bytes_a_row() -> None:
