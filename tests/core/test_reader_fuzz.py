@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from flows.core.errors import ExtractError
+from flows.core.mapping import plan_mapping
 from flows.core.reader import Extract, read_extract
 from schemas import portal
 from schemas.source import SourceSettings
@@ -56,7 +57,7 @@ def good_extract(rng: random.Random, rows: int) -> str:
 def mutated(rng: random.Random, text: str) -> bytes:
     """Return the extract with one to three accidents."""
     for _ in range(rng.randint(1, 3)):
-        at, length = rng.randrange(len(text)), rng.choice((0, 1, 1, 2, 30))
+        at, length = rng.randrange(len(text) + 1), rng.choice((0, 1, 1, 2, 30))
         match rng.randrange(5):
             case 0:
                 text = text[:at] + text[at + length :]
@@ -91,12 +92,14 @@ def expected_rows(data: bytes, extract: Extract, lines: list[int]) -> list[list[
 
 def check_one(data: bytes, block: int) -> pl.DataFrame | None:
     """Read one extract and check it; return its accepted rows, None where it is refused as a whole."""
+    said, rows = "", None
     try:
-        return check(data, block)[0]
+        rows, _ = check(data, block)
+        plan_mapping(rows.columns[2:], {}, "a.csv")
     except ExtractError as error:
         said = str(error)
     assert not re.search("|".join(WORDS) + "|4242", said)
-    return None
+    return rows
 
 
 def check(data: bytes, block: int) -> tuple[pl.DataFrame, pl.DataFrame]:
