@@ -46,7 +46,9 @@ class Chunks(pa.DataFrameModel):
     """chunks.csv: every chunk with what was sent and what came back."""
 
     chunk: pl.UInt32 = pa.Field(ge=1, unique=True)
-    name: pl.String = pa.Field(unique=True)
+    name: pl.String = pa.Field(unique=True)  # as it is uploaded
+    bytes: pl.UInt64  # of the sealed file
+    sha256: pl.String = pa.Field(str_matches=r"^[0-9a-f]{64}$")
     sent: pl.UInt32
     answers: pl.UInt32
     linked: pl.UInt32

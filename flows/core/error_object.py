@@ -131,13 +131,14 @@ def _literal(text: str) -> object:
     return _json(tree) if isinstance(tree, str) else tree
 
 
-# Quoted texts are matched first, so that nothing within them is taken for a key or a word of JavaScript.
+# Quoted texts are matched first, so that nothing within them is taken for a key or a word of JavaScript. One that
+# never closes is taken to the end: whatever a file holds, a text is gone through once.
 _INSPECTED = re.compile(
-    r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`)"""
-    r"""|(?P<key>[A-Za-z_$][\w$]*)(?=\s*:)"""
+    r"""(?P<text>'(?:[^'\\]|\\.)*(?:'|\\?\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|`(?:[^`\\]|\\.)*(?:`|\\?\Z))"""
+    r"""|(?P<key>(?<![\w$])[A-Za-z_$][\w$]*)(?=\s*:)"""
     r"""|(?P<word>\[(?:Object|Array|Function|Getter|Circular)[^\]]*\]|\b(?:undefined|null|NaN|true|false)\b)"""
     r"""|(?P<noise><ref \*\d+>|\b[A-Z]\w*(?:\(\d+\))?\s+(?=[{\[])|\.\.\. \d+ more items?)"""
-    r"""|(?P<joint>'\s*\+\s*')"""
+    re.DOTALL,
 )
 _CONSTANTS = {"true": "True", "false": "False"}
 
@@ -240,8 +241,10 @@ def _walk_object(fields: dict[str, object], at: _Place) -> Iterator[_Fault]:
 def _first(fields: dict[str, object], keys: tuple[str, ...]) -> str:
     """Return the first of the keys that holds words; a path may be a list of names."""
     for key in keys:
-        value = fields.get(key)
-        if isinstance(value, list | tuple) and key in ("path", "loc"):
+        if key not in fields:
+            continue
+        value = fields[key]
+        if key in ("path", "loc") and isinstance(value, list | tuple):
             value = ".".join(map(str, value))
         if isinstance(value, str) and value.strip() and value.lstrip()[:1] not in ("{", "["):
             return value

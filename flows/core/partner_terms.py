@@ -15,7 +15,8 @@ from flows.core.masking import mask
 
 _PROPERTIES = {
     "card": "pan expiration expiration_year expiration_month name_on_card cvv cvv_hash nickname customer_key last_4",
-    "address": "address1 address2 city subnational country postal_code email phone_number first_name last_name is_primary",
+    "address": "address1 address2 city subnational country postal_code email phone_number first_name last_name "
+    "is_primary",
     "cardholder": "cuid",
 }
 _ENTITY_OF = {name: entity for entity, names in _PROPERTIES.items() for name in names.split()}

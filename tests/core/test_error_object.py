@@ -64,11 +64,16 @@ def test_any_object_gives_a_reason_and_never_raises(tree: object, write: type[st
     assert parse_error(write(tree)).reasons
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 50_000, "{'a':" * 5_000, "(" * 9_000, '"' * 999, "\\" * 999, "0x" + "f" * 9_000]
+HOSTILE = (
+    *("[" * 50_000, "{'a':" * 5_000, "(" * 9_000, '"' * 999, "\\" * 999, "0x" + "f" * 9_000),
+    *("{'" + "\\'" * 10_000, "{`" + "\\`" * 9_000, "{ " + "Bbbb" * 4_000, "{" + "a:" * 10_000, "1 " * 10_000),
 )
-def test_a_text_made_to_break_a_parser_gives_a_reason(text: str) -> None:
-    assert parse_error(text).reasons
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:6])
+def test_a_text_made_to_break_or_slow_a_parser_gives_a_reason_in_time(text: str) -> None:
+    assert all(parse_error(text + str(at)).reasons for at in range(20))
 
 
 CUIDS = st.from_regex(r"\A[A-Za-z][A-Za-z0-9_.-]{2,20}[A-Za-z0-9]\Z")

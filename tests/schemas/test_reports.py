@@ -1,0 +1,33 @@
+"""The tables of a report are what their models say."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import polars as pl
+
+from flows.core import tables
+from flows.core.attribution import attribute_all
+from flows.core.reconcile import Reconciled, reconcile
+from schemas.reports import Links, Refusals
+from tests.core.outcomes import HOSTS, link, refusal, result, sent_rows
+
+
+def reconciled() -> Reconciled:
+    rows = [link(1), refusal(2), refusal(3, "=1+1 is no name, card 4111 1111 1111 1111"), link(4), link(5, day="soon")]
+    return reconcile(sent_rows(), attribute_all([result(rows)], sent_rows(), HOSTS), date(2026, 11, 21))
+
+
+def test_links_hold_verified_links_only() -> None:
+    told = tables.links(reconciled().rows)
+
+    Links.validate(told)
+    assert ["c-1", "c-4", "c-5"] == told["cuid"].to_list()
+
+
+def test_errors_say_what_to_do_and_open_safely_in_a_spreadsheet() -> None:
+    told = tables.errors(reconciled().rows)
+
+    Refusals.validate(told.select(pl.col("row").cast(pl.UInt32), pl.exclude("row")))
+    assert "'=1+1 is no name, card [masked]" == told["message"][1]
+    assert ["fix at source", "ask the partner"] == told["action"].to_list()
