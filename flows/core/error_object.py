@@ -137,7 +137,7 @@ _INSPECTED = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*(?:'|\\?\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|`(?:[^`\\]|\\.)*(?:`|\\?\Z))"""
     r"""|(?P<key>(?<![\w$])[A-Za-z_$][\w$]*)(?=\s*:)"""
     r"""|(?P<word>\[(?:Object|Array|Function|Getter|Circular)[^\]]*\]|\b(?:undefined|null|NaN|true|false)\b)"""
-    r"""|(?P<noise><ref \*\d+>|\b[A-Z]\w*(?:\(\d+\))?\s+(?=[{\[])|\.\.\. \d+ more items?)"""
+    r"""|(?P<noise><ref \*\d+>|\b[A-Z]\w*(?:\(\d+\))?\s+(?=[{\[])|\.\.\. \d+ more items?)""",
     re.DOTALL,
 )
 _CONSTANTS = {"true": "True", "false": "False"}
