@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
+import re
 import zipfile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import zstandard
@@ -239,3 +242,16 @@ def _flipped(data: bytes) -> bytes:
 def every_kind() -> list[Damaged]:
     """Return all of them."""
     return [*line_kinds(), *sound_kinds(), *whole_kinds()]
+
+
+def write(folder: Path) -> list[Path]:
+    """Write them all as files, each with its settings and verdict beside it as JSON; return the extracts."""
+    paths = []
+    for number, case in enumerate(every_kind(), 1):
+        path = folder / f"{number:03}-{re.sub('[^a-z0-9]+', '-', case.kind.lower())}.csv"
+        path.write_bytes(case.data)
+        verdict = {"accepted": case.accepted, "refused": case.refused, "error": case.error and case.error.__name__}
+        beside = {"kind": case.kind, "settings": case.settings.model_dump(exclude_defaults=True), "verdict": verdict}
+        path.with_suffix(".json").write_text(json.dumps(beside, indent=2))
+        paths.append(path)
+    return paths

@@ -1,6 +1,8 @@
 import csv
 import io
+import json
 import time
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -25,6 +27,21 @@ def test_there_are_at_least_sixty_kinds_of_damage() -> None:
 
     assert len(kinds) == len(damaged.every_kind())
     assert len(kinds) >= 60
+
+
+def test_a_folder_of_damaged_files_gives_the_verdicts_that_lie_beside_them(tmp_path: Path) -> None:
+    paths = damaged.write(tmp_path)
+
+    for path in paths:
+        beside = json.loads(path.with_suffix(".json").read_text())
+        try:
+            _, block = read(path.read_bytes(), SourceSettings.model_validate(beside["settings"]))
+            refused = [list(place) for place in block.refused.select("line", "code").iter_rows()]
+            found = {"accepted": block.rows.height, "refused": refused, "error": None}
+        except ExtractError as error:
+            found = {"accepted": 0, "refused": [], "error": type(error).__name__}
+
+        assert beside["verdict"] == found, beside["kind"]
 
 
 @pytest.mark.parametrize("case", [*damaged.line_kinds(), *damaged.sound_kinds()], ids=lambda case: case.kind)
