@@ -1,16 +1,23 @@
-"""The facts of a run's summary.json: where its rows went, why, what is open, and the verdict."""
+"""The facts of a run's summary.json: where its rows went, why, what is open since when, and the verdict.
+
+The page and the workbook show these facts and know no others.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from typing import Any, NamedTuple
 
-from flows.core.attribution import ERROR
+import polars as pl
+
+from flows.core.ages import AGES, age_step, by_expiry
 from flows.core.balance import Balance
-from flows.core.reconcile import Reconciled
-from schemas.issuer import Limits
+from flows.core.tally import ResultFile, Tally
+from schemas.breaks import KINDS
+from schemas.issuer import Issuer, Limits
 from schemas.manifest import Manifest
+from schemas.portal import INTERFACE
 from schemas.reasons import reason
 
 BALANCED = "balanced"
@@ -19,43 +26,68 @@ ABOVE_LIMIT = "balanced, rejects or errors above the limit"
 OUT_OF_BALANCE = "out of balance"
 EXIT_CODES = {BALANCED: 0, WAITING: 0, ABOVE_LIMIT: 3, OUT_OF_BALANCE: 4}
 
+MOST_BREAKS = 200  # listed one by one; the rest is counted
+NEWEST = 20  # result files named
+
+
+class Moment(NamedTuple):
+    """When a report looks, and since when each chunk of the run waits (`chunks` where one has its own time)."""
+
+    now: datetime
+    sent: datetime
+    chunks: Mapping[int, datetime]
+
+    def since(self, chunk: int) -> datetime:
+        """Return when a chunk was sent."""
+        return self.chunks.get(chunk, self.sent)
+
 
 def summarise(
-    manifest: Manifest, settled: Reconciled, books: Balance, limits: Limits, results: Sequence[str]
+    manifest: Manifest, total: Tally, books: Balance, issuer: Issuer, moment: Moment, versions: dict[str, str]
 ) -> dict[str, Any]:
     """Return the summary of a reconciled run; counts, codes, digests and names only."""
     counts = manifest.counts
-    states = {name: int(settled.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
-    partner = Counter(settled.rows.filter(state=ERROR)["reasons"].explode().drop_nulls().to_list())
+    states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
+    aged = _aged(total, moment)
+    files = sorted(total.files, key=lambda file: (file.received or date.min, file.name), reverse=True)
     return {
         "run": manifest.run,
+        "issuer": issuer.issuer,
         "as_of": manifest.as_of.isoformat(),
+        "seen": moment.now.isoformat(timespec="seconds"),
         "source": manifest.source.model_dump(),
         "settings_sha256": manifest.settings_sha256,
         "recipients": list(manifest.recipients),
-        "verdict": verdict(manifest, states, books, limits),
+        "verdict": verdict(manifest, states, books, issuer.limits),
         "rows": {
             "read": counts.read,
-            "linked": states["linked"],
-            "error": states["error"],
-            "awaiting": states["awaiting"],
+            **states,
             "rejected": counts.rejected,
             "duplicate": counts.duplicate,
             "suppressed": counts.suppressed,
         },
         "chunks": {
             "sent": len(manifest.chunks),
-            **{state: settled.chunks.filter(state=state).height for state in ("answered", "partial", "awaiting")},
+            **{state: total.chunks.filter(state=state).height for state in ("answered", "partial", "awaiting")},
         },
-        "reasons": {"submit": _told(manifest.reasons), "partner": _told(partner)},
+        "open": _open(total.chunks, aged, issuer.portal.answer_within_hours, moment),
+        "links": by_expiry(total.expiry, moment.now.date()),
+        "reasons": {"submit": _submit(manifest.reasons), "partner": _partner(total.reasons)},
+        "shapes": total.shapes.to_dicts(),
+        "how": dict(total.how.iter_rows()),
         "repairs": manifest.repairs,
-        "balance": [{**line._asdict(), "holds": line.holds} for line in books.lines],
-        "breaks": [found._asdict() for found in settled.breaks],
-        "results": sorted(results),
+        "balance": [
+            {**line._asdict(), "holds": line.holds, "difference": line.left - line.right} for line in books.lines
+        ],
+        "breaks": aged[:MOST_BREAKS],
+        "more_breaks": max(0, len(aged) - MOST_BREAKS),
+        "results": sorted({file.digest for file in total.files}),
+        "newest_results": [_told(file) for file in files[:NEWEST]],
+        "versions": {**versions, "interface": INTERFACE, "recipe": str(manifest.recipe)},
     }
 
 
-def verdict(manifest: Manifest, states: dict[str, int], books: Balance, limits: Limits) -> str:
+def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limits: Limits) -> str:
     """Say how a run stands: out of balance first, then limits, then whether answers are awaited."""
     counts = manifest.counts
     if not books.holds:
@@ -66,6 +98,82 @@ def verdict(manifest: Manifest, states: dict[str, int], books: Balance, limits: 
     return WAITING if states["awaiting"] else BALANCED
 
 
-def _told(codes: dict[str, int] | Counter[str]) -> list[dict[str, str | int]]:
+def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, moment: Moment) -> dict[str, Any]:
+    """Return what is open by age: chunks without an answer, chunks with part of one, breaks; and what is overdue."""
+    waiting = [
+        (state, moment.since(chunk), awaiting)
+        for chunk, state, awaiting in chunks.filter(pl.col("awaiting") > 0)
+        .select("chunk", "state", "awaiting")
+        .iter_rows()
+    ]
+    kinds = {
+        "chunks without a result": [(since, rows) for state, since, rows in waiting if state == "awaiting"],
+        "chunks with a partial result": [(since, rows) for state, since, rows in waiting if state == "partial"],
+        "breaks": [(datetime.fromisoformat(one["since"]), one["rows"]) for one in breaks if not one["notice"]],
+    }
+    due = moment.now - timedelta(hours=within)
+    late = [(since, rows) for _, since, rows in waiting if since < due]
+    return {
+        "sent": moment.sent.isoformat(timespec="seconds"),
+        "answer_within_hours": within,
+        "overdue": {"chunks": len(late), "rows": sum(rows for _, rows in late)},
+        "oldest": min((since for _, since, _ in waiting), default=moment.now).isoformat(timespec="seconds"),
+        "items": [_by_age(kind, items, moment.now) for kind, items in kinds.items()],
+    }
+
+
+def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> dict[str, Any]:
+    steps = {name: {"items": 0, "rows": 0} for name in AGES}
+    for since, rows in items:
+        step = steps[age_step(since, now)]
+        step["items"] += 1
+        step["rows"] += rows
+    return {"kind": kind, "items": len(items), "rows": sum(rows for _, rows in items), "ages": steps}
+
+
+def _aged(total: Tally, moment: Moment) -> list[dict[str, Any]]:
+    """Return the breaks, those out of balance first, with their meaning and the day their file came."""
+    files = {file.name: file.received for file in total.files if file.received is not None}
+    days = pl.DataFrame({"results": list(files), "day": list(files.values())}, {"results": pl.String, "day": pl.Date})
+    told = total.chunks.select("chunk", "results").explode("results").join(days, on="results")
+    chunks = {f"chunk {chunk}": day for chunk, day in told.group_by("chunk").agg(pl.col("day").min()).iter_rows()}
+    return [
+        {
+            **one._asdict(),
+            "since": _since(one.place, chunks | files, moment).isoformat(timespec="seconds"),
+            "meaning": KINDS[one.name].meaning,
+            "notice": one.notice,
+        }
+        for one in sorted(total.breaks, key=lambda one: (one.notice, one))
+    ]
+
+
+def _since(place: str, days: Mapping[str, date], moment: Moment) -> datetime:
+    """Return when a break began: a place is `chunk 7, rows 1, 2`, or a file's name and a remark."""
+    for named in (
+        place,
+        place.partition(", rows ")[0],
+        place.partition(", the same as ")[0],
+        place.rpartition(" (")[0],
+    ):
+        if named in days:
+            return datetime.combine(days[named], time(), moment.now.tzinfo)
+    return moment.sent
+
+
+def _submit(codes: Mapping[str, int]) -> list[dict[str, Any]]:
     ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
-    return [{"code": code, "rows": number, "action": reason(code).action} for code, number in ordered]
+    return [_why(code, rows) for code, rows in ordered]
+
+
+def _partner(reasons: pl.DataFrame) -> list[dict[str, Any]]:
+    return [{**_why(code, rows), "first": first} for code, rows, first in reasons.iter_rows()]
+
+
+def _why(code: str, rows: int) -> dict[str, Any]:
+    told = reason(code)
+    return {"code": code, "rows": rows, "action": told.action, "hint": told.hint}
+
+
+def _told(file: ResultFile) -> dict[str, Any]:
+    return {**file._asdict(), "received": file.received.isoformat() if file.received else None}

@@ -7,15 +7,23 @@ import polars as pl
 from flows.core.attribution import ERROR, LINKED
 from flows.core.masking import spreadsheet_safe
 from schemas import ledger
+from schemas.links import LinkSettings
 from schemas.manifest import Manifest
 from schemas.reasons import reason
 
+LINK = ["cuid", "last_4", "url", "expires_on"]
 REFUSAL = ["row", "cuid", "last_4", "stage", "column", "reason", "message", "action"]
 
 
 def links(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return links.csv of reconciled rows: verified links only, cells exactly as they are."""
-    return rows.filter(state=LINKED).select("cuid", "last_4", "url", "expires_on")
+    """Return the links of reconciled rows (`schemas.reports.Links`): verified ones only, cells exactly as they are."""
+    return rows.filter(state=LINKED).select(LINK)
+
+
+def mailing(links: pl.DataFrame, settings: LinkSettings) -> pl.DataFrame:
+    """Return links as the sending system wants them: its columns, its names, its date format, text throughout."""
+    written = links.with_columns(pl.col("expires_on").dt.strftime(settings.strftime))
+    return written.select(pl.col(column).alias(name) for column, name in settings.columns.items())
 
 
 def errors(rows: pl.DataFrame) -> pl.DataFrame:

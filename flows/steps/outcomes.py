@@ -5,14 +5,19 @@ They are derived: result files and ledger make them again.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
 import polars as pl
 
 from flows.core.attribution import OUTCOME, Attributed
 from flows.core.names import RunKeys
+from flows.core.planning import digest
 from flows.core.ports import Store
 from flows.steps.edges import read
+
+READERS = 16  # objects fetched at a time
 
 FILE: dict[str, pl.DataType | type[pl.DataType]] = {
     "file_digest": pl.String,
@@ -31,16 +36,29 @@ def keep(store: Store, keys: RunKeys, one: Attributed, rows: pl.DataFrame) -> No
     marked = rows.join(facts, how="cross")
     out = BytesIO()
     marked.write_parquet(out, compression="zstd")
-    store.replace(f"{keys.outcomes}{one.digest[:16]}.parquet", [out.getvalue()])
+    # The name belongs to the key: one result downloaded twice is two files with the same bytes.
+    store.replace(f"{keys.outcomes}{one.digest[:16]}-{digest(one.name.encode())[:8]}.parquet", [out.getvalue()])
 
 
-def kept(store: Store, keys: RunKeys) -> list[Attributed]:
-    """Return the attributed result files of a run."""
+def chunks_answered(store: Store, keys: RunKeys) -> dict[str, frozenset[int]]:
+    """Return which chunks each kept result file speaks of, by the key it is kept under."""
     entries = list(store.keys(keys.outcomes))
-    return [_restore(pl.read_parquet(BytesIO(read(store, entry.key)))) for entry in entries]
+    with ThreadPoolExecutor(READERS) as readers:
+        found = readers.map(lambda entry: _chunks(read(store, entry.key)), entries)
+        return {entry.key: chunks for entry, chunks in zip(entries, found, strict=True)}
+
+
+def kept(store: Store, wanted: Collection[str]) -> Iterator[Attributed]:
+    """Yield the attributed result files kept under these keys."""
+    with ThreadPoolExecutor(READERS) as readers:
+        yield from readers.map(lambda key: _restore(pl.read_parquet(BytesIO(read(store, key)))), wanted)
+
+
+def _chunks(content: bytes) -> frozenset[int]:
+    return frozenset(pl.read_parquet(BytesIO(content), columns=["chunk"])["chunk"].drop_nulls().unique())
 
 
 def _restore(rows: pl.DataFrame) -> Attributed:
-    digest, name, received, problems, run, chunk = rows.select(*FILE).row(0)
+    content, name, received, problems, run, chunk = rows.select(*FILE).row(0)
     named = (run, chunk) if run is not None else None
-    return Attributed(digest, name, received, tuple(problems), rows.select(*OUTCOME), named)
+    return Attributed(content, name, received, tuple(problems), rows.select(*OUTCOME), named)

@@ -1,8 +1,13 @@
-"""Rebuild a run's report from its ledger and the outcomes of its result files; it may be deleted at any time."""
+"""Rebuild a run's report from its ledger and the outcomes of its result files; it may be deleted at any time.
+
+One ledger part after the other, so that memory stays flat: a chunk never spans two parts.
+"""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -10,19 +15,26 @@ import polars as pl
 from flows.core import tables
 from flows.core.balance import Balance, balance
 from flows.core.names import RunKeys
+from flows.core.page import run_page
 from flows.core.planning import canonical
 from flows.core.ports import Store
 from flows.core.reconcile import Reconciled, reconcile
 from flows.core.summary import summarise
+from flows.core.tally import Tally, add, tally
+from flows.core.workbook import run_workbook
 from flows.steps.edges import IssuerEdges
-from flows.steps.outcomes import kept
-from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest
+from flows.steps.links import write_links
+from flows.steps.outcomes import chunks_answered, kept
+from flows.steps.rows import csv_pieces, read_rows, write_rows
+from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest, run_ids
+from flows.steps.sending import moment_of
+from flows.steps.status import standing
 from schemas import ledger
 from schemas.breaks import Break
 from schemas.manifest import LedgerPart, Manifest
 
-CSV_ROWS = 50_000  # rows turned to text at a time
 SENT = ["row", "cuid", "last_4", "fate", "chunk", "position"]
+NIGHTS = 14  # runs the trend shows
 
 
 class RunReport(NamedTuple):
@@ -39,36 +51,55 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     manifest = read_manifest(store, keys)
     if manifest is None:
         raise UnknownRunError(run)
-    sent = pl.concat(part.filter(fate=ledger.SUBMITTED) for part in read_ledger(store, keys, manifest.ledger, SENT))
-    outcomes = kept(store, keys)
-    named = sent.with_columns(pl.lit(run).alias("run"))
-    settled = reconcile(named, outcomes, edges.edges.now().date())
-    books = balance(manifest, settled)
-    summary = summarise(manifest, settled, books, edges.issuer.limits, [one.digest for one in outcomes])
+    now = edges.edges.now()
+    total = add(list(_settle(edges, keys, manifest)))
+    breaks = tuple(sorted(total.breaks))
+    books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, breaks))
+    summary = summarise(manifest, total, books, edges.issuer, moment_of(store, keys, now), _versions())
+    chunks = tables.chunks(manifest, total.chunks)
     write_rejects(store, keys, manifest.ledger)
-    _write_tables(store, keys, manifest, settled)
+    _write_errors(store, keys, manifest.ledger)
+    write_links(store, keys, manifest.ledger, edges.issuer.links)
+    store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
     store.replace(keys.report("summary.json"), [canonical(summary)])
-    return RunReport(books, settled.breaks, summary)
+    told = {**summary, "trend": _trend(store, keys)}
+    store.replace(keys.report("report.xlsx"), [run_workbook(told, chunks)])
+    store.replace(keys.report("report.html"), [run_page(told, chunks).encode()])
+    return RunReport(books, breaks, summary)
+
+
+def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Tally]:
+    """Reconcile part by part; keep the rows of each (`report/rows/`) and yield what is counted of them."""
+    store, today = edges.edges.store, edges.edges.now().date()
+    answered = chunks_answered(store, keys)
+    for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, SENT), strict=True):
+        sent = records.filter(fate=ledger.SUBMITTED).with_columns(pl.lit(manifest.run).alias("run"))
+        chunks = frozenset(sent["chunk"].unique())
+        outcomes = list(kept(store, [key for key, spoken in answered.items() if spoken & chunks]))
+        settled = reconcile(sent, outcomes, today)
+        write_rows(store, keys, part, settled.rows)
+        yield tally(settled, outcomes)
 
 
 def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
     """Write rejects.csv from the ledger, part by part."""
     columns = ["row", "cuid", "last_4", "fate", "reasons"]
     frames = (tables.rejects(part) for part in read_ledger(store, keys, parts, columns))
-    store.replace(keys.report("rejects.csv"), _csv(frames, tables.REFUSAL))
+    store.replace(keys.report("rejects.csv"), csv_pieces(frames, tables.REFUSAL))
 
 
-def _write_tables(store: Store, keys: RunKeys, manifest: Manifest, settled: Reconciled) -> None:
-    chunks = tables.chunks(manifest, settled.chunks)
-    errors = tables.errors(settled.rows)
-    links = tables.links(settled.rows)
-    for name, frame in (("chunks.csv", chunks), ("errors.csv", errors), ("links.csv", links)):
-        store.replace(keys.report(name), _csv([frame], frame.columns))
+def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
+    columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
+    frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns))
+    store.replace(keys.report("errors.csv"), csv_pieces(frames, tables.REFUSAL))
 
 
-def _csv(frames: Iterable[pl.DataFrame], columns: list[str]) -> Iterator[bytes]:
-    """Yield a CSV in pieces: the header, then the rows."""
-    yield (",".join(columns) + "\n").encode()
-    for frame in frames:
-        for piece in frame.iter_slices(CSV_ROWS):
-            yield piece.write_csv(include_header=False).encode()
+def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
+    """Return how the last runs up to this one stand, oldest first."""
+    runs = run_ids(store, keys.run.issuer)
+    upto = runs[: runs.index(keys.run) + 1][-NIGHTS:]
+    return [{**standing(store, run)._asdict(), "as_of": run.day.isoformat()} for run in upto]
+
+
+def _versions() -> dict[str, str]:
+    return {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}

@@ -34,10 +34,11 @@ def standings(store: Store, issuer: str) -> Iterator[Standing]:
     """Yield how every run stands, newest first."""
     newest = run_ids(store, issuer)[::-1]
     with ThreadPoolExecutor(READERS) as readers:
-        yield from readers.map(lambda run: _standing(store, run), newest)
+        yield from readers.map(lambda run: standing(store, run), newest)
 
 
-def _standing(store: Store, run: RunId) -> Standing:
+def standing(store: Store, run: RunId) -> Standing:
+    """Return how one run stands."""
     keys = RunKeys(run)
     try:
         summary = json.loads(read(store, keys.report("summary.json")))

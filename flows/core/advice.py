@@ -1,0 +1,86 @@
+"""What a report says in sentences: the verdict in plain words, and what to do now, most pressing first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flows.core.summary import ABOVE_LIMIT, BALANCED, OUT_OF_BALANCE, WAITING
+from schemas.breaks import KINDS
+from schemas.reasons import ASK, FIX, RESUBMIT
+
+TONES = {BALANCED: "good", WAITING: "wait", ABOVE_LIMIT: "warn", OUT_OF_BALANCE: "bad"}
+SENTENCES = {
+    BALANCED: "Every row of the extract is accounted for, and every row that was sent is answered.",
+    WAITING: "Every row of the extract is accounted for; some that were sent still wait for their answer.",
+    ABOVE_LIMIT: "Every row is accounted for, but more of them failed than the issuer's limits allow.",
+    OUT_OF_BALANCE: "The numbers do not add up yet: see the breaks and the control totals that differ.",
+}
+SOON = "within 7 days"
+
+
+def rows(number: int, word: str = "row") -> str:
+    """Return a count with its word: `1 row`, `2,000 rows`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def advice(summary: Mapping[str, Any]) -> list[str]:
+    """Return what to do now about a run, most pressing first; nothing where nothing is open."""
+    return [*_breaks(summary), *_waiting(summary), *_reasons(summary), *_links(summary)]
+
+
+def _breaks(summary: Mapping[str, Any]) -> Iterator[str]:
+    counted = Counter(one["name"] for one in summary["breaks"] if not one["notice"])
+    for name, number in counted.most_common():
+        yield f"{name}, {rows(number, 'time')}: {KINDS[name].then}"
+
+
+def _waiting(summary: Mapping[str, Any]) -> Iterator[str]:
+    chunks, waiting = summary["chunks"], summary["open"]
+    late = waiting["overdue"]
+    if late["chunks"]:
+        yield (
+            f"Download the missing results of {rows(late['chunks'], 'chunk')} ({rows(late['rows'])}) from the portal: "
+            f"they are overdue, an answer is expected within {waiting['answer_within_hours']} hours."
+        )
+    elif chunks["awaiting"]:
+        yield f"Upload {rows(chunks['awaiting'], 'chunk')} where that is not done yet, and download the results."
+    if chunks["partial"] and not late["chunks"]:
+        yield f"Download the rest of {rows(chunks['partial'], 'partly answered chunk')}."
+
+
+def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Say who mends what; a row with two reasons counts with each, so numbers are of findings."""
+    refused = summary["rows"]["rejected"]
+    if refused:
+        yield f"Send rejects.csv to the issuer: {rows(refused)} refused before sending, to be mended at source."
+    todo: Counter[str] = Counter()
+    for one in summary["reasons"]["partner"]:
+        todo[one["action"]] += one["rows"]
+    told = {
+        FIX: "Send errors.csv to the issuer: {} of the partner to be mended at source.",
+        RESUBMIT: "Resubmit as is: {} of the partner.",
+        ASK: "Ask the partner about {} in errors.csv.",
+    }
+    for action, sentence in told.items():
+        if todo[action]:
+            yield sentence.format(rows(todo[action], "error"))
+
+
+def _links(summary: Mapping[str, Any]) -> Iterator[str]:
+    soon = sum(one["links"] for one in summary["links"] if one["when"] == SOON)
+    if soon:
+        yield f"Remind {rows(soon, 'cardholder')} now: their links expire {SOON}."
+
+
+def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the reasons of both stages in one list, most rows first, each with who refused and its share of them."""
+    found: Sequence[dict[str, Any]] = [
+        {"by": by, "kind": kind, **one}
+        for stage, by, kind in (("submit", "us", "rejected"), ("partner", "the partner", "error"))
+        for one in summary["reasons"][stage]
+    ]
+    most = max((one["rows"] for one in found), default=1)
+    ordered = sorted(found, key=lambda one: (-one["rows"], one["code"]))
+    return [{**one, "share": one["rows"] / most} for one in ordered]

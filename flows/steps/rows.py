@@ -1,0 +1,45 @@
+"""The reconciled rows of a run, kept as one Parquet object per ledger part: every file of a report is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+
+import polars as pl
+
+from flows.core.names import RunKeys
+from flows.core.ports import Store
+from flows.steps.edges import read
+from schemas.manifest import LedgerPart
+
+CSV_ROWS = 50_000  # rows turned to text at a time
+
+
+def write_rows(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame) -> None:
+    """Keep the reconciled rows (columns of `Reconciled.rows`) of one ledger part."""
+    write_parquet(store, _key(keys, part), rows)
+
+
+def read_rows(store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str]) -> Iterator[pl.DataFrame]:
+    """Yield these columns of a run's reconciled rows, part by part."""
+    for part in parts:
+        yield pl.read_parquet(BytesIO(read(store, _key(keys, part))), columns=columns)
+
+
+def write_parquet(store: Store, key: str, frame: pl.DataFrame) -> None:
+    """Write a derived frame as Parquet."""
+    out = BytesIO()
+    frame.write_parquet(out, compression="zstd")
+    store.replace(key, [out.getvalue()])
+
+
+def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str]) -> Iterator[bytes]:
+    """Yield a CSV in pieces: the header, then the rows."""
+    yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
+    for frame in frames:
+        for piece in frame.iter_slices(CSV_ROWS):
+            yield piece.write_csv(include_header=False).encode()
+
+
+def _key(keys: RunKeys, part: LedgerPart) -> str:
+    return keys.report(f"rows/{part.name}")
