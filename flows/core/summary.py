@@ -163,16 +163,16 @@ def _since(place: str, days: Mapping[str, date], moment: Moment) -> datetime:
 
 def _submit(codes: Mapping[str, int]) -> list[dict[str, Any]]:
     ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
-    return [_why(code, rows) for code, rows in ordered]
+    return [_why(code, rows, []) for code, rows in ordered]
 
 
 def _partner(reasons: pl.DataFrame) -> list[dict[str, Any]]:
-    return [{**_why(code, rows), "first": first} for code, rows, first in reasons.iter_rows()]
+    return [_why(code, rows, first) for code, rows, first in reasons.iter_rows()]
 
 
-def _why(code: str, rows: int) -> dict[str, Any]:
+def _why(code: str, rows: int, first: list[int]) -> dict[str, Any]:
     told = reason(code)
-    return {"code": code, "rows": rows, "action": told.action, "hint": told.hint}
+    return {"code": code, "rows": rows, "action": told.action, "hint": told.hint, "first": first}
 
 
 def _told(file: ResultFile) -> dict[str, Any]:
