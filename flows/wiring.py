@@ -125,10 +125,12 @@ def wire(folder: Path, name: str) -> IssuerEdges:
 
 
 def edges(root: str, folder: Path) -> Edges:
-    """Return the edges every step shares: the store, the clock, who is acting, and the probe."""
+    """Return the edges every step shares: the store, the clock, who is acting, and the probe; hardens the process."""
     from flows.edge.probe import race
+    from flows.edge.process import harden
     from flows.steps.edges import Edges
 
+    harden()  # here, because every command and every flow comes by
     return Edges(open_store(root, folder), now, actor(), race)
 
 

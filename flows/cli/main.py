@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import click
 
 from flows.cli.answer import Answer, say
 from flows.core.errors import BugError, CardlinkError, TryAgainError, kind_and_place
+from flows.edge.process import harden
 from flows.wiring import config_folder
 
 ISSUER = click.argument("issuer")
@@ -45,20 +45,13 @@ def main(context: click.Context, config: Path | None, as_json: bool, verbose: bo
     Exit codes: 0 done and balanced, 1 unexpected, 2 usage or configuration, 3 done but rejects or errors
     above the limit, 4 out of balance, 75 try again.
     """
-    os.umask(0o077)
-    _no_core_dumps()
+    harden()
     signal.signal(signal.SIGTERM, _stop)
     context.obj = {"config": config or config_folder(), "json": as_json, "verbose": verbose}
 
 
 def _stop(signum: int, _frame: FrameType | None) -> NoReturn:
     raise StoppedError(signum)
-
-
-def _no_core_dumps() -> None:
-    import resource  # a core file would hold an extract's rows
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def command(run: Callable[..., Answer]) -> Callable[..., None]:
@@ -210,6 +203,86 @@ def demo(config: Path, rows: int | None, folder: Path) -> Answer:
     night = import_module("flows.demo")  # by name: the demo stands above the flow files, the command line below
     answer: Answer = night.whole_night(folder, rows)
     return answer
+
+
+@main.group()
+def outbox() -> None:
+    """List the chunks to upload, fetch them to a folder, and note what was done with them."""
+
+
+RUN = click.argument("run")
+CHUNKS = click.argument("chunks", nargs=-1, type=click.IntRange(1))
+REASON = click.option("--reason", required=True, help="Kept in the run's history.")
+
+
+@outbox.command("list")
+@ISSUER
+@click.option("--run", help="Every chunk of one run, answered ones too.")
+@command
+def outbox_list(config: Path, issuer: str, run: str | None) -> Answer:
+    """List the chunks that are not answered yet: what to upload, what is held, what is out since when."""
+    from flows.cli.outbox import list_outbox
+
+    return list_outbox(config, issuer, run)
+
+
+@outbox.command("fetch")
+@RUN
+@CHUNKS
+@click.option("--to", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder to fill.")
+@command
+def outbox_fetch(config: Path, run: str, chunks: tuple[int, ...], to: Path) -> Answer:
+    """Copy the waiting chunks of RUN (or the CHUNKS numbered) to a folder, with their SHA-256 sums."""
+    from flows.cli.outbox import fetch_chunks
+
+    return fetch_chunks(config, run, to, chunks)
+
+
+@outbox.command("uploaded")
+@RUN
+@CHUNKS
+@command
+def outbox_uploaded(config: Path, run: str, chunks: tuple[int, ...]) -> Answer:
+    """Note that the waiting chunks of RUN (or the CHUNKS numbered) are in the portal."""
+    from flows.cli.outbox import move_chunks
+
+    return move_chunks(config, run, "uploaded", chunks)
+
+
+@outbox.command("hold")
+@RUN
+@CHUNKS
+@REASON
+@command
+def outbox_hold(config: Path, run: str, chunks: tuple[int, ...], reason: str) -> Answer:
+    """Hold waiting chunks back: they are not given out until they are released."""
+    from flows.cli.outbox import move_chunks
+
+    return move_chunks(config, run, "held", chunks, reason)
+
+
+@outbox.command("release")
+@RUN
+@CHUNKS
+@REASON
+@command
+def outbox_release(config: Path, run: str, chunks: tuple[int, ...], reason: str) -> Answer:
+    """Let held chunks, or ones marked as uploaded by mistake, wait for their upload again."""
+    from flows.cli.outbox import move_chunks
+
+    return move_chunks(config, run, "released", chunks, reason)
+
+
+@outbox.command("cancel")
+@RUN
+@CHUNKS
+@REASON
+@command
+def outbox_cancel(config: Path, run: str, chunks: tuple[int, ...], reason: str) -> Answer:
+    """Cancel chunks that wait or are held, for good: they will not be sent."""
+    from flows.cli.outbox import move_chunks
+
+    return move_chunks(config, run, "cancelled", chunks, reason)
 
 
 def _day(value: datetime | None) -> date | None:
