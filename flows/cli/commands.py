@@ -27,11 +27,10 @@ def submit_extracts(
     edges = wire(folder, name)
     names = [extract] if extract else [entry.key for entry in pending(edges)]
     done = [submit(edges, Request(one, day, opened, new_run)) for one in names]
+    facts = {"issuer": name, "runs": [_facts(one) for one in done]}
     if not done:
-        facts = {"issuer": name, "runs": []}
         return Answer(facts, [f"{name}: every extract is submitted already"], f"cardlink ingest {name}")
     lines = [line for one in done for line in _submitted(edges, one)]
-    facts = {"issuer": name, "runs": [_facts(one) for one in done]}
     return Answer(facts, lines, f"upload the chunks to the portal, drop the results, then: cardlink ingest {name}")
 
 

@@ -32,6 +32,9 @@ allowed_hosts = ["links.example.com"] # the hosts a card link may point to
 """
 
 
+HEAD = 1 << 20  # bytes of an extract a mapping is guessed from
+
+
 class AlreadyThereError(OperatorError):
     """The issuer has a TOML."""
 
@@ -61,10 +64,10 @@ def write_first_toml(folder: Path, issuer: str, extract: Path | None, root: str)
 def _mapping(extract: Path | None) -> str:
     if extract is None:
         return "# [source] and [columns] are not needed where the extract has the portal's own 20 columns.\n"
-    from flows.core.guess import guess_toml
+    from flows.core.guess import first_tables
 
     with extract.open("rb") as stream:
-        return guess_toml(stream, extract.name)
+        return first_tables(stream.read(HEAD), extract.name)
 
 
 def check_issuer(folder: Path, name: str, extract: str | None, day: date | None) -> Answer:

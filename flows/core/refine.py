@@ -56,16 +56,16 @@ class Refiner:
         mapped, excluded = map_rows(block.rows, self._mapping)
         rows = _identify(self._mend(normalise(mapped, self._rules)), self._made)
         verdicts = check(rows, self._as_of, self._rules)
-        rejects = verdicts.filter(severity="reject").select("row").unique()
-        sound = rows.join(rejects, on="row", how="anti")
+        sound = _without(rows, verdicts)
         marks = self._seen.mark(sound)
-        repeats = marks.filter(severity="reject").select("row").unique()
+        repeated = pl.col("code").str.ends_with(".repeated")
+        repeats, strangers = marks.filter(repeated), marks.filter(~repeated)
         reasons = pl.concat([verdicts, marks])
         refusing = reasons.filter(severity="reject")
-        good = _with_reasons(hash_cvv(sound.join(repeats, on="row", how="anti")), reasons)
+        good = _with_reasons(hash_cvv(_without(sound, marks)), reasons)
         others = [
-            _record(rows.join(rejects, on="row", how="semi"), refusing, ledger.REJECTED),
-            _record(sound.join(repeats, on="row", how="semi"), refusing, ledger.DUPLICATE),
+            _record(_only(rows, pl.concat([verdicts, strangers])), refusing, ledger.REJECTED),
+            _record(_only(sound, repeats), refusing, ledger.DUPLICATE),
             _unread(block.refused, ledger.REJECTED),
             _unread(excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
         ]
@@ -89,6 +89,16 @@ class Refiner:
         test, other = count_cards(good.get_column(PAN))
         self.test_cards += test
         self.other_cards += other
+
+
+def _without(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that no verdict refuses."""
+    return rows.join(verdicts.filter(severity="reject"), on="row", how="anti", maintain_order="left")
+
+
+def _only(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that a verdict refuses."""
+    return rows.join(verdicts.filter(severity="reject"), on="row", how="semi", maintain_order="left")
 
 
 def sent_record(chunk: pl.DataFrame, number: int) -> pl.DataFrame:
