@@ -30,7 +30,7 @@ def place_rows(claims: pl.DataFrame, sent: SentRows, named: dict[int, int]) -> p
     sure = pl.col("exact") & pl.col("last_4").is_not_null()
     first = _choose(ranked.filter(sure), _nobody(), ["file", "claim", "last_4"])
     others = ranked.filter(~sure).join(first, on="at", how="anti", maintain_order="left")
-    placed = pl.concat([first, _choose(others, first, ["file", "claim"])])
+    placed = pl.concat([first, _doubt(_choose(others, first, ["file", "claim"]), first)])
     placed = pl.concat([placed, _by_token(claims, placed, sent, named)])
     return pl.concat([placed, _by_order(claims, placed, sent)])
 
@@ -91,13 +91,25 @@ def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same: list[str]) -> pl.Da
     return pl.concat([part.select(*_PLACED) for part in (plain, chosen, surplus)])
 
 
+def _doubt(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:
+    """Trust no cuid alone in a file most of whose last four digits are wrong: another issuer counts from 1 too."""
+    wrong = others.group_by("file").agg((~pl.col("exact")).sum().alias("wrong"))
+    right = sure.group_by("file").agg(pl.len().alias("right"))
+    votes = wrong.join(right, on="file", how="left").filter(pl.col("wrong") > pl.col("right").fill_null(0))
+    doubted = pl.col("file").is_in(votes["file"].implode())
+    return others.with_columns((pl.col("exact") & ~doubted).alias("exact"))
+
+
 def _leftover(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
     nameless = claims.filter(pl.col("cuid").is_null() & pl.col("error").is_not_null())
     return nameless.join(placed, on="at", how="anti")
 
 
 def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, named: dict[int, int]) -> pl.DataFrame:
-    """Place errors whose text holds exactly one cuid still open in the file's chunks (in any, where it has none)."""
+    """Place errors whose text holds exactly one cuid still open in the file's chunks.
+
+    Where no row of a file names a cuid, any chunk will do that half of its rows speak of.
+    """
     rest = _leftover(claims, placed)
     if rest.is_empty():
         return _nobody()
@@ -107,7 +119,9 @@ def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, named:
     found = _pairs(tokens, sent).join(placed.drop_nulls("spot"), on=["file", "spot"], how="anti")
     homes = placed.select("file", "place").unique()
     at_home = found.join(homes, on=["file", "place"], how="semi")
-    homeless = found.join(homes, on="file", how="anti")
+    mute = claims.group_by("file").agg(pl.col("claim").is_null().all().alias("mute"), pl.len().alias("height"))
+    spoken = 2 * pl.col("at").n_unique().over("file", "place") >= pl.col("height")
+    homeless = found.join(mute.filter("mute"), on="file").filter(spoken).select(found.columns)
     open_ones = pl.concat([at_home, homeless]).filter(pl.col("claim").n_unique().over("at") == 1)
     alone = open_ones.filter(pl.col("at").n_unique().over("file", "claim") == 1)
     return _choose(_rank(alone, claims, sent, named), _nobody(), ["file", "claim"])
@@ -120,7 +134,7 @@ def _by_order(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows) -> pl.
     for key, lost in rest.partition_by("file", as_dict=True).items():
         mine = placed.filter(pl.col("file") == key[0])
         rows = claims.filter(pl.col("file") == key[0])
-        if mine["place"].n_unique() == 1:
+        if mine["place"].n_unique() == 1 and mine["exact"].all():
             chunk = sent.rows.filter(pl.col("place") == mine["place"][0])
             if rows.height == chunk.height:
                 found.append(_in_order(lost, rows, mine, chunk))

@@ -116,6 +116,25 @@ def test_a_file_of_another_issuer_is_foreign_whatever_its_name() -> None:
     assert {(None, None, breaks.FOREIGN_FILE)} == {(chunk, row, trouble) for chunk, row, _, _, trouble in rows}
 
 
+def test_a_foreign_file_whose_cuids_happen_to_be_ours_settles_nothing() -> None:
+    rows = [link(1, last_4="9991"), link(2, last_4="9992"), refusal(3), refusal(4), link(5, last_4="9995")]
+
+    assert {(BROKEN, breaks.LAST4_MISMATCH)} == {row[3:] for row in placed(rows)}
+
+
+def test_a_word_of_a_foreign_file_that_happens_to_be_our_cuid_settles_nothing() -> None:
+    with_links = placed([link(901), link(902), error("see c-1 of the manual")])
+    without = placed([error("see c-1 of the manual"), error(OBJECT), error(OBJECT)])
+
+    assert {breaks.FOREIGN_FILE} == {row[4] for row in (*with_links, *without)}
+
+
+def test_a_file_of_plain_texts_that_name_our_cuids_is_ours() -> None:
+    rows = [error("refused: c-7"), error("refused: c-6"), error(OBJECT)]
+
+    assert [(2, 7, "token"), (2, 6, "token"), (2, None, None)] == [row[:3] for row in placed(rows)]
+
+
 def test_a_file_of_mute_errors_belongs_to_the_chunk_it_is_named_after() -> None:
     named = placed([error(OBJECT)] * 5, name=f"card-links-{RUN}-00002-result.csv")
     nameless = placed([error(OBJECT)] * 5)
