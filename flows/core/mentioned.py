@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from flows.core.error_object import parse_error
-from flows.core.placing import tokens
+from flows.core.placing import words_of
 from flows.core.results import ResultRows
 
 
@@ -17,6 +17,6 @@ def mentioned_cuids(results: Sequence[ResultRows]) -> pl.Series:
     texts = rows.filter(pl.col("cuid").is_null() & pl.col("error").is_not_null())["error"].unique()
     parsed = [(text, parse_error(text).cuid) for text in texts]
     nameless = pl.Series([text for text, cuid in parsed if cuid is None], dtype=pl.String)
-    words = nameless.to_frame("text").select(tokens(pl.col("text"))).to_series().explode()
+    words = nameless.to_frame("text").select(words_of(pl.col("text"))).to_series().explode()
     named = pl.Series([cuid for _, cuid in parsed if cuid is not None], dtype=pl.String)
     return pl.concat([rows["cuid"].drop_nulls(), named, words.drop_nulls()]).unique()

@@ -19,7 +19,7 @@ _PLACED = {
 _TOKEN = r"""[^\s"'{}\[\],:;()<>=\\&]+"""  # noqa: S105 - a pattern for words of a text, not a secret
 
 
-def tokens(text: pl.Expr) -> pl.Expr:
+def words_of(text: pl.Expr) -> pl.Expr:
     """Return the words of a text, any of which may be a cuid."""
     return text.str.extract_all(_TOKEN).list.eval(pl.element().str.strip_chars(".#!?"))
 
@@ -118,7 +118,7 @@ def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, named:
     rest = _leftover(claims, placed)
     if rest.is_empty():
         return _nobody()
-    words = tokens(pl.col("error")).list.unique()
+    words = words_of(pl.col("error")).list.unique()
     tokens = rest.select("at", "file", words.alias("claim")).explode("claim").drop_nulls("claim")
     tokens = tokens.with_columns(pl.lit(None, pl.String).alias("last_4"), pl.lit("token").alias("how"))
     found = _pairs(tokens, sent).join(placed.drop_nulls("spot"), on=["file", "spot"], how="anti")
