@@ -1,35 +1,52 @@
 """The answer: new result files are taken up, attributed and reconciled, and the reports rebuilt. Thin on purpose."""
 
 # Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard around it.
-from typing import Any
+from typing import Any, Literal
 
 from prefect import flow, get_run_logger, task
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
 from flows.core.errors import guarded
+from flows.forms import IssuerName, RunIdText
+from flows.nightly import HOURS, passing
+from flows.shown import show_outbox, show_report
 from flows.steps.ingest import ingest as ingest_step
-from flows.steps.report import RunReport
 from flows.wiring import config_folder, wire
 
 
-@task(name="ingest results", persist_result=False, cache_policy=NO_CACHE)
+@task(
+    name="ingest results",
+    persist_result=False,
+    cache_policy=NO_CACHE,
+    retries=2,
+    retry_delay_seconds=[10, 60],
+    retry_condition_fn=passing,
+)
 @guarded
 def take_up(issuer: str, run: str) -> dict[str, Any]:
     """Attribute new result files, rebuild and show the reports they touch; return counts and summaries."""
-    done = ingest_step(wire(config_folder(), issuer), run)
+    edges = wire(config_folder(), issuer)
+    done = ingest_step(edges, run)
     for report in done.reports:
-        _show(report)
+        show_report(edges, report)
+    if done.reports:
+        show_outbox(edges)
     return {**done._asdict(), "reports": [report.summary for report in done.reports]}
 
 
-@flow(name="ingest", flow_run_name="ingest {issuer}", persist_result=False, log_prints=False)
+@flow(
+    name="ingest",
+    flow_run_name="results of {issuer}",
+    persist_result=False,
+    log_prints=False,
+    timeout_seconds=2 * HOURS,
+)
 @guarded
-def ingest(issuer: str, run: str = "") -> list[dict[str, Any]]:
+def ingest(issuer: IssuerName, run: RunIdText | Literal[""] = "") -> list[dict[str, Any]]:
     """Take up new result files from the portal, reconcile them, and report per run.
 
     Args:
-        issuer: The issuer, as its TOML file is named.
+        issuer: Whose results. All that are new are taken up.
         run: A run id whose report is rebuilt even without new results; leave empty otherwise.
     """
     log = get_run_logger()
@@ -37,16 +54,5 @@ def ingest(issuer: str, run: str = "") -> list[dict[str, Any]]:
     log.info("%s: %d result files with %d rows taken up", issuer, done["files"], done["rows"])
     for trouble in done["breaks"]:
         log.warning("break: %s", trouble)
-    for summary in done["reports"]:
-        log.info("%s: %s", summary["run"], summary["verdict"])
     reports: list[dict[str, Any]] = done["reports"]
     return reports
-
-
-def _show(rebuilt: RunReport) -> None:
-    """Show the balance, and the breaks where there are any."""
-    run = rebuilt.summary["run"]
-    create_markdown_artifact(rebuilt.balance.markdown(), key=f"{run}-balance", description=rebuilt.summary["verdict"])
-    if rebuilt.breaks:
-        table = [found._asdict() for found in rebuilt.breaks]
-        create_table_artifact(table, key=f"{run}-breaks", description="What does not balance, and what to do")

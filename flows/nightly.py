@@ -2,22 +2,27 @@
 
 # Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard around it.
 from datetime import date
-from typing import Any, Literal
+from typing import Any
 
 from prefect import flow, get_run_logger, task
-from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.runtime import flow_run
+from prefect.states import Completed
 from prefect.tasks import Task
 
-from flows.core.artifacts import chunk_rows, count_rows, reason_rows
+from flows.core.calendar import day_off, local_day
 from flows.core.errors import TryAgainError, guarded
+from flows.forms import IssuerName
+from flows.shown import Progressing, show_outbox, show_submitted
+from flows.steps.edges import IssuerEdges
 from flows.steps.pending import pending
-from flows.steps.submit import Request, Submitted
+from flows.steps.submit import Request
 from flows.steps.submit import submit as submit_step
 from flows.wiring import config_folder, wire
 
-Gate = Literal["reject-rate", "row-jump"]
+HOURS = 3600
+LONGEST_NIGHT = 6 * HOURS  # tens of millions of rows take one
 
 
 def passing(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
@@ -42,47 +47,45 @@ def find(issuer: str) -> list[str]:
     retry_condition_fn=passing,
 )
 @guarded
-def submit(issuer: str, extract: str, business_date: date | None, opened: list[Gate], new_run: str) -> dict[str, Any]:
-    """Take one extract to its manifest; return the run's id and counts."""
-    done = submit_step(wire(config_folder(), issuer), Request(extract, business_date, opened, new_run))
-    _show(done)
-    return {"run": done.manifest.run, "already": done.already, **done.manifest.counts.model_dump()}
+def submit(issuer: str, extract: str, day: date | None = None, opened: tuple[str, ...] = (), new_run: str = "") -> str:
+    """Take one extract to its manifest and show where its rows went; return the run's id."""
+    edges = wire(config_folder(), issuer)
+    done = submit_step(edges, Request(extract, day, opened, new_run), Progressing(extract))
+    show_submitted(edges, done)
+    return done.manifest.run
 
 
-@flow(name="nightly", flow_run_name="nightly {issuer}", persist_result=False, log_prints=False)
+@flow(
+    name="nightly",
+    flow_run_name=lambda: f"night of {flow_run.get_parameters().get('issuer')}, {_started():%a %d %b %H:%M}",
+    persist_result=False,
+    log_prints=False,
+    timeout_seconds=LONGEST_NIGHT,
+)
 @guarded
-def nightly(
-    issuer: str,
-    extract: str | None = None,
-    business_date: date | None = None,
-    open_gates: list[Gate] | None = None,
-    new_run_reason: str = "",
-) -> list[dict[str, Any]]:
-    """Submit an issuer's extracts: check, split, seal and commit them for upload.
+def nightly(issuer: IssuerName, on_any_day: bool = False) -> list[str] | State[None]:
+    """Submit an issuer's new extracts: check, split, seal and commit them for upload.
 
     Args:
-        issuer: The issuer, as its TOML file is named.
-        extract: One extract by file name; leave empty for all that are not submitted yet.
-        business_date: The day the cards must be valid on; leave empty to take it from the extract's name.
-        open_gates: Gates to let this run pass on purpose; recorded with the run.
-        new_run_reason: Why an extract that already has a run gets another one; leave empty otherwise.
+        issuer: Whose extracts. All that are not submitted yet go, the oldest first.
+        on_any_day: Work on a weekend or holiday of the issuer's calendar too; otherwise such a night is skipped.
     """
     log = get_run_logger()
-    names = [extract] if extract else find(issuer)
+    edges = wire(config_folder(), issuer)
+    why = "" if on_any_day else _skipped(edges)
+    if why:
+        log.warning("%s: no night today (%s); what is there goes with the next business night", issuer, why)
+        return Completed(name="Skipped", message=f"No night today: {why}")
+    names = find(issuer)
     log.info("%s: %d extracts to submit", issuer, len(names))
-    runs = [submit(issuer, name, business_date, open_gates or [], new_run_reason) for name in names]
-    for run in runs:
-        log.info(
-            "%s: %d rows read, %d submitted, %d rejected, %d duplicate, %d suppressed%s",
-            *(run[word] for word in ("run", "read", "submitted", "rejected", "duplicate", "suppressed")),
-            " (was already done)" if run["already"] else "",
-        )
+    runs = [submit(issuer, name) for name in names]
+    show_outbox(edges)
     return runs
 
 
-def _show(done: Submitted) -> None:
-    """Show where the rows went, why rows were refused, and what to upload next."""
-    run = done.manifest.run
-    create_table_artifact(count_rows(done.manifest), key=f"{run}-rows", description=f"Where the rows of {run} went")
-    create_table_artifact(reason_rows(done.manifest), key=f"{run}-reasons", description="Reasons, with what to do")
-    create_table_artifact(chunk_rows(done.manifest), key=f"{run}-chunks", description="To upload to the portal next")
+def _skipped(edges: IssuerEdges) -> str:
+    return day_off(edges.issuer.schedule, local_day(edges.edges.now(), edges.issuer.time_zone))
+
+
+def _started() -> Any:
+    return flow_run.get_scheduled_start_time()

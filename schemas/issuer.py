@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints
 from schemas.links import LinkSettings
 from schemas.portal import MAX_ROWS
 from schemas.rules import Repairs, Rules
+from schemas.schedule import Alerts, Schedule
 from schemas.settings import Settings
 from schemas.source import Columns, Filter, SourceSettings
 
@@ -52,3 +53,5 @@ class Issuer(Settings):
     limits: Limits = Limits()
     portal: PortalSettings
     links: LinkSettings = LinkSettings()
+    schedule: Schedule = Schedule()
+    alerts: Alerts = Alerts()

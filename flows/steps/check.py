@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import date
 from typing import NamedTuple
 
@@ -35,30 +36,39 @@ class Checked(NamedTuple):
     as_of: date
     counts: Counts
     chunks: int
+    chunk_rows: tuple[int, ...]
     found: tuple[Found, ...]
     repairs: dict[str, int]
     refused: str
 
 
-def check_extract(edges: IssuerEdges, name: str, day: date | None) -> Checked:
+def check_extract(edges: IssuerEdges, name: str, day: date | None, opened: Collection[str] = ()) -> Checked:
     """Read and check the whole extract exactly as a submit would; nothing is sealed, nothing is written."""
     entry = find_extract(edges, name)
     source = identify(edges.edges.store, entry)
     as_of = day or business_date(entry.key, entry.modified, edges.issuer.time_zone)
     run = RunId(edges.issuer.issuer, as_of, source.sha256[:8])
     rows: list[pl.DataFrame] = []
-    chunks = 0
+    sizes: list[int] = []
     with open_extract(edges, entry, source) as stream:
         scan = Scan(edges.issuer, stream, source, as_of)
         for piece in scan:
-            chunks += len(piece.chunks)
+            sizes += [chunk.height for chunk in piece.chunks]
             rows += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
     night = Night(
         source.key, scan.counts, rows_before(edges.edges.store, run), scan.refiner.test_cards, scan.refiner.other_cards
     )
-    refused = refusal(night, edges.issuer.limits, test=edges.issuer.test)
+    refused = refusal(night, edges.issuer.limits, test=edges.issuer.test, opened=opened)
     return Checked(
-        source.key, str(run), as_of, scan.counts, chunks, _found(rows), dict(scan.refiner.repairs), str(refused or "")
+        source.key,
+        str(run),
+        as_of,
+        scan.counts,
+        len(sizes),
+        tuple(sizes),
+        _found(rows),
+        dict(scan.refiner.repairs),
+        str(refused or ""),
     )
 
 

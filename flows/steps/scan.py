@@ -57,6 +57,20 @@ class NoKeyForExtractError(OperatorError):
         super().__init__(extract)
 
 
+class Counting:
+    """A stream that knows how many bytes were read of it."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self.done = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes."""
+        data = self._stream.read(size)
+        self.done += len(data)
+        return data
+
+
 class Piece(NamedTuple):
     """What one block gave: chunks that are full, and ledger records of rows that are not sent."""
 

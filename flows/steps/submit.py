@@ -26,7 +26,7 @@ from flows.steps.prove import prove
 from flows.steps.publish import Outcome, PartialRunError, Publisher
 from flows.steps.report import write_rejects
 from flows.steps.runs import keys_of, read_manifest, rows_before
-from flows.steps.scan import Scan, open_extract
+from flows.steps.scan import Counting, Scan, open_extract
 from flows.steps.sweep import sweep
 from schemas.manifest import LedgerPart, Manifest, ManifestChunk, Plan
 
@@ -45,6 +45,7 @@ class Progress(NamedTuple):
 
     rows: int
     chunks: int
+    share: float  # of the extract's bytes, 0 to 1
 
 
 class Submitted(NamedTuple):
@@ -53,6 +54,13 @@ class Submitted(NamedTuple):
     manifest: Manifest
     already: bool
     remarks: tuple[str, ...] = ()
+
+
+class Committed(NamedTuple):
+    """A manifest that stands, and whether this process wrote it."""
+
+    manifest: Manifest
+    ours: bool
 
 
 Tell = Callable[[Progress], None]
@@ -74,20 +82,23 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) ->
             return Submitted(done, already=True, remarks=remarks)
         with claimed(outside, keys.claims) as claim, _refusals_noted(outside, keys):
             done = read_manifest(outside.store, keys)  # whoever had the claim before may have finished it
-            manifest = done or _commit(edges, planned.plan, entry, request, sealer, _watching(claim, tell))
-    return Submitted(manifest, already=done is not None, remarks=remarks)
+            if done is not None:
+                return Submitted(done, already=True, remarks=remarks)
+            manifest, ours = _commit(edges, planned.plan, entry, request, sealer, _watching(claim, tell))
+    return Submitted(manifest, already=not ours, remarks=remarks)
 
 
-def _commit(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, sealer: Sealer, tell: Tell) -> Manifest:
-    """Do the work under the claim and write the manifest, the commit."""
+def _commit(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, sealer: Sealer, tell: Tell) -> Committed:
+    """Do the work under the claim and write the manifest, the commit; a twin that took the claim over may be first."""
     outside, keys = edges.edges, keys_of(plan.run)
     sweep(outside, keys.base, submissions(edges.issuer.issuer, plan.source.sha256))
     if request.opened:  # before the commit: a crash right after it would lose the record
         note(outside, keys, "opened", gates=sorted(request.opened))
     manifest = _work(edges, plan, entry, request, sealer, tell)
-    write_once(outside.store, keys.manifest, canonical(manifest))
-    note(outside, keys, "committed", rows=manifest.counts.submitted)
-    return manifest
+    ours = write_once(outside.store, keys.manifest, canonical(manifest))
+    if ours:
+        note(outside, keys, "committed", rows=manifest.counts.submitted)
+    return Committed(manifest, ours)
 
 
 @contextmanager
@@ -107,12 +118,13 @@ def _work(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, sealer
     ledger = LedgerWriter(store, keys)
     publisher = Publisher(store, sealer, keys, edges.header, edges.issuer.portal.extension)
     with closing(publisher), open_extract(edges, entry, plan.source) as stream:
-        scan = Scan(edges.issuer, stream, plan.source, plan.as_of)
+        counting = Counting(stream)
+        scan = Scan(edges.issuer, counting, plan.source, plan.as_of)
         for piece in scan:
             ledger.add(piece.others)
             for chunk in piece.chunks:
                 ledger.add(sent_record(chunk, publisher.add(chunk)))
-            tell(Progress(scan.counts.read, publisher.count))
+            tell(Progress(scan.counts.read, publisher.count, min(1.0, counting.done / plan.source.size)))
             if publisher.gave_up:
                 break
         published = _all_published(plan, command(edges.issuer.issuer, plan, request), publisher.finish())

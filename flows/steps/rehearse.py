@@ -1,0 +1,54 @@
+"""The dry run of a submit: exactly what a real run would send, and whether it would be refused; nothing is written."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from flows.steps.check import Checked, check_extract
+from flows.steps.edges import IssuerEdges
+from flows.steps.outbox import refuse_twice
+from flows.steps.plan import find_extract, identify
+from flows.steps.runs import keys_of, plans, read_manifest
+from flows.steps.submit import Request
+from schemas.manifest import Plan
+
+
+class Rehearsal(NamedTuple):
+    """What a real run would do: the run it would be, its rows, and `already` where it is committed."""
+
+    checked: Checked
+    already: str
+
+    @property
+    def verdict(self) -> str:
+        """Say in a sentence what a real run would do."""
+        checked = self.checked
+        if self.already:
+            return f"{checked.extract} is committed as run {self.already}: a real run would send nothing."
+        if checked.refused:
+            return f"{checked.extract} would be refused: {checked.refused}"
+        rows = f"{checked.counts.submitted:,} of {checked.counts.read:,} rows in {checked.chunks:,} chunks"
+        return f"{checked.extract} would be run {checked.run}, as of {checked.as_of}: {rows} would be sent."
+
+
+def rehearse(edges: IssuerEdges, request: Request) -> Rehearsal:
+    """Check every row as a submit would; raise SentTwiceError where a new run would send a card twice."""
+    guard_twice(edges, request)
+    known = [] if request.new_run else _plans_of(edges, request.extract)
+    committed = [plan.run for plan in known if read_manifest(edges.edges.store, keys_of(plan.run)) is not None]
+    day = known[-1].as_of if known else request.business_date  # a rerun takes the day over from the plan
+    checked = check_extract(edges, request.extract, day, request.opened)
+    return Rehearsal(checked, committed[-1] if committed else "")
+
+
+def guard_twice(edges: IssuerEdges, request: Request) -> None:
+    """Raise SentTwiceError where another run of the extract would send its cards a second time."""
+    if request.new_run:
+        refuse_twice(edges.edges, request.extract, [plan.run for plan in _plans_of(edges, request.extract)])
+
+
+def _plans_of(edges: IssuerEdges, extract: str) -> list[Plan]:
+    """Return the plans of the runs that have the bytes of an extract, by business date."""
+    store = edges.edges.store
+    source = identify(store, find_extract(edges, extract))
+    return [plan for plan in plans(store, edges.issuer.issuer) if plan.source.sha256 == source.sha256]

@@ -1,0 +1,84 @@
+"""The watch: alerts opened and closed by what the store shows, told as Prefect events; metrics kept. Thin on purpose.
+
+Automations (`deploy/automations.yaml`) turn the events into notifications.
+"""
+
+# Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard around it.
+from uuid import NAMESPACE_URL, uuid5
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags, FlowRunFilter
+from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.events import emit_event
+
+from flows.core.alerts import KINDS, Change
+from flows.core.errors import guarded
+from flows.forms import IssuerName
+from flows.steps.metrics import measure
+from flows.steps.watch import Failure, told
+from flows.steps.watch import watch as watch_step
+from flows.wiring import config_folder, wire
+
+BAD = (StateType.FAILED, StateType.CRASHED)
+ENDED = (*BAD, StateType.COMPLETED, StateType.CANCELLED)
+
+
+@task(name="look", persist_result=False, cache_policy=NO_CACHE)
+@guarded
+def look(issuer: str) -> list[str]:
+    """Open and close alerts, tell each change once, keep the metrics; return what was told."""
+    edges = wire(config_folder(), issuer)
+    found = watch_step(edges, failures(issuer))
+    for change in found:
+        tell(change)
+        told(edges, change)
+    measure(edges)
+    return [f"{'opened' if change.opened else 'closed'}: {change.alert.text}" for change in found]
+
+
+def tell(change: Change) -> None:
+    """Emit one change as an event; its id comes from the change, so telling it again is the same event."""
+    alert, kind = change.alert, KINDS[change.alert.kind]
+    word = "opened" if change.opened else "closed"
+    resource = f"cardlink.alert.{alert.issuer}.{alert.kind}.{alert.subject}"
+    emit_event(
+        event=f"cardlink.alert.{word}",
+        resource={"prefect.resource.id": resource, "prefect.resource.name": kind.title, "issuer": alert.issuer},
+        payload={"kind": alert.kind, "subject": alert.subject, "text": alert.text, "then": kind.then},
+        id=uuid5(NAMESPACE_URL, f"{resource}/{change.number}"),
+    )
+
+
+def failures(issuer: str) -> list[Failure]:
+    """Return the issuer's deployments whose last ended run failed or crashed."""
+    with get_client(sync_client=True) as client:
+        tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink", issuer]))
+        found = []
+        for deployment in client.read_deployments(deployment_filter=tagged):
+            ended = FlowRunFilter.model_validate(
+                {"deployment_id": {"any_": [deployment.id]}, "state": {"type": {"any_": ENDED}}}
+            )
+            last = client.read_flow_runs(flow_run_filter=ended, sort=FlowRunSort.END_TIME_DESC, limit=1)
+            if last and last[0].state_type in BAD:
+                found.append(Failure(deployment.name, str(last[0].state_name)))
+        return found
+
+
+@flow(name="watch", flow_run_name="watch {issuer}", persist_result=False, log_prints=False, timeout_seconds=600)
+@guarded
+def watch(issuer: IssuerName) -> list[str]:
+    """Look whether somebody must be told something about an issuer, and tell it once.
+
+    Args:
+        issuer: Whose extracts, runs, results and key are looked at.
+    """
+    log = get_run_logger()
+    lines = look(issuer)
+    for line in lines:
+        log.warning("%s", line)
+    if not lines:
+        log.info("%s: nothing new to tell", issuer)
+    return lines
