@@ -9,7 +9,7 @@ demo: .venv/run-ready
 	@$(BIN)/cardlink demo
 
 test: check
-	@$(BIN)/pytest -n 2
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 # Everything but the tests: lint, format, types, import direction.
 check: .venv/test-ready
