@@ -1,4 +1,7 @@
-"""The files of a report, derived and rebuilt at any time: links.csv, errors.csv, rejects.csv, chunks.csv."""
+"""The files of reports, derived and rebuilt at any time.
+
+Of a run: links.csv, errors.csv, rejects.csv, chunks.csv. Across runs: outstanding.csv, unlinked.csv.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,45 @@ class Chunks(pa.DataFrameModel):
     awaiting: pl.UInt32
     state: pl.String = pa.Field(isin=("answered", "partial", "awaiting"))
     results: pl.String = pa.Field(nullable=True)  # file names, joined by " | "
+
+    class Config:
+        """Exactly these columns in this order."""
+
+        strict = True
+        ordered = True
+
+
+class Outstanding(pa.DataFrameModel):
+    """outstanding.csv: every chunk that is not wholly answered, the longest waiting first."""
+
+    run: pl.String
+    chunk: pl.UInt32 = pa.Field(ge=1)
+    name: pl.String = pa.Field(unique=True)
+    state: pl.String = pa.Field(isin=("partial", "awaiting"))
+    sent: pl.UInt32
+    awaiting: pl.UInt32 = pa.Field(ge=1)
+    since: pl.String  # when it was uploaded, else committed
+    due: pl.String  # when its answer is expected
+    overdue: pl.Boolean
+
+    class Config:
+        """Exactly these columns in this order."""
+
+        strict = True
+        ordered = True
+
+
+class Unlinked(pa.DataFrameModel):
+    """unlinked.csv: cardholders without a link after all attempts, most attempts first."""
+
+    cuid: pl.String
+    last_4: pl.String = pa.Field(nullable=True)
+    attempts: pl.UInt32 = pa.Field(ge=1)  # runs that read it
+    sent: pl.UInt32  # runs that sent it
+    run: pl.String  # the last attempt, and what it ended with
+    stage: pl.String = pa.Field(isin=STAGES)
+    reason: pl.String = pa.Field(nullable=True)
+    action: pl.String = pa.Field(nullable=True)
 
     class Config:
         """Exactly these columns in this order."""

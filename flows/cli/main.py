@@ -172,6 +172,18 @@ def report(config: Path, run: str) -> Answer:
 
 @main.command()
 @click.argument("issuer", required=False)
+@click.option("--from", "start", type=DATE, help="First business date (default: all).")
+@click.option("--to", "end", type=DATE, help="Last business date (default: all).")
+@command
+def reconcile(config: Path, issuer: str | None, start: datetime | None, end: datetime | None) -> Answer:
+    """Report across runs: what is outstanding and overdue, what failed over time, who has no link."""
+    from flows.cli.reconcile import reconcile_issuers
+
+    return reconcile_issuers(config, issuer, _day(start), _day(end))
+
+
+@main.command()
+@click.argument("issuer", required=False)
 @command
 def status(config: Path, issuer: str | None) -> Answer:
     """Show every run, newest first: where its rows went and what waits."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from flows.core import across
 from flows.core.summary import ABOVE_LIMIT, BALANCED, OUT_OF_BALANCE, WAITING
 from schemas.breaks import KINDS
 from schemas.reasons import ASK, FIX, RESUBMIT
@@ -17,7 +18,14 @@ SENTENCES = {
     ABOVE_LIMIT: "Every row is accounted for, but more of them failed than the issuer's limits allow.",
     OUT_OF_BALANCE: "The numbers do not add up yet: see the breaks and the control totals that differ.",
 }
+ACROSS_TONES = {
+    across.CLEAR: "good",
+    across.WAITING: "wait",
+    across.OVERDUE: "warn",
+    OUT_OF_BALANCE: "bad",
+}
 SOON = "within 7 days"
+BROKEN = 3  # runs named one by one
 
 
 def rows(number: int, word: str = "row") -> str:
@@ -72,6 +80,26 @@ def _links(summary: Mapping[str, Any]) -> Iterator[str]:
     soon = sum(one["links"] for one in summary["links"] if one["when"] == SOON)
     if soon:
         yield f"Remind {rows(soon, 'cardholder')} now: their links expire {SOON}."
+
+
+def across_advice(facts: Mapping[str, Any]) -> list[str]:
+    """Return what to do now about all runs of an issuer, most pressing first."""
+    late = facts["outstanding"]["overdue"]
+    broken = [one["run"] for one in facts["runs"] if one["state"] == OUT_OF_BALANCE]
+    hopeless = facts["unlinked"]["cardholders"]
+    said = [
+        f"Read the report of {run}: it is out of balance, and its breaks say what to do." for run in broken[:BROKEN]
+    ]
+    if len(broken) > BROKEN:
+        said.append(f"So are {rows(len(broken) - BROKEN, 'more run')}.")
+    if late["count"]:
+        said.append(
+            f"Ask for the results of {rows(late['count'], 'chunk')} ({rows(late['rows'])}): no answer within "
+            f"{facts['answer_within_hours']} hours. Look whether they were uploaded, then ask the partner."
+        )
+    if hopeless:
+        said.append(f"Settle {rows(hopeless, 'cardholder')} without a link after all attempts: unlinked.csv says why.")
+    return [*said, *_links(facts)]
 
 
 def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:

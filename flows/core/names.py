@@ -64,6 +64,11 @@ def submissions(issuer: str, sha256: str) -> str:
     return f"{issuer}/submissions/{sha256}/"
 
 
+def reconciliation(issuer: str) -> str:
+    """Return the prefix of the report across an issuer's runs, derived and rebuilt at any time."""
+    return f"{issuer}/reconciliation/"
+
+
 def runs(issuer: str) -> str:
     """Return the prefix of all runs of an issuer."""
     return f"{issuer}/runs/"

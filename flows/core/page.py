@@ -13,12 +13,12 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from flows.core.advice import SENTENCES, TONES, advice, refused_by
+from flows.core.advice import ACROSS_TONES, SENTENCES, TONES, across_advice, advice, refused_by
 from flows.core.ages import AGES, duration
-from flows.core.charts import bar, trend
+from flows.core.charts import NIGHTS, bar, trend
 
 MOST_REASONS, MOST_SHAPES, MOST_BREAKS = 40, 15, 50
-OPEN_CHUNKS, WORST_CHUNKS = 50, 10
+OPEN_CHUNKS, WORST_CHUNKS, RUNS = 50, 10, 60
 
 
 class Figure(NamedTuple):
@@ -61,6 +61,30 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
         worst_chunks=worst.head(WORST_CHUNKS).to_dicts(),
         nights=summary["trend"],
         columns=trend(summary["trend"], summary["run"]),
+    )
+
+
+def across_page(facts: Mapping[str, Any]) -> str:
+    """Return the page across runs from the facts of `flows.core.across.across`, with `issuer`, `from` and `to`."""
+    most_links = max((one["links"] for one in facts["links"]), default=0) or 1
+    newest = sorted(facts["runs"], key=lambda one: (one["as_of"], one["run"]))
+    chunks = facts["outstanding"]["chunks"]
+    return render(
+        "across.html",
+        all=facts,
+        tone=ACROSS_TONES[facts["verdict"]],
+        advice=across_advice(facts),
+        figures=_figures(facts["rows"]),
+        ages=AGES,
+        chunks=chunks[:OPEN_CHUNKS],
+        more_chunks=max(0, len(chunks) - OPEN_CHUNKS) + facts["outstanding"]["more"],
+        runs=newest[: -RUNS - 1 : -1],
+        columns=trend(newest, ""),
+        days=sorted({one["as_of"] for one in newest})[-NIGHTS:],
+        reasons=facts["reasons"][:MOST_REASONS],
+        expiry=[
+            {**one, "share": one["links"] / most_links, "kind": _expiry_kind(one["when"])} for one in facts["links"]
+        ],
     )
 
 

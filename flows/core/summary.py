@@ -72,6 +72,7 @@ def summarise(
         },
         "open": _open(total.chunks, aged, issuer.portal.answer_within_hours, moment),
         "links": by_expiry(total.expiry, moment.now.date()),
+        "expires": {day.isoformat() if day else "": links for day, links in total.expiry.iter_rows()},
         "reasons": {"submit": _submit(manifest.reasons), "partner": _partner(total.reasons)},
         "shapes": total.shapes.to_dicts(),
         "how": dict(total.how.iter_rows()),

@@ -71,12 +71,16 @@ def chunks(manifest: Manifest, reconciled: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _refusals(listed: pl.DataFrame) -> pl.DataFrame:
-    codes = listed["reason"].unique().drop_nulls().to_list()
-    actions = pl.DataFrame(
-        {"reason": codes, "action": [reason(code).action for code in codes]},
+def action_of(codes: pl.Series) -> pl.DataFrame:
+    """Return reason and action, one row per different code."""
+    known = codes.unique().drop_nulls().to_list()
+    return pl.DataFrame(
+        {"reason": known, "action": [reason(code).action for code in known]},
         schema={"reason": pl.String, "action": pl.String},
     )
+
+
+def _refusals(listed: pl.DataFrame) -> pl.DataFrame:
     safe = [spreadsheet_safe(name) for name in ("cuid", "message")]
-    joined = listed.join(actions, on="reason", how="left", maintain_order="left")
+    joined = listed.join(action_of(listed["reason"]), on="reason", how="left", maintain_order="left")
     return joined.with_columns(safe).select(REFUSAL)

@@ -1,0 +1,165 @@
+"""Reconcile across the runs of an issuer: read what their reports say, tell silence by its age, alert once.
+
+Nothing of a run's own report is changed; what is written here lies below `<issuer>/reconciliation/`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import date
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from flows.core import across, unlinked
+from flows.core.across import RunFacts, Terms, Waiting
+from flows.core.names import RunKeys, reconciliation
+from flows.core.page import across_page
+from flows.core.planning import canonical
+from flows.core.ports import Store
+from flows.core.store_errors import ObjectMissingError
+from flows.steps.edges import IssuerEdges, read
+from flows.steps.rows import csv_pieces, read_rows
+from flows.steps.runs import keys_of, manifests, read_ledger
+from flows.steps.sending import moment_of
+from schemas import ledger
+from schemas.manifest import Manifest
+
+OVERDUE, ARRIVED = "overdue.json", "overdue-closed.json"  # one of each in a run's history, whatever is asked how often
+
+
+class Alerts(NamedTuple):
+    """Runs whose answer is overdue: told of for the first time now, told of before, and closed now."""
+
+    opened: tuple[str, ...]
+    standing: tuple[str, ...]
+    closed: tuple[str, ...]
+
+
+def reconcile_runs(edges: IssuerEdges, start: date | None = None, end: date | None = None) -> dict[str, Any]:
+    """Write the report across the issuer's committed runs of these business dates, and return its facts.
+
+    Alerts go by all runs asked for: an overdue answer is told of once, and closed once when it has come.
+    """
+    store, issuer = edges.edges.store, edges.issuer
+    terms = Terms(edges.edges.now(), issuer.portal.answer_within_hours)
+    runs = [one for one in manifests(store, issuer.issuer) if (start or one.as_of) <= one.as_of <= (end or one.as_of)]
+    found = [_facts(store, run, terms) for run in runs]
+    done = unlinked.settled(frame for run in runs for frame in _states(store, run))
+    cards = unlinked.unlinked((frame for run in runs for frame in _attempts(store, run)), done)
+    facts = {
+        "issuer": issuer.issuer,
+        "from": start.isoformat() if start else None,
+        "to": end.isoformat() if end else None,
+        **across.across(found, cards, terms),
+        "alerts": _alert(edges, found, terms)._asdict(),
+    }
+    _write(store, issuer.issuer, facts, across.outstanding(found, terms), unlinked.listed(cards))
+    return facts
+
+
+def _facts(store: Store, manifest: Manifest, terms: Terms) -> RunFacts:
+    """Return what a run's report says; without one everything that was sent is awaiting."""
+    keys = keys_of(manifest.run)
+    summary = _summary(store, keys)
+    counts = manifest.counts
+    unanswered = {
+        "read": counts.read, "linked": 0, "error": 0, "awaiting": counts.submitted,
+        "rejected": counts.rejected, "duplicate": counts.duplicate, "suppressed": counts.suppressed,
+    }  # fmt: skip
+    told = summary or {"verdict": "committed, to be uploaded", "rows": unanswered, "expires": {}, "reasons": {}}
+    partner = [(one["code"], one["rows"]) for one in told["reasons"].get("partner", ())]
+    return RunFacts(
+        manifest.run,
+        manifest.as_of,
+        told["verdict"],
+        told["rows"],
+        {"submit": sorted(manifest.reasons.items()), "partner": partner},
+        {date.fromisoformat(day) if day else None: links for day, links in told["expires"].items()},
+        tuple(_waiting(store, keys, manifest, terms, reported=summary is not None)),
+    )
+
+
+def _summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(read(store, keys.report("summary.json")))
+    except ObjectMissingError:
+        return None
+    return found
+
+
+def _waiting(store: Store, keys: RunKeys, manifest: Manifest, terms: Terms, *, reported: bool) -> Iterator[Waiting]:
+    moment = moment_of(store, keys, terms.now)
+    if not reported:
+        for one in manifest.chunks:
+            yield Waiting(manifest.run, one.number, one.name, "awaiting", one.rows, one.rows, moment.since(one.number))
+        return
+    content = read(store, keys.report("chunks.csv"))
+    table = pl.read_csv(BytesIO(content), infer_schema=False).cast(
+        dict.fromkeys(("chunk", "sent", "awaiting"), pl.UInt32)
+    )
+    waiting = table.filter(pl.col("awaiting") > 0).select("chunk", "name", "state", "sent", "awaiting")
+    for chunk, name, state, sent, rows in waiting.iter_rows():
+        yield Waiting(manifest.run, chunk, name, state, sent, rows, moment.since(chunk))
+
+
+def _states(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
+    """Yield cuid, last_4, state of a run's sent rows: as reconciled, or awaiting where nothing is reported yet."""
+    keys = keys_of(manifest.run)
+    if _summary(store, keys) is not None:
+        yield from read_rows(store, keys, manifest.ledger, ["cuid", "last_4", "state"])
+        return
+    for records in read_ledger(store, keys, manifest.ledger, ["cuid", "last_4", "fate"]):
+        sent = records.filter(fate=ledger.SUBMITTED)
+        yield sent.select("cuid", "last_4", pl.lit("awaiting").alias("state"))
+
+
+def _attempts(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
+    keys = keys_of(manifest.run)
+    told = _summary(store, keys) is not None
+    columns = ["cuid", "last_4", "state", "reasons"]
+    rows = read_rows(store, keys, manifest.ledger, columns) if told else iter(())
+    records = read_ledger(store, keys, manifest.ledger, ["cuid", "last_4", "fate", "reasons"])
+    yield from unlinked.attempts_of(manifest.run, rows, records)
+
+
+def _alert(edges: IssuerEdges, runs: Sequence[RunFacts], terms: Terms) -> Alerts:
+    """Open an alert for every run with an overdue chunk, close those whose answers have come; each only once."""
+    opened: list[str] = []
+    standing: list[str] = []
+    closed: list[str] = []
+    for run in runs:
+        late = [one for one in run.waiting if terms.overdue(one)]
+        if late:
+            (opened if _note_once(edges, run.run, OVERDUE, late) else standing).append(run.run)
+        elif _has(edges.edges.store, run.run, OVERDUE) and _note_once(edges, run.run, ARRIVED, late):
+            closed.append(run.run)
+    return Alerts(tuple(opened), tuple(standing), tuple(closed))
+
+
+def _note_once(edges: IssuerEdges, run: str, name: str, late: Sequence[Waiting]) -> bool:
+    """Write an event under a name of its own, create-only: of many who look at once, one tells."""
+    outside = edges.edges
+    event = {
+        "what": name.removesuffix(".json"),
+        "at": outside.now().isoformat(),
+        "by": outside.actor,
+        "chunks": len(late),
+        "rows": sum(one.awaiting for one in late),
+    }
+    return outside.store.create(keys_of(run).events + name, canonical(event))
+
+
+def _has(store: Store, run: str, name: str) -> bool:
+    key = keys_of(run).events + name
+    return any(entry.key == key for entry in store.keys(key))
+
+
+def _write(store: Store, issuer: str, facts: dict[str, Any], waiting: pl.DataFrame, cards: pl.DataFrame) -> None:
+    folder = reconciliation(issuer)
+    store.replace(folder + "outstanding.csv", csv_pieces([waiting], waiting.columns))
+    store.replace(folder + "unlinked.csv", csv_pieces([cards], cards.columns))
+    store.replace(folder + "summary.json", [canonical(facts)])
+    store.replace(folder + "report.html", [across_page(facts).encode()])
