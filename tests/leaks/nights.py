@@ -1,0 +1,177 @@
+"""The nights a scan goes over: what is done in each, and how much of it in the small size."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from flows.cli.main import main
+from tests.leaks.echoes import echoing_results
+from tests.leaks.place import BANK, EXTRACT, STARTER, Place, rows
+from tests.night import portal_csv
+
+
+class Night(NamedTuple):
+    """One kind of night; `play(place, full)` does it."""
+
+    name: str
+    play: Callable[[Place, bool], None]
+
+
+def good(place: Place, full: bool) -> None:
+    """Run every command there is, with -v, over a night that goes well."""
+    place.drop(portal_csv(rows()))
+    place.dropped.append(place.folder / "sample.csv")
+    first = [
+        ["check", BANK, EXTRACT],
+        ["--json", "check", BANK, EXTRACT],
+        ["submit", BANK],
+        ["simulate", BANK, "--secret-key", "secret.asc", "--fail", "0.3"],
+        ["ingest", BANK],
+    ]
+    for arguments in first:
+        assert place.cardlink(*arguments).code == 0, arguments
+    for arguments in every_command(run_of(place)):
+        place.cardlink(*arguments)
+        place.cardlink("--json", *arguments) if full else None
+
+
+def run_of(place: Place) -> str:
+    """Return the id of the newest run."""
+    return max(path.name for path in (place.folder / "store" / BANK / "runs").iterdir())
+
+
+def every_command(run: str) -> Iterator[list[str]]:
+    """Yield a command line for every command and subcommand, filled in from the names of its parameters."""
+    for path, command in _leaves(main, []):
+        if path != ["demo"]:  # a night of its own, with Prefect
+            yield [*path, *(word for parameter in command.params for word in _filled(parameter, run))]
+
+
+def _leaves(group: click.Group, path: list[str]) -> Iterator[tuple[list[str], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _leaves(command, [*path, name])
+        else:
+            yield [*path, name], command
+
+
+def _filled(parameter: click.Parameter, run: str) -> list[str]:
+    values = {"issuer": BANK, "run": run, "extract": EXTRACT, "file": "sample.csv", "secret_key": "secret.asc"}
+    name = parameter.name or ""
+    if isinstance(parameter, click.Argument):
+        return [values[name]] if name in values else []
+    return [parameter.opts[0], values.get(name, "a-word")] if parameter.required else []
+
+
+def damaged(place: Place, full: bool) -> None:
+    """Submit damaged extracts: lines refused, and contents refused whole."""
+    place.dropped.append(place.folder / "store" / BANK / "extracts")
+    _child(place, f"damage({1 if full else 3})")
+    headless = portal_csv(rows()).partition(b"\n")[2]
+    place.drop(headless, "bank-20261121.csv")
+    for command in ("check", "submit"):
+        assert place.cardlink(command, BANK, *(["bank-20261121.csv"] if command == "check" else [])).code == 2
+
+
+def broken(place: Place, full: bool) -> None:
+    """Let functions raise, one after another, foreign exceptions that hold every cell they were given."""
+    place.dropped += [place.folder / "store" / BANK / folder for folder in ("extracts", "results")]
+    _child(place, f"break_steps({1 if full else 12})")
+
+
+def crashed(place: Place, full: bool) -> None:
+    """Kill submits with -9 after a number of objects, look at what is left, and run them to their end."""
+    place.drop(portal_csv(rows()))
+    for objects in range(1, 24 if full else 6):
+        with place.started([sys.executable, *STARTER, "-v", "submit", BANK]) as process:
+            kill_after(process.pid, place.folder / "store" / BANK / "runs", objects)
+        place.look()
+    assert place.cardlink("submit", BANK).code in (0, 75)
+    place.cardlink("simulate", BANK, "--secret-key", "secret.asc")
+    for objects in (3, 5, 8, 12) if full else (4,):
+        with place.started([sys.executable, *STARTER, "-v", "ingest", BANK]) as process:
+            kill_after(process.pid, place.folder / "store" / BANK / "runs", objects)
+        place.look()
+
+
+def kill_after(process: int, folder: Path, objects: int) -> None:
+    """Kill a process and its children once there are that many more objects below a folder, or it has ended."""
+    before = sum(path.is_file() for path in folder.rglob("*"))
+    end = time.monotonic() + 20
+    while time.monotonic() < end and Path(f"/proc/{process}/cmdline").read_bytes():  # empty: it has ended
+        if sum(path.is_file() for path in folder.rglob("*")) - before >= objects:
+            break
+        time.sleep(0.001)
+    os.killpg(process, signal.SIGKILL)
+
+
+def unsealed(place: Place, full: bool) -> None:
+    """Let sealing fail in every way a key, a gpg and a disk can."""
+    place.drop(portal_csv(rows()))
+    toml = (place.folder / f"{BANK}.toml").read_text()
+    for gpg in FAKES:
+        assert place.cardlink("submit", BANK, env={"PATH": fake_gpg(place, gpg)}).code != 0, gpg
+    for change in (
+        ("portal.asc", "secret.asc"),
+        ("portal.asc", "missing.asc"),
+        ('fingerprints = ["', 'fingerprints = ["0'),
+    ):
+        place.configure(toml.replace("[portal]", '[portal]\nkey_file = "portal.asc"').replace(*change))
+        assert place.cardlink("submit", BANK).code == 2, change
+    place.configure(toml)
+
+
+FAKES = {
+    "says what it reads": 'cat "$@" 2>/dev/null >&2; cat >&2; exit 2',
+    "prints what it reads": 'while read -r f; do cat "$f"; cat "$f" >&2; done; exit 0',
+    "writes plaintext": 'while read -r f; do cp "$f" "$f.gpg"; done; exit 0',
+    "is killed": "kill -9 $$",
+}
+
+
+def fake_gpg(place: Place, name: str) -> str:
+    """Return a PATH whose gpg fails as named at sealing, and is the real one otherwise."""
+    folder = place.folder / "fakes" / name.replace(" ", "-")
+    folder.mkdir(parents=True, exist_ok=True)
+    script = f'#!/bin/sh\ncase "$*" in *--encrypt*) {FAKES[name]};; esac\nexec /usr/bin/env -S gpg "$@"\n'
+    import shutil
+
+    script = script.replace("/usr/bin/env -S gpg", shutil.which("gpg") or "gpg")
+    (folder / "gpg").write_text(script)
+    (folder / "gpg").chmod(0o700)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+def hostile(place: Place, full: bool) -> None:
+    """Take up results that echo cards and CVV hashes, are no results at all, or try to be more than that."""
+    place.drop(portal_csv(rows()))
+    assert place.cardlink("submit", BANK).code == 0
+    for name, content in echoing_results():
+        place.drop(content, name, "results")
+    place.cardlink("ingest", BANK)
+    place.cardlink("--json", "ingest", BANK)
+    place.cardlink("report", run_of(place))
+    place.cardlink("status")
+
+
+def _child(place: Place, call: str) -> None:
+    said = place.run([sys.executable, "-c", f"from tests.leaks.children import *; {call}"])
+    assert said.code == 0, said.err[-3000:]
+
+
+NIGHTS = (
+    Night("a good night, every command", good),
+    Night("damaged extracts", damaged),
+    Night("every step failing", broken),
+    Night("crashed nights", crashed),
+    Night("failed seals", unsealed),
+    Night("results that echo cards", hostile),
+)
