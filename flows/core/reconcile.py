@@ -87,13 +87,24 @@ def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
 def _union(answers: pl.DataFrame) -> pl.DataFrame:
     """Keep each different answer once: the n-th row of one content counts once over all files.
 
-    Where one file could place such a row and another could not, the placed one stands.
+    Where one file could place such a row and another could not, the placed one stands. Files of one chunk that
+    have no placed row in common are different parts of its result: what looks alike in them is not the same.
     """
-    one = ["place", "content", "nth"]
-    different = answers.unique([*one, "spot", "trouble"], keep="first", maintain_order=True)
+    one = ["place", "part", "content", "nth"]
+    parted = answers.join(_parts(answers), on=["place", "file"], how="left", maintain_order="left").with_columns(
+        pl.col("part").fill_null(pl.col("part").min().over("place"))
+    )
+    different = parted.unique([*one, "spot", "trouble"], keep="first", maintain_order=True)
     placed = different.filter(pl.col("spot").is_not_null()).select(one)
     lost = different.filter(pl.col("spot").is_null()).join(placed, on=one, how="anti", nulls_equal=True)
-    return pl.concat([different.filter(pl.col("spot").is_not_null()), lost])
+    return pl.concat([different.filter(pl.col("spot").is_not_null()), lost]).drop("part")
+
+
+def _parts(answers: pl.DataFrame) -> pl.DataFrame:
+    """Return place, file, part: files that share a sent row are copies of one part, known by the first of them."""
+    spots = answers.filter(pl.col("spot").is_not_null()).select("place", "file", "spot")
+    first = spots.group_by("spot").agg(pl.col("file").min().alias("part"))
+    return spots.join(first, on="spot").group_by("place", "file").agg(pl.col("part").min())
 
 
 def _expired(answers: pl.DataFrame, today: date) -> pl.DataFrame:
