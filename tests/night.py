@@ -16,7 +16,7 @@ from flows.core.chunk_csv import default_header
 from flows.core.names import extracts, results
 from flows.core.ports import Opener, Sealer, Store
 from flows.edge.local import LocalStore
-from flows.edge.pgp import GpgOpener, GpgSealer
+from flows.edge.pgp import GpgOpener, GpgSealer, PortalKey
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
@@ -50,11 +50,13 @@ class Bench:
     store: Store
     issuer: Issuer = field(default_factory=issuer)
     now: Callable[[], datetime] = lambda: NOON
+    key: PortalKey = field(default_factory=keys.sound)
+    actor: str = "tester:1"
 
     @property
     def edges(self) -> IssuerEdges:
         """The issuer's edges: this store, real gpg."""
-        outside = Edges(self.store, self.now, "tester:1", lambda *_: None)  # the probe has tests of its own
+        outside = Edges(self.store, self.now, self.actor, lambda *_: None)  # the probe has tests of its own
         return IssuerEdges(self.issuer, outside, default_header(), self._sealer, self._opener)
 
     def drop(self, rows: int = 50, name: str = "bank-20261120.csv", *, bad: float = 0.0, seed: int = 0) -> str:
@@ -74,7 +76,7 @@ class Bench:
 
     def answer(self, habits: Habits | None = None, **portal: Any) -> Answered:
         """Let the simulated portal answer what is committed."""
-        with GpgOpener([keys.sound().secret]) as opener:
+        with GpgOpener([self.key.secret]) as opener:
             return answer_store(
                 self.store, self.issuer.issuer, Portal(opener, today=self.now().date(), **portal), habits
             )
@@ -105,7 +107,7 @@ class Bench:
 
     def chunks(self, run: str) -> list[bytes]:
         """Return the plain CSV of every committed chunk, in order, as the portal opens it."""
-        with GpgOpener([keys.sound().secret]) as opener:
+        with GpgOpener([self.key.secret]) as opener:
             names = [keys_of(run).chunks + chunk.name for chunk in self.manifest(run).chunks]
             return [opener.open(self.content(name), 1 << 24) for name in names]
 
@@ -121,7 +123,7 @@ class Bench:
     def _sealer(self) -> Iterator[Sealer]:
         portal = self.issuer.portal
         with GpgSealer(
-            [keys.sound().public],
+            [self.key.public],
             portal.fingerprints,
             armor=portal.armor,
             compression=portal.compression,

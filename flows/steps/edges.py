@@ -50,11 +50,12 @@ def read(store: Store, key: str) -> bytes:
         return source.read()
 
 
-def write_once(store: Store, key: str, data: bytes) -> None:
-    """Create an object and read it back; the same bytes already there are as good; ConflictError for others."""
-    store.create(key, data)
+def write_once(store: Store, key: str, data: bytes) -> bool:
+    """Create an object and read it back; False where the same bytes were there already, ConflictError for others."""
+    created = store.create(key, data)
     if digest(read(store, key)) != digest(data):
         raise ConflictError(key)
+    return created
 
 
 def note(edges: Edges, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:

@@ -1,0 +1,57 @@
+"""`python -m tests.torture N SEED`: N kills, races and faults in proportion, on both storages; prints the numbers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests import servers
+from tests.torture.faults import fault_directories, fault_s3
+from tests.torture.kills import kill_many
+from tests.torture.night import Children, Night, undisturbed
+from tests.torture.nursery import nursery
+from tests.torture.places import Place, directories, prefixes
+from tests.torture.races import race_many
+from tests.torture.tally import Tally
+
+
+def torture(size: int, folder: Path, seed: int) -> Iterator[Tally]:
+    """Yield the tallies of `size` kills, a third as many races, and a third as many nights of faults."""
+    with _stage(folder) as (night, children, server):
+        local, s3 = directories(folder / "stores"), prefixes(server, f"torture-{seed}")
+        some = max(1, size // 6)
+        yield kill_many(night, children, local, size - size // 2, seed)
+        yield kill_many(night, children, s3, size // 2, seed)
+        yield race_many(night, children, local, some, seed)
+        yield race_many(night, children, s3, some, seed)
+        yield fault_directories(night, local, some, seed)
+        yield fault_s3(night, s3, some, seed)
+
+
+@contextmanager
+def _stage(folder: Path) -> Iterator[tuple[Night, Children, servers.S3Server]]:
+    with (
+        nursery() as born,
+        servers.ministack(folder / "s3") as server,
+        undisturbed(Place(str(folder / "quiet"))) as night,
+    ):
+        yield night, Children(born, folder), server
+
+
+def main(size: int, seed: int) -> int:
+    """Print what happened; return 1 where anything was lost."""
+    lost, begin = 0, time.monotonic()
+    with TemporaryDirectory(prefix="cardlink-torture-") as folder:
+        for tally in torture(size, Path(folder), seed):
+            print(tally, flush=True)
+            lost += len(tally.losses)
+    print(f"losses: {lost} (seed {seed}, {time.monotonic() - begin:.0f} s)")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

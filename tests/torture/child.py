@@ -1,0 +1,68 @@
+"""What a child process does: one submit or one ingest, on real gpg and a real store, until it is done or killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from flows.core.errors import CardlinkError, TryAgainError, guarded
+from flows.core.ports import Sealer
+from flows.edge.pgp import PortalKey
+from schemas.issuer import Issuer
+from tests.night import Bench
+from tests.torture.crash import Boundaries, Crash, CrashingSealer, CrashingStore
+from tests.torture.places import Place
+
+
+class TerminatedError(TryAgainError):
+    """What the command line makes of SIGTERM."""
+
+
+@dataclass
+class CrashingBench(Bench):
+    """A bench whose store and sealer pass boundaries."""
+
+    boundaries: Boundaries = field(default_factory=Boundaries)
+
+    @contextmanager
+    def _sealer(self) -> Iterator[Sealer]:
+        with super()._sealer() as sealer:
+            yield CrashingSealer(sealer, self.boundaries)
+
+
+def work(job: dict[str, Any]) -> int:
+    """Do a job; leave what it came to, and the boundaries it passed, in its file."""
+    signal.signal(signal.SIGTERM, _terminate)
+    boundaries = Boundaries(Crash(*job["crash"]) if job["crash"] else None)
+    bench = CrashingBench(
+        CrashingStore(Place(*job["place"]).open(), boundaries),
+        Issuer.model_validate(job["issuer"]),
+        lambda: datetime.fromisoformat(job["now"]),
+        PortalKey(*(part.encode() for part in job["key"][:2]), job["key"][2]),
+        job["actor"],
+        boundaries=boundaries,
+    )
+    try:
+        told = guarded(_do)(bench, job)
+    except CardlinkError as error:
+        told = type(error).__name__
+    Path(job["answer"]).write_text(json.dumps({"told": told, "passed": boundaries.passed}))
+    return 0
+
+
+def _do(bench: Bench, job: dict[str, Any]) -> str:
+    if job["do"] == "ingest":
+        bench.ingest()
+        return "ingested"
+    return "already" if bench.submit(job["extract"]).already else "committed"
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise TerminatedError("SIGTERM")

@@ -1,0 +1,103 @@
+"""A store and a sealer that end their process at a chosen moment, by SIGKILL: nothing after it runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
+from typing import NamedTuple
+
+from flows.core.ports import Entry, Plain, Sealed, Sealer, Source, Store
+
+BEFORE, WITHIN, AFTER = "before", "within", "after"
+_WHERE = re.compile(
+    r"[^/]+/(?:runs/[^/]+/)?(?P<what>extracts|results|ingested|probe|submissions|plan|manifest|chunks|seals|claims|ledger|"
+    r"events|outcomes|report/[a-z.]+|runs)?"
+)
+
+
+class Crash(NamedTuple):
+    """The `nth` passing (from 1) of a boundary, before, within or after it."""
+
+    boundary: str  # `create manifest`, `open chunks`, `seal`, …
+    moment: str
+    nth: int
+
+
+class Boundaries:
+    """Counts the boundaries a process passes and ends it at one of them."""
+
+    def __init__(self, crash: Crash | None = None) -> None:
+        self._crash = crash
+        self._lock = Lock()
+        self.passed: Counter[str] = Counter()
+
+    def step(self, operation: str, key: str = "") -> AbstractContextManager[int]:
+        """Pass a boundary; yields which passing of it this is."""
+        found = _WHERE.match(key)
+        return self._step(f"{operation} {found['what'] or 'folder'}" if found else operation)
+
+    def within(self, boundary: str, number: int) -> None:
+        """End here where the crash is within this passing."""
+        self._end(Crash(boundary, WITHIN, number))
+
+    @contextmanager
+    def _step(self, boundary: str) -> Iterator[int]:
+        with self._lock:
+            self.passed[boundary] += 1
+            number = self.passed[boundary]
+        self._end(Crash(boundary, BEFORE, number))
+        yield number
+        self._end(Crash(boundary, AFTER, number))
+
+    def _end(self, here: Crash) -> None:
+        if here == self._crash:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class CrashingStore:
+    """A store whose every operation is a boundary."""
+
+    def __init__(self, store: Store, boundaries: Boundaries) -> None:
+        self._store = store
+        self._boundaries = boundaries
+
+    def create(self, key: str, data: bytes) -> bool:
+        with self._boundaries.step("create", key):
+            return self._store.create(key, data)
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        with self._boundaries.step("replace", key) as number:
+            self._store.replace(key, self._torn(parts, number, key))
+
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        with self._boundaries.step("open", key):
+            return self._store.open(key, pin)
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        with self._boundaries.step("list", prefix):
+            return iter(list(self._store.keys(prefix, shallow=shallow)))
+
+    def _torn(self, parts: Iterable[bytes], number: int, key: str) -> Iterator[bytes]:
+        found = _WHERE.match(key)
+        for part in parts:
+            yield part
+            self._boundaries.within(f"replace {found['what'] if found else ''}", number)
+
+
+class CrashingSealer:
+    """A sealer whose every group is a boundary."""
+
+    def __init__(self, sealer: Sealer, boundaries: Boundaries) -> None:
+        self._sealer = sealer
+        self._boundaries = boundaries
+        self.fingerprints = sealer.fingerprints
+        self.warnings = sealer.warnings
+
+    def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+        with self._boundaries.step("seal"):
+            return self._sealer.seal(chunks)

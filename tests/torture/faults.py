@@ -1,0 +1,135 @@
+"""Put faults between the steps and their store: the night ends right or in an error of ours, and a rerun ends it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import TypeVar
+
+from flows.core.errors import BugError, CardlinkError, guarded
+from flows.core.ports import Entry, Source, Store
+from flows.core.store_errors import (
+    ObjectChangedError,
+    ObjectDamagedError,
+    StoreBusyError,
+    StoreClockError,
+    StoreCredentialsError,
+    StoreDeniedError,
+    StoreFullError,
+    StoreMissingError,
+    StoreRefusedError,
+)
+from flows.edge.s3 import S3Store
+from tests import fault_proxy, servers
+from tests.fault_proxy import PASSING, Fault
+from tests.night import Bench
+from tests.torture.night import EXTRACT, Night
+from tests.torture.places import Place, impatient
+from tests.torture.tally import Tally
+
+T = TypeVar("T")
+
+EVERY = tuple(fault for fault in Fault if fault is not Fault.NO_CONDITIONS)  # those stores are refused by the probe
+ERRORS: tuple[Callable[[str], CardlinkError], ...] = (
+    ObjectChangedError,
+    ObjectDamagedError,
+    *(
+        lambda key, make=make: make(key, "test")  # type: ignore[misc]  # each class at its turn
+        for make in (
+            StoreBusyError,
+            StoreClockError,
+            StoreCredentialsError,
+            StoreDeniedError,
+            StoreFullError,
+            StoreMissingError,
+            StoreRefusedError,
+        )
+    ),
+)
+
+
+class MoodyStore:
+    """A store that raises an error of ours now and then, before or after it has done what was asked."""
+
+    def __init__(self, store: Store, chance: random.Random, share: float, tally: Tally) -> None:
+        self._store = store
+        self._chance = chance
+        self._share = share
+        self._tally = tally
+        self._lock = Lock()
+
+    def create(self, key: str, data: bytes) -> bool:
+        return self._moody(key, lambda: self._store.create(key, data))
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        self._moody(key, lambda: self._store.replace(key, parts))
+
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        return self._moody(key, lambda: self._store.open(key, pin))
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        yield from self._moody(prefix, lambda: list(self._store.keys(prefix, shallow=shallow)))
+
+    def _moody(self, key: str, act: Callable[[], T]) -> T:
+        with self._lock:
+            early, late = (self._chance.random() < self._share / 2 for _ in range(2))
+            error = self._chance.choice(ERRORS)(key)
+            self._tally.done.update([type(error).__name__] if early or late else [])
+        if early:
+            raise error
+        done = act()
+        if late:
+            raise error
+        return done
+
+
+def fault_directories(night: Night, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
+    """Let a directory fail in every way an error is known for."""
+    tally = Tally("faults directory")
+    for number in range(nights):
+        place, chance = next(places), random.Random(seed + number)
+        bench = night.dropped(place)
+        moody = MoodyStore(bench.store, chance, chance.choice((0.003, 0.01, 0.05)), tally)
+        _through(night, bench, moody, tally)
+    return tally
+
+
+def fault_s3(night: Night, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
+    """Put a proxy with faults between boto3 and an S3 server: passing ones in plenty, or all kinds, rarely."""
+    tally = Tally("faults S3")
+    for number in range(nights):
+        place, chance = next(places), random.Random(seed + number)
+        bench = night.dropped(place)
+        kinds: Sequence[Fault] = chance.choice((PASSING, EVERY))
+        share = chance.choice((0.05, 0.2) if kinds is PASSING else (0.005, 0.02))
+        with fault_proxy.between(place.endpoint, fault_proxy.at_random(seed + number, share, kinds)) as proxy:
+            client = servers.client(proxy.endpoint, read_timeout=0.5)
+            _through(night, bench, S3Store("cards", place.name, client, impatient()), tally)
+        tally.done.update({fault.name.lower(): times for fault, times in proxy.injected.items()})
+    return tally
+
+
+def _through(night: Night, bench: Bench, faulty: Store, tally: Tally) -> None:
+    """Live a night through a faulty store, then again without faults; tally what is lost."""
+    through = replace(bench, store=faulty, actor="faulty:1")
+    tally.nights += 1
+    if _told("submit", lambda: through.submit(EXTRACT), tally) == "done":
+        tally.losses += night.submit_losses(bench)  # done is done, before any rerun
+    bench.submit(EXTRACT)
+    night.drop_results(bench)
+    _told("ingest", through.ingest, tally)
+    tally.losses += night.submit_losses(bench) + night.report_losses(bench)
+
+
+def _told(what: str, step: Callable[[], object], tally: Tally) -> str:
+    try:
+        guarded(step)()
+        told = "done"
+    except CardlinkError as error:
+        told = type(error).__name__
+    tally.ended[f"{what}: {told}"] += 1
+    if told == BugError.__name__:
+        tally.losses.append(f"night {tally.nights}: a fault without a name of ours in {what}")
+    return told

@@ -1,0 +1,98 @@
+"""Kill submits and ingests at every boundary and at random moments, run them again, compare with the quiet night."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from json import loads
+from typing import NamedTuple
+
+from tests.night import Bench
+from tests.torture.crash import AFTER, BEFORE, WITHIN, Crash
+from tests.torture.night import BEGIN, EXTRACT, Children, Night
+from tests.torture.places import Place
+from tests.torture.tally import Tally
+
+RANDOM = "a random moment"
+
+
+class Kill(NamedTuple):
+    """One process to be killed: what it does, and where; without a boundary at a share of the time it takes."""
+
+    do: str
+    crash: Crash | None
+    share: float = 0.0
+
+
+def kill_many(night: Night, children: Children, places: Iterator[Place], kills: int, seed: int = 0) -> Tally:
+    """Kill until `kills` processes were killed, at boundaries in turn with random moments."""
+    chance = random.Random(seed)
+    usual = {do: _undisturbed(night, children, next(places), do) for do in ("submit", "ingest")}
+    planned = _planned(usual, chance)
+    tally = Tally(f"kills {'S3' if next(places).endpoint else 'directory'}")
+    while tally.done.total() < kills:
+        kill, place = next(planned), next(places)
+        tally.nights += 1
+        bench = night.dropped(place) if kill.do == "submit" else night.until_answered(place)
+        losses = _killed_and_again(night, children, place, bench, kill, usual[kill.do][0], tally, chance)
+        tally.losses += [f"{kill}: {loss}" for loss in losses]
+    return tally
+
+
+def _killed_and_again(
+    night: Night,
+    children: Children,
+    place: Place,
+    bench: Bench,
+    kill: Kill,
+    usual: float,
+    tally: Tally,
+    chance: random.Random,
+) -> list[str]:
+    """Kill a run, now and then its rerun too, and let the last one finish; return what is lost."""
+    for again in range(3):
+        if _kill(children, place, kill, usual, BEGIN + again * timedelta(hours=1)):
+            tally.done[f"{kill.do} at {'a boundary' if kill.crash else RANDOM}"] += 1
+        if chance.random() < 0.7:
+            break
+        kill = Kill(kill.do, None, chance.random())
+    if kill.do == "ingest":
+        return night.report_losses(bench)
+    tally.ended["committed before its end" if bench.submit(EXTRACT).already else "finished by a rerun"] += 1
+    return night.submit_losses(bench) + night.report_losses(bench)
+
+
+def _kill(children: Children, place: Place, kill: Kill, usual: float, now: object) -> bool:
+    process, _ = children.start(kill.do, place, crash=kill.crash, now=now)  # type: ignore[arg-type]
+    if kill.crash is None:
+        time.sleep(kill.share * usual)
+        os.kill(process, signal.SIGKILL)
+    return children.nursery.wait(process) == -signal.SIGKILL
+
+
+def _undisturbed(night: Night, children: Children, place: Place, do: str) -> tuple[float, dict[str, int]]:
+    """Return how long a child takes when nobody kills it, and how often it passes each boundary."""
+    night.dropped(place) if do == "submit" else night.until_answered(place)
+    begin = time.monotonic()
+    process, answer = children.start(do, place)
+    assert children.nursery.wait(process) == 0
+    return time.monotonic() - begin, loads(answer.read_text())["passed"]
+
+
+def _planned(usual: dict[str, tuple[float, dict[str, int]]], chance: random.Random) -> Iterator[Kill]:
+    """Yield kills for ever: each boundary in turn, twice as many random moments."""
+    boundaries = [
+        (do, boundary, moment, times)
+        for do, (_, passed) in usual.items()
+        for boundary, times in passed.items()
+        for moment in ((BEFORE, WITHIN, AFTER) if boundary.startswith("replace") else (BEFORE, AFTER))
+    ]
+    while True:
+        chance.shuffle(boundaries)
+        for do, boundary, moment, times in boundaries:
+            yield Kill(do, Crash(boundary, moment, chance.choice((1, times, chance.randint(1, times)))))
+            yield Kill(chance.choice(("submit", "submit", "ingest")), None, chance.random())

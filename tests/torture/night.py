@@ -1,0 +1,193 @@
+"""One night, undisturbed, as the measure; and what a disturbed one must have in common with it: everything.
+
+Lost, doubled or moved rows, objects that belong to nobody, reports that differ: `losses` names them all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.core.names import extracts, ingested, results
+from flows.core.planning import canonical
+from flows.core.ports import Opener, Store
+from flows.edge.pgp import GpgOpener
+from flows.simulator.answer import answer_store
+from flows.simulator.extract import write_sample
+from flows.simulator.portal import Portal
+from flows.steps.runs import keys_of
+from tests import keys
+from tests.night import BANK, DAY, Bench, issuer
+from tests.torture.nursery import Nursery
+from tests.torture.places import Place
+
+EXTRACT = "bank-20261120.csv"
+ROWS, PER_CHUNK = 110, 3  # 34 chunks, so that there are two sealing groups
+BEGIN = datetime.now(UTC).replace(microsecond=0)
+LATER = BEGIN + timedelta(hours=12)  # when what died at the beginning is run again: its claim has run out
+REPORTS = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv", "summary.json")
+
+
+class Remembering:
+    """An opener that opens each message once: the same bytes hold the same rows."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+        self._opened: dict[bytes, bytes] = {}
+
+    def open(self, message: bytes, limit: int) -> bytes:
+        """Return the content of one message."""
+        name = hashlib.sha256(message).digest()
+        if name not in self._opened:
+            self._opened[name] = self._opener.open(message, limit)
+        return self._opened[name]
+
+
+@dataclass(frozen=True)
+class Night:
+    """The undisturbed night: its objects before and after the answers were taken up, and its chunks in the clear."""
+
+    opener: Opener
+    extract: bytes
+    run: str
+    answered: Mapping[str, bytes]
+    reported: Mapping[str, bytes]
+    chunks: tuple[bytes, ...]
+
+    def bench(self, place: Place, now: datetime = LATER, actor: str = "later:1") -> Bench:
+        """Return the issuer's bench on another store."""
+        return Bench(place.open(), _issuer(), lambda: now, actor=actor)
+
+    def dropped(self, place: Place) -> Bench:
+        """Return the bench with the extract dropped."""
+        bench = self.bench(place)
+        bench.store.replace(extracts(BANK) + EXTRACT, [self.extract])
+        return bench
+
+    def until_answered(self, place: Place) -> Bench:
+        """Return the bench as it was before the answers were taken up."""
+        bench = self.bench(place)
+        _put(bench.store, self.answered)
+        return bench
+
+    def drop_results(self, bench: Bench) -> None:
+        """Drop the partner's answers, unless they are there."""
+        _put(bench.store, {key: data for key, data in self.answered.items() if key.startswith(results(BANK))})
+
+    def submit_losses(self, bench: Bench) -> list[str]:
+        """Name what differs from the undisturbed night in what stands for upload."""
+        keys_, found = keys_of(self.run), []
+        manifest = bench.manifest(self.run)
+        paths = [keys_.chunks + chunk.name for chunk in manifest.chunks]
+        sealed = [bench.content(path) for path in paths]
+        if [entry.key for entry in bench.store.keys(keys_.chunks)] != paths:
+            found.append("an object that is no chunk of the run, or a chunk that is gone")
+        if [hashlib.sha256(data).hexdigest() for data in sealed] != [chunk.sha256 for chunk in manifest.chunks]:
+            found.append("a chunk that is not the one its manifest names")
+        if tuple(self.opener.open(data, 1 << 24) for data in sealed) != self.chunks:
+            found.append("rows of a chunk")
+        if not _ledger(self.reported, self.run).equals(bench.ledger(self.run)):
+            found.append("the ledger")
+        if _facts(bench.content(keys_.manifest)) != _facts(self.answered[keys_.manifest]):
+            found.append("the manifest's counts")
+        if len([entry for entry in bench.store.keys(f"{BANK}/runs/") if entry.key.endswith("/manifest.json")]) != 1:
+            found.append("a second commit")
+        return found
+
+    def report_losses(self, bench: Bench) -> list[str]:
+        """Take up the answers, and name what differs from the undisturbed night in the reports."""
+        self.drop_results(bench)
+        bench.ingest()
+        found = [
+            f"report/{name}"
+            for name in REPORTS
+            if _same(name, bench.report(self.run, name)) != _same(name, self.reported[keys_of(self.run).report(name)])
+        ]
+        if bench.ingest().files or len(list(bench.store.keys(ingested(BANK)))) != len(self.chunks):
+            found.append("a result that is not marked as taken up, or twice")
+        return found
+
+
+@dataclass
+class Children:
+    """Starts children on jobs of one night."""
+
+    nursery: Nursery
+    folder: Path
+    key: tuple[str, str, str] = field(
+        default_factory=lambda: (
+            keys.sound().public.decode(),
+            keys.sound().secret.decode(),
+            keys.sound().fingerprint,
+        )
+    )
+
+    def start(
+        self, do: str, place: Place, *, crash: Any = None, now: datetime = BEGIN, actor: str = "first:1"
+    ) -> tuple[int, Path]:
+        """Start a child; return its process id and the file it will tell in what it came to."""
+        answer = self.folder / f"{actor}.json"
+        answer.unlink(missing_ok=True)
+        settings = _issuer().model_dump(mode="json")
+        job = {"do": do, "place": place, "crash": crash, "now": now.isoformat(), "actor": actor, "extract": EXTRACT}
+        return self.nursery.start({**job, "key": self.key, "issuer": settings, "answer": str(answer)}), answer
+
+
+@contextmanager
+def undisturbed(place: Place) -> Iterator[Night]:
+    """Live through the night without a disturbance."""
+    out = BytesIO()
+    write_sample(out, ROWS, bad=0.08, seed=1, as_of=DAY)
+    with GpgOpener([keys.sound().secret]) as gpg:
+        opener = Remembering(gpg)
+        night = Night(opener, out.getvalue(), "", {}, {}, ())
+        bench = night.dropped(place)
+        manifest = bench.submit(EXTRACT).manifest
+        portal = Portal(opener, today=LATER.date(), fail_share=0.2, shuffle=True, seed=7)
+        answer_store(bench.store, BANK, portal)
+        answered = bench.snapshot()
+        bench.ingest()
+        names = [keys_of(manifest.run).chunks + chunk.name for chunk in manifest.chunks]
+        opened = tuple(opener.open(answered[name], 1 << 24) for name in names)
+        yield replace(night, run=manifest.run, answered=answered, reported=bench.snapshot(), chunks=opened)
+
+
+def _issuer() -> Any:
+    return issuer(portal={"rows_per_chunk": PER_CHUNK})
+
+
+def _put(store: Store, objects: Mapping[str, bytes]) -> None:
+    for key, data in objects.items():
+        store.create(key, data)
+
+
+def _facts(manifest: bytes) -> bytes:
+    """Return a manifest without what sealing and storing make different each time."""
+    plain = json.loads(manifest)
+    chunks = [{name: chunk[name] for name in ("number", "name", "rows")} for chunk in plain["chunks"]]
+    same = ("run", "as_of", "settings_sha256", "recipe", "recipients", "counts", "reasons", "repairs")
+    return canonical({**{name: plain[name] for name in same}, "chunks": chunks})
+
+
+def _same(name: str, report: bytes) -> bytes:
+    """Return a report without the identities that sealing and storing make different each time."""
+    if name == "chunks.csv":
+        return pl.read_csv(report, infer_schema=False).drop("bytes", "sha256", strict=False).write_csv().encode()
+    if name == "summary.json":
+        facts = json.loads(report)
+        return canonical({**facts, "source": {**facts["source"], "version": ""}})
+    return report
+
+
+def _ledger(objects: Mapping[str, bytes], run: str) -> pl.DataFrame:
+    parts = [data for key, data in objects.items() if key.startswith(keys_of(run).ledger)]
+    return pl.concat(pl.read_parquet(BytesIO(part)) for part in parts).sort("row")

@@ -1,0 +1,46 @@
+"""Let two to four processes submit one extract at once: one commit, and the rows of the quiet night."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from json import loads
+
+from tests.night import Bench
+from tests.torture.night import BEGIN, EXTRACT, Children, Night
+from tests.torture.places import Place
+from tests.torture.tally import Tally
+
+TOLD = {"committed", "already", "ClaimedError", "LeaseLostError"}
+
+
+def race_many(night: Night, children: Children, places: Iterator[Place], races: int, seed: int = 0) -> Tally:
+    """Race `races` times; in every second race each process believes that the others' claims have run out."""
+    chance = random.Random(seed)
+    tally = Tally(f"races {'S3' if next(places).endpoint else 'directory'}")
+    for number in range(races):
+        place = next(places)
+        bench = night.dropped(place)
+        runners, apart = chance.randint(2, 4), timedelta(hours=number % 2)
+        started = [
+            children.start("submit", place, now=BEGIN + at * apart, actor=f"runner:{at}") for at in range(runners)
+        ]
+        codes = [children.nursery.wait(process) for process, _ in started]
+        told = Counter(loads(answer.read_text())["told"] for _, answer in started) if not any(codes) else Counter()
+        tally.nights += 1
+        tally.done[f"{runners} processes {'that ignore claims' if apart else 'with claims'}"] += 1
+        tally.ended += told
+        tally.losses += [f"race {number}: {loss}" for loss in _losses(night, bench, told)]
+    return tally
+
+
+def _losses(night: Night, bench: Bench, told: Counter[str]) -> list[str]:
+    """Name what a race broke: told by its processes, or seen in the store after one more run."""
+    found = [f"{count} processes were told {what}" for what, count in told.items() if what not in TOLD]
+    if told["committed"] != 1:
+        found.append(f"{told['committed']} processes committed")
+    if not bench.submit(EXTRACT).already:
+        found.append("nothing was committed")
+    return found + night.submit_losses(bench) + night.report_losses(bench)

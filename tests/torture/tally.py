@@ -1,0 +1,29 @@
+"""What a torture came to: how much was done to how many nights, and what was lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Tally:
+    """Counts of one kind of torture on one storage."""
+
+    what: str
+    nights: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
+    losses: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        lines = [f"{self.what}: {self.nights} nights, losses {len(self.losses)}"]
+        lines += [
+            f"  {title}: {_told(counts)}" for title, counts in (("done", self.done), ("ended", self.ended)) if counts
+        ]
+        return "\n".join(lines + [f"  LOST {loss}" for loss in self.losses])
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.most_common())
