@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check setup clean
+.PHONY: demo ui test check setup clean
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -18,6 +18,10 @@ check: .venv/test-ready
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+# A local Prefect server with its UI, the sample issuer deployed on it, and a worker; Ctrl-C ends it.
+ui: .venv/run-ready
+	@$(BIN)/python -m flows.ui
+
 setup: .venv/test-ready
 
 .venv/run-ready: pyproject.toml constraints.txt
@@ -31,4 +35,4 @@ setup: .venv/test-ready
 	@touch $@
 
 clean:
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv demo ui .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

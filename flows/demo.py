@@ -46,8 +46,8 @@ class NotADemoError(OperatorError):
 def whole_night(folder: Path, rows: int | None) -> Answer:
     """Run the night below `folder`, with the sample or with a generated extract of `rows` rows."""
     folder = folder.resolve()
-    _make_room(folder)
-    secret = _prepare(folder, rows)
+    make_room(folder)
+    secret = prepare(folder, rows)
     _embed_prefect(folder)
     _tell("the nightly flow runs (Prefect, embedded server; its first start takes about ten seconds)")
     from flows.nightly import nightly
@@ -66,7 +66,8 @@ def whole_night(folder: Path, rows: int | None) -> Answer:
     return _answer(folder, reports)
 
 
-def _make_room(folder: Path) -> None:
+def make_room(folder: Path) -> None:
+    """Empty the folder of an earlier demo; NotADemoError where something else lies there."""
     if folder.exists() and any(folder.iterdir()):
         if not (folder / MARK).exists():
             raise NotADemoError(str(folder))
@@ -75,7 +76,7 @@ def _make_room(folder: Path) -> None:
     (folder / MARK).touch()
 
 
-def _prepare(folder: Path, rows: int | None) -> Path:
+def prepare(folder: Path, rows: int | None) -> Path:
     """Write the issuer's TOML, a throwaway portal key and the extract; return the secret key's path."""
     from flows.edge.pgp import make_portal_key
 

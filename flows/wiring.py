@@ -4,6 +4,9 @@ CARDLINK_CONFIG            folder of the issuers' TOML files (default: the curre
 CARDLINK_PRIVATE_KEY_FILE  private key that opens PGP-encrypted extracts and results
 CARDLINK_PASSPHRASE_FILE   its passphrase, where it has one
 CARDLINK_ACTOR             who is acting, for the audit trail (default: user@host)
+CARDLINK_WORK_POOL         Prefect work pool of the deployments (default: cardlink)
+CARDLINK_ALERT_*           where alerts go: WEBHOOK, SLACK (addresses), PAGERDUTY (integration key), EMAIL with
+                           SENDER and SENDGRID (key); read when deployments are installed
 AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
 """
 
@@ -17,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from flows.core.errors import OperatorError
@@ -132,6 +135,27 @@ def edges(root: str, folder: Path) -> Edges:
 
     harden()  # here, because every command and every flow comes by
     return Edges(open_store(root, folder), now, actor(), race)
+
+
+class Channels(NamedTuple):
+    """Where alerts go; what is empty is not used."""
+
+    webhook: str = ""
+    slack: str = ""
+    pagerduty: str = ""
+    email: str = ""
+    sender: str = ""
+    sendgrid: str = ""
+
+
+def channels() -> Channels:
+    """Return where alerts go."""
+    return Channels(*(os.environ.get(f"CARDLINK_ALERT_{name.upper()}", "") for name in Channels._fields))
+
+
+def work_pool() -> str:
+    """Return the name of the work pool of the deployments."""
+    return os.environ.get("CARDLINK_WORK_POOL") or "cardlink"
 
 
 def now() -> datetime:
