@@ -41,11 +41,12 @@ def work(job: dict[str, Any]) -> int:
     """Do a job; leave what it came to, and the boundaries it passed, in its file."""
     signal.signal(signal.SIGTERM, _terminate)
     boundaries = Boundaries(Crash(*job["crash"]) if job["crash"] else None)
+    public, secret, fingerprint = job["key"]
     bench = CrashingBench(
         CrashingStore(Place(*job["place"]).open(), boundaries),
         Issuer.model_validate(job["issuer"]),
         lambda: datetime.fromisoformat(job["now"]),
-        PortalKey(*(part.encode() for part in job["key"][:2]), job["key"][2]),
+        PortalKey(public.encode(), secret.encode(), fingerprint),
         job["actor"],
         boundaries=boundaries,
     )

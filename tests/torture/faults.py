@@ -36,7 +36,7 @@ ERRORS: tuple[Callable[[str], CardlinkError], ...] = (
     ObjectChangedError,
     ObjectDamagedError,
     *(
-        lambda key, make=make: make(key, "test")  # type: ignore[misc]  # each class at its turn
+        lambda key, make=make: make(key, "test")
         for make in (
             StoreBusyError,
             StoreClockError,
