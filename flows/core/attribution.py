@@ -22,6 +22,7 @@ from flows.core.placing import place_rows
 from flows.core.results import ResultRows
 from flows.core.sent import SentRows, number_sent
 from schemas import breaks
+from schemas.expressions import luhn_holds
 
 LINKED = "linked"
 ERROR = "error"
@@ -167,16 +168,16 @@ def _judge(rows: pl.DataFrame, sent: SentRows, named: dict[int, int], hosts: Seq
     answered = sent.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
     return (
         _home(rows, named)
-        .with_columns(_trouble(hosts).alias("trouble"))
-        .with_columns(state.alias("state"))
         .join(sent.places.drop("sent"), on="place", how="left", maintain_order="left")
         .join(answered, on="spot", how="left", maintain_order="left")
+        .with_columns(_trouble(hosts).alias("trouble"))
+        .with_columns(state.alias("state"))
         .with_columns(
             pl.coalesce("cuid_sent", storable("claim")).alias("cuid"),
             pl.coalesce("last_4_sent", "last_4").alias("last_4"),
             pl.when(pl.col("state") == LINKED).then("url").alias("url"),
             url.alias("has_link"),
-            pl.when(pl.col("expires_on").is_not_null()).then("expires_raw").otherwise(storable("expires_raw")),
+            storable("expires_raw"),
         )
     )
 
@@ -221,7 +222,7 @@ def _trouble(hosts: Sequence[str]) -> pl.Expr:
         .then(pl.lit(breaks.URL_AND_ERROR))
         .when(~url & ~error)
         .then(pl.lit(breaks.NEITHER_URL_NOR_ERROR))
-        .when(url & ~allowed("url", hosts))
+        .when(url & (~allowed("url", hosts) | _shows_card("url", "last_4_sent")))
         .then(pl.lit(breaks.URL_NOT_ALLOWED))
     )
 
@@ -233,6 +234,13 @@ def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:
         for host in (host.lower() for host in hosts)
     ]
     return pl.col(column).str.contains(rf"^(?i:https://(?:{'|'.join(patterns)}))(?::443)?(?:[/?#][!-~]*)?$")
+
+
+def _shows_card(column: str, last_4: str) -> pl.Expr:
+    """Return whether a URL holds 16 digits that end as the card it was made for does and pass Luhn."""
+    bare = pl.col(column).str.replace_all(r"[._+-]|%20", "")
+    number = bare.str.extract(r"(?:^|[^0-9])([0-9]{16})(?:[^0-9]|$)")
+    return ((number.str.slice(-4) == pl.col(last_4)) & luhn_holds(number)).fill_null(False)
 
 
 def digest_of(outcomes: pl.DataFrame) -> str:

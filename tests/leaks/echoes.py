@@ -26,6 +26,9 @@ WAYS = (
     "PAN{card}X",
     "{wide}",
     "{escaped}",
+    "{escaped_short} {escaped_url} {entities}",
+    "2027-01-20 {card}",
+    "1799999999999{card}",
     "{hexed}",
     "{linked}",
     "{underlined}",
@@ -44,9 +47,12 @@ def echo(way: str, card: str, cvv: str) -> str:
         dotted=".".join(groups),
         underlined="_".join(groups),
         linked="%20".join(groups),
-        scientific=f"{int(card):e}".replace("e", "e") + f" {float(card)!r} {card[0]}.{card[1:]}e+15",
+        scientific=f"{float(card)!r} {card[0]}.{card[1:]}e+15 {card[0]},{card[1:15]}E15",
         wide="".join(chr(0xFF10 + int(digit)) for digit in card),
         escaped="".join(f"\\u003{digit}" for digit in card),
+        escaped_short="".join(f"\\x3{digit}" for digit in card),
+        escaped_url="".join(f"%3{digit}" for digit in card),
+        entities="".join(f"&#{ord(digit)};" for digit in card),
         hexed=card.encode().hex(),
     )
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 SEPARATORS = (" ", "-", ".", "/", "_", ",", ":", "\t", "\u00a0", "\u2009", "\u2011", "\u2013", "%20", "+", "\\t")
 DIGESTS = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512", "sha3_256", "blake2b")
+ESCAPES = {"JSON escapes": "\\u{:04x}", "string escapes": "\\x{:02x}", "URL escapes": "%{:02X}", "entities": "&#{};"}
 INTEGERS = {"int64, little end first": "<q", "int64, big end first": ">q"}
 FLOATS = {"float64, little end first": "<d", "float64, big end first": ">d"}
 
@@ -53,7 +54,8 @@ def _text(what: str, text: str) -> Iterator[Form]:
         for shift in range(3):
             yield Form(f"{what}, {encoding} in base64 at {shift}", _base64(core, shift))
     yield Form(f"{what}, reversed", text[::-1].encode())
-    yield Form(f"{what}, JSON escapes", "".join(f"\\u{ord(letter):04x}" for letter in text).encode())
+    for kind, escape in ESCAPES.items():
+        yield Form(f"{what}, {kind}", "".join(escape.format(ord(letter)) for letter in text).encode())
 
 
 def _core(text: str, encoding: str) -> bytes:
