@@ -7,13 +7,13 @@ the same outcome; a file of no run we know stays unmarked and is tried again eac
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 import polars as pl
 
 from flows.core.attribution import Attributed, attribute_all
-from flows.core.errors import CardlinkError
+from flows.core.errors import CardlinkError, TryAgainError
 from flows.core.mentioned import mentioned_cuids
 from flows.core.names import ingested, results
 from flows.core.openpgp import looks_like_message
@@ -24,12 +24,23 @@ from flows.steps.edges import IssuerEdges, note, read
 from flows.steps.outcomes import keep
 from flows.steps.report import RunReport, rebuild
 from flows.steps.runs import keys_of, manifests, read_ledger
+from flows.steps.sweep import sweep
 from schemas import ledger
 from schemas.manifest import Manifest
 
 BATCH = 200  # result files attributed at a time
 LARGEST = 64 << 20  # bytes a result file may have, sealed or opened
 SENT = ["row", "cuid", "last_4", "fate", "chunk", "position"]
+
+
+class ListedLateError(TryAgainError):
+    """What was just written is not listed, so a report would lack it."""
+
+    says = "{0} was written but is not listed yet. Its report was left as it was."
+    then = "The store lists late: run the same command again in a minute."
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
 
 
 class Ingested(NamedTuple):
@@ -48,6 +59,7 @@ class Taken(NamedTuple):
     outcome: Attributed
     runs: frozenset[str]
     lost: int
+    kept: tuple[str, ...] = ()  # keys of the outcomes written
 
     @property
     def settled(self) -> bool:
@@ -70,12 +82,26 @@ def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
     fresh = [entry for entry in store.keys(results(name)) if _mark(name, entry) not in marks]
     taken = list(_take_up(edges, fresh)) if fresh else []
     touched = {run for one in taken for run in one.runs} | ({also} if also else set())
-    reports = tuple(rebuild(edges, run) for run in sorted(touched))
+    sweep(edges.edges, ingested(name), *(keys_of(run).base for run in touched))
+    reports = tuple(_report(edges, run, {key for one in taken for key in one.kept}) for run in sorted(touched))
     for one in taken:
         if one.settled:
             _set_mark(store, name, one)
     rows = sum(one.outcome.outcomes.height for one in taken)
     return Ingested(len(taken), rows, tuple(one.trouble() for one in taken if not one.settled), reports)
+
+
+def _report(edges: IssuerEdges, run: str, kept: Set[str]) -> RunReport:
+    """Rebuild a run's report until nobody has added to its outcomes meanwhile: so the last one written has them all."""
+    store, prefix = edges.edges.store, keys_of(run).outcomes
+    while True:
+        listed = list(store.keys(prefix))
+        hidden = {key for key in kept if key.startswith(prefix)} - {entry.key for entry in listed}
+        if hidden:
+            raise ListedLateError(min(hidden))
+        report = rebuild(edges, run)
+        if list(store.keys(prefix)) == listed:
+            return report
 
 
 def _take_up(edges: IssuerEdges, fresh: Sequence[Entry]) -> Iterator[Taken]:
@@ -126,11 +152,12 @@ def _keep(edges: IssuerEdges, entry: Entry, one: Attributed) -> Taken:
     homeless = one.outcomes.filter(pl.col("run").is_null())
     placed = one.outcomes.filter(pl.col("run").is_not_null())
     parts = {str(key[0]): part for key, part in placed.partition_by("run", as_dict=True).items()}
+    kept = []
     for at, (run, rows) in enumerate(sorted(parts.items())):
         keys = keys_of(run)
-        keep(edges.edges.store, keys, one, pl.concat([rows, homeless]) if at == 0 else rows)
+        kept.append(keep(edges.edges.store, keys, one, pl.concat([rows, homeless]) if at == 0 else rows))
         note(edges.edges, keys, "answered", result=one.name, digest=one.digest, rows=rows.height)
-    return Taken(entry, one, frozenset(parts), int(one.outcomes["row"].is_null().sum()))
+    return Taken(entry, one, frozenset(parts), int(one.outcomes["row"].is_null().sum()), tuple(kept))
 
 
 def _set_mark(store: Store, issuer: str, one: Taken) -> None:

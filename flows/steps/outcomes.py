@@ -29,15 +29,17 @@ FILE: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-def keep(store: Store, keys: RunKeys, one: Attributed, rows: pl.DataFrame) -> None:
-    """Write the rows of one result file that belong to a run, each with the facts of its file."""
+def keep(store: Store, keys: RunKeys, one: Attributed, rows: pl.DataFrame) -> str:
+    """Write the rows of one result file that belong to a run, each with the facts of its file; return the key."""
     run, chunk = one.named or (None, None)
     facts = pl.DataFrame([(one.digest, one.name, one.received, list(one.problems), run, chunk)], FILE, orient="row")
     marked = rows.join(facts, how="cross")
     out = BytesIO()
     marked.write_parquet(out, compression="zstd")
     # The name belongs to the key: one result downloaded twice is two files with the same bytes.
-    store.replace(f"{keys.outcomes}{one.digest[:16]}-{digest(one.name.encode())[:8]}.parquet", [out.getvalue()])
+    key = f"{keys.outcomes}{one.digest[:16]}-{digest(one.name.encode())[:8]}.parquet"
+    store.replace(key, [out.getvalue()])
+    return key
 
 
 def chunks_answered(store: Store, keys: RunKeys) -> dict[str, frozenset[int]]:
