@@ -22,6 +22,11 @@ check: .venv/test-ready
 ui: .venv/run-ready
 	@$(BIN)/python -m flows.ui
 
+# The figures of speed and memory, side by side with real tools: make bench N=1000000 BENCH='--only contest'
+N ?= 1000000
+bench: .venv/test-ready
+	@$(BIN)/python -m tests.bench --rows $(N) $(BENCH)
+
 setup: .venv/test-ready
 
 .venv/run-ready: pyproject.toml constraints.txt

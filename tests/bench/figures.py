@@ -1,0 +1,163 @@
+"""The figures of the bench, each measured side by side with what it is held against."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from flows.core.duplicates import BLOCK, Table
+from flows.core.names import RunId, RunKeys
+from tests.bench.measure import Contender, Cost, cost_of, middle, ratio, side_by_side
+from tests.bench.nights import make_nights
+from tests.bench.scene import BANK, CARDLINK, DAY, Scene, make_scene
+from tests.servers import moto
+
+OURS, OURS_PLAIN, FLOOR = "cardlink submit", "cardlink submit, compression none", "floor"
+SHELL, SCRIPT = "shell loop", "straightforward script"
+HERE = Path(__file__).parent
+RUNS = 1000
+
+
+class Figure(NamedTuple):
+    """One line of the table: what was measured, its value, and the limit it is held to."""
+
+    name: str
+    value: float
+    limit: float
+    at_least: bool = False
+    unit: str = "x"
+
+    @property
+    def holds(self) -> bool:
+        """Whether the limit is kept."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+
+def contest(scene: Scene, rounds: int) -> tuple[list[Figure], dict[str, Cost]]:
+    """Measure the submit against the shell, the script and the floor."""
+    out, start = scene.folder / "out", [str(scene.folder / "portal.asc"), str(scene.extract), str(scene.folder / "out")]
+
+    def clear() -> None:
+        shutil.rmtree(out, ignore_errors=True)
+
+    costs = side_by_side(
+        [
+            scene.submit(OURS),
+            Contender(SHELL, clear, [str(HERE / "shell.sh"), *start]),
+            scene.submit(OURS_PLAIN, compression="none"),
+            Contender(SCRIPT, clear, [sys.executable, "-m", "tests.bench.script", *start]),
+            Contender(FLOOR, clear, [sys.executable, "-m", "tests.bench.floor", str(scene.extract)]),
+        ],
+        rounds,
+    )
+    figures = [
+        Figure("shell loop / submit", ratio(costs, SHELL, OURS), 3, at_least=True),
+        Figure("straightforward script / submit", ratio(costs, SCRIPT, OURS), 5, at_least=True),
+        Figure("submit / floor", ratio(costs, OURS, FLOOR), 4),
+        Figure("submit without compression / floor", ratio(costs, OURS_PLAIN, FLOOR), 3),
+    ]
+    return figures, {name: middle(found) for name, found in costs.items()}
+
+
+def growth(folder: Path, scene: Scene, sizes: list[int]) -> tuple[list[Figure], dict[int, Cost]]:
+    """Measure time and memory of the submit at each size, the smallest first."""
+    costs = {}
+    for rows in sizes:
+        one = make_scene(folder / f"rows-{rows}", rows, scene.key)
+        costs[rows] = middle([cost_of(one.submit()) for _ in range(3 if rows <= 1_000_000 else 1)])
+        shutil.rmtree(one.folder)
+    small, large = costs[sizes[-2]], costs[sizes[-1]]
+    told = f"{sizes[-1]:,} rows against {sizes[-2]:,}"
+    return [
+        Figure("peak memory of the submit", max(cost.megabytes for cost in costs.values()), 600, unit="MB"),
+        Figure(f"peak memory, {told}", large.megabytes / small.megabytes, 1.15),
+        Figure(f"time per row, {told}", large.wall / sizes[-1] / (small.wall / sizes[-2]), 1.1),
+    ], costs
+
+
+def answer(scene: Scene, submitted: Cost) -> Iterator[Figure]:
+    """Measure the ingest of every chunk's result, 5% of the rows errors, against the submit of those rows."""
+    config = [CARDLINK, "--config", str(scene.folder)]
+    cost_of(scene.submit())
+    secret = str(scene.folder / "secret.asc")
+    subprocess.run(
+        [*config, "simulate", BANK, "--secret-key", secret, "--fail", "0.05"], check=True, capture_output=True
+    )
+    taken = cost_of(Contender("ingest", lambda: None, [*config, "ingest", BANK]))
+    yield Figure("ingest / submit", taken.wall / submitted.wall, 1)
+    yield Figure("peak memory of the ingest", taken.megabytes, 600, unit="MB")
+
+
+def small_nights(scene: Scene, nights: int) -> Iterator[Figure]:
+    """Measure many nights of 500 rows in one process."""
+    make_nights(scene, nights)
+    command = [sys.executable, "-m", "tests.bench.nights", str(scene.folder)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    yield Figure(f"a night of 500 rows, mean of {nights}", float(said), 80, unit="ms")
+
+
+def bucket(scene: Scene, rounds: int) -> Iterator[Figure]:
+    """Measure the submit to a local S3 server, less the server's own CPU time, against the directory."""
+    spent = []
+    with moto() as server:
+        prefix = iter(range(rounds))
+
+        def clear() -> None:
+            where = f"bank-{next(prefix)}"
+            scene.configure(root=f"s3://{server.bucket}/{where}")
+            key = f"s3://{server.bucket}/{where}/{BANK}/extracts/{scene.extract.name}"
+            _upload(scene.extract, key, server.environment)
+            spent.append(-_cpu_of(server.process))
+
+        command = [CARDLINK, "--config", str(scene.folder), "submit", BANK]
+        for _ in range(rounds):
+            there = cost_of(Contender("s3", clear, command, server.environment)).wall
+            spent[-1] += _cpu_of(server.process)
+            spent[-1] = (there - spent[-1]) / cost_of(scene.submit()).wall
+    yield Figure("submit to S3, less the server's CPU / to a directory", sorted(spent)[len(spent) // 2], 1.5)
+
+
+def command_line(scene: Scene, rounds: int) -> Iterator[Figure]:
+    """Measure `--help`, and `status` on a store of 1,000 runs."""
+    cost_of(scene.submit())
+    runs = scene.folder / "store" / BANK / "runs"
+    (run,) = runs.iterdir()
+    manifest = (run / "manifest.json").read_bytes()
+    for number in range(RUNS):
+        keys = RunKeys(RunId(BANK, DAY, f"{number:08x}"))
+        (runs / str(keys.run)).mkdir()
+        (scene.folder / "store" / keys.manifest).write_bytes(
+            manifest.replace(run.name.encode(), str(keys.run).encode())
+        )
+    config = [CARDLINK, "--config", str(scene.folder)]
+    for name, words, limit in (("--help", ["--help"], 0.2), (f"status of {RUNS:,} runs", ["status"], 1.0)):
+        contender = Contender(name, lambda: None, [*config, *words])
+        yield Figure(
+            f"cardlink {name}", middle([cost_of(contender) for _ in range(2 * rounds + 1)]).wall, limit, unit="s"
+        )
+
+
+def memory_of_repeats(rows: int = 10_000_000) -> Iterator[Figure]:
+    """Measure what telling repeats apart takes of memory, by filling the real table."""
+    table, random = Table(rows), np.random.default_rng(0)
+    for _ in range(0, rows, BLOCK):
+        table.add(random.integers(1 << 16, 1 << 63, BLOCK, np.uint64), random.integers(0, 1 << 32, BLOCK, np.uint32))
+    yield Figure(f"telling {rows:,} rows apart, bytes a row", table.bytes / rows, 16, unit="B")
+
+
+def _upload(file: Path, url: str, environment: dict[str, str]) -> None:
+    words = [sys.executable, "-m", "tests.bench.upload", str(file), url]
+    subprocess.run(words, check=True, env={**os.environ, **environment})
+
+
+def _cpu_of(process: int) -> float:
+    """Return the CPU seconds a running process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,80 @@
+"""What the bench works on: a folder with an issuer, a throwaway RSA-2048 key, and a generated extract of test cards."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+from flows.edge.pgp import PortalKey, make_portal_key
+from flows.simulator.extract import write_sample
+from tests.bench.measure import Contender
+
+BANK = "bank"
+DAY = date(2026, 11, 20)
+EXTRACT = "bank-20261120.csv"
+CARDLINK = str(Path(sys.executable).parent / "cardlink")
+TOML = """\
+issuer = "{issuer}"
+root = "{root}"
+test = true
+
+[limits]
+max_reject_rate = 0.5
+max_error_rate = 0.5
+
+[portal]
+fingerprints = ["{fingerprint}"]
+allowed_hosts = ["links.example.com"]
+compression = "{compression}"
+"""
+
+
+class Scene(NamedTuple):
+    """One issuer's folder: TOML, keys, and a directory store with one extract."""
+
+    folder: Path
+    key: PortalKey
+
+    @property
+    def extract(self) -> Path:
+        """The extract."""
+        return self.folder / "store" / BANK / "extracts" / EXTRACT
+
+    def clear(self) -> None:
+        """Leave the extract only."""
+        for name in ("runs", "submissions", "results", "ingested"):
+            shutil.rmtree(self.folder / "store" / BANK / name, ignore_errors=True)
+
+    def configure(self, *, root: str = "store", compression: str = "zip") -> None:
+        """Write the issuer's TOML."""
+        write_toml(self.folder, BANK, self.key, root=root, compression=compression)
+
+    def submit(self, name: str = "cardlink submit", *, compression: str = "zip") -> Contender:
+        """Return the real command on this scene."""
+
+        def clear() -> None:
+            self.clear()
+            self.configure(compression=compression)
+
+        return Contender(name, clear, [CARDLINK, "--config", str(self.folder), "submit", BANK])
+
+
+def make_scene(folder: Path, rows: int, key: PortalKey | None = None) -> Scene:
+    """Make a scene with an extract of `rows` rows, one in a hundred of them bad."""
+    scene = Scene(folder, key or make_portal_key())
+    scene.extract.parent.mkdir(parents=True)
+    with scene.extract.open("wb") as out:
+        write_sample(out, rows, as_of=DAY, bad=0.01)
+    (folder / "portal.asc").write_bytes(scene.key.public)
+    (folder / "secret.asc").write_bytes(scene.key.secret)
+    scene.configure()
+    return scene
+
+
+def write_toml(folder: Path, issuer: str, key: PortalKey, *, root: str = "store", compression: str = "zip") -> None:
+    """Write one issuer's TOML beside the public key."""
+    text = TOML.format(issuer=issuer, root=root, fingerprint=key.fingerprint, compression=compression)
+    (folder / f"{issuer}.toml").write_text(text)
