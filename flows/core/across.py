@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.core.ages import AGES, age_step, by_expiry, duration
-from flows.core.summary import OUT_OF_BALANCE
+from flows.core.summary import MISSING, OUT_OF_BALANCE, PARTIAL, UNSETTLED
 from schemas.reasons import reason
 
 CLEAR = "nothing outstanding"
@@ -38,12 +38,12 @@ class RunFacts(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """One chunk with rows that are not answered: since when it waits, and whether part of it came."""
+    """One chunk with rows that are not answered: what of its answer is missing, and since when it waits."""
 
     run: str
     chunk: int
     name: str
-    state: str
+    missing: str  # as `flows.core.summary.missing` says
     sent: int
     awaiting: int
     since: datetime
@@ -56,8 +56,8 @@ class Terms(NamedTuple):
     within: int
 
     def overdue(self, chunk: Waiting) -> bool:
-        """True where the answer should have come."""
-        return self.now - chunk.since > timedelta(hours=self.within)
+        """True where the answer should have come; one that came and does not fit is a break, not silence."""
+        return chunk.missing != UNSETTLED and self.now - chunk.since > timedelta(hours=self.within)
 
 
 def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: Terms) -> dict[str, Any]:
@@ -73,8 +73,9 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: Terms) -> di
         "outstanding": {
             **_sizes(waiting),
             "overdue": _sizes(late),
-            "missing": _sizes([one for one in waiting if one.state == "awaiting"]),
-            "partial": _sizes([one for one in waiting if one.state == "partial"]),
+            "missing": {
+                kind: _sizes([one for one in waiting if one.missing == kind]) for kind in (MISSING, PARTIAL, UNSETTLED)
+            },
             "ages": {age: _sizes([one for one in waiting if age_step(one.since, terms.now) == age]) for age in AGES},
             "chunks": [_told(one, terms) for one in waiting[:LISTED]],
             "more": max(0, len(waiting) - LISTED),
@@ -93,7 +94,7 @@ def outstanding(runs: Iterable[RunFacts], terms: Terms) -> pl.DataFrame:
     """Return outstanding.csv (`schemas.reports.Outstanding`): every chunk not wholly answered, oldest first."""
     told = [_told(one, terms) for run in runs for one in run.waiting]
     schema = {
-        "run": pl.String, "chunk": pl.UInt32, "name": pl.String, "state": pl.String, "sent": pl.UInt32,
+        "run": pl.String, "chunk": pl.UInt32, "name": pl.String, "missing": pl.String, "sent": pl.UInt32,
         "awaiting": pl.UInt32, "since": pl.String, "due": pl.String, "overdue": pl.Boolean,
     }  # fmt: skip
     return pl.DataFrame([{name: one[name] for name in schema} for one in told], schema=schema).sort("since", "name")

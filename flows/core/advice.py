@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flows.core import across
-from flows.core.summary import ABOVE_LIMIT, BALANCED, OUT_OF_BALANCE, WAITING
+from flows.core.summary import ABOVE_LIMIT, BALANCED, MISSING, OUT_OF_BALANCE, PARTIAL, WAITING
 from schemas.breaks import KINDS
 from schemas.reasons import ASK, FIX, RESUBMIT
 
@@ -39,23 +39,26 @@ def advice(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _breaks(summary: Mapping[str, Any]) -> Iterator[str]:
-    counted = Counter(one["name"] for one in summary["breaks"] if not one["notice"])
+    open_breaks = [one for one in summary["breaks"] if not one["notice"]]
+    counted = Counter(one["name"] for one in open_breaks)
     for name, number in counted.most_common():
-        yield f"{name}, {rows(number, 'time')}: {KINDS[name].then}"
+        size = sum(one["rows"] for one in open_breaks if one["name"] == name)
+        yield f"{number:,} × {name} ({rows(size)}): {KINDS[name].then}"
 
 
 def _waiting(summary: Mapping[str, Any]) -> Iterator[str]:
-    chunks, waiting = summary["chunks"], summary["open"]
-    late = waiting["overdue"]
+    waiting = summary["open"]
+    late, counts = waiting["overdue"], {one["kind"]: one["items"] for one in waiting["items"]}
     if late["chunks"]:
         yield (
             f"Download the missing results of {rows(late['chunks'], 'chunk')} ({rows(late['rows'])}) from the portal: "
             f"they are overdue, an answer is expected within {waiting['answer_within_hours']} hours."
         )
-    elif chunks["awaiting"]:
-        yield f"Upload {rows(chunks['awaiting'], 'chunk')} where that is not done yet, and download the results."
-    if chunks["partial"] and not late["chunks"]:
-        yield f"Download the rest of {rows(chunks['partial'], 'partly answered chunk')}."
+        return
+    if counts[MISSING]:
+        yield f"Upload {rows(counts[MISSING], 'chunk')} where that is not done yet, and download the results."
+    if counts[PARTIAL]:
+        yield f"Download the rest of {rows(counts[PARTIAL], 'partly answered chunk')}."
 
 
 def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -87,11 +90,10 @@ def across_advice(facts: Mapping[str, Any]) -> list[str]:
     late = facts["outstanding"]["overdue"]
     broken = [one["run"] for one in facts["runs"] if one["state"] == OUT_OF_BALANCE]
     hopeless = facts["unlinked"]["cardholders"]
-    said = [
-        f"Read the report of {run}: it is out of balance, and its breaks say what to do." for run in broken[:BROKEN]
-    ]
-    if len(broken) > BROKEN:
-        said.append(f"So are {rows(len(broken) - BROKEN, 'more run')}.")
+    said = []
+    if broken:
+        more = f" and of {rows(len(broken) - BROKEN, 'more run')}" if len(broken) > BROKEN else ""
+        said.append(f"Read the breaks in the report of {', '.join(broken[:BROKEN])}{more}: out of balance.")
     if late["count"]:
         said.append(
             f"Ask for the results of {rows(late['count'], 'chunk')} ({rows(late['rows'])}): no answer within "

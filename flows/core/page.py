@@ -16,8 +16,9 @@ from markupsafe import Markup
 from flows.core.advice import ACROSS_TONES, SENTENCES, TONES, across_advice, advice, refused_by
 from flows.core.ages import AGES, duration
 from flows.core.charts import NIGHTS, bar, trend
+from flows.core.summary import UNSETTLED
 
-MOST_REASONS, MOST_SHAPES, MOST_BREAKS = 40, 15, 50
+MOST_REASONS, MOST_SHAPES, MOST_BREAKS = 30, 15, 50
 OPEN_CHUNKS, WORST_CHUNKS, RUNS = 50, 10, 60
 
 
@@ -76,6 +77,7 @@ def across_page(facts: Mapping[str, Any]) -> str:
         advice=across_advice(facts),
         figures=_figures(facts["rows"]),
         ages=AGES,
+        unsettled=UNSETTLED,
         chunks=chunks[:OPEN_CHUNKS],
         more_chunks=max(0, len(chunks) - OPEN_CHUNKS) + facts["outstanding"]["more"],
         runs=newest[: -RUNS - 1 : -1],
@@ -142,10 +144,10 @@ def _figures(rows: Mapping[str, int]) -> list[Figure]:
     return [
         Figure("read", "read", rows["read"], "rows of the extract"),
         Figure("linked", "linked", rows["linked"], f"{_share(rows['linked'], sent)} of sent"),
-        Figure("error", "error", rows["error"], "refused by the partner"),
+        Figure("error", "error", rows["error"], "refused by partner"),
         Figure("awaiting", "awaiting", rows["awaiting"], "sent, not answered"),
-        Figure("rejected", "rejected", rows["rejected"], "refused by us, not sent"),
-        Figure("aside", "set aside", aside, f"{rows['duplicate']:,} duplicate, {rows['suppressed']:,} suppressed"),
+        Figure("rejected", "rejected", rows["rejected"], "refused, not sent"),
+        Figure("aside", "set aside", aside, "duplicate, suppressed"),
     ]
 
 

@@ -26,6 +26,8 @@ ABOVE_LIMIT = "balanced, rejects or errors above the limit"
 OUT_OF_BALANCE = "out of balance"
 EXIT_CODES = {BALANCED: 0, WAITING: 0, ABOVE_LIMIT: 3, OUT_OF_BALANCE: 4}
 
+MISSING, PARTIAL, UNSETTLED = "no result", "partial result", "result unsettled"
+
 MOST_BREAKS = 200  # listed one by one; the rest is counted
 NEWEST = 20  # result files named
 
@@ -100,27 +102,38 @@ def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limit
 
 
 def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, moment: Moment) -> dict[str, Any]:
-    """Return what is open by age: chunks without an answer, chunks with part of one, breaks; and what is overdue."""
+    """Return what is open by age, by kind, and what is overdue: an answer that came but does not fit is a break."""
     waiting = [
-        (state, moment.since(chunk), awaiting)
-        for chunk, state, awaiting in chunks.filter(pl.col("awaiting") > 0)
-        .select("chunk", "state", "awaiting")
+        (kind, moment.since(chunk), awaiting)
+        for chunk, kind, awaiting in chunks.filter(pl.col("awaiting") > 0)
+        .select("chunk", missing("answers", "sent"), "awaiting")
         .iter_rows()
     ]
     kinds = {
-        "chunks without a result": [(since, rows) for state, since, rows in waiting if state == "awaiting"],
-        "chunks with a partial result": [(since, rows) for state, since, rows in waiting if state == "partial"],
-        "breaks": [(datetime.fromisoformat(one["since"]), one["rows"]) for one in breaks if not one["notice"]],
+        kind: [(since, rows) for found, since, rows in waiting if found == kind]
+        for kind in (MISSING, PARTIAL, UNSETTLED)
     }
+    kinds["breaks"] = [(datetime.fromisoformat(one["since"]), one["rows"]) for one in breaks if not one["notice"]]
     due = moment.now - timedelta(hours=within)
-    late = [(since, rows) for _, since, rows in waiting if since < due]
+    late = [(since, rows) for kind, since, rows in waiting if since < due and kind != UNSETTLED]
     return {
         "sent": moment.sent.isoformat(timespec="seconds"),
         "answer_within_hours": within,
         "overdue": {"chunks": len(late), "rows": sum(rows for _, rows in late)},
-        "oldest": min((since for _, since, _ in waiting), default=moment.now).isoformat(timespec="seconds"),
         "items": [_by_age(kind, items, moment.now) for kind, items in kinds.items()],
     }
+
+
+def missing(answers: str, sent: str) -> pl.Expr:
+    """Return what a chunk with awaiting rows lacks: its result, part of it, or a result that can be used."""
+    return (
+        pl.when(pl.col(answers) == 0)
+        .then(pl.lit(MISSING))
+        .when(pl.col(answers) < pl.col(sent))
+        .then(pl.lit(PARTIAL))
+        .otherwise(pl.lit(UNSETTLED))
+        .alias("missing")
+    )
 
 
 def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from flows.core.page import across_page
 from flows.core.planning import canonical
 from flows.core.ports import Store
 from flows.core.store_errors import ObjectMissingError
+from flows.core.summary import MISSING, missing
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.rows import csv_pieces, read_rows
 from flows.steps.runs import keys_of, manifests, read_ledger
@@ -94,15 +95,14 @@ def _waiting(store: Store, keys: RunKeys, manifest: Manifest, terms: Terms, *, r
     moment = moment_of(store, keys, terms.now)
     if not reported:
         for one in manifest.chunks:
-            yield Waiting(manifest.run, one.number, one.name, "awaiting", one.rows, one.rows, moment.since(one.number))
+            yield Waiting(manifest.run, one.number, one.name, MISSING, one.rows, one.rows, moment.since(one.number))
         return
     content = read(store, keys.report("chunks.csv"))
-    table = pl.read_csv(BytesIO(content), infer_schema=False).cast(
-        dict.fromkeys(("chunk", "sent", "awaiting"), pl.UInt32)
-    )
-    waiting = table.filter(pl.col("awaiting") > 0).select("chunk", "name", "state", "sent", "awaiting")
-    for chunk, name, state, sent, rows in waiting.iter_rows():
-        yield Waiting(manifest.run, chunk, name, state, sent, rows, moment.since(chunk))
+    counts = pl.col("chunk", "sent", "answers", "awaiting").cast(pl.UInt32)
+    table = pl.read_csv(BytesIO(content), infer_schema=False).with_columns(counts).filter(pl.col("awaiting") > 0)
+    waiting = table.select("chunk", "name", missing("answers", "sent"), "sent", "awaiting")
+    for chunk, name, lacks, sent, rows in waiting.iter_rows():
+        yield Waiting(manifest.run, chunk, name, lacks, sent, rows, moment.since(chunk))
 
 
 def _states(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
