@@ -8,12 +8,14 @@ ExtractError
 ├── TruncatedError         it ends too early
 ├── TrailerError           the trailer contradicts itself
 ├── MissingColumnsError    a column of the settings is not in the header
-└── UnknownColumnsError    a header that nothing asks for
+├── UnknownColumnsError    a header that nothing asks for
+└── CardInNameError        its own name holds a card number
 """
 
 from __future__ import annotations
 
 from flows.core.errors import ExtractError
+from flows.core.redaction import redact
 
 
 class EmptyExtractError(ExtractError):
@@ -94,3 +96,21 @@ class UnknownColumnsError(ExtractError):
 
     def __init__(self, name: str, unknown: str) -> None:
         super().__init__(name, unknown)
+
+
+class CardInNameError(ExtractError):
+    """An extract's own name holds a card number: it would stand in plans, logs and listings."""
+
+    says = "The name of the extract {0} holds a card number."
+    then = "Have the issuer deliver it under another name and take this one away."
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+
+
+def checked_name(name: str) -> str:
+    """Return an extract's name; CardInNameError, which shows it masked, where it holds a card number."""
+    safe = redact(name)
+    if safe != name:
+        raise CardInNameError(safe)
+    return name

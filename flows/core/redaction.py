@@ -13,14 +13,21 @@ from hashlib import sha256
 from typing import Final
 
 MASK: Final = "[masked]"
-_DIGITS = re.compile(r"(?<![0-9])[0-9](?:[ -]?[0-9]){12,}(?![0-9])")
+# Written as cards are, so that a run id (`…-20261120-77098123-00001`) or a list of rows stays to be read.
+_DIGITS = re.compile(
+    r"(?<![0-9])(?:[0-9]{13,}|[0-9]{4}(?P<by>[ ._-])[0-9]{4}(?P=by)[0-9]{4}(?P=by)[0-9]{1,7}"
+    r"|[0-9]{4}(?P<as>[ ._-])[0-9]{6}(?P=as)[0-9]{5})(?![0-9])"
+)
 _DIGEST = re.compile(r"(?<![A-Za-z0-9+/_-])(?:[A-Za-z0-9+/_-]{43}=?|[0-9A-Fa-f]{64})(?![A-Za-z0-9+/_-])")
 _URLSAFE = str.maketrans("+/", "-_")
 _PLAIN = logging.Formatter()
 
 
 def redact(text: str) -> str:
-    """Return `text` with every run of 13 to 19 digits that passes Luhn, every longer one and every CVV hash masked."""
+    """Return `text` with every CVV hash masked, and every 13 to 19 digits that pass Luhn, bare or in a card's groups.
+
+    A longer run of digits is masked too: a card number may be anywhere in it.
+    """
     return _DIGITS.sub(_mask_card, _DIGEST.sub(_mask_hash, text))
 
 
@@ -55,7 +62,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _mask_card(found: re.Match[str]) -> str:
-    digits = re.sub(r"[ -]", "", found[0])
+    digits = re.sub(r"[ ._-]", "", found[0])
     return MASK if len(digits) > 19 or passes_luhn(digits) else found[0]
 
 

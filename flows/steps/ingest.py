@@ -19,7 +19,8 @@ from flows.core.names import ingested, results
 from flows.core.openpgp import looks_like_message
 from flows.core.planning import canonical
 from flows.core.ports import Entry, Opener, Store
-from flows.core.results import ResultRows, read_result
+from flows.core.redaction import redact
+from flows.core.results import TOO_LARGE, ResultRows, read_result
 from flows.steps.edges import IssuerEdges, note, read
 from flows.steps.outcomes import keep
 from flows.steps.report import RunReport, rebuild
@@ -69,7 +70,8 @@ class Taken(NamedTuple):
     def trouble(self) -> str:
         """Say what found no place."""
         why = ", ".join(self.outcome.problems) or "no run of this issuer sent them"
-        return f"{self.entry.key}: {self.lost} of {self.outcome.outcomes.height} rows belong to no sent row ({why})"
+        lost = f"{self.lost} of {self.outcome.outcomes.height} rows belong to no sent row ({why})"
+        return f"{redact(self.entry.key)}: {lost}"
 
 
 def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
@@ -119,6 +121,9 @@ def _take_up(edges: IssuerEdges, fresh: Sequence[Entry]) -> Iterator[Taken]:
 
 
 def _read(store: Store, opener: Opener | None, entry: Entry) -> ResultRows:
+    name = redact(entry.key.rpartition("/")[2])  # whoever names a result may name it after a card
+    if entry.size > LARGEST:
+        return read_result(b"", name)._replace(problems=(TOO_LARGE,))  # nothing of it is taken into memory
     content = read(store, entry.key)
     trouble = ""
     if looks_like_message(content) and opener is not None:
@@ -126,7 +131,7 @@ def _read(store: Store, opener: Opener | None, entry: Entry) -> ResultRows:
             content = opener.open(content, LARGEST)
         except CardlinkError as error:  # one file nobody can open does not stop the others
             trouble = type(error).__name__
-    result = read_result(content, entry.key.rpartition("/")[2], entry.modified.date())
+    result = read_result(content, name, entry.modified.date())
     return result._replace(problems=(*result.problems, f"file.seal.{trouble}")) if trouble else result
 
 
@@ -162,7 +167,7 @@ def _keep(edges: IssuerEdges, entry: Entry, one: Attributed) -> Taken:
 
 def _set_mark(store: Store, issuer: str, one: Taken) -> None:
     mark = {
-        "key": one.entry.key,
+        "key": redact(one.entry.key),
         "version": one.entry.version,
         "digest": one.outcome.digest,
         "runs": sorted(one.runs),

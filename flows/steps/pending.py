@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from flows.core.extract_errors import checked_name
 from flows.core.names import extracts
 from flows.core.ports import Entry
 from flows.steps.edges import IssuerEdges
@@ -11,11 +12,13 @@ from flows.steps.runs import keys_of, plans, read_manifest
 
 
 def pending(edges: IssuerEdges) -> list[Entry]:
-    """Return the extracts that match [source] pattern and have no committed run, oldest first."""
+    """Return the extracts that match [source] pattern and have no committed run, oldest first; CardInNameError."""
     store, issuer = edges.edges.store, edges.issuer
     prefix = extracts(issuer.issuer)
     there = [
-        entry for entry in store.keys(prefix) if fnmatchcase(entry.key.removeprefix(prefix), issuer.source.pattern)
+        entry
+        for entry in store.keys(prefix)
+        if fnmatchcase(checked_name(entry.key.removeprefix(prefix)), issuer.source.pattern)
     ]
     done = {
         (plan.source.key, plan.source.size, plan.source.version)

@@ -11,9 +11,11 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from flows.core.errors import ExtractError, OperatorError
+from flows.core.extract_errors import checked_name
 from flows.core.names import RunId, extracts, submissions
 from flows.core.planning import business_date, canonical, differences, digest, row_settings
 from flows.core.ports import Entry, Store
+from flows.core.redaction import redact
 from flows.core.store_errors import ObjectMissingError, StoreBusyError
 from flows.steps.edges import ConflictError, IssuerEdges, read, write_once
 from flows.steps.runs import keys_of, plans, read_plan
@@ -72,11 +74,12 @@ def find_extract(edges: IssuerEdges, name: str) -> Entry:
     """Return the extract of that name (file name or key below the issuer's extracts)."""
     prefix = extracts(edges.issuer.issuer)
     there = list(edges.edges.store.keys(prefix))
+    checked_name(name)
     for entry in there:
         if entry.key in (name, prefix + name):
             return entry
     newest = sorted(there, key=lambda entry: entry.modified)[-3:]
-    listed = ", ".join(entry.key.removeprefix(prefix) for entry in newest) or "nothing"
+    listed = ", ".join(redact(entry.key.removeprefix(prefix)) for entry in newest) or "nothing"
     raise ExtractNotFoundError(name, prefix, listed)
 
 

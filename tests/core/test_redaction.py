@@ -57,6 +57,8 @@ def test_a_cvv_hash_is_masked_however_it_is_written(text: str) -> None:
         sha256(b"an extract").hexdigest(),
         base64.b64encode(sha256(b"an extract").digest()).decode(),
         "first-bank-20261120-3f9c21aa-00001.csv.pgp",
+        "first-bank-20261120-77098123-00001.csv.pgp",
+        "first-bank-20261120-77098f5e-00001.csv.pgp",
         "2026-11-20 12:31:04.123 rows 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 of 1,000,000",
         "0ABCDEF0 5D1F 4C3B 9A7E 0123456789AB",
     ],

@@ -69,6 +69,8 @@ def echoing_results() -> Iterator[tuple[str, bytes]]:
     yield "links.csv", _csv([(cuid, card, f"{link}{card}", card, ""), (card, card[-4:], link, "2027-01-20", "")])
     yield "elsewhere.csv", _csv([(cuid, card[-4:], f"https://evil.example/{card}", "2027-01-20", "")])
     yield "script.csv", _csv([(cuid, card[-4:], f"javascript:alert({card})", f"={card}+1", f"=HYPERLINK({card})")])
+    yield f"{card}.csv", _csv([(cuid, card[-4:], link, "2027-01-20", "")])
+    yield f"result 4-4-4-4 {echo('{dashed}', card, cvv)}.csv", b"no result"
     yield "unknown.csv", f"{card},{cvv}\n{hashed(cvv)},{card}\n".encode()
     yield "cut.csv.gz", gzip.compress(_csv([("x", "", "", "", echo("{card}", card, cvv))] * 50))[:-9]
     yield "bomb.csv.gz", gzip.compress(bytes(80 << 20))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ import click
 
 from flows.cli.main import main
 from tests.leaks.echoes import echoing_results
-from tests.leaks.place import BANK, EXTRACT, STARTER, Place, rows
+from tests.leaks.place import BANK, CARDS, EXTRACT, STARTER, Place, rows
 from tests.night import portal_csv
 
 
@@ -81,6 +82,18 @@ def damaged(place: Place, full: bool) -> None:
         assert place.cardlink(command, BANK, *(["bank-20261121.csv"] if command == "check" else [])).code == 2
 
 
+def misnamed(place: Place, full: bool) -> None:
+    """Drop extracts whose own names hold a card number, beside one that is well named."""
+    place.drop(portal_csv(rows()))
+    names = [f"{CARDS[0]}.csv", "cards 4111-1111-1111-1111.csv"]
+    for name in names:
+        dropped = place.drop(b"not read", name)
+        assert place.cardlink("submit", BANK).code == 2, name
+        place.cardlink("check", BANK, "another.csv")
+        dropped.unlink()
+    assert place.cardlink("submit", BANK).code == 0
+
+
 def broken(place: Place, full: bool) -> None:
     """Let functions raise, one after another, foreign exceptions that hold every cell they were given."""
     place.dropped += [place.folder / "store" / BANK / folder for folder in ("extracts", "results")]
@@ -141,10 +154,8 @@ def fake_gpg(place: Place, name: str) -> str:
     """Return a PATH whose gpg fails as named at sealing, and is the real one otherwise."""
     folder = place.folder / "fakes" / name.replace(" ", "-")
     folder.mkdir(parents=True, exist_ok=True)
-    script = f'#!/bin/sh\ncase "$*" in *--encrypt*) {FAKES[name]};; esac\nexec /usr/bin/env -S gpg "$@"\n'
-    import shutil
-
-    script = script.replace("/usr/bin/env -S gpg", shutil.which("gpg") or "gpg")
+    real = shutil.which("gpg")
+    script = f'#!/bin/sh\ncase "$*" in *--encrypt*) {FAKES[name]};; esac\nexec {real} "$@"\n'
     (folder / "gpg").write_text(script)
     (folder / "gpg").chmod(0o700)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
@@ -170,6 +181,7 @@ def _child(place: Place, call: str) -> None:
 NIGHTS = (
     Night("a good night, every command", good),
     Night("damaged extracts", damaged),
+    Night("extracts named after cards", misnamed),
     Night("every step failing", broken),
     Night("crashed nights", crashed),
     Night("failed seals", unsealed),
