@@ -52,6 +52,7 @@ class Bench:
     now: Callable[[], datetime] = lambda: NOON
     key: PortalKey = field(default_factory=keys.sound)
     actor: str = "tester:1"
+    gpg: str = "gpg"
 
     @property
     def edges(self) -> IssuerEdges:
@@ -128,6 +129,7 @@ class Bench:
             armor=portal.armor,
             compression=portal.compression,
             today=self.now().date(),
+            gpg=self.gpg,
         ) as sealer:
             yield sealer
 
