@@ -3,7 +3,7 @@
 # Prefect makes a form from a flow's signature when the flow is imported, so the choice of issuers is read then:
 # the one thing this package does at import. A new issuer stands in the forms after the next `prefect deploy`.
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -15,7 +15,6 @@ else:
     _there = issuers(config_folder())
     IssuerName = StrEnum("IssuerName", {name: name for name in _there}) if _there else str
 
-Gate = Literal["reject-rate", "row-jump"]
 RunIdText = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?$")]
 ExtractName = Annotated[str, Field(pattern=r"^[^/\\]+(/[^/\\]+)*$", max_length=200)]
 Reason = Annotated[str, Field(max_length=200, pattern=r"^[^0-9]*([0-9]{1,8}[^0-9]+)*[0-9]{0,8}$")]  # no card number

@@ -28,7 +28,7 @@ def outbox(
     Args:
         run: The run's id, as the outbox table shows it.
         action: What was done. A cancelled chunk is never sent; a held one waits for its release.
-        chunks: Their numbers; leave it off for all of the run that it can be done to.
+        chunks: Their numbers; leave it at None for all of the run that it can be done to.
         reason: Why; needed to hold, release and cancel. Kept in the run's history.
     """
     edges = wire(config_folder(), run_of(run).issuer)

@@ -8,7 +8,8 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from flows.core.errors import guarded
-from flows.forms import ExtractName, Gate, IssuerName, Reason
+from flows.core.gates import OPENABLE
+from flows.forms import ExtractName, IssuerName, Reason
 from flows.nightly import LONGEST_NIGHT, submit
 from flows.shown import show_outbox, show_rehearsal
 from flows.steps.rehearse import guard_twice
@@ -40,22 +41,22 @@ def rerun(
     extract: ExtractName,
     mode: Literal["dry run", "send"] = "dry run",
     business_date: date | None = None,
-    open_gates: list[Gate] | None = None,
+    open_gate: Literal["none", "reject-rate", "row-jump", "both"] = "none",
     new_run_reason: Reason = "",
 ) -> str:
     """Run one extract by hand: finish a run that broke off, look at one before it goes, or send one again.
 
     Args:
         issuer: Whose extract.
-        extract: Its file name, as it lies below the issuer's extracts.
+        extract: Its file name below the issuer's extracts, such as first-bank-20261120.csv.
         mode: A dry run checks every row and shows exactly what would be sent; nothing is written.
-        business_date: The day the cards must be valid on; leave it off to take it from the extract's name.
-        open_gates: Gates to let this run pass on purpose; recorded with the run.
+        business_date: The day the cards must be valid on; leave it at None to take it from the extract's name.
+        open_gate: A gate to let this run pass on purpose, after asking the issuer; recorded with the run.
         new_run_reason: Why an extract that already has a run gets another one. Refused as long as one chunk of
             the earlier run is uploaded, answered or waiting, since its cards would go out twice.
     """
     log = get_run_logger()
-    opened = tuple(open_gates or ())
+    opened = OPENABLE if open_gate == "both" else tuple({open_gate} - {"none"})
     log.info("%s: %s of %s", issuer, mode, extract)
     if mode == "dry run":
         return rehearse(issuer, extract, business_date, opened, new_run_reason)
