@@ -160,7 +160,7 @@ def _keep(edges: IssuerEdges, entry: Entry, one: Attributed) -> Taken:
     kept = []
     for at, (run, rows) in enumerate(sorted(parts.items())):
         keys = keys_of(run)
-        kept.append(keep(edges.edges.store, keys, one, pl.concat([rows, homeless]) if at == 0 else rows))
+        kept.append(keep(edges.edges.store, keys, entry.key, one, pl.concat([rows, homeless]) if at == 0 else rows))
         note(edges.edges, keys, "answered", result=one.name, digest=one.digest, rows=rows.height)
     return Taken(entry, one, frozenset(parts), int(one.outcomes["row"].is_null().sum()), tuple(kept))
 

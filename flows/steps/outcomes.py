@@ -29,15 +29,18 @@ FILE: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-def keep(store: Store, keys: RunKeys, one: Attributed, rows: pl.DataFrame) -> str:
-    """Write the rows of one result file that belong to a run, each with the facts of its file; return the key."""
+def keep(store: Store, keys: RunKeys, result: str, one: Attributed, rows: pl.DataFrame) -> str:
+    """Write the rows of the result file of that key that belong to a run, each with the facts of its file.
+
+    Named after the file and not its content: a file that was taken up half written is answered by the whole one.
+    Returns the key written.
+    """
     run, chunk = one.named or (None, None)
     facts = pl.DataFrame([(one.digest, one.name, one.received, list(one.problems), run, chunk)], FILE, orient="row")
     marked = rows.join(facts, how="cross")
     out = BytesIO()
     marked.write_parquet(out, compression="zstd")
-    # The name belongs to the key: one result downloaded twice is two files with the same bytes.
-    key = f"{keys.outcomes}{one.digest[:16]}-{digest(one.name.encode())[:8]}.parquet"
+    key = f"{keys.outcomes}{digest(result.encode())[:24]}.parquet"
     store.replace(key, [out.getvalue()])
     return key
 
