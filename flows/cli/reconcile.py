@@ -25,7 +25,7 @@ def reconcile_issuers(folder: Path, name: str | None, start: date | None, end: d
         facts = reconcile_runs(edges, start, end)
         found.append(facts)
         lines += [*_told(facts), f"files: {edges.issuer.root}/{reconciliation(issuer)}", ""]
-    then = next((f"cardlink status {one['issuer']}" for one in found if EXIT_CODES[one["verdict"]]), "")
+    then = f"cardlink status {next((one['issuer'] for one in found if EXIT_CODES[one['verdict']]), '')}".rstrip()
     code = max((EXIT_CODES[one["verdict"]] for one in found), default=0)
     return Answer({"issuers": found}, lines[:-1] or ["no issuers yet"], then, code)
 
@@ -40,12 +40,9 @@ def _told(facts: dict[str, Any]) -> list[str]:
         chunks = [[one["name"], one["awaiting"], one["age"], _late(one)] for one in waiting["chunks"][:SHOWN]]
         lines += table(("chunk", "awaiting", "age", ""), chunks)
         lines += [f"and {waiting['count'] - SHOWN:,} more in outstanding.csv"] if waiting["count"] > SHOWN else []
-    for word, runs in (
-        ("alert", alerts["opened"]),
-        ("still overdue", alerts["standing"]),
-        ("closed", alerts["closed"]),
-    ):
-        lines += [f"{word}: answers of {run} are overdue" if word != "closed" else f"closed: {run}" for run in runs]
+    lines += [f"alert: the answer of {run} is overdue" for run in alerts["opened"]]
+    lines += [f"still overdue, told before: {run}" for run in alerts["standing"]]
+    lines += [f"closed, its answer has come: {run}" for run in alerts["closed"]]
     return [*lines, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
 
 

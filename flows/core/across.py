@@ -62,7 +62,7 @@ class Terms(NamedTuple):
 
 def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: Terms) -> dict[str, Any]:
     """Return the facts of the report across runs; `unlinked` as `flows.core.unlinked.unlinked` gives it."""
-    waiting = sorted((one for run in runs for one in run.waiting), key=lambda one: (one.since, one.run, one.chunk))
+    waiting = sorted((one for run in runs for one in run.waiting), key=_order)
     late = [one for one in waiting if terms.overdue(one)]
     return {
         "seen": terms.now.isoformat(timespec="seconds"),
@@ -98,6 +98,11 @@ def outstanding(runs: Iterable[RunFacts], terms: Terms) -> pl.DataFrame:
         "awaiting": pl.UInt32, "since": pl.String, "due": pl.String, "overdue": pl.Boolean,
     }  # fmt: skip
     return pl.DataFrame([{name: one[name] for name in schema} for one in told], schema=schema).sort("since", "name")
+
+
+def _order(one: Waiting) -> tuple[bool, datetime, str, int]:
+    """Silence first: what came and does not fit is told by the breaks of its run."""
+    return one.missing == UNSETTLED, one.since, one.run, one.chunk
 
 
 def _verdict(runs: Sequence[RunFacts], waiting: Sequence[Waiting], late: Sequence[Waiting]) -> str:

@@ -105,9 +105,9 @@ def across_advice(facts: Mapping[str, Any]) -> list[str]:
 
 
 def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the reasons of both stages in one list, most rows first, each with who refused and its share of them."""
+    """Return the reasons of both stages, most rows first, each with who refused and its share of the largest."""
     found: Sequence[dict[str, Any]] = [
-        {"by": by, "kind": kind, **one}
+        {"by": "warning only" if one["warned"] == one["rows"] else by, "kind": kind, **one}
         for stage, by, kind in (("submit", "us", "rejected"), ("partner", "the partner", "error"))
         for one in summary["reasons"][stage]
     ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -16,9 +17,9 @@ from markupsafe import Markup
 from flows.core.advice import ACROSS_TONES, SENTENCES, TONES, across_advice, advice, refused_by
 from flows.core.ages import AGES, duration
 from flows.core.charts import NIGHTS, bar, trend
-from flows.core.summary import UNSETTLED
+from flows.core.summary import MISSING, UNSETTLED, missing
 
-MOST_REASONS, MOST_SHAPES, MOST_BREAKS = 30, 15, 50
+MOST_REASONS, MOST_SHAPES, PLACES = 30, 15, 6
 OPEN_CHUNKS, WORST_CHUNKS, RUNS = 50, 10, 60
 
 
@@ -36,8 +37,9 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
     reasons = refused_by(summary)
     now = datetime.fromisoformat(summary["seen"])
     most_links = max((one["links"] for one in summary["links"]), default=0) or 1
-    waiting = chunks.filter(pl.col("awaiting") > 0)
-    worst = chunks.filter(pl.col("error") > 0).sort("error", "chunk", descending=[True, False])
+    told = chunks.with_columns(missing("answers", "sent"))
+    waiting = told.filter(pl.col("awaiting") > 0)
+    worst = told.filter(pl.col("error") > 0).sort("error", "chunk", descending=[True, False])
     return render(
         "run.html",
         run=summary,
@@ -49,14 +51,17 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
         ages=AGES,
         reasons=reasons[:MOST_REASONS],
         more_reasons=max(0, len(reasons) - MOST_REASONS),
-        shapes=summary["shapes"][:MOST_SHAPES],
+        shapes=[
+            {**one, "shape": one["shape"].removeprefix(f"{one['reason']}: ")} for one in summary["shapes"][:MOST_SHAPES]
+        ],
         repairs=sorted(summary["repairs"].items()),
-        breaks=[{**one, "age": _age(one["since"], now)} for one in summary["breaks"][:MOST_BREAKS]],
-        more_breaks=max(0, len(summary["breaks"]) - MOST_BREAKS) + summary["more_breaks"],
+        breaks=_by_kind(summary["breaks"], now),
+        more_breaks=summary["more_breaks"],
         expiry=[
             {**one, "share": one["links"] / most_links, "kind": _expiry_kind(one["when"])} for one in summary["links"]
         ],
         chunk_counts=[(name, summary["chunks"][name]) for name in ("sent", "answered", "partial", "awaiting")],
+        missing=MISSING,
         open_chunks=waiting.head(OPEN_CHUNKS).to_dicts(),
         more_open=max(0, waiting.height - OPEN_CHUNKS),
         worst_chunks=worst.head(WORST_CHUNKS).to_dicts(),
@@ -134,8 +139,23 @@ def _day(day: datetime) -> str:
     return f"{day.day} {day:%B %Y}"
 
 
-def _age(since: str, now: datetime) -> str:
-    return duration(now - datetime.fromisoformat(since))
+def _by_kind(breaks: Sequence[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
+    """Return one line per kind of break: how many, their rows, the oldest, and the first places."""
+    lines = []
+    for _, group in groupby(breaks, key=lambda one: one["name"]):
+        found = list(group)
+        places = [f"{one['place']} ({one['rows']:,})" for one in found]
+        lines.append(
+            {
+                **found[0],
+                "number": len(found),
+                "rows": sum(one["rows"] for one in found),
+                "age": duration(now - min(datetime.fromisoformat(one["since"]) for one in found)),
+                "places": places[:PLACES],
+                "more": max(0, len(places) - PLACES),
+            }
+        )
+    return lines
 
 
 def _figures(rows: Mapping[str, int]) -> list[Figure]:

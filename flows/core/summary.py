@@ -75,7 +75,7 @@ def summarise(
         "open": _open(total.chunks, aged, issuer.portal.answer_within_hours, moment),
         "links": by_expiry(total.expiry, moment.now.date()),
         "expires": {day.isoformat() if day else "": links for day, links in total.expiry.iter_rows()},
-        "reasons": {"submit": _submit(manifest.reasons), "partner": _partner(total.reasons)},
+        "reasons": {"submit": _whys(total.refused), "partner": _whys(total.reasons)},
         "shapes": total.shapes.to_dicts(),
         "how": dict(total.how.iter_rows()),
         "repairs": manifest.repairs,
@@ -175,18 +175,13 @@ def _since(place: str, days: Mapping[str, date], moment: Moment) -> datetime:
     return moment.sent
 
 
-def _submit(codes: Mapping[str, int]) -> list[dict[str, Any]]:
-    ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
-    return [_why(code, rows, []) for code, rows in ordered]
-
-
-def _partner(reasons: pl.DataFrame) -> list[dict[str, Any]]:
-    return [_why(code, rows, first) for code, rows, first in reasons.iter_rows()]
-
-
-def _why(code: str, rows: int, first: list[int]) -> dict[str, Any]:
-    told = reason(code)
-    return {"code": code, "rows": rows, "action": told.action, "hint": told.hint, "first": first}
+def _whys(reasons: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return code, rows, how many of them were sent all the same, first rows, who acts and what is accepted."""
+    return [
+        {"code": code, "rows": rows, "warned": warned, "first": first, "action": told.action, "hint": told.hint}
+        for code, rows, warned, first in reasons.iter_rows()
+        for told in [reason(code)]
+    ]
 
 
 def _told(file: ResultFile) -> dict[str, Any]:

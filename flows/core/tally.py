@@ -10,6 +10,7 @@ import polars as pl
 
 from flows.core.attribution import ERROR, LINKED, Attributed
 from flows.core.reconcile import Reconciled
+from schemas import ledger
 from schemas.breaks import Break
 
 SHAPES = 100  # kinds of error text kept; a partner that writes every text differently must not swell the report
@@ -24,7 +25,8 @@ CHUNKS = pl.Schema(
         "results": pl.List(pl.String()),
     }
 )
-REASONS = pl.Schema({"reason": pl.String(), "rows": pl.UInt32(), "first": pl.List(pl.UInt32())})
+# `warned`: how many of the rows were sent all the same
+REASONS = pl.Schema({"reason": pl.String(), "rows": pl.UInt32(), "warned": pl.UInt32(), "first": pl.List(pl.UInt32())})
 KINDS = pl.Schema(
     {
         "shape": pl.String(),
@@ -47,30 +49,28 @@ class ResultFile(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Counts of sent rows: chunks (as reconciled), reasons, shapes of errors, days links expire, how attributed."""
+    """Counts: chunks, our reasons (`refused`), the partner's, kinds of error text, days of expiry, how attributed."""
 
     chunks: pl.DataFrame
     breaks: frozenset[Break]
     files: frozenset[ResultFile]
+    refused: pl.DataFrame
     reasons: pl.DataFrame
     shapes: pl.DataFrame
     expiry: pl.DataFrame
     how: pl.DataFrame
 
 
-def tally(settled: Reconciled, outcomes: Sequence[Attributed]) -> Tally:
-    """Count the reconciled rows of one ledger part."""
+def tally(records: pl.DataFrame, settled: Reconciled, outcomes: Sequence[Attributed]) -> Tally:
+    """Count one ledger part: its records (row, fate, reasons), and the rows sent of them as reconciled."""
     rows = settled.rows
     failed = rows.filter(state=ERROR)
     return Tally(
         settled.chunks,
         frozenset(settled.breaks),
         frozenset(ResultFile(one.digest, one.name, one.received, one.outcomes.height) for one in outcomes),
-        failed.select("row", pl.col("reasons").alias("reason"))
-        .explode("reason")
-        .drop_nulls("reason")
-        .group_by("reason")
-        .agg(pl.len().alias("rows"), pl.col("row").sort().head(FIRST_ROWS).alias("first")),
+        _reasons(records, pl.col("fate") == ledger.SUBMITTED),
+        _reasons(failed, pl.lit(value=False)),
         failed.group_by("shape").agg(
             pl.col("reasons").list.first().drop_nulls().min().alias("reason"),
             pl.len().alias("rows"),
@@ -81,18 +81,23 @@ def tally(settled: Reconciled, outcomes: Sequence[Attributed]) -> Tally:
     )
 
 
+def _reasons(rows: pl.DataFrame, warned: pl.Expr) -> pl.DataFrame:
+    told = rows.select("row", warned.alias("warned"), "reasons").explode("reasons").drop_nulls("reasons")
+    codes = told.with_columns(pl.col("reasons").str.split("|").list.last().alias("reason"))
+    first = pl.col("row").sort().head(FIRST_ROWS).alias("first")
+    return codes.group_by("reason").agg(pl.len().alias("rows"), pl.col("warned").sum(), first)
+
+
 def add(tallies: Sequence[Tally]) -> Tally:
     """Add up the tallies of a run's parts; an empty run has an empty tally."""
-    reasons = _stack([one.reasons for one in tallies], REASONS).group_by("reason")
     shapes = _stack([one.shapes for one in tallies], KINDS).group_by("shape")
     rows = pl.col("rows").sum()
     return Tally(
         _stack([one.chunks for one in tallies], CHUNKS).sort("chunk"),
         frozenset().union(*(one.breaks for one in tallies)),
         frozenset().union(*(one.files for one in tallies)),
-        reasons.agg(rows, pl.col("first").explode().sort().head(FIRST_ROWS)).sort(
-            "rows", "reason", descending=[True, False]
-        ),
+        _add_reasons([one.refused for one in tallies]),
+        _add_reasons([one.reasons for one in tallies]),
         shapes.agg(pl.col("reason").min(), rows, pl.col("message").min())
         .sort("rows", "shape", descending=[True, False])
         .head(SHAPES),
@@ -105,6 +110,12 @@ def add(tallies: Sequence[Tally]) -> Tally:
         .agg(rows)
         .sort("rows", "how", descending=[True, False]),
     )
+
+
+def _add_reasons(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    first = pl.col("first").explode().sort().head(FIRST_ROWS)
+    found = _stack(frames, REASONS).group_by("reason").agg(pl.col("rows", "warned").sum(), first)
+    return found.sort("rows", "reason", descending=[True, False])
 
 
 def _stack(frames: Sequence[pl.DataFrame], schema: pl.Schema) -> pl.DataFrame:

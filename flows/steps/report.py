@@ -33,7 +33,7 @@ from schemas import ledger
 from schemas.breaks import Break
 from schemas.manifest import LedgerPart, Manifest
 
-SENT = ["row", "cuid", "last_4", "fate", "chunk", "position"]
+RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", "reasons"]
 NIGHTS = 14  # runs the trend shows
 
 
@@ -72,13 +72,13 @@ def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[T
     """Reconcile part by part; keep the rows of each (`report/rows/`) and yield what is counted of them."""
     store, today = edges.edges.store, edges.edges.now().date()
     answered = chunks_answered(store, keys)
-    for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, SENT), strict=True):
-        sent = records.filter(fate=ledger.SUBMITTED).with_columns(pl.lit(manifest.run).alias("run"))
+    for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, RECORD), strict=True):
+        sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(manifest.run).alias("run"))
         chunks = frozenset(sent["chunk"].unique())
         outcomes = list(kept(store, [key for key, spoken in answered.items() if spoken & chunks]))
         settled = reconcile(sent, outcomes, today)
         write_rows(store, keys, part, settled.rows)
-        yield tally(settled, outcomes)
+        yield tally(records, settled, outcomes)
 
 
 def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
