@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo ui test check setup clean
+.PHONY: leaks demo ui test check setup clean screenshots
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -26,6 +26,14 @@ ui: .venv/run-ready
 N ?= 1000000
 bench: .venv/test-ready
 	@$(BIN)/python -m tests.bench --rows $(N) $(BENCH)
+
+# Screenshots of the reports after twelve nights, kept under deploy/screenshots (needs a Chromium).
+screenshots: .venv/test-ready
+	@$(BIN)/python -m tests.screenshots
+
+# Every night in its full size, everything it leaves behind searched for every form of its cards; some minutes.
+leaks: .venv/test-ready
+	@$(BIN)/python -m tests.leaks.full
 
 setup: .venv/test-ready
 

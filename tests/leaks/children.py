@@ -9,11 +9,14 @@ import logging
 import pickle
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import count
 from pathlib import Path
+from types import FunctionType
 
+from flows.cli.main import main
 from flows.core.errors import CardlinkError, guarded
+from flows.core.redaction import Redaction
 from flows.edge.local import LocalStore
 from flows.simulator.answer import answer_store
 from flows.simulator.portal import Portal
@@ -96,11 +99,70 @@ def keys_secret() -> bytes:
     return (HERE / "secret.asc").read_bytes()
 
 
-def break_steps(share: int) -> None:
-    """Run a night for every n-th function that a night calls, with that function raising what it was given."""
+def chosen(functions: list[FunctionType], number: int) -> list[FunctionType]:
+    """Return so many of the functions, evenly spread; all of them for 0."""
+    return functions[:: max(1, len(functions) // number)] if number else functions
+
+
+def break_steps(number: int) -> None:
+    """Run a night for so many of the functions that a night calls, with that function raising what it was given."""
     log_everything()
-    functions = called(lambda: night(0))[::share]
+    functions = chosen(called(lambda: night(0)), number)
     for at, function in enumerate(functions, 1):
         with broken(function):
             attempt(lambda at=at: night(at))  # type: ignore[misc]  # mypy cannot infer the lambda's default
     Path("broken.txt").write_text("\n".join(f"{one.__module__}.{one.__qualname__}" for one in functions))
+
+
+def fail_flows(number: int) -> None:
+    """Run the flows on an embedded Prefect server, each time with another function failing, so many in all.
+
+    Everything is logged at DEBUG and our log filter is off: the first line has to hold alone.
+    """
+    functions = chosen(called(lambda: night(0)), number)
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    from flows import ingest as ingesting
+    from flows import nightly as submitting
+
+    Redaction.filter = lambda self, record: True  # type: ignore[method-assign]  # see above
+    submitting.submit.retries = ingesting.take_up.retries = 0  # what passes as trouble would wait for minutes
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):  # its thread costs a second a flow
+        flow_night(0)
+        for at, function in enumerate(functions, 1):
+            with broken(function):
+                attempt(lambda at=at: flow_night(at))  # type: ignore[misc]  # mypy cannot infer the lambda's default
+            for extract in (HERE / "store" / BANK / "extracts").iterdir():
+                extract.unlink()  # else the next night would work on it too
+    Path("broken.txt").write_text("\n".join(f"{one.__module__}.{one.__qualname__}" for one in functions))
+
+
+def bare_flow() -> None:
+    """Run one failing flow with the boundary taken away: what a scan must find, or it finds nothing anywhere."""
+    from flows.core import errors, refine
+
+    errors.guarded = lambda run: run  # type: ignore[assignment]  # before the flows are imported
+    with broken(refine.Refiner.refine), suppress(Exception):
+        flow_night(0)
+
+
+def flow_night(at: int) -> None:
+    """Take one extract all the way through the flows."""
+    from flows.ingest import ingest as ingest_flow
+    from flows.nightly import nightly
+
+    content = portal_csv(rows({"service_card.nickname": f"flow {at}"}))
+    (HERE / "store" / BANK / "extracts" / f"bank-flow-{at}.csv").write_bytes(content)
+    nightly(BANK, on_any_day=True)
+    answer(wire(HERE, BANK))
+    ingest_flow(BANK)
+
+
+def run_commands(lines: list[list[str]]) -> None:
+    """Run command lines one after another in this process, as `cardlink` runs one: a second saved for each."""
+    for line in lines:
+        print("$ cardlink", *line, flush=True)
+        try:
+            main(["-v", *line])
+        except SystemExit as end:
+            print("ended with", end.code, flush=True)

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import click
 from flows.cli.main import main
 from tests.leaks.echoes import echoing_results
 from tests.leaks.place import BANK, CARDS, EXTRACT, STARTER, Place, rows
+from tests.leaks.tracing import traced
 from tests.night import portal_csv
 
 
@@ -39,9 +40,13 @@ def good(place: Place, full: bool) -> None:
     ]
     for arguments in first:
         assert place.cardlink(*arguments).code == 0, arguments
-    for arguments in every_command(run_of(place)):
+    others = list(every_command(run_of(place)))
+    if not full:
+        _child(place, f"run_commands({others!r})")
+        return
+    for arguments in others:
         place.cardlink(*arguments)
-        place.cardlink("--json", *arguments) if full else None
+        place.cardlink("--json", *arguments)
 
 
 def run_of(place: Place) -> str:
@@ -97,7 +102,7 @@ def misnamed(place: Place, full: bool) -> None:
 def broken(place: Place, full: bool) -> None:
     """Let functions raise, one after another, foreign exceptions that hold every cell they were given."""
     place.dropped += [place.folder / "store" / BANK / folder for folder in ("extracts", "results")]
-    _child(place, f"break_steps({1 if full else 12})")
+    _child(place, f"break_steps({0 if full else 16})")
 
 
 def crashed(place: Place, full: bool) -> None:
@@ -173,8 +178,39 @@ def hostile(place: Place, full: bool) -> None:
     place.cardlink("status")
 
 
-def _child(place: Place, call: str) -> None:
-    said = place.run([sys.executable, "-c", f"from tests.leaks.children import *; {call}"])
+def flows_failing(place: Place, full: bool) -> None:
+    """Let the Prefect flows fail at every step, and look at all that Prefect keeps: database, logs, storage."""
+    place.dropped += [place.folder / "store" / BANK / folder for folder in ("extracts", "results")]
+    _child(place, f"fail_flows({60 if full else 4})", PREFECT)
+    kept = [path.name for path in (place.folder / "prefect").rglob("*") if path.is_file()]
+    assert "prefect.db" in kept
+
+
+def traced_night(place: Place, full: bool) -> None:
+    """Submit and ingest under a tracer that sees every write to a file."""
+    place.drop(portal_csv(rows()))
+    for command in (["submit", BANK], ["simulate", BANK, "--secret-key", "secret.asc"], ["ingest", BANK]):
+        said, leaks = traced(place, [sys.executable, *STARTER, "-v", *command])
+        assert said.code == 0, said.err
+        place.found += [leak for leak in leaks if not leak.place.startswith("name of")]
+
+
+def unguarded(place: Place, full: bool) -> None:
+    """Run one failing flow without the boundary: the control that shows what the scans of Prefect's home are worth."""
+    place.dropped += [place.folder / "store" / BANK / folder for folder in ("extracts", "results")]
+    _child(place, "bare_flow()", PREFECT)
+
+
+PREFECT = {
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_LOGGING_LEVEL": "DEBUG",
+}
+
+
+def _child(place: Place, call: str, env: Mapping[str, str] | None = None) -> None:
+    said = place.run([sys.executable, "-c", f"from tests.leaks.children import *; {call}"], env)
     assert said.code == 0, said.err[-3000:]
 
 
@@ -186,4 +222,5 @@ NIGHTS = (
     Night("crashed nights", crashed),
     Night("failed seals", unsealed),
     Night("results that echo cards", hostile),
+    Night("Prefect flows failing at every step", flows_failing),
 )

@@ -66,7 +66,7 @@ class Place:
         self.dropped: list[Path] = []  # extracts and results: cards belong there
         for name in ("store/bank/extracts", "store/bank/results", "tmp", "home", "said"):
             (folder / name).mkdir(parents=True)
-        self._leaks: list[Leak] = []
+        self.found: list[Leak] = []
         self.configure(TOML.format(fingerprint=keys.sound().fingerprint))
         (folder / "portal.asc").write_bytes(keys.sound().public)
         (folder / "secret.asc").write_bytes(keys.sound().secret)
@@ -96,7 +96,7 @@ class Place:
     def run(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> Said:
         """Run any process here."""
         with self.started(command, env) as process:
-            out, err = process.communicate(timeout=170)
+            out, err = process.communicate(timeout=1700)
         said = Said(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
         self.heard(" ".join(command[-4:]), f"{said.out}\n{said.err}")
         return said
@@ -133,12 +133,13 @@ class Place:
 
     def look(self) -> None:
         """Scan everything but what was dropped, as it stands now."""
-        self._leaks += self.scanner.scan_folder(self.folder, without=self.dropped)
+        self.found += self.scanner.scan_folder(self.folder, without=self.dropped)
 
     def leaks(self) -> list[Leak]:
         """Return everything found, each leak once."""
         self.look()
-        return list(dict.fromkeys(self._leaks))
+        self.found = list(dict.fromkeys(self.found))
+        return self.found
 
 
 def rows(*changes: Mapping[str, str | None]) -> pl.DataFrame:

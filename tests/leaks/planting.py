@@ -14,13 +14,42 @@ import zlib
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import polars as pl
 import zstandard
 
+from tests.leaks.forms import Form, of_card, of_cvv
+from tests.leaks.scanner import Scanner
+
+CARD, CVV = "5555555555554444", "731"
+FORMS: Final = (*of_card(CARD), *of_cvv(CVV))
+NOISE: Final = Random(5).randbytes(40)
 Pack = Callable[[bytes], bytes]
+
+
+def scanner() -> Scanner:
+    """Return a scanner for the card and the CVV that are planted."""
+    return Scanner([CARD], [CVV])
+
+
+def soil(form: Form) -> bytes:
+    """Return a form of a secret with other bytes around it."""
+    return b"before " + NOISE + b" " + form.data + b" " + NOISE + b" after"
+
+
+def missed(pack: Pack) -> list[str]:
+    """Return the forms that are not found once packed so."""
+    looking = scanner()
+    return [form.name for form in FORMS if not looking.scan("planted", pack(soil(form)))]
+
+
+def planted_and_found() -> tuple[int, int]:
+    """Plant every form in every container; return how many were planted and how many of them were found."""
+    planted = len(FORMS) * len(PACKS)
+    return planted, planted - sum(len(missed(pack)) for pack in PACKS.values())
 
 
 def _zipped(name: str) -> Pack:

@@ -10,26 +10,7 @@ from uuid import UUID
 import polars as pl
 import pytest
 
-from tests.leaks.forms import Form, of_card, of_cvv
-from tests.leaks.planting import PACKS, Pack, with_log
-from tests.leaks.scanner import Scanner
-
-CARD, CVV = "5555555555554444", "731"
-FORMS = (*of_card(CARD), *of_cvv(CVV))
-NOISE = Random(5).randbytes(40)
-
-
-def scanner() -> Scanner:
-    return Scanner([CARD], [CVV])
-
-
-def soil(form: Form) -> bytes:
-    return b"before " + NOISE + b" " + form.data + b" " + NOISE + b" after"
-
-
-def missed(pack: Pack) -> list[str]:
-    looking = scanner()
-    return [form.name for form in FORMS if not looking.scan("planted", pack(soil(form)))]
+from tests.leaks.planting import CARD, FORMS, PACKS, missed, scanner, soil, with_log
 
 
 @pytest.mark.parametrize("name", PACKS)
