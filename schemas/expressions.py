@@ -53,7 +53,7 @@ def _luhn_holds(numbers: pl.Series) -> pl.Series:
 def holds_card(text: pl.Expr, pan: pl.Expr) -> pl.Expr:
     """Return whether a text holds the card number `pan`, or is any card's, with or without separators."""
     long = pl.when(text.str.contains(LONG_NUMBER)).then(text)  # null almost everywhere, and nulls cost nothing below
-    bare = long.str.replace_all("[ ._/-]", "")
+    bare = long.str.replace_many(dict.fromkeys(" ._/-", ""))  # a regex here costs more than all the rest
     return bare.str.contains(pan, literal=True) | (bare.str.contains(CARD_SHAPE) & luhn_holds(bare))
 
 

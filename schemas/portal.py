@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandera.polars as pa
 import polars as pl
@@ -67,21 +67,37 @@ FARTHEST = 20 * 12  # months; no card is made for longer, so the digits mean som
 _PLACES = pl.Series(sorted(places.postal_places())).implode()
 
 
+class Rule(NamedTuple):
+    """One rule: the column it speaks of, its code, and an expression that is false where a row breaks it."""
+
+    column: str
+    code: str
+    holds: pl.Expr
+
+
+_STANDING: dict[str, Rule] = {}  # the rules of the models' bodies by code; pandera keeps functions only
+
+
 def _holds(expression: pl.Expr) -> Callable[[Any], pl.LazyFrame]:
-    """Return a pandera check function; a rule speaks only of values that are there, so null passes."""
+    """Return a pandera check function."""
 
     def check(data: Any) -> pl.LazyFrame:
         frame: pl.LazyFrame = data.lazyframe
-        return frame.select(expression.fill_null(True))
+        return frame.select(expression)
 
     return check
 
 
+def _made(code: str, column: str, holds: pl.Expr) -> Rule:
+    return Rule(column, code, holds.fill_null(True))  # a rule speaks only of values that are there
+
+
 def _rule(code: str, column: str, holds: pl.Expr) -> Any:
     """Return one named check for the model's body."""
+    rule = _STANDING[code] = _made(code, column, holds)
 
     def check(cls: type, data: Any) -> pl.LazyFrame:
-        return _holds(holds)(data)
+        return _holds(rule.holds)(data)
 
     named = pa.check(column, name=code, n_failure_cases=0)  # 0: pandera would keep the values
     return named(check)
@@ -201,22 +217,37 @@ def for_day(as_of: date, rules: Rules) -> pa.DataFrameSchema:
 
     Of the rules a cell breaks only the first is told, so a placeholder comes before the shape it has not.
     """
-    placeholder = one_of(rules.placeholders, FILLER_SHAPE)
     schema = PortalInput.to_schema()
-    for column, stem in NO_PLACEHOLDER.items():
-        real = _check(f"{stem}.placeholder", ~pl.col(column).str.contains(placeholder))
-        schema = schema.update_column(column, checks=[real, *schema.columns[column].checks])
-    return schema.update_column(YEAR, checks=[*schema.columns[YEAR].checks, *_of_the_day(as_of, rules)])
+    for rule in _placeholders(rules):
+        schema = schema.update_column(rule.column, checks=[_check(rule), *schema.columns[rule.column].checks])
+    dated = [_check(rule) for rule in _of_the_day(as_of, rules)]
+    return schema.update_column(YEAR, checks=[*schema.columns[YEAR].checks, *dated])
 
 
-def _of_the_day(as_of: date, rules: Rules) -> list[pa.Check]:
-    expiry, now = expires(pl.col(YEAR), pl.col(MONTH)), yymm(as_of)
+@cache
+def rules_of_day(as_of: date, rules: Rules) -> tuple[Rule, ...]:
+    """Return the rules of `for_day`, in its order, as expressions: asked together they cost half as much."""
+    known = _STANDING | {rule.code: rule for rule in (*_placeholders(rules), *_of_the_day(as_of, rules))}
+    columns_of_day = for_day(as_of, rules).columns.values()
+    return tuple(known[str(check.name)] for column in columns_of_day for check in column.checks)
+
+
+def _placeholders(rules: Rules) -> list[Rule]:
+    placeholder = one_of(rules.placeholders, FILLER_SHAPE)
     return [
-        _check("card.expiration.expired", expiry >= now),  # valid to the end of its month
-        _check("card.expiration.far", expiry <= yymm(as_of, FARTHEST)),
-        _check("card.expiration.soon", (expiry < now) | (expiry >= yymm(as_of, rules.link_life_months))),
+        _made(f"{stem}.placeholder", column, ~pl.col(column).str.contains(placeholder))
+        for column, stem in NO_PLACEHOLDER.items()
     ]
 
 
-def _check(code: str, holds: pl.Expr) -> pa.Check:
-    return pa.Check(_holds(holds), name=code, n_failure_cases=0)
+def _of_the_day(as_of: date, rules: Rules) -> list[Rule]:
+    expiry, now = expires(pl.col(YEAR), pl.col(MONTH)), yymm(as_of)
+    return [
+        _made("card.expiration.expired", YEAR, expiry >= now),  # valid to the end of its month
+        _made("card.expiration.far", YEAR, expiry <= yymm(as_of, FARTHEST)),
+        _made("card.expiration.soon", YEAR, (expiry < now) | (expiry >= yymm(as_of, rules.link_life_months))),
+    ]
+
+
+def _check(rule: Rule) -> pa.Check:
+    return pa.Check(_holds(rule.holds), name=rule.code, n_failure_cases=0)
