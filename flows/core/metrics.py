@@ -29,7 +29,7 @@ def openmetrics(families: Iterable[Family]) -> str:
 
 def _family(family: Family) -> list[str]:
     head = [f"# TYPE {family.name} gauge", f"# HELP {family.name} {family.help}"]
-    return head + [f"{family.name}{_labels(sample.labels)} {sample.value:g}" for sample in family.samples]
+    return head + [f"{family.name}{_labels(sample.labels)} {sample.value:.15g}" for sample in family.samples]
 
 
 def _labels(labels: Mapping[str, str]) -> str:
