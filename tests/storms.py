@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from flows.core.ports import Entry, Source, Store
+from tests.memory import one_level
 
 
 @dataclass
@@ -58,19 +59,8 @@ class LateStore:
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         shown = (entry for entry in self.store.keys(prefix) if entry.key not in self.hidden)
-        return shown if not shallow else _one_level(shown, prefix)
+        return shown if not shallow else one_level(shown, prefix)
 
     def settle(self) -> None:
         """List everything from now on."""
         self.hidden.clear()
-
-
-def _one_level(entries: Iterator[Entry], prefix: str) -> Iterator[Entry]:
-    last = ""
-    for entry in entries:
-        head, slash, _ = entry.key.removeprefix(prefix).partition("/")
-        if not slash:
-            yield entry
-        elif head != last:
-            last = head
-            yield Entry(f"{prefix}{head}/", 0, entry.modified, "")

@@ -1,0 +1,124 @@
+"""Real `cardlink submit` processes that are told to end, or killed: what they leave, and what the next one does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.core.names import extracts
+from flows.simulator.extract import write_sample
+from tests import keys
+
+CHUNKS = 300
+COMMAND = [sys.executable, "-c", "from flows.cli.main import main; main()", "--json"]
+TOML = """
+issuer = "bank"
+root = "store"
+test = true
+[portal]
+fingerprints = ["{0}"]
+allowed_hosts = ["links.example.com"]
+rows_per_chunk = 5
+"""
+
+
+def configured(folder: Path) -> Path:
+    """Return a folder with an issuer, its key, and an extract of 300 chunks."""
+    key = keys.sound()
+    (folder / "bank.toml").write_text(TOML.format(key.fingerprint))
+    (folder / "portal.asc").write_bytes(key.public)
+    drop = folder / "store" / extracts("bank")
+    drop.mkdir(parents=True)
+    with (drop / "bank-20261120.csv").open("wb") as out:
+        write_sample(out, CHUNKS * 5, as_of=date(2026, 11, 20))
+    return folder
+
+
+def begin(folder: Path) -> subprocess.Popen[bytes]:
+    """Start a submit in a process group of its own."""
+    return subprocess.Popen(
+        [*COMMAND, "submit", "bank"],
+        env={**os.environ, "CARDLINK_CONFIG": str(folder), "PYTHONPATH": str(Path.cwd())},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def end(process: subprocess.Popen[bytes]) -> tuple[int, dict[str, Any]]:
+    """Wait for a submit; return its exit code and what it said."""
+    told, _ = process.communicate(timeout=90)
+    return process.returncode, json.loads(told or b"{}")
+
+
+def once(there: Callable[[], object]) -> None:
+    """Wait until something is there."""
+    until = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def found(folder: Path, pattern: str) -> list[Path]:
+    return list((folder / "store").rglob(pattern))
+
+
+def homes(process: int) -> list[Path]:
+    """Return the private gpg homes of a process."""
+    return list(Path("/tmp").glob(f"cardlink-gpg-{process}-*"))
+
+
+def children(session: int) -> list[str]:
+    """Return the command lines of what still runs in a session."""
+    listed = subprocess.run(["ps", "-s", str(session), "-o", "args="], capture_output=True, check=False)
+    return listed.stdout.decode().splitlines()
+
+
+@pytest.mark.parametrize("moment", ["claims/*.json", "seals/*.json", "chunks/*-00150.csv.pgp"])
+def test_a_submit_told_to_end_gives_its_claim_back_and_leaves_nothing_running(tmp_path: Path, moment: str) -> None:
+    folder = configured(tmp_path)
+    process = begin(folder)
+    once(lambda: found(folder, moment))
+
+    process.send_signal(signal.SIGTERM)
+    code, told = end(process)
+
+    assert (75, "StoppedError") == (code, told["error"])
+    assert ([], []) == (children(process.pid), homes(process.pid))
+    assert [] == found(folder, "manifest.json") == found(folder, ".tmp-*")
+    code, told = end(begin(folder))  # at once: the claim is free
+    assert (0, CHUNKS) == (code, told["runs"][0]["chunks"])
+
+
+def test_a_killed_submit_leaves_a_home_that_the_next_command_sweeps(tmp_path: Path) -> None:
+    folder = configured(tmp_path)
+    process = begin(folder)
+    once(lambda: found(folder, "*.csv.pgp"))
+
+    process.kill()
+    process.communicate()
+
+    assert 1 == len(homes(process.pid))
+    code, told = end(begin(folder))
+    assert [] == homes(process.pid)
+    assert (75, "ClaimedError") == (code, told["error"])
+
+
+def test_everything_a_submit_writes_is_for_its_owner_only(tmp_path: Path) -> None:
+    folder = configured(tmp_path)
+
+    end(begin(folder))
+
+    written = [path for path in (folder / "store" / "bank").rglob("*") if "extracts" not in path.parts]
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in written}
+    assert {(True, 0o700), (False, 0o600)} == modes

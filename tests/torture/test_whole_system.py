@@ -1,0 +1,179 @@
+"""Submits, answers, deaths, copies, late and swapped results in any order: after each step the books balance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from io import BytesIO
+
+import polars as pl
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
+
+from flows.core.errors import TryAgainError
+from flows.core.names import results
+from flows.core.ports import Opener, Sealer
+from flows.simulator.answer import Habits, answer_store
+from flows.simulator.portal import Portal
+from flows.steps.report import rebuild
+from flows.steps.runs import keys_of, manifests
+from schemas.manifest import Manifest
+from tests.memory import KilledError, MemoryOpener, MemorySealer, MemoryStore
+from tests.night import BANK, NOON, Bench, issuer
+
+DEATHS = st.none() | st.tuples(st.integers(1, 90), st.booleans())  # at which operation, before or after it
+HABITS = st.builds(
+    Habits,
+    late=st.sampled_from((0.0, 0.5)),
+    twice=st.sampled_from((0.0, 0.5)),
+    halves=st.sampled_from((0.0, 0.5)),
+    swapped=st.booleans(),
+    nameless=st.booleans(),
+)
+
+
+@dataclass
+class MemoryBench(Bench):
+    """A bench without gpg."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+
+    @contextmanager
+    def _sealer(self) -> Iterator[Sealer]:
+        yield MemorySealer()
+
+    @contextmanager
+    def _opener(self) -> Iterator[Opener | None]:
+        yield None
+
+
+class WholeSystem(RuleBasedStateMachine):
+    """One issuer's store, its operator, and the partner."""
+
+    extracts = Bundle("extracts")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moment = NOON
+        settings_of = issuer(portal={"fingerprints": ["A" * 40], "rows_per_chunk": 3}, limits={"max_row_jump": 1000})
+        self.bench = MemoryBench(MemoryStore(), settings_of, self._now)
+        self.portal = Portal(MemoryOpener(), fail_share=0.2, shuffle=True, seed=3, today=NOON.date())
+        self.rows: dict[str, int] = {}
+        self.seen: dict[str, Manifest] = {}  # by run, as it was when it was first seen and checked
+
+    def _now(self) -> datetime:
+        return self.moment
+
+    @rule(target=extracts, rows=st.integers(1, 12), bad=st.sampled_from((0.0, 0.3)))
+    def drop_an_extract(self, rows: int, bad: float) -> str:
+        """The issuer drops an extract."""
+        name = f"bank-{len(self.rows) + 1:04d}.csv"
+        self.bench.drop(rows, name, bad=bad, seed=len(self.rows))
+        self.rows[f"{BANK}/extracts/{name}"] = rows
+        return name
+
+    @rule(extract=extracts, death=DEATHS)
+    def submit_one(self, extract: str, death: tuple[int, bool] | None) -> None:
+        """An extract is submitted, for the first time or again, and the process may die."""
+        self._living(death, lambda: self.bench.submit(extract, opened=["reject-rate"]))
+
+    @rule(habits=HABITS)
+    def the_partner_answers(self, habits: Habits) -> None:
+        """Somebody uploads what waits and drops the results, in some disorder."""
+        with suppress(TryAgainError):  # where a name is taken the person gives up for today
+            answer_store(self.bench.store, BANK, self.portal, habits)
+
+    @precondition(lambda self: self._results())
+    @rule(data=st.data())
+    def a_result_is_dropped_again(self, data: st.DataObject) -> None:
+        """A result comes once more, under another name."""
+        key = data.draw(st.sampled_from(self._results()))
+        self.bench.drop_result(self.bench.content(key), f"copy {len(self._results())}.csv")
+
+    @rule(death=DEATHS)
+    def take_up_results(self, death: tuple[int, bool] | None) -> None:
+        """Results are ingested, and the process may die."""
+        self._living(death, self.bench.ingest)
+
+    @rule(hours=st.integers(1, 48))
+    def time_passes(self, hours: int) -> None:
+        """Nothing happens for a while."""
+        self.moment += timedelta(hours=hours)
+
+    @invariant()
+    def every_row_of_a_committed_run_is_where_the_ledger_says(self) -> None:
+        """Extract, ledger, manifest and chunks agree, and a committed run never changes."""
+        committed = list(manifests(self.bench.store, BANK))
+        assert len({manifest.source.key for manifest in committed}) == len(committed)
+        for manifest in committed:
+            if manifest.run not in self.seen:
+                self._check(manifest)
+            assert self.seen.setdefault(manifest.run, manifest) == manifest
+
+    @invariant()
+    def every_sent_row_is_linked_in_error_or_awaiting_as_the_partner_says(self) -> None:
+        """The six figures of a run add up, and no link is one the partner did not make."""
+        for run in self.seen:
+            self._check_report(run)
+
+    def teardown(self) -> None:
+        """In the end everything is submitted, answered and taken up, once."""
+        self.moment += timedelta(days=3)
+        for key in self.rows:
+            self.bench.submit(key, opened=["reject-rate"])
+        for _ in range(2):
+            answer_store(self.bench.store, BANK, self.portal)
+        self.bench.ingest()
+        for manifest in manifests(self.bench.store, BANK):
+            self.seen.setdefault(manifest.run, manifest)
+            self._check(manifest)
+            assert self._check_report(manifest.run)["awaiting"] == 0
+        assert len(self.seen) == len(self.rows)
+
+    def _living(self, death: tuple[int, bool] | None, act: Callable[[], object]) -> None:
+        """Do something that may die; what died is not missed by the next one, whose claims have run out."""
+        self.moment += timedelta(minutes=5)
+        if death is not None:
+            self.bench.store.die_at(death[0], late=death[1])
+        try:
+            act()
+        except KilledError:
+            pass
+        finally:
+            self.bench.store.revive()
+
+    def _results(self) -> list[str]:
+        return sorted(key for key in self.bench.store.objects if key.startswith(results(BANK)))
+
+    def _check(self, manifest: Manifest) -> None:
+        counts, ledger = manifest.counts, self.bench.ledger(manifest.run)
+        assert ledger["row"].to_list() == list(range(1, self.rows[manifest.source.key] + 1))
+        assert counts.read == counts.submitted + counts.rejected + counts.duplicate + counts.suppressed
+        keys, sent = keys_of(manifest.run), ledger.filter(fate="submitted").sort("chunk", "position")
+        plain = [MemoryOpener().open(self.bench.content(keys.chunks + one.name), 1 << 20) for one in manifest.chunks]
+        cuids = [line.partition(b",")[0].decode() for chunk in plain for line in chunk.splitlines()[1:]]
+        assert cuids == sent["cuid"].to_list()
+        assert len(cuids) == counts.submitted == sum(chunk.rows for chunk in manifest.chunks)
+
+    def _check_report(self, run: str) -> dict[str, int]:
+        rows: dict[str, int] = rebuild(self.bench.edges, run).summary["rows"]
+        links = pl.read_csv(BytesIO(self.bench.report(run, "links.csv")), infer_schema=False)
+        made = {(row.cuid, row.url) for upload in self.portal.books for row in upload.rows if row.url}
+        assert rows["linked"] + rows["error"] + rows["awaiting"] == self.seen[run].counts.submitted
+        assert set(links.select("cuid", "url").iter_rows()) <= made
+        assert max(Counter(links["cuid"]).values(), default=1) == 1
+        assert links.height == rows["linked"]
+        return rows
+
+
+TestWholeSystem = WholeSystem.TestCase
+TestWholeSystem.settings = settings(
+    max_examples=12,
+    stateful_step_count=12,
+    deadline=None,  # two cores are shared with other tests
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
