@@ -27,6 +27,7 @@ from flows.core.errors import OperatorError
 
 if TYPE_CHECKING:
     from flows.core.ports import Opener, Sealer, Store
+    from flows.core.provenance import Setting
     from flows.steps.edges import Edges, IssuerEdges
     from schemas.issuer import Issuer
 
@@ -99,6 +100,14 @@ def load_issuer(folder: Path, name: str) -> Issuer:
         places = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_input=False))
         trouble = "; ".join(f"{place}: {message}" for place, message in places)
     raise ConfigurationError(str(file), trouble)
+
+
+def in_effect(folder: Path, issuer: Issuer) -> list[Setting]:
+    """Return every setting in effect and where it comes from; of secrets only that they are set."""
+    from flows.core.provenance import settings_in_effect
+
+    given = tomllib.loads(read_file(folder / f"{issuer.issuer}.toml", "the issuer's TOML").decode("utf-8"))
+    return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
 
 
 def open_store(root: str, folder: Path) -> Store:
@@ -179,9 +188,13 @@ def _user() -> str:
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
     from flows.edge.gpg import sweep_dead_homes
     from flows.edge.pgp import GpgSealer, trial_seal
+    from flows.edge.plain import PlainSealer
 
-    sweep_dead_homes()  # what a kill -9 left behind
     portal = issuer.portal
+    if not portal.sealed:
+        yield PlainSealer()
+        return
+    sweep_dead_homes()  # what a kill -9 left behind
     files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
     keys = [read_file(folder / file, "[portal] key_file") for file in files]
     with GpgSealer(

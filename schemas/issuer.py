@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from schemas.links import LinkSettings
 from schemas.portal import MAX_ROWS
@@ -28,7 +29,8 @@ class PortalSettings(Settings):
     """The partner's portal: public key, file form, template and the hosts a link may point to."""
 
     key_file: str | tuple[str, ...] = "portal.asc"  # several: the portal's key and an escrow key, or a rotation
-    fingerprints: tuple[Fingerprint, ...] = Field(min_length=1)
+    fingerprints: tuple[Fingerprint, ...] = ()
+    sealed: bool = True  # false: chunks in the clear, for a test issuer and published test cards only
     template: str | None = None
     extension: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(\.[a-z0-9]+)*$")] = "csv.pgp"
     armor: bool = False
@@ -36,6 +38,19 @@ class PortalSettings(Settings):
     rows_per_chunk: int = Field(MAX_ROWS, ge=1, le=MAX_ROWS)
     allowed_hosts: tuple[str, ...] = Field(min_length=1)
     answer_within_hours: int = Field(48, ge=1)  # from upload to result; a chunk without one is overdue after it
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_extension(cls, given: Any) -> Any:
+        """Name unsealed chunks `.csv` where nothing else is said."""
+        plain = isinstance(given, dict) and given.get("sealed") is False
+        return {"extension": "csv", **given} if plain else given
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Self:
+        if self.sealed and not self.fingerprints:
+            raise ValueError("fingerprints: at least one, the full fingerprint of the portal's key")
+        return self
 
 
 class Issuer(Settings):
@@ -55,3 +70,11 @@ class Issuer(Settings):
     links: LinkSettings = LinkSettings()
     schedule: Schedule = Schedule()
     alerts: Alerts = Alerts()
+
+    @model_validator(mode="after")
+    def _safe(self) -> Self:
+        if "@" in urlsplit(self.root).netloc:
+            raise ValueError("root holds credentials: they come from the environment, never from the TOML")
+        if not (self.test or self.portal.sealed):
+            raise ValueError("portal.sealed = false is for an issuer with test = true only")
+        return self

@@ -9,7 +9,7 @@ from flows.cli.answer import Answer, table
 from flows.core.errors import OperatorError
 from flows.steps.check import Checked, check_extract
 from flows.steps.edges import IssuerEdges
-from flows.wiring import load_issuer, wire
+from flows.wiring import in_effect, load_issuer, wire
 
 TOML = """\
 # {issuer}: where its extracts lie, how its columns map, its portal settings and limits.
@@ -80,7 +80,7 @@ def check_issuer(folder: Path, name: str, extract: str | None, day: date | None)
     race(edges.edges.store, f"{name}/probe/")
     facts: dict[str, object] = {
         "issuer": name,
-        "settings": edges.issuer.model_dump(mode="json"),
+        "settings": {one.name: {"value": one.value, "from": one.origin} for one in in_effect(folder, edges.issuer)},
         "fingerprints": list(fingerprints),
         "warnings": list(warnings),
         "store": edges.issuer.root,

@@ -144,6 +144,8 @@ def unsealed(place: Place, full: bool) -> None:
     ):
         place.configure(toml.replace("[portal]", '[portal]\nkey_file = "portal.asc"').replace(*change))
         assert place.cardlink("submit", BANK).code == 2, change
+    place.configure(toml.replace("[portal]", "[portal]\nsealed = false"))
+    assert place.cardlink("submit", BANK).code == 2  # most of the cards are generated ones
     place.configure(toml)
 
 

@@ -1,0 +1,52 @@
+"""Leaves chunks unsealed, for trials at a test issuer: only published test cards may pass (interface.md 2.6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from flows.core.cards import PUBLISHED
+from flows.core.errors import OperatorError
+from flows.core.ports import Plain, Sealed
+
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{13,}")
+_PUBLISHED: Final = frozenset(card.encode() for card in PUBLISHED)
+
+
+class UnsealedCardError(OperatorError):
+    """An unsealed chunk would hold a number that is no published test card."""
+
+    says = (
+        "{0} would hold {1} numbers that are no published test cards, and [portal] sealed = false. It was not written."
+    )
+    then = "Take `sealed = false` out of the TOML; or use an extract of published test cards only."
+
+    def __init__(self, chunk: str, count: int) -> None:
+        super().__init__(chunk, count)
+
+
+class PlainSealer:
+    """Give every chunk back as it came; implements `ports.Sealer` for `[portal] sealed = false`.
+
+    Nothing has been written when a chunk gets here, so it is the place to refuse: UnsealedCardError for any number of
+    13 or more digits that is no published test card, in whatever column.
+    """
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """No key."""
+        return ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Say aloud each time that nothing is sealed."""
+        return ("Chunks are not sealed ([portal] sealed = false): published test cards only.",)
+
+    def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+        """Return the chunks unsealed, under their upload names, none of them where one holds another card."""
+        for chunk in chunks:
+            others = [number for number in _LONG_NUMBER.findall(chunk.data) if number not in _PUBLISHED]
+            if others:
+                raise UnsealedCardError(chunk.name, len(others))
+        return [Sealed(chunk.name, chunk.data) for chunk in chunks]
