@@ -6,9 +6,11 @@ Every row of the block comes out exactly once: as good, or as a ledger record th
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import date
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from flows.core.cards import count_cards
@@ -93,17 +95,21 @@ class Refiner:
 
 def _without(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that no verdict refuses."""
-    return rows.join(verdicts.filter(severity="reject"), on="row", how="anti", maintain_order="left")
+    refused = verdicts.filter(severity="reject")["row"].unique()
+    return rows if refused.is_empty() else rows.filter(~rows["row"].is_in(refused.implode()))
 
 
 def _only(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that a verdict refuses."""
-    return rows.join(verdicts.filter(severity="reject"), on="row", how="semi", maintain_order="left")
+    refused = verdicts.filter(severity="reject")["row"].unique()
+    return rows.clear() if refused.is_empty() else rows.filter(rows["row"].is_in(refused.implode()))
 
 
-def sent_record(chunk: pl.DataFrame, number: int) -> pl.DataFrame:
-    """Return the ledger records of one chunk's rows, in the chunk's order."""
-    return chunk.select(
+def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.DataFrame:
+    """Return the ledger records of the rows of some chunks, at least one, in the chunks' order."""
+    heights = [chunk.height for chunk in chunks]
+    places = np.concatenate([np.arange(1, height + 1, dtype=np.uint16) for height in heights])
+    return pl.concat(chunks).select(
         "row",
         "line",
         pl.col(CUID).alias("cuid"),
@@ -111,8 +117,8 @@ def sent_record(chunk: pl.DataFrame, number: int) -> pl.DataFrame:
         "last_4",
         "expiration",
         pl.lit(ledger.SUBMITTED).alias("fate"),
-        pl.lit(number, pl.UInt32).alias("chunk"),
-        pl.int_range(1, pl.len() + 1, dtype=pl.UInt16).alias("position"),
+        pl.Series("chunk", np.repeat(np.array(numbers, np.uint32), heights)),
+        pl.Series("position", places),
         "reasons",
     )
 
@@ -125,9 +131,11 @@ def _identify(rows: pl.DataFrame, made: str) -> pl.DataFrame:
     """
     pan, month, year = pl.col(PAN), pl.col(MONTH), pl.col(YEAR)
     dated = year.str.contains("^[0-9]{2}$") & month.str.contains("^(0[1-9]|1[0-2])$")
+    absent = rows[CUID].is_null()
+    if absent.any():  # rare, and making the texts for all rows is not free
+        rows = rows.with_columns(pl.col(CUID).fill_null(pl.format(made + "{}", "row")))
     return rows.with_columns(
-        pl.col(CUID).is_null().alias("cuid_made"),
-        pl.col(CUID).fill_null(pl.format(made + "{}", "row")),
+        absent.alias("cuid_made"),
         pl.when(pan.str.contains("^[0-9]{16}$")).then(pan.str.slice(-4)).alias("last_4"),
         pl.when(dated).then(year + month).alias("expiration"),
     )

@@ -17,7 +17,7 @@ from flows.core.gates import Night, refusal
 from flows.core.names import RunKeys, extracts, submissions
 from flows.core.planning import canonical
 from flows.core.ports import Entry, Sealer
-from flows.core.refine import sent_record
+from flows.core.refine import sent_records
 from flows.steps.claim import Claim, claimed
 from flows.steps.edges import Edges, IssuerEdges, note, write_once
 from flows.steps.ledger import LedgerWriter
@@ -122,8 +122,8 @@ def _work(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, sealer
         scan = Scan(edges.issuer, counting, plan.source, plan.as_of)
         for piece in scan:
             ledger.add(piece.others)
-            for chunk in piece.chunks:
-                ledger.add(sent_record(chunk, publisher.add(chunk)))
+            if piece.chunks:
+                ledger.add(sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks]))
             tell(Progress(scan.counts.read, publisher.count, min(1.0, counting.done / plan.source.size)))
             if publisher.gave_up:
                 break

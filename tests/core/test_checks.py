@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pandera.errors import SchemaErrors
 
 from flows.core.checks import check
 from flows.core.errors import BugError
@@ -33,6 +34,7 @@ from schemas.portal import (
     YEAR,
     columns,
     for_day,
+    rules_of_day,
 )
 from schemas.reasons import ASK, reason
 from schemas.rules import Rules
@@ -290,3 +292,17 @@ def test_no_cell_makes_checking_stumble_and_each_row_is_judged_alone(cells: list
     alone, among = (check(portal_rows(*changes), DAY, Rules()) for changes in ([odd], [odd, {}]))
 
     assert alone.equals(among)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from([change for change, *_ in BREAKS]), min_size=1, max_size=5))
+def test_rules_asked_in_one_pass_break_where_pandera_says_they_break(changes: list[Mapping[str, str | None]]) -> None:
+    rows, schema = portal_rows({}, *changes), for_day(DAY, Rules())
+
+    held = rows.select(rule.holds.alias(rule.code) for rule in rules_of_day(DAY, Rules()))
+
+    assert {str(check.name) for column in schema.columns.values() for check in column.checks} == set(held.columns)
+    with pytest.raises(SchemaErrors) as caught:
+        schema.validate(rows.select(columns()), lazy=True)
+    by_pandera = {one.check.name: one.check_output.to_series().to_list() for one in caught.value.schema_errors}
+    assert by_pandera == {one.name: one.to_list() for one in held if not one.all()}

@@ -9,8 +9,10 @@ from flows.core.chunk_csv import TemplateError, default_header, header_from_temp
 from schemas.portal import CUID, FIRST_NAME, NICKNAME, PAN, columns
 from tests.builders import portal_rows
 
-CELLS = st.none() | st.text(
-    st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=12
+CELLS = (
+    st.none()
+    | st.sampled_from(['5" Main St', "Apt 4, Floor 2", '"', ","])
+    | st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=12)
 )  # normalising leaves no control characters and no empty text
 
 

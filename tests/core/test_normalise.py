@@ -176,3 +176,14 @@ def test_normalising_twice_is_normalising_once_and_leaves_no_line_break(
     assert frame.schema == once.schema
     rewritten = once.select(pl.exclude("row", "line", CUID, CVV, "service_card.cvv_hash"))
     assert not any(one.str.contains(r"[\p{Cc}\x{2028}\x{2029}]").any() for one in rewritten)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(CELLS, min_size=20, max_size=20), min_size=1, max_size=3))
+def test_a_cell_becomes_the_same_in_a_tidy_column_and_beside_another_script(rows: list[list[str | None]]) -> None:
+    changes = [dict(zip(columns(), cells, strict=True)) for cells in rows]
+    cyrillic = dict.fromkeys(columns(), "Я")  # such a column is looked at cell by cell
+
+    alone, beside = (normalise(portal_rows(*some), Rules()) for some in (changes, [*changes, cyrillic]))
+
+    assert alone.equals(beside.head(len(rows)))
