@@ -106,7 +106,7 @@ def test_every_reason_a_row_can_have_stands_in_the_sample() -> None:
     columns = portal.for_day(AS_OF, Rules()).columns.values()
     rules = {str(check.name) for column in columns for check in column.checks}
     lines = {code for code in vars(grammar).values() if isinstance(code, str) and code.startswith("line.")}
-    elsewhere = {grammar.TOO_SHORT, grammar.TOO_LONG, grammar.CUT_OFF}  # in fixed width; where a setting asks
+    elsewhere = {grammar.TOO_SHORT, grammar.TOO_LONG}  # in fixed width
     elsewhere |= {"card.name_on_card.missing"}  # only where it is not filled from first and last name
     elsewhere |= {code for code in rules if code.endswith(".placeholder") and _has_a_format(code, rules)}
 
