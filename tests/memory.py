@@ -37,6 +37,13 @@ class MemoryStore:
         """Live on: what was written is there."""
         self._left = None
 
+    def copy(self) -> MemoryStore:
+        """Return a store of its own with the same objects."""
+        other = MemoryStore()
+        other.objects = {**self.objects}
+        other._versions = count(1 << 30)
+        return other
+
     def create(self, key: str, data: bytes) -> bool:
         with self._lock:
             self._step()
