@@ -173,8 +173,10 @@ def now() -> datetime:
 
 
 def actor() -> str:
-    """Return who is acting: CARDLINK_ACTOR, else user@host, and the process."""
-    return f"{os.environ.get('CARDLINK_ACTOR') or f'{_user()}@{socket.gethostname()}'}:{os.getpid()}"
+    """Return who is acting: CARDLINK_ACTOR, else user@host; the process; the Prefect flow run, where it is one."""
+    who = os.environ.get("CARDLINK_ACTOR") or f"{_user()}@{socket.gethostname()}"
+    flow_run = os.environ.get("PREFECT__FLOW_RUN_ID")
+    return f"{who}:{os.getpid()}" + (f":flow-run-{flow_run}" if flow_run else "")
 
 
 def _user() -> str:

@@ -163,6 +163,16 @@ def ingest(config: Path, issuer: str) -> Answer:
 @main.command()
 @click.argument("run")
 @command
+def history(config: Path, run: str) -> Answer:
+    """Tell who did what to RUN and when, from its first plan to its last result: the audit trail."""
+    from flows.cli.history import show_history
+
+    return show_history(config, run)
+
+
+@main.command()
+@click.argument("run")
+@command
 def report(config: Path, run: str) -> Answer:
     """Rebuild the report of RUN from ledger and results, and print its balance."""
     from flows.cli.commands import rebuild_report

@@ -29,11 +29,9 @@ def settings_in_effect(
 
     `effective` is the issuer's whole model as plain values, `given` what its TOML says.
     """
-    told = [
-        Setting(name, value, FROM_FILE if there else FROM_DEFAULT) for name, value, there in _flat(effective, given)
-    ]
     named = sorted(name for name in environment if name.startswith(OURS))
-    return told + [Setting(name, _shown(name, environment[name]), FROM_ENVIRONMENT) for name in named]
+    added = [Setting(name, _shown(name, environment[name]), FROM_ENVIRONMENT) for name in named]
+    return [*_flat(effective, given), *added]
 
 
 def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[Setting]:

@@ -12,6 +12,7 @@ from flows.core.errors import OperatorError
 from flows.core.names import RunKeys
 from flows.core.planning import canonical, digest
 from flows.core.ports import Opener, Sealer, Store
+from flows.core.redaction import redact
 from schemas.issuer import Issuer
 
 
@@ -59,7 +60,11 @@ def write_once(store: Store, key: str, data: bytes) -> bool:
 
 
 def note(edges: Edges, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:
-    """Add an event to a run's history: what, when, by whom, and counts or names; events are never changed."""
+    """Add an event to a run's history: what, when, by whom, and counts or names; events are never changed.
+
+    A reason is what somebody typed, so card numbers in texts are masked.
+    """
     moment = edges.now()
-    event = canonical({"what": what, "at": moment.isoformat(), "by": edges.actor, **facts})
+    told = {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+    event = canonical({"what": what, "at": moment.isoformat(), "by": redact(edges.actor), **told})
     edges.store.create(f"{keys.events}{moment:%Y%m%dT%H%M%S%f}-{what}-{digest(event)[:8]}.json", event)

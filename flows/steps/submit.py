@@ -17,6 +17,7 @@ from flows.core.gates import Night, refusal
 from flows.core.names import RunKeys, extracts, submissions
 from flows.core.planning import canonical
 from flows.core.ports import Entry, Sealer
+from flows.core.redaction import redact
 from flows.core.refine import sent_records
 from flows.steps.claim import Claim, claimed
 from flows.steps.edges import Edges, IssuerEdges, note, write_once
@@ -74,7 +75,7 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) ->
     with edges.sealer() as sealer:  # a key that does not fit is refused before anything is read
         entry = find_extract(edges, request.extract)
         prove(edges)
-        planned = make_plan(edges, entry, request.business_date, request.new_run)
+        planned = make_plan(edges, entry, request.business_date, redact(request.new_run))
         remarks = (*planned.remarks, *sealer.warnings)
         outside, keys = edges.edges, keys_of(planned.plan.run)
         done = read_manifest(outside.store, keys)
