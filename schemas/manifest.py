@@ -28,6 +28,7 @@ class SourceIdentity(Document):
     version: str
     size: int
     sha256: str
+    newlines: int = 0  # line ends among the bytes: how many rows to make room for; means nothing where compressed
 
 
 class Plan(Document):

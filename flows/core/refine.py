@@ -46,7 +46,7 @@ class Refiner:
         self._as_of = as_of
         self._name = source.key
         self._made = f"cl-{source.sha256[:12]}-"
-        self._seen = SeenRows(issuer.rules)
+        self._seen = SeenRows(issuer.rules, expected=source.newlines)
         self._decided: Decided | None = None
         self.reasons: Counter[str] = Counter()
         self.repairs: Counter[str] = Counter()

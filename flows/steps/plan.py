@@ -8,6 +8,7 @@ from datetime import date
 from itertools import count
 from typing import NamedTuple
 
+import numpy as np
 from pydantic import ValidationError
 
 from flows.core.errors import ExtractError, OperatorError
@@ -84,14 +85,16 @@ def find_extract(edges: IssuerEdges, name: str) -> Entry:
 
 
 def identify(store: Store, entry: Entry) -> SourceIdentity:
-    """Read the extract once, pinned, for its SHA-256."""
+    """Read the extract once, pinned, for its SHA-256 and its size in bytes and lines."""
     running = hashlib.sha256()
-    size = 0
+    size = newlines = 0
     with store.open(entry.key, entry) as source:
         while block := source.read(DIGEST_BLOCK):
             running.update(block)
             size += len(block)
-    return SourceIdentity(key=entry.key, version=entry.version, size=size, sha256=running.hexdigest())
+            newlines += int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
+    sha256 = running.hexdigest()
+    return SourceIdentity(key=entry.key, version=entry.version, size=size, sha256=sha256, newlines=newlines)
 
 
 def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str = "") -> Planned:
