@@ -73,7 +73,7 @@ class Outstanding(pa.DataFrameModel):
     run: pl.String
     chunk: pl.UInt32 = pa.Field(ge=1)
     name: pl.String = pa.Field(unique=True)
-    missing: pl.String = pa.Field(isin=("no result", "partial result", "result unsettled"))
+    missing: pl.String = pa.Field(isin=("no result", "partial result", "result unsettled", "held or cancelled"))
     sent: pl.UInt32
     awaiting: pl.UInt32 = pa.Field(ge=1)
     since: pl.String  # when it was uploaded, else committed

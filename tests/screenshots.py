@@ -34,10 +34,10 @@ class View(NamedTuple):
 
 
 VIEWS = (
-    View("report-desktop.png", "run", 1280, 1500),
-    View("report-tablet-dark.png", "run", 820, 1500, dark=True),
-    View("report-phone.png", "run", 390, 1500),
-    View("reconciliation-desktop.png", "across", 1280, 1300),
+    View("report-desktop.png", "run", 1280, 1120),
+    View("report-tablet-dark.png", "run", 820, 1180, dark=True),
+    View("report-phone.png", "run", 390, 1400),
+    View("reconciliation-desktop.png", "across", 1280, 1000),
 )
 
 

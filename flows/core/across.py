@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.core.ages import AGES, age_step, by_expiry, duration
-from flows.core.summary import MISSING, OUT_OF_BALANCE, PARTIAL, UNSETTLED
+from flows.core.summary import DUE, HELD, MISSING, OUT_OF_BALANCE, PARTIAL, UNSETTLED
 from schemas.reasons import reason
 
 CLEAR = "nothing outstanding"
@@ -43,7 +43,7 @@ class Waiting(NamedTuple):
     run: str
     chunk: int
     name: str
-    missing: str  # as `flows.core.summary.missing` says
+    missing: str  # as `flows.core.summary.missing` says, or HELD
     sent: int
     awaiting: int
     since: datetime
@@ -56,8 +56,8 @@ class Terms(NamedTuple):
     within: int
 
     def overdue(self, chunk: Waiting) -> bool:
-        """True where the answer should have come; one that came and does not fit is a break, not silence."""
-        return chunk.missing != UNSETTLED and self.now - chunk.since > timedelta(hours=self.within)
+        """True where the answer should have come; what came and does not fit is no silence."""
+        return chunk.missing in DUE and self.now - chunk.since > timedelta(hours=self.within)
 
 
 def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: Terms) -> dict[str, Any]:
@@ -74,7 +74,8 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: Terms) -> di
             **_sizes(waiting),
             "overdue": _sizes(late),
             "missing": {
-                kind: _sizes([one for one in waiting if one.missing == kind]) for kind in (MISSING, PARTIAL, UNSETTLED)
+                kind: _sizes([one for one in waiting if one.missing == kind])
+                for kind in (MISSING, PARTIAL, UNSETTLED, HELD)
             },
             "ages": {age: _sizes([one for one in waiting if age_step(one.since, terms.now) == age]) for age in AGES},
             "chunks": [_told(one, terms) for one in waiting[:LISTED]],
@@ -102,7 +103,7 @@ def outstanding(runs: Iterable[RunFacts], terms: Terms) -> pl.DataFrame:
 
 def _order(one: Waiting) -> tuple[bool, datetime, str, int]:
     """Silence first: what came and does not fit is told by the breaks of its run."""
-    return one.missing == UNSETTLED, one.since, one.run, one.chunk
+    return one.missing not in DUE, one.since, one.run, one.chunk
 
 
 def _verdict(runs: Sequence[RunFacts], waiting: Sequence[Waiting], late: Sequence[Waiting]) -> str:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from flows.core.advice import ACROSS_TONES, SENTENCES, TONES, across_advice, advice, refused_by
 from flows.core.ages import AGES, duration
 from flows.core.charts import NIGHTS, bar, trend
-from flows.core.summary import MISSING, UNSETTLED, missing
+from flows.core.summary import HELD, MISSING, UNSETTLED, missing
 
 MOST_REASONS, MOST_SHAPES, PLACES = 30, 15, 6
 OPEN_CHUNKS, WORST_CHUNKS, RUNS = 50, 10, 60
@@ -83,6 +83,7 @@ def across_page(facts: Mapping[str, Any]) -> str:
         figures=_figures(facts["rows"]),
         ages=AGES,
         unsettled=UNSETTLED,
+        held=HELD,
         chunks=chunks[:OPEN_CHUNKS],
         more_chunks=max(0, len(chunks) - OPEN_CHUNKS) + facts["outstanding"]["more"],
         runs=newest[: -RUNS - 1 : -1],

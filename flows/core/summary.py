@@ -26,18 +26,20 @@ ABOVE_LIMIT = "balanced, rejects or errors above the limit"
 OUT_OF_BALANCE = "out of balance"
 EXIT_CODES = {BALANCED: 0, WAITING: 0, ABOVE_LIMIT: 3, OUT_OF_BALANCE: 4}
 
-MISSING, PARTIAL, UNSETTLED = "no result", "partial result", "result unsettled"
+MISSING, PARTIAL, UNSETTLED, HELD = "no result", "partial result", "result unsettled", "held or cancelled"
+DUE = (MISSING, PARTIAL)  # what can be overdue
 
 MOST_BREAKS = 200  # listed one by one; the rest is counted
 NEWEST = 20  # result files named
 
 
 class Moment(NamedTuple):
-    """When a report looks, and since when each chunk of the run waits (`chunks` where one has its own time)."""
+    """When a report looks, since when the run waits and each of its chunks does, and which have no answer due."""
 
     now: datetime
     sent: datetime
     chunks: Mapping[int, datetime]
+    resting: frozenset[int] = frozenset()
 
     def since(self, chunk: int) -> datetime:
         """Return when a chunk was sent."""
@@ -104,18 +106,18 @@ def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limit
 def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, moment: Moment) -> dict[str, Any]:
     """Return what is open by age, by kind, and what is overdue: an answer that came but does not fit is a break."""
     waiting = [
-        (kind, moment.since(chunk), awaiting)
+        (HELD if chunk in moment.resting else kind, moment.since(chunk), awaiting)
         for chunk, kind, awaiting in chunks.filter(pl.col("awaiting") > 0)
         .select("chunk", missing("answers", "sent"), "awaiting")
         .iter_rows()
     ]
     kinds = {
         kind: [(since, rows) for found, since, rows in waiting if found == kind]
-        for kind in (MISSING, PARTIAL, UNSETTLED)
+        for kind in (MISSING, PARTIAL, UNSETTLED, HELD)
     }
     kinds["breaks"] = [(datetime.fromisoformat(one["since"]), one["rows"]) for one in breaks if not one["notice"]]
     due = moment.now - timedelta(hours=within)
-    late = [(since, rows) for kind, since, rows in waiting if since < due and kind != UNSETTLED]
+    late = [(since, rows) for kind, since, rows in waiting if since < due and kind in DUE]
     return {
         "sent": moment.sent.isoformat(timespec="seconds"),
         "answer_within_hours": within,

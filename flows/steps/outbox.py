@@ -145,9 +145,14 @@ def _read(store: Store, keys: RunKeys, must: bool) -> list[Item]:
         if must:
             raise UnknownRunError(str(keys.run))
         return []
+    answered = {number for chunks in chunks_answered(store, keys).values() for number in chunks}
+    return standing_of(store, keys, manifest, answered)
+
+
+def standing_of(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:
+    """Return how every chunk of a run stands by its events, those known to be answered apart."""
     events = [json.loads(read(store, entry.key)) for entry in list(store.keys(keys.events)) if _WHAT.search(entry.key)]
     moves = [_moved(event, manifest) for event in events if event["what"] in MOVES]
-    answered = {number for chunks in chunks_answered(store, keys).values() for number in chunks}
     return items(manifest.run, manifest.chunks, _committed(store, keys, events), moves, answered)
 
 

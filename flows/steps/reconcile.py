@@ -20,7 +20,7 @@ from flows.core.page import across_page
 from flows.core.planning import canonical
 from flows.core.ports import Store
 from flows.core.store_errors import ObjectMissingError
-from flows.core.summary import MISSING, missing
+from flows.core.summary import HELD, MISSING, missing
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.rows import csv_pieces, read_rows
 from flows.steps.runs import keys_of, manifests, read_ledger
@@ -92,17 +92,20 @@ def _summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
 
 
 def _waiting(store: Store, keys: RunKeys, manifest: Manifest, terms: Terms, *, reported: bool) -> Iterator[Waiting]:
-    moment = moment_of(store, keys, terms.now)
+    """Yield the chunks with rows not answered; without a report that is all of them."""
+    moment = moment_of(store, keys, manifest, terms.now)
     if not reported:
         for one in manifest.chunks:
-            yield Waiting(manifest.run, one.number, one.name, MISSING, one.rows, one.rows, moment.since(one.number))
+            lacks = HELD if one.number in moment.resting else MISSING
+            yield Waiting(manifest.run, one.number, one.name, lacks, one.rows, one.rows, moment.since(one.number))
         return
     content = read(store, keys.report("chunks.csv"))
     counts = pl.col("chunk", "sent", "answers", "awaiting").cast(pl.UInt32)
     table = pl.read_csv(BytesIO(content), infer_schema=False).with_columns(counts).filter(pl.col("awaiting") > 0)
     waiting = table.select("chunk", "name", missing("answers", "sent"), "sent", "awaiting")
     for chunk, name, lacks, sent, rows in waiting.iter_rows():
-        yield Waiting(manifest.run, chunk, name, lacks, sent, rows, moment.since(chunk))
+        kind = HELD if chunk in moment.resting else lacks
+        yield Waiting(manifest.run, chunk, name, kind, sent, rows, moment.since(chunk))
 
 
 def _states(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:

@@ -55,7 +55,7 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     total = add(list(_settle(edges, keys, manifest)))
     breaks = tuple(sorted(total.breaks))
     books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, breaks))
-    summary = summarise(manifest, total, books, edges.issuer, moment_of(store, keys, now), _versions())
+    summary = summarise(manifest, total, books, edges.issuer, moment_of(store, keys, manifest, now), _versions())
     chunks = tables.chunks(manifest, total.chunks)
     write_rejects(store, keys, manifest.ledger)
     _write_errors(store, keys, manifest.ledger)

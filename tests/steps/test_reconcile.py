@@ -8,6 +8,7 @@ from typing import Any
 
 from flows.core.names import reconciliation
 from flows.steps.edges import note
+from flows.steps.outbox import move
 from flows.steps.reconcile import reconcile_runs
 from flows.steps.runs import keys_of
 from tests.night import NOON, Bench, local_bench
@@ -93,6 +94,18 @@ def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(t
     late = [one["chunk"] for one in facts["outstanding"]["chunks"] if one["overdue"]]
     assert [3] == late
     assert ["20 h", "20 h"] == [one["age"] for one in facts["outstanding"]["chunks"] if not one["overdue"]]
+
+
+def test_a_chunk_that_is_held_or_cancelled_is_open_but_never_overdue(tmp_path: Path) -> None:
+    bench, clock, run = sent(tmp_path)
+    move(bench.edges.edges, run, "held", [1], "asked by the issuer")
+    move(bench.edges.edges, run, "cancelled", [2], "sent by hand")
+    clock.on(hours=90)
+
+    facts = reconcile_runs(bench.edges)
+
+    chunks = {one["chunk"]: (one["missing"], one["overdue"]) for one in facts["outstanding"]["chunks"]}
+    assert {1: ("held or cancelled", False), 2: ("held or cancelled", False), 3: ("no result", True)} == chunks
 
 
 def test_only_runs_of_the_dates_asked_for_are_looked_at(tmp_path: Path) -> None:
