@@ -107,7 +107,9 @@ def _embed_prefect(folder: Path) -> None:
     """Point Prefect at a home below the demo's folder; set before Prefect is first imported."""
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
-    os.environ.update(PREFECT, PREFECT_HOME=str(folder / "prefect"), CARDLINK_CONFIG=str(folder))
+    logging = sample_data().parent / "deploy" / "logging.yaml"  # Prefect's own, with our redaction on every handler
+    places = {"PREFECT_HOME": folder / "prefect", "CARDLINK_CONFIG": folder, "PREFECT_LOGGING_SETTINGS_PATH": logging}
+    os.environ.update(PREFECT, **{name: str(place) for name, place in places.items()})
 
 
 def _answer(folder: Path, reports: list[dict[str, Any]]) -> Answer:

@@ -12,7 +12,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from flows.core.errors import TryAgainError
-from flows.demo import ISSUER, make_room, prepare
+from flows.demo import ISSUER, make_room, prepare, sample_data
 
 PORT = 4200
 START = 120  # seconds a server may take on a new database on a slow disk
@@ -55,6 +55,7 @@ def environment(folder: Path, port: int) -> dict[str, str]:
         **kept,
         **SETTINGS,
         "PREFECT_HOME": str(folder / "prefect"),
+        "PREFECT_LOGGING_SETTINGS_PATH": str(sample_data().parent / "deploy" / "logging.yaml"),
         "PREFECT_API_URL": api,
         "CARDLINK_CONFIG": str(folder),
         "CARDLINK_WORK_POOL": POOL,
