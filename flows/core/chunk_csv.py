@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import csv
 from io import BytesIO, StringIO
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
 from flows.core.errors import OperatorError
@@ -54,24 +53,10 @@ def header_from_template(text: str, name: str) -> Header:
 
 def write_chunk(rows: pl.DataFrame, header: Header) -> bytes:
     """Return the CSV of at most 1000 rows holding the 20 portal columns (interface.md 2.6)."""
-    ours = rows.select(header.order)
-    # Asking each cell whether it needs quotes doubles the price; whether any did is plain from the text.
-    text = _written(ours, header, "never")
-    return text if _needs_no_quotes(text, rows.height, len(header.order)) else _written(ours, header, "necessary")
-
-
-def _written(rows: pl.DataFrame, header: Header, quotes: Literal["never", "necessary"]) -> bytes:
     out = BytesIO()
     out.write(header.line)
-    rows.write_csv(out, include_header=False, quote_style=quotes)
+    rows.select(header.order).write_csv(out, include_header=False, quote_style="necessary")
     return out.getvalue()
-
-
-def _needs_no_quotes(text: bytes, rows: int, columns: int) -> bool:
-    """Tell that a text written without quotes has no delimiter, line end or quote inside a cell."""
-    commas = np.count_nonzero(np.frombuffer(text, np.uint8) == ord(","))
-    plain = b'"' not in text and b"\r" not in text and text.count(b"\n") == rows + 1
-    return plain and commas == (rows + 1) * (columns - 1)
 
 
 def _header(order: tuple[str, ...], names: tuple[str, ...]) -> Header:
