@@ -1,0 +1,212 @@
+"""The files of deploy/, each held to its schema, its linter, or the code it speaks of."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import boto3.session
+import pytest
+import yaml
+from botocore.validate import ParamValidator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # ships no types
+
+import flows
+from flows.core.alerts import KINDS
+from flows.core.errors import CardlinkError
+from flows.install import automation, automations, notifications
+from flows.wiring import Channels
+
+ROOT = Path(__file__).parent.parent.parent
+DEPLOY = ROOT / "deploy"
+BIN = Path(sys.executable).parent
+BRANCHES = ("CardlinkError", "ExtractError", "GateError", "OperatorError", "TryAgainError", "BalanceError")
+
+
+def run(*command: str | Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([str(word) for word in command], input=given, capture_output=True, timeout=60)
+
+
+def prefect_file() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "prefect.yaml").read_text())
+    return found
+
+
+def test_every_entrypoint_is_a_flow_by_module_and_nothing_is_pulled() -> None:
+    entries = [one["entrypoint"] for one in prefect_file()["deployments"]]
+
+    for entry in entries:
+        module, _, name = entry.partition(":")
+        assert type(getattr(importlib.import_module(module), name)).__name__ == "Flow"
+
+    assert prefect_file()["pull"] == []
+    assert len(entries) == len(set(entries))
+
+
+def test_every_parameter_of_a_deployed_flow_has_a_help_text_and_there_are_at_most_eight() -> None:
+    for one in prefect_file()["deployments"]:
+        module, _, name = one["entrypoint"].partition(":")
+        shown = getattr(importlib.import_module(module), name).parameters.model_dump()["properties"]
+        assert len(shown) <= 8
+        assert [parameter for parameter, described in shown.items() if not described.get("description")] == []
+
+
+def all_errors() -> set[str]:
+    for module in pkgutil.walk_packages(flows.__path__, "flows."):
+        importlib.import_module(module.name)
+    classes, found = [CardlinkError], set[str]()
+    while classes:
+        one = classes.pop()
+        classes += one.__subclasses__()
+        found.add(one.__name__)
+    return {name for name in found if name not in BRANCHES}
+
+
+def test_the_runbook_has_every_error_of_the_tree_and_no_other() -> None:
+    runbook = (DEPLOY / "RUNBOOK.md").read_text()
+
+    named = set(re.findall(r"^\| `(\w+Error)` \|", runbook, re.MULTILINE))
+
+    assert named == all_errors()
+
+
+def test_the_runbook_has_every_kind_of_alert_and_every_automation() -> None:
+    runbook = (DEPLOY / "RUNBOOK.md").read_text()
+
+    assert [kind for kind in KINDS if f"| `{kind}` |" not in runbook] == []
+    assert f"`{automations()[2]['name']}`" in runbook
+
+
+def test_the_automations_are_ones_prefect_takes_with_and_without_a_channel() -> None:
+    made = [automation(spec, blocks) for spec in automations() for blocks in ([], [uuid4()])]
+
+    assert {one.actions[0].type for one in made} == {"do-nothing", "send-notification"}
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # the library under Prefect's notifications imports it
+def test_every_channel_of_the_environment_makes_a_notification_block() -> None:
+    url = "https://hooks.example.com/x"
+
+    made = notifications(Channels(url, url, "a" * 32, "ops@example.com", "", "key"))
+
+    assert set(made) == {"cardlink-webhook", "cardlink-slack", "cardlink-pagerduty", "cardlink-email"}
+    assert notifications(Channels()) == {}
+
+
+def test_the_environment_example_names_every_variable_and_holds_no_secret() -> None:
+    text = (DEPLOY / "env.example").read_text()
+    wiring = inspect.getsource(importlib.import_module("flows.wiring"))
+
+    named = set(re.findall(r"^(\w+)=", text, re.MULTILINE))
+
+    asked = set(re.findall(r'environ\.get\("(CARDLINK_\w+)"', wiring))
+    asked |= {f"CARDLINK_ALERT_{name.upper()}" for name in Channels._fields}
+    assert asked <= named
+    assert not re.search(r"^\w*(SECRET|KEY|PASSWORD|SENDGRID)\w*=\S", text, re.MULTILINE)
+
+
+def test_the_compose_file_fits_its_schema_and_every_service_is_confined() -> None:
+    done = run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
+
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert done.returncode == 0, done.stdout
+    assert [name for name, one in services.items() if name != "postgres" and not one["read_only"]] == []
+    assert all(port.startswith("127.0.0.1:") for one in services.values() for port in one.get("ports", []))
+
+
+def test_the_kubernetes_manifests_fit_their_schemas() -> None:
+    done = run(BIN / "kubernetes-validate", "--strict", DEPLOY / "kubernetes" / "worker.yaml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def filled(value: Any, variables: dict[str, Any]) -> Any:
+    """Return a job template as a worker fills it with its defaults: what has none is left out."""
+    if isinstance(value, dict):
+        made = {key: filled(one, variables) for key, one in value.items()}
+        return {key: one for key, one in made.items() if one is not None}
+    if isinstance(value, list):
+        return [filled(one, variables) for one in value]
+    found = re.fullmatch(r"\{\{ (\w+) \}\}", value) if isinstance(value, str) else None
+    return variables.get(found[1], {}).get("default") if found else value
+
+
+@pytest.mark.parametrize("kind", ["kubernetes", "docker", "ecs"])
+def test_a_job_templates_variables_are_a_schema_and_all_that_is_used_is_declared(kind: str) -> None:
+    text = (DEPLOY / kind / "job-template.json").read_text()
+    template = json.loads(text)
+
+    Draft202012Validator.check_schema(template["variables"])
+
+    used = set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(template["job_configuration"])))
+    assert used <= template["variables"]["properties"].keys()
+
+
+def test_the_job_of_the_kubernetes_template_fits_its_schema(tmp_path: Path) -> None:
+    template = json.loads((DEPLOY / "kubernetes" / "job-template.json").read_text())
+    job = filled(template["job_configuration"]["job_manifest"], template["variables"]["properties"])
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    container.update(env=[{"name": name, "value": value} for name, value in container["env"].items()], args=["x"])
+    job["metadata"]["name"] = "a-run"  # the cluster makes it of generateName
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+
+    done = run(BIN / "kubernetes-validate", "--strict", tmp_path / "job.yaml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= 1800
+
+
+def test_the_ecs_task_is_one_the_service_model_takes() -> None:
+    template = json.loads((DEPLOY / "ecs" / "job-template.json").read_text())
+    task = filled(template["job_configuration"]["task_definition"], template["variables"]["properties"])
+    task = {**task, "cpu": str(task["cpu"]), "memory": str(task["memory"])}
+    task["containerDefinitions"][0].setdefault("name", "cardlink")
+    model = (
+        boto3.session.Session("a", "b", region_name="us-east-1")
+        .client("ecs")
+        .meta.service_model.operation_model("RegisterTaskDefinition")
+    )
+
+    report = ParamValidator().validate(task, model.input_shape)
+
+    assert report.generate_report() == ""
+
+
+def test_the_dockerfile_is_pinned_and_does_not_run_as_root() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    users = re.findall(r"^USER (\S+)", text, re.MULTILINE)
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
+
+    assert all(re.search(r":\d+\.\d+\.\d+", base) for base in bases)
+    assert users == ["10001:10001"]
+    assert "gnupg" in text
+    assert [name for line in copied for name in line.split() if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    for unit in sorted((DEPLOY / "systemd").iterdir()):
+        text = unit.read_text().replace("/opt/cardlink/bin/prefect", "/bin/true")
+        (tmp_path / unit.name).write_text(text)
+
+    done = run("systemd-analyze", "verify", *sorted(tmp_path.glob("*.service")))
+
+    assert done.stderr.decode() == ""
+
+
+def test_the_linter_of_iam_policies_has_nothing_to_say() -> None:
+    done = run(BIN / "parliament", given=(DEPLOY / "iam-policy.json").read_bytes())
+
+    assert (done.returncode, done.stdout) == (0, b"")
