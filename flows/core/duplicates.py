@@ -18,16 +18,17 @@ Mask = NDArray[np.bool_]
 FULL = 0.9  # above it a search takes more than ten probes
 ROOMY = 0.8  # 12 bytes a slot are 15 a row
 BLOCK = 100_000
+ROOM = 6_000_000  # rows any larger extract gets room for at once, 90 MB: growing walks every entry again
 # Knuth's MMIX generator: each card walks the table in its own order, so no clusters grow.
 TIMES, PLUS = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 
 
 class SeenRows:
-    """The accepted rows of one extract so far; `expected`, its line count, makes the table at its final size."""
+    """The accepted rows of one extract so far; `expected`, about its lines, makes the table at its final size."""
 
     def __init__(self, rules: Rules, expected: int = 0) -> None:
         self._other_cuid = rules.severity("card.pan.other_cuid")
-        self._table = Table(max(expected, BLOCK))
+        self._table = Table(BLOCK if expected <= BLOCK else max(expected, ROOM))
 
     def mark(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return verdicts (row, column, code, severity): a repeat is rejected, a card under another cuid is as set.

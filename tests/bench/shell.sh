@@ -12,5 +12,4 @@ recipient=$(gpg --batch --list-keys --with-colons | awk -F: '/^fpr/ { print $10;
 split -l 1000 "$2" "$3/chunk-"
 for chunk in "$3"/chunk-*; do
     gpg --batch --quiet --no-tty --trust-model always --recipient "$recipient" --encrypt "$chunk"
-    rm "$chunk"
 done
