@@ -15,9 +15,8 @@ from flows.steps.ingest import ingest
 from flows.steps.pending import pending
 from flows.steps.report import rebuild
 from flows.steps.runs import UnknownRunError, keys_of
-from flows.steps.status import Standing, standings
 from flows.steps.submit import Request, Submitted, submit
-from flows.wiring import issuers, load_issuer, open_store, wire
+from flows.wiring import wire
 
 
 def submit_extracts(
@@ -99,15 +98,3 @@ def report_answer(edges: IssuerEdges, summary: dict[str, Any]) -> Answer:
 
 def _holds(holds: bool) -> str:
     return "ok" if holds else "DIFFERS"
-
-
-def show_status(folder: Path, name: str | None) -> Answer:
-    """Show every run of one issuer or of all, newest first."""
-    found = [
-        standing
-        for issuer in ([name] if name else issuers(folder))
-        for standing in standings(open_store(load_issuer(folder, issuer).root, folder), issuer)
-    ]
-    head = ("run", "state", *Standing._fields[2:])
-    lines = table(head, [list(standing) for standing in found]) if found else ["no runs yet"]
-    return Answer({"runs": [standing._asdict() for standing in found]}, lines)

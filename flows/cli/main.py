@@ -197,7 +197,7 @@ def reconcile(config: Path, issuer: str | None, start: datetime | None, end: dat
 @command
 def status(config: Path, issuer: str | None) -> Answer:
     """Show every run, newest first: where its rows went and what waits."""
-    from flows.cli.commands import show_status
+    from flows.cli.standing import show_status
 
     return show_status(config, issuer)
 
