@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import BytesIO
 from itertools import count
@@ -20,22 +21,22 @@ class KilledError(BaseException):
 
 
 class MemoryStore:
-    """Objects in a dictionary; `die_at` operations from now on, every one of them raises, until `revive`."""
+    """Objects in a dictionary; once its death has come, every operation raises KilledError, until `revive`."""
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[Entry, bytes]] = {}
         self._versions = count(1)
         self._lock = Lock()
-        self._left: int | None = None
-        self._late = False
+        self._death: tuple[str, int, bool] | None = None
+        self._dead = False
 
-    def die_at(self, operation: int, *, late: bool) -> None:
-        """Die before the operation of that number, or (`late`) after it has been done."""
-        self._left, self._late = operation, late
+    def die_at(self, part: str, times: int, *, late: bool) -> None:
+        """Die before the operation on a key that holds `part`, the so-manyth, or (`late`) after it has been done."""
+        self._death = part, times, late
 
     def revive(self) -> None:
         """Live on: what was written is there."""
-        self._left = None
+        self._death, self._dead = None, False
 
     def copy(self) -> MemoryStore:
         """Return a store of its own with the same objects."""
@@ -45,50 +46,48 @@ class MemoryStore:
         return other
 
     def create(self, key: str, data: bytes) -> bool:
-        with self._lock:
-            self._step()
+        created = False
+        with self._alive(key):
             created = key not in self.objects
             if created:
                 self._put(key, data)
-            self._after()
-            return created
+        return created
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         data = b"".join(parts)
-        with self._lock:
-            self._step()
+        with self._alive(key):
             self._put(key, data)
-            self._after()
 
     def open(self, key: str, pin: Entry | None = None) -> MemorySource:
-        with self._lock:
-            self._step()
+        with self._alive(key):
             if key not in self.objects:
                 raise ObjectMissingError(key)
             entry, data = self.objects[key]
             if pin is not None and pin.version != entry.version:
                 raise ObjectChangedError(key)
-            return MemorySource(entry, data)
+        return MemorySource(entry, data)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
-        with self._lock:
-            self._step()
+        with self._alive(prefix):
             found = [self.objects[key][0] for key in sorted(self.objects) if key.startswith(prefix)]
         return iter(found if not shallow else one_level(found, prefix))
 
     def _put(self, key: str, data: bytes) -> None:
         self.objects[key] = Entry(key, len(data), DROPPED, str(next(self._versions))), data
 
-    def _step(self) -> None:
-        if self._left is None:
-            return
-        self._left -= 1
-        if self._left < 0 or (self._left == 0 and not self._late):
-            raise KilledError
-
-    def _after(self) -> None:
-        if self._left == 0:
-            raise KilledError
+    @contextmanager
+    def _alive(self, key: str) -> Iterator[None]:
+        with self._lock:
+            part, times, late = self._death or ("", 0, False)
+            if self._death and part in key:
+                self._death = part, times - 1, late
+                self._dead = self._dead or (times == 1 and not late)
+            if self._dead:
+                raise KilledError
+            yield
+            self._dead = bool(self._death and part in key and times == 1 and late)
+            if self._dead:
+                raise KilledError
 
 
 class MemorySource:

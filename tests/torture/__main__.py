@@ -17,10 +17,11 @@ from tests.torture.nursery import nursery
 from tests.torture.places import Place, directories, prefixes
 from tests.torture.races import race_many
 from tests.torture.tally import Tally
+from tests.torture.whole_system import live_many
 
 
 def torture(size: int, folder: Path, seed: int) -> Iterator[Tally]:
-    """Yield the tallies of `size` kills, a third as many races, and a third as many nights of faults."""
+    """Yield the tallies of `size` kills, a third as many races and nights of faults, and some whole systems."""
     with _stage(folder) as (night, children, server):
         local, s3 = directories(folder / "stores"), prefixes(server, f"torture-{seed}")
         some = max(1, size // 6)
@@ -30,6 +31,7 @@ def torture(size: int, folder: Path, seed: int) -> Iterator[Tally]:
         yield race_many(night, children, s3, some, seed)
         yield fault_directories(night, local, some, seed)
         yield fault_s3(night, s3, some, seed)
+    yield live_many(some)
 
 
 @contextmanager

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from io import BytesIO
+from typing import ClassVar
 
 import polars as pl
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from flows.core.errors import TryAgainError
 from flows.core.names import results
@@ -25,8 +33,17 @@ from flows.steps.runs import keys_of, manifests
 from schemas.manifest import Manifest
 from tests.memory import KilledError, MemoryOpener, MemorySealer, MemoryStore
 from tests.night import BANK, NOON, Bench, issuer
+from tests.torture.tally import Tally
 
-DEATHS = st.none() | st.tuples(st.integers(1, 90), st.booleans())  # at which operation, before or after it
+SUBMITTING = ("submissions/", "plan.json", "claims/", "seals/", "chunks/", "ledger/", "manifest.json", "events/")
+INGESTING = ("results/", "outcomes/", "events/", "links.csv", "summary.json", "report/", "ingested/")
+
+
+def deaths(places: Sequence[str]) -> st.SearchStrategy[tuple[str, int, bool] | None]:
+    """Return no death, or one at the so-manyth operation on such a key, before or after it."""
+    return st.none() | st.tuples(st.sampled_from(places), st.integers(1, 2), st.booleans())
+
+
 HABITS = st.builds(
     Habits,
     late=st.sampled_from((0.0, 0.5)),
@@ -56,6 +73,7 @@ class WholeSystem(RuleBasedStateMachine):
     """One issuer's store, its operator, and the partner."""
 
     extracts = Bundle("extracts")
+    lived: ClassVar[Counter[str]] = Counter()  # of all systems of this process
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,8 +95,8 @@ class WholeSystem(RuleBasedStateMachine):
         self.rows[f"{BANK}/extracts/{name}"] = rows
         return name
 
-    @rule(extract=extracts, death=DEATHS)
-    def submit_one(self, extract: str, death: tuple[int, bool] | None) -> None:
+    @rule(extract=extracts, death=deaths(SUBMITTING))
+    def submit_one(self, extract: str, death: tuple[str, int, bool] | None) -> None:
         """An extract is submitted, for the first time or again, and the process may die."""
         self._living(death, lambda: self.bench.submit(extract, opened=["reject-rate"]))
 
@@ -95,8 +113,8 @@ class WholeSystem(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(self._results()))
         self.bench.drop_result(self.bench.content(key), f"copy {len(self._results())}.csv")
 
-    @rule(death=DEATHS)
-    def take_up_results(self, death: tuple[int, bool] | None) -> None:
+    @rule(death=deaths(INGESTING))
+    def take_up_results(self, death: tuple[str, int, bool] | None) -> None:
         """Results are ingested, and the process may die."""
         self._living(death, self.bench.ingest)
 
@@ -137,15 +155,16 @@ class WholeSystem(RuleBasedStateMachine):
             assert rows == self._check_report(manifest.run, self.bench)
         assert len(self.seen) == len(self.rows)
 
-    def _living(self, death: tuple[int, bool] | None, act: Callable[[], object]) -> None:
+    def _living(self, death: tuple[str, int, bool] | None, act: Callable[[], object]) -> None:
         """Do something that may die; what died is not missed by the next one, whose claims have run out."""
         self.moment += timedelta(minutes=5)
         if death is not None:
-            self.bench.store.die_at(death[0], late=death[1])
+            self.bench.store.die_at(*death[:2], late=death[2])
         try:
             act()
+            self.lived["steps that ended by themselves"] += 1
         except KilledError:
-            pass
+            self.lived["steps that died"] += 1
         finally:
             self.bench.store.revive()
 
@@ -177,10 +196,15 @@ class WholeSystem(RuleBasedStateMachine):
         return rows
 
 
-TestWholeSystem = WholeSystem.TestCase
-TestWholeSystem.settings = settings(
-    max_examples=12,
-    stateful_step_count=12,
-    deadline=None,  # two cores are shared with other tests
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+def live_many(systems: int, steps: int = 12) -> Tally:
+    """Live through so many whole systems of so many steps each; an AssertionError shows the shortest that fails."""
+    chosen = settings(
+        max_examples=systems,
+        stateful_step_count=steps,
+        deadline=None,  # cores are shared
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        print_blob=False,
+    )
+    run_state_machine_as_test(WholeSystem, settings=chosen)
+    return Tally("whole systems in memory", systems, done=WholeSystem.lived)
