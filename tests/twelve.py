@@ -20,6 +20,7 @@ from flows.simulator.error_shapes import SHAPES
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Booked, Portal
 from flows.steps.ingest import Ingested
+from flows.steps.reconcile import reconcile_runs
 from tests import keys
 from tests.night import Bench, local_bench
 
@@ -35,10 +36,10 @@ HABITS = (
     Habits(twice=0.6),
     Habits(swapped=True),
     Habits(foreign=True),
-    Habits(late=0.4, halves=0.4),
-    Habits(nameless=False, twice=0.5, swapped=True),
+    Habits(late=0.7, halves=0.4),
+    Habits(late=0.7, twice=0.5, swapped=True),
     Habits(late=0.7),
-    Habits(halves=0.6, twice=0.3),
+    Habits(late=0.4, halves=0.6, twice=0.3),
     Habits(late=0.3, halves=0.3, twice=0.3, swapped=True, foreign=True),
     Habits(late=0.5),
 )
@@ -56,6 +57,14 @@ class Row(NamedTuple):
         return self.booked.url is None and list(SHAPES)[self.booked.row % len(SHAPES)] == "object"
 
 
+class Look(NamedTuple):
+    """One look across the runs: when, which rows of each chunk had been answered by then, and what it told."""
+
+    at: datetime
+    answered: Counter[str]
+    facts: dict[str, Any]
+
+
 @dataclass
 class Story:
     """What happened: the bench, the runs in order, what was read and refused, and every row delivered."""
@@ -64,10 +73,12 @@ class Story:
     runs: list[str] = field(default_factory=list)
     read: Counter[str] = field(default_factory=Counter)
     bad: Counter[str] = field(default_factory=Counter)
-    chunks: dict[str, list[str]] = field(default_factory=dict)
+    chunks: dict[str, dict[str, int]] = field(default_factory=dict)  # rows sent by chunk
     delivered: dict[tuple[str, int], Row] = field(default_factory=dict)
     foreign: set[str] = field(default_factory=set)
     taken: list[Ingested] = field(default_factory=list)
+    committed: dict[str, datetime] = field(default_factory=dict)
+    looks: list[Look] = field(default_factory=list)
 
     def rows_of(self, run: str) -> list[Row]:
         """Return the answered rows of a run, each once however often it was delivered."""
@@ -78,7 +89,7 @@ class Story:
         return self.bench.now()
 
 
-def live(folder: Path, rows: int = 240, per_chunk: int = 40, nights: int = NIGHTS) -> Story:
+def live(folder: Path, rows: int = 150, per_chunk: int = 30, nights: int = NIGHTS) -> Story:
     """Live through the nights: drop, submit, let the partner answer as the night's habits say, ingest."""
     clock = {"now": datetime.combine(FIRST, datetime.min.time(), UTC) + timedelta(hours=3)}
     bench = replace(local_bench(folder, portal={"rows_per_chunk": per_chunk}), now=lambda: clock["now"])
@@ -94,6 +105,8 @@ def live(folder: Path, rows: int = 240, per_chunk: int = 40, nights: int = NIGHT
             _book(story, answer_store(bench.store, bench.issuer.issuer, portal, HABITS[night % len(HABITS)]))
             clock["now"] += timedelta(hours=1)
             story.taken.append(bench.ingest())
+            answered = Counter(row.chunk for row in story.delivered.values())
+            story.looks.append(Look(clock["now"], answered, reconcile_runs(bench.edges)))
     return story
 
 
@@ -110,9 +123,10 @@ def _submit(story: Story, day: date, rows: int, seed: int) -> None:
     truth = write_sample(out, rows, bad=0.05, seed=seed, as_of=day)
     manifest = story.bench.submit(story.bench.drop_bytes(out.getvalue(), f"bank-{day:%Y%m%d}.csv")).manifest
     story.runs.append(manifest.run)
+    story.committed[manifest.run] = story.now()
     story.read[manifest.run] = rows
     story.bad[manifest.run] = truth.bad["row"].n_unique()
-    story.chunks[manifest.run] = [chunk.name for chunk in manifest.chunks]
+    story.chunks[manifest.run] = {chunk.name: chunk.rows for chunk in manifest.chunks}
 
 
 def _book(story: Story, answered: Answered) -> None:

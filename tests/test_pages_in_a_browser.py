@@ -1,0 +1,67 @@
+"""The pages in a real browser: nothing sticks out at any width, the style is applied, and they print."""
+
+import html
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.core.page import run_page
+from tests.facts import facts
+from tests.screenshots import browser, print_pdf, shoot
+
+CHROMIUM = browser()
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+LONG = "a-name-without-a-place-to-break-" * 8
+PROBE = """<!doctype html><iframe src="page.html" width="{width}" height="900"></iframe><pre id="told"></pre><script>
+onload = () => {{
+  const page = document.querySelector("iframe").contentDocument, style = page.defaultView.getComputedStyle(page.body);
+  document.querySelector("#told").textContent = JSON.stringify(
+    {{width: page.documentElement.scrollWidth, margin: style.marginTop, scripts: page.scripts.length}});
+}};</script>"""
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    from schemas.breaks import found
+
+    breaks = frozenset({found("FOREIGN_FILE", 10**7, LONG), found("RESULT_SHORT", 1, "chunk 1")})
+    told = facts(30, missing=12, rejected=1234567, breaks=breaks)
+    (tmp_path / "page.html").write_text(run_page(*told))
+    return tmp_path / "page.html"
+
+
+def look(page: Path, width: int) -> dict[str, Any]:
+    probe = page.with_name("probe.html")
+    probe.write_text(PROBE.format(width=width))
+    command = [
+        str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
+        f"--user-data-dir={page.parent}/profile", "--virtual-time-budget=2000", "--dump-dom", probe.as_uri(),
+    ]  # fmt: skip
+    dom = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    told = re.search(r'<pre id="told">(.*?)</pre>', dom)
+    assert told is not None
+    found: dict[str, Any] = json.loads(html.unescape(told[1]))
+    return found
+
+
+@pytest.mark.parametrize("width", [360, 390, 820, 1280])
+def test_nothing_sticks_out_of_the_page_and_its_own_policy_lets_its_style_in(page: Path, width: int) -> None:
+    found = look(page, width)
+
+    assert found["width"] <= width
+    assert (found["margin"], found["scripts"]) == ("0px", 0)
+
+
+def test_the_page_prints_and_is_photographed_in_light_and_dark(page: Path, tmp_path: Path) -> None:
+    pdf, light, dark = (tmp_path / name for name in ("page.pdf", "light.png", "dark.png"))
+
+    print_pdf(str(CHROMIUM), page, pdf)
+    shoot(str(CHROMIUM), page, light, 390, 600)
+    shoot(str(CHROMIUM), page, dark, 390, 600, dark=True)
+
+    assert pdf.read_bytes().startswith(b"%PDF")
+    assert light.read_bytes() != dark.read_bytes()
