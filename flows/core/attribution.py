@@ -45,7 +45,7 @@ OUTCOME: dict[str, pl.DataType] = {
     "reasons": pl.List(pl.String),  # codes of the partner's error
     "message": pl.String(),  # masked
     "shape": pl.String(),  # masked, ids and numbers blanked: same kind of error, same shape
-    "content": pl.UInt64(),  # hash of the row as received: the same row in two files has the same
+    "content": pl.UInt64(),  # hash of the row as received, without card numbers: the same in two files
     "nth": pl.UInt32(),  # occurrence of that content within the file, from 0
 }
 
@@ -119,17 +119,29 @@ def _claims(results: Sequence[ResultRows]) -> pl.DataFrame:
     rows = pl.concat(frames).with_row_index("at")
     texts = rows.filter(pl.col("error").is_not_null()).select("at", "error")
     parsed = _parsed(texts["at"], [parse_error(text) for text in texts["error"]])
+    return rows.join(parsed, on="at", how="left", maintain_order="left").with_columns(
+        pl.coalesce("cuid", "error_cuid").alias("claim")
+    )
+
+
+def _told() -> tuple[pl.Expr, ...]:
+    """Return the cells a row is known again by, card numbers left out; a cuid we sent is none, however long."""
+    linked, known = pl.col("state") == LINKED, pl.col("claim") == pl.col("cuid_sent")
     return (
-        _numbered(rows.with_columns(_contents(rows)))
-        .join(parsed, on="at", how="left", maintain_order="left")
-        .with_columns(pl.coalesce("cuid", "error_cuid").alias("claim"))
+        pl.when(known).then("claim").otherwise(storable("claim")).alias("told_cuid"),
+        pl.col("last_4").alias("told_last_4"),
+        pl.when(linked).then("url").otherwise(storable("url")).alias("told_url"),
     )
 
 
 def _contents(rows: pl.DataFrame) -> pl.Series:
-    """Hash every row as received; not by polars, whose hashes may change with its version, and these are kept."""
-    cells = [pl.col(name).fill_null("") for name in ("cuid", "last_4", "url", "expires_raw", "error")]
-    texts = rows.select(pl.concat_str(cells, separator="\x1f"))["cuid"]
+    """Hash every row as received, card numbers left out: beside a masked text, the hash of the whole gives them away.
+
+    Not by polars, whose hashes may change with its version: these are kept.
+    """
+    names = ("told_cuid", "told_last_4", "told_url", "expires_raw", "message")
+    cells = [*(pl.col(name).fill_null("") for name in names), pl.col("reasons").list.join(",").fill_null("")]
+    texts = rows.select(pl.concat_str(cells, separator="\x1f").alias("text"))["text"]
     hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
     return pl.Series("content", np.frombuffer(hashes, "<u8"), dtype=pl.UInt64)
 
@@ -166,7 +178,7 @@ def _judge(rows: pl.DataFrame, sent: SentRows, named: dict[int, int], hosts: Seq
         .otherwise(pl.lit(ERROR))
     )
     answered = sent.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
-    return (
+    judged = (
         _home(rows, named)
         .join(sent.places.drop("sent"), on="place", how="left", maintain_order="left")
         .join(answered, on="spot", how="left", maintain_order="left")
@@ -176,10 +188,12 @@ def _judge(rows: pl.DataFrame, sent: SentRows, named: dict[int, int], hosts: Seq
             pl.coalesce("cuid_sent", storable("claim")).alias("cuid"),
             pl.coalesce("last_4_sent", "last_4").alias("last_4"),
             pl.when(pl.col("state") == LINKED).then("url").alias("url"),
+            *_told(),
             url.alias("has_link"),
             storable("expires_raw"),
         )
     )
+    return _numbered(judged.with_columns(_contents(judged)))
 
 
 def _home(rows: pl.DataFrame, named: dict[int, int]) -> pl.DataFrame:
