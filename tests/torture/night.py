@@ -184,7 +184,8 @@ def _same(name: str, report: bytes) -> bytes:
         return pl.read_csv(report, infer_schema=False).drop("bytes", "sha256", strict=False).write_csv().encode()
     if name == "summary.json":
         facts = json.loads(report)
-        return canonical({**facts, "source": {**facts["source"], "version": ""}, "open": {**facts["open"], "sent": ""}})
+        timeless = {"source": {**facts["source"], "version": ""}, "open": {**facts["open"], "sent": ""}, "seen": ""}
+        return canonical({**facts, **timeless})
     return report
 
 
