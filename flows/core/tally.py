@@ -71,11 +71,14 @@ def tally(records: pl.DataFrame, settled: Reconciled, outcomes: Sequence[Attribu
         frozenset(ResultFile(one.digest, one.name, one.received, one.outcomes.height) for one in outcomes),
         _reasons(records, pl.col("fate") == ledger.SUBMITTED),
         _reasons(failed, pl.lit(value=False)),
-        failed.group_by("shape").agg(
+        failed.group_by("shape")
+        .agg(
             pl.col("reasons").list.first().drop_nulls().min().alias("reason"),
             pl.len().alias("rows"),
             pl.col("message").min(),
-        ),
+        )
+        .sort("rows", "shape", descending=[True, False])
+        .head(10 * SHAPES),
         rows.filter(state=LINKED).group_by("expires_on").agg(pl.len().alias("links")),
         rows.drop_nulls("how").group_by("how").agg(pl.len().alias("rows")),
     )

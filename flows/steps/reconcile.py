@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import date
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, timedelta
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ from flows.steps.sending import moment_of
 from schemas import ledger
 from schemas.manifest import Manifest
 
+LIFE = timedelta(days=62)  # of a link (interface.md 8): who has none after that was in a later extract, or is gone
+READERS = 16  # runs looked at at a time
 OVERDUE, ARRIVED = "overdue.json", "overdue-closed.json"  # one of each in a run's history, whatever is asked how often
 
 
@@ -42,23 +45,31 @@ class Alerts(NamedTuple):
 def reconcile_runs(edges: IssuerEdges, start: date | None = None, end: date | None = None) -> dict[str, Any]:
     """Write the report across the issuer's committed runs of these business dates, and return its facts.
 
-    Alerts go by all runs asked for: an overdue answer is told of once, and closed once when it has come.
+    An overdue answer is told of once, and closed once when it has come. Without `start` every run counts, but
+    cardholders are looked for in those of the last LIFE only: their rows are read, one by one.
     """
     store, issuer = edges.edges.store, edges.issuer
     terms = Terms(edges.edges.now(), issuer.portal.answer_within_hours)
     runs = [one for one in manifests(store, issuer.issuer) if (start or one.as_of) <= one.as_of <= (end or one.as_of)]
-    found = [_facts(store, run, terms) for run in runs]
-    done = unlinked.settled(frame for run in runs for frame in _states(store, run))
-    cards = unlinked.unlinked((frame for run in runs for frame in _attempts(store, run)), done)
+    with ThreadPoolExecutor(READERS) as readers:
+        found = list(readers.map(lambda run: _facts(store, run, terms), runs))
+    since = start or terms.now.date() - LIFE
+    cards = _unlinked(store, [run for run in runs if run.as_of >= since])
     facts = {
         "issuer": issuer.issuer,
         "from": start.isoformat() if start else None,
         "to": end.isoformat() if end else None,
+        "cardholders_since": since.isoformat(),
         **across.across(found, cards, terms),
         "alerts": _alert(edges, found, terms)._asdict(),
     }
     _write(store, issuer.issuer, facts, across.outstanding(found, terms), unlinked.listed(cards))
     return facts
+
+
+def _unlinked(store: Store, runs: Sequence[Manifest]) -> pl.DataFrame:
+    done = unlinked.settled(frame for run in runs for frame in _states(store, run))
+    return unlinked.unlinked((frame for run in runs for frame in _attempts(store, run)), done)
 
 
 def _facts(store: Store, manifest: Manifest, terms: Terms) -> RunFacts:

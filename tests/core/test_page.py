@@ -30,6 +30,7 @@ def across(**changes: Any) -> dict[str, Any]:
         "issuer": "bank",
         "from": None,
         "to": None,
+        "cardholders_since": "2026-09-19",
         "seen": "2026-11-20T09:00:00+00:00",
         "answer_within_hours": 48,
         "verdict": "nothing outstanding",
@@ -88,9 +89,9 @@ def test_a_page_over_ten_million_rows_is_small_and_quickly_made() -> None:
     breaks = frozenset(found("RESULT_SHORT", at, f"chunk {at}") for at in range(1, 5000))
     told = facts(10_000, missing=5_000, rejected=123_456, breaks=breaks)
 
-    start = time.perf_counter()
+    start = time.process_time()
     page = run_page(*told)
-    took = time.perf_counter() - start
+    took = time.process_time() - start
 
     assert "10,123,456" in page
     assert len(page.encode()) < 200_000

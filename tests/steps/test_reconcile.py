@@ -135,6 +135,15 @@ def test_a_cardholder_whose_every_attempt_failed_is_listed_and_leaves_the_list_w
     assert 10 == len(listed(bench, "unlinked.csv"))
 
 
+def test_silence_of_last_year_still_shows_though_its_cardholders_are_no_longer_looked_for(tmp_path: Path) -> None:
+    bench, clock, _ = sent(tmp_path)
+    clock.on(days=365)
+
+    facts = reconcile_runs(bench.edges)
+
+    assert (3, "2027-09-19") == (facts["outstanding"]["overdue"]["count"], facts["cardholders_since"])
+
+
 def test_looking_changes_no_report_of_a_run(tmp_path: Path) -> None:
     bench, clock, run = sent(tmp_path)
     bench.answer()
