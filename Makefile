@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: leaks torture demo ui test check setup clean screenshots
+.PHONY: leaks torture demo ui test check setup clean screenshots screenshots-ui ops
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -30,6 +30,14 @@ bench: .venv/test-ready
 # Screenshots of the reports after twelve nights, kept under deploy/screenshots (needs a Chromium).
 screenshots: .venv/test-ready
 	@$(BIN)/python -m tests.screenshots
+
+# Pictures of the Prefect UI after a night, kept beside those of the reports (needs a Chromium).
+screenshots-ui: .venv/test-ready
+	@$(BIN)/python -m tests.ops.screenshots
+
+# What the suite leaves out of operating because it takes long: installing twice, `make ui` from start to end.
+ops: .venv/test-ready
+	@$(BIN)/pytest -n 0 -m slow tests/ops
 
 # Every night in its full size, everything it leaves behind searched for every form of its cards; some minutes.
 leaks: .venv/test-ready
