@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from typing import TypeVar
 
 import polars as pl
+from pydantic import ValidationError
 
 from flows.core.errors import OperatorError
 from flows.core.names import RunId, RunKeys, runs
@@ -13,8 +15,9 @@ from flows.core.planning import digest
 from flows.core.ports import Store
 from flows.core.store_errors import ObjectMissingError
 from flows.steps.edges import ConflictError, read
-from schemas.manifest import LedgerPart, Manifest, Plan
+from schemas.manifest import Document, LedgerPart, Manifest, Plan
 
+T = TypeVar("T", bound=Document)
 HABIT = 14  # runs whose median says how large a night usually is
 
 
@@ -53,18 +56,22 @@ def plans(store: Store, issuer: str) -> Iterator[Plan]:
 
 def read_plan(store: Store, keys: RunKeys) -> Plan | None:
     """Return a run's plan, None where it has none."""
-    try:
-        return Plan.model_validate_json(read(store, keys.plan))
-    except ObjectMissingError:
-        return None
+    return _document(Plan, store, keys.plan)
 
 
 def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
     """Return a run's manifest, None before its commit."""
+    return _document(Manifest, store, keys.manifest)
+
+
+def _document(kind: type[T], store: Store, key: str) -> T | None:
     try:
-        return Manifest.model_validate_json(read(store, keys.manifest))
+        return kind.model_validate_json(read(store, key))
     except ObjectMissingError:
         return None
+    except ValidationError:  # its text shows what it found; ours is raised below without a chain
+        pass
+    raise ConflictError(key)
 
 
 def manifests(store: Store, issuer: str) -> Iterator[Manifest]:

@@ -85,7 +85,7 @@ def test_a_plan_that_died_before_it_was_written_keeps_the_date_it_was_begun_with
     assert date(2026, 11, 19) == manifest.as_of
 
 
-@pytest.mark.parametrize("part", ["submissions/", "/seals/"])
+@pytest.mark.parametrize("part", ["submissions/", "plan.json", "/seals/"])
 def test_a_document_that_cardlink_did_not_write_is_named(tmp_path: Path, part: str) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
