@@ -16,6 +16,6 @@ else:
     IssuerName = StrEnum("IssuerName", {name: name for name in _there}) if _there else str
 
 RunIdText = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?$")]
-ExtractName = Annotated[str, Field(pattern=r"^[^/\\]+(/[^/\\]+)*$", max_length=200)]
-Reason = Annotated[str, Field(max_length=200, pattern=r"^[^0-9]*([0-9]{1,8}[^0-9]+)*[0-9]{0,8}$")]  # no card number
+ExtractName = Annotated[str, Field(pattern=r"^[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*$", max_length=200)]
+Reason = Annotated[str, Field(max_length=200, pattern=r"^[^0-9]*([0-9][^0-9]*){0,12}$")]  # no room for a card number
 ChunkNumber = Annotated[int, Field(ge=1)]

@@ -13,6 +13,7 @@ from prefect.tasks import Task
 
 from flows.core.calendar import day_off, local_day
 from flows.core.errors import TryAgainError, guarded
+from flows.core.extract_errors import EmptyExtractError
 from flows.forms import IssuerName
 from flows.shown import Progressing, show_outbox, show_submitted
 from flows.steps.edges import IssuerEdges
@@ -27,7 +28,7 @@ LONGEST_NIGHT = 6 * HOURS  # tens of millions of rows take one
 
 def passing(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
     """Retry only what the error tree calls passing; everything else needs somebody."""
-    return isinstance(state.data, TryAgainError) or "TryAgain" in (state.message or "")
+    return isinstance(state.data, TryAgainError)
 
 
 @task(name="find extracts", persist_result=False, cache_policy=NO_CACHE)
@@ -48,9 +49,15 @@ def find(issuer: str) -> list[str]:
 )
 @guarded
 def submit(issuer: str, extract: str, day: date | None = None, opened: tuple[str, ...] = (), new_run: str = "") -> str:
-    """Take one extract to its manifest and show where its rows went; return the run's id."""
+    """Take one extract to its manifest and show where its rows went; return the run's id, '' of an empty extract."""
     edges = wire(config_folder(), issuer)
-    done = submit_step(edges, Request(extract, day, opened, new_run), Progressing(extract))
+    try:
+        done = submit_step(edges, Request(extract, day, opened, new_run), Progressing(extract))
+    except EmptyExtractError:
+        if edges.issuer.alerts.empty_extract == "alert":
+            raise
+        get_run_logger().info("%s is empty, which [alerts] empty_extract allows", extract)
+        return ""
     show_submitted(edges, done)
     return done.manifest.run
 
@@ -78,9 +85,9 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> list[str] | State[N
         return Completed(name="Skipped", message=f"No night today: {why}")
     names = find(issuer)
     log.info("%s: %d extracts to submit", issuer, len(names))
-    runs = [submit(issuer, name) for name in names]
+    ended = [submit(issuer, name, return_state=True) for name in names]  # one that is refused leaves the others
     show_outbox(edges)
-    return runs
+    return [run for state in ended if (run := state.result())]  # raises the first error
 
 
 def _skipped(edges: IssuerEdges) -> str:

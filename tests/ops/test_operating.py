@@ -21,9 +21,12 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from flows.demo import ISSUER
+from flows.steps.watch import Failure
+from flows.watch import failures
 from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import LATE, POSTGRES, ROOT, Run, Stage, install, on_stage, wait_for
 from tests.servers import free_port
@@ -191,6 +194,18 @@ def test_a_missed_extract_is_delivered_once_and_closes_when_it_comes(story: Stor
     assert len(about(f"{LATE}: Extract missing")) == 1
     assert len(about(f"{LATE}: over - Extract missing")) == 1
     assert len(about(f"{LATE}: Night skipped")) == 1
+
+
+def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: Story) -> None:
+    stage, name = story.stage, f"reconciliation-{LATE}"
+    with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
+        found = failures(LATE)
+        for state in ("FAILED", "COMPLETED"):
+            run = stage.start(name, issuer=LATE)
+            stage.call(f"flow_runs/{run}/set_state", {"state": {"type": state}, "force": True})
+            found += failures(LATE)
+
+    assert found == [Failure(name, "Failed")]
 
 
 def test_metrics_lie_in_the_store_and_prefects_own_are_served(story: Story) -> None:
