@@ -115,12 +115,18 @@ def _through(night: Night, bench: Bench, faulty: Store, tally: Tally) -> None:
     """Live a night through a faulty store, then again without faults; tally what is lost."""
     through = replace(bench, store=faulty, actor="faulty:1")
     tally.nights += 1
+    name = f"night {tally.nights}"
     if _told("submit", lambda: through.submit(EXTRACT), tally) == "done":
-        tally.losses += night.submit_losses(bench)  # done is done, before any rerun
-    bench.submit(EXTRACT)
+        tally.check(f"{name}, done at once", lambda: night.submit_losses(bench))
+    tally.check(f"{name}, submitted again", lambda: _submit_losses(night, bench))
     night.drop_results(bench)
     _told("ingest", through.ingest, tally)
-    tally.losses += night.submit_losses(bench) + night.report_losses(bench)
+    tally.check(f"{name}, ingested again", lambda: night.report_losses(bench))
+
+
+def _submit_losses(night: Night, bench: Bench) -> list[str]:
+    bench.submit(EXTRACT)
+    return night.submit_losses(bench)
 
 
 def _told(what: str, step: Callable[[], object], tally: Tally) -> str:

@@ -7,7 +7,8 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from json import loads
 from typing import NamedTuple
 
@@ -16,8 +17,6 @@ from tests.torture.crash import AFTER, BEFORE, WITHIN, Crash
 from tests.torture.night import BEGIN, EXTRACT, Children, Night
 from tests.torture.places import Place
 from tests.torture.tally import Tally
-
-RANDOM = "a random moment"
 
 
 class Kill(NamedTuple):
@@ -38,36 +37,33 @@ def kill_many(night: Night, children: Children, places: Iterator[Place], kills: 
         kill, place = next(planned), next(places)
         tally.nights += 1
         bench = night.dropped(place) if kill.do == "submit" else night.until_answered(place)
-        losses = _killed_and_again(night, children, place, bench, kill, usual[kill.do][0], tally, chance)
-        tally.losses += [f"{kill}: {loss}" for loss in losses]
+        _kill_again_and_again(children, place, kill, usual[kill.do][0], tally, chance)
+        tally.check(str(kill), partial(_losses, night, bench, kill.do, tally))
     return tally
 
 
-def _killed_and_again(
-    night: Night,
-    children: Children,
-    place: Place,
-    bench: Bench,
-    kill: Kill,
-    usual: float,
-    tally: Tally,
-    chance: random.Random,
-) -> list[str]:
-    """Kill a run, now and then its rerun too, and let the last one finish; return what is lost."""
+def _kill_again_and_again(
+    children: Children, place: Place, kill: Kill, usual: float, tally: Tally, chance: random.Random
+) -> None:
+    """Kill a process, and now and then its reruns too."""
     for again in range(3):
         if _kill(children, place, kill, usual, BEGIN + again * timedelta(hours=1)):
-            tally.done[f"{kill.do} at {'a boundary' if kill.crash else RANDOM}"] += 1
+            tally.done[f"{kill.do} at {'a boundary' if kill.crash else 'a random moment'}"] += 1
         if chance.random() < 0.7:
-            break
+            return
         kill = Kill(kill.do, None, chance.random())
-    if kill.do == "ingest":
+
+
+def _losses(night: Night, bench: Bench, do: str, tally: Tally) -> list[str]:
+    """Let the last rerun finish; name what is lost."""
+    if do == "ingest":
         return night.report_losses(bench)
     tally.ended["committed before its end" if bench.submit(EXTRACT).already else "finished by a rerun"] += 1
     return night.submit_losses(bench) + night.report_losses(bench)
 
 
-def _kill(children: Children, place: Place, kill: Kill, usual: float, now: object) -> bool:
-    process, _ = children.start(kill.do, place, crash=kill.crash, now=now)  # type: ignore[arg-type]
+def _kill(children: Children, place: Place, kill: Kill, usual: float, now: datetime) -> bool:
+    process, _ = children.start(kill.do, place, crash=kill.crash, now=now)
     if kill.crash is None:
         time.sleep(kill.share * usual)
         os.kill(process, signal.SIGKILL)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from json import loads
 
 from tests.night import Bench
@@ -32,7 +33,7 @@ def race_many(night: Night, children: Children, places: Iterator[Place], races: 
         tally.nights += 1
         tally.done[f"{runners} processes {'that ignore claims' if apart else 'with claims'}"] += 1
         tally.ended += told
-        tally.losses += [f"race {number}: {loss}" for loss in _losses(night, bench, told)]
+        tally.check(f"race {number}", partial(_losses, night, bench, told))
     return tally
 
 

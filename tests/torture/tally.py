@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from flows.core.errors import CardlinkError
 
 
 @dataclass
@@ -15,6 +18,14 @@ class Tally:
     done: Counter[str] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
     losses: list[str] = field(default_factory=list)
+
+    def check(self, what: str, find: Callable[[], list[str]]) -> None:
+        """Add what `find` names as lost; a rerun that ends in an error is a loss."""
+        try:
+            found = find()
+        except CardlinkError as error:
+            found = [f"a rerun ended in {type(error).__name__}"]
+        self.losses += [f"{what}: {loss}" for loss in found]
 
     def __str__(self) -> str:
         """Say it in a few lines."""
