@@ -21,6 +21,7 @@ from flows.core.planning import canonical
 from flows.core.ports import Entry, Opener, Store
 from flows.core.redaction import redact
 from flows.core.results import TOO_LARGE, ResultRows, read_result
+from flows.core.store_errors import ObjectMissingError
 from flows.steps.edges import IssuerEdges, note, read
 from flows.steps.outcomes import keep
 from flows.steps.report import RunReport, rebuild
@@ -30,6 +31,7 @@ from schemas import ledger
 from schemas.manifest import Manifest
 
 BATCH = 200  # result files attributed at a time
+MISSING = "file.content.missing"
 LARGEST = 64 << 20  # bytes a result file may have, sealed or opened
 SENT = ["row", "cuid", "last_4", "fate", "chunk", "position"]
 
@@ -122,17 +124,27 @@ def _take_up(edges: IssuerEdges, fresh: Sequence[Entry]) -> Iterator[Taken]:
 
 def _read(store: Store, opener: Opener | None, entry: Entry) -> ResultRows:
     name = redact(entry.key.rpartition("/")[2])  # whoever names a result may name it after a card
-    if entry.size > LARGEST:
-        return read_result(b"", name)._replace(problems=(TOO_LARGE,))  # nothing of it is taken into memory
-    content = read(store, entry.key)
-    trouble = ""
-    if looks_like_message(content) and opener is not None:
-        try:
-            content = opener.open(content, LARGEST)
-        except CardlinkError as error:  # one file nobody can open does not stop the others
-            trouble = type(error).__name__
+    content, trouble = _content(store, opener, entry)
     result = read_result(content, name, entry.modified.date())
-    return result._replace(problems=(*result.problems, f"file.seal.{trouble}")) if trouble else result
+    if not trouble:
+        return result
+    return result._replace(problems=(*result.problems, trouble) if content else (trouble,))
+
+
+def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, str]:
+    """Return a result's bytes, opened where sealed, and a code where that did not work: one stops no others."""
+    if entry.size > LARGEST:
+        return b"", TOO_LARGE  # nothing of it is taken into memory
+    try:
+        content = read(store, entry.key)
+    except ObjectMissingError:  # taken away since, or under a name that no key can have
+        return b"", MISSING
+    if opener is None or not looks_like_message(content):
+        return content, ""
+    try:
+        return opener.open(content, LARGEST), ""
+    except CardlinkError as error:
+        return content, f"file.seal.{type(error).__name__}"
 
 
 def _candidates(store: Store, committed: Sequence[Manifest], read_files: Sequence[ResultRows]) -> pl.DataFrame:
