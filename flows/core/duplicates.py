@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 FULL = 0.9  # above it a search takes more than ten probes
 ROOMY = 0.88  # 12 bytes a slot are 13.6 a row
 BLOCK = 100_000
-ROOM = 8_000_000  # rows any larger extract gets room for at once, 109 MB: growing walks every entry again
+ROOM = 10_000_000  # rows any larger extract gets room for at once, 136 MB: growing walks every entry again
 # Knuth's MMIX generator: each card walks the table in its own order, so no clusters grow.
 TIMES, PLUS = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 
