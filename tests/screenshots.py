@@ -96,7 +96,7 @@ def main() -> int:
         return 2
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        found = pages(live(Path(folder), rows=1500, per_chunk=250), Path(folder))
+        found = pages(live(Path(folder), rows=400, per_chunk=100), Path(folder))
         for view in VIEWS:
             shoot(chromium, found[view.page], FOLDER / view.name, view.width, view.height, dark=view.dark)
     return 0

@@ -166,7 +166,7 @@ def _figures(rows: Mapping[str, int]) -> list[Figure]:
         Figure("read", "read", rows["read"], "rows of the extract"),
         Figure("linked", "linked", rows["linked"], f"{_share(rows['linked'], sent)} of sent"),
         Figure("error", "error", rows["error"], "refused by partner"),
-        Figure("awaiting", "awaiting", rows["awaiting"], "sent, not answered"),
+        Figure("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
         Figure("rejected", "rejected", rows["rejected"], "refused, not sent"),
         Figure("aside", "set aside", aside, "duplicate, suppressed"),
     ]

@@ -55,13 +55,9 @@ def summarise(
     aged = _aged(total, moment)
     files = sorted(total.files, key=lambda file: (file.received or date.min, file.name), reverse=True)
     return {
-        "run": manifest.run,
+        **_identity(manifest),
         "issuer": issuer.issuer,
-        "as_of": manifest.as_of.isoformat(),
         "seen": moment.now.isoformat(timespec="seconds"),
-        "source": manifest.source.model_dump(),
-        "settings_sha256": manifest.settings_sha256,
-        "recipients": list(manifest.recipients),
         "verdict": verdict(manifest, states, books, issuer.limits),
         "rows": {
             "read": counts.read,
@@ -89,6 +85,16 @@ def summarise(
         "results": sorted({file.digest for file in total.files}),
         "newest_results": [_told(file) for file in files[:NEWEST]],
         "versions": {**versions, "interface": INTERFACE, "recipe": str(manifest.recipe)},
+    }
+
+
+def _identity(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "run": manifest.run,
+        "as_of": manifest.as_of.isoformat(),
+        "source": manifest.source.model_dump(),
+        "settings_sha256": manifest.settings_sha256,
+        "recipients": list(manifest.recipients),
     }
 
 

@@ -96,9 +96,9 @@ def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> N
 
 def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
     """Return how the last runs up to this one stand, oldest first."""
-    runs = run_ids(store, keys.run.issuer)
-    upto = runs[: runs.index(keys.run) + 1][-NIGHTS:]
-    return [{**standing(store, run)._asdict(), "as_of": run.day.isoformat()} for run in upto]
+    earlier = [run for run in run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
+    nights = [*earlier, keys.run][-NIGHTS:]
+    return [{**standing(store, run)._asdict(), "as_of": run.day.isoformat()} for run in nights]
 
 
 def _versions() -> dict[str, str]:
