@@ -39,9 +39,9 @@ screenshots-ui: .venv/test-ready
 ops: .venv/test-ready
 	@$(BIN)/pytest -n 0 -m slow tests/ops
 
-# Every night in its full size, everything it leaves behind searched for every form of its cards; some minutes.
+# Every night in its full size, everything it leaves behind searched for every form of its cards; some minutes (LEAKS=--small: one).
 leaks: .venv/test-ready
-	@$(BIN)/python -m tests.leaks.full
+	@$(BIN)/python -m tests.leaks.full $(LEAKS)
 
 # Kills, races and faults on both storages, each compared with a quiet night; N=300 takes about half an hour.
 torture: N = 300

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.leaks.nights import NIGHTS, Night
+from tests.leaks.nights import BY_COMMAND, Night
 from tests.leaks.place import Place
 
 
-@pytest.mark.parametrize("night", NIGHTS, ids=lambda night: night.name)
+@pytest.mark.parametrize("night", BY_COMMAND, ids=lambda night: night.name)
 def test_a_night_leaves_no_card_where_none_belongs(night: Night, tmp_path: Path) -> None:
     place = Place(tmp_path)
 
