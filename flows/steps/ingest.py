@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import polars as pl
@@ -31,6 +32,7 @@ from schemas import ledger
 from schemas.manifest import Manifest
 
 BATCH = 200  # result files attributed at a time
+WRITERS = 8  # outcomes and marks written at a time: most of a small object's time is waiting
 MISSING = "file.content.missing"
 LARGEST = 64 << 20  # bytes a result file may have, sealed or opened
 SENT = ["row", "cuid", "last_4", "fate", "chunk", "position"]
@@ -56,10 +58,12 @@ class Ingested(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """One result file, attributed: the runs it touches, its rows, how many of them belong to no sent row."""
+    """One result file, attributed and kept: the runs it touches, its rows, how many of them belong to no sent row."""
 
     entry: Entry
-    outcome: Attributed
+    digest: str
+    problems: tuple[str, ...]
+    rows: int
     runs: frozenset[str]
     lost: int
     kept: tuple[str, ...] = ()  # keys of the outcomes written
@@ -67,12 +71,12 @@ class Taken(NamedTuple):
     @property
     def settled(self) -> bool:
         """True where every row found its place: only then the file need not be looked at again."""
-        return not self.lost and not self.outcome.problems
+        return not self.lost and not self.problems
 
     def trouble(self) -> str:
         """Say what found no place."""
-        why = ", ".join(self.outcome.problems) or "no run of this issuer sent them"
-        lost = f"{self.lost} of {self.outcome.outcomes.height} rows belong to no sent row ({why})"
+        why = ", ".join(self.problems) or "no run of this issuer sent them"
+        lost = f"{self.lost} of {self.rows} rows belong to no sent row ({why})"
         return f"{redact(self.entry.key)}: {lost}"
 
 
@@ -88,10 +92,9 @@ def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
     touched = {run for one in taken for run in one.runs} | ({also} if also else set())
     sweep(edges.edges, ingested(name), *(keys_of(run).base for run in touched))
     reports = tuple(_report(edges, run, {key for one in taken for key in one.kept}) for run in sorted(touched))
-    for one in taken:
-        if one.settled:
-            _set_mark(store, name, one)
-    rows = sum(one.outcome.outcomes.height for one in taken)
+    with ThreadPoolExecutor(WRITERS) as writers:
+        list(writers.map(lambda one: _set_mark(store, name, one), (one for one in taken if one.settled)))
+    rows = sum(one.rows for one in taken)
     return Ingested(len(taken), rows, tuple(one.trouble() for one in taken if not one.settled), reports)
 
 
@@ -112,14 +115,13 @@ def _take_up(edges: IssuerEdges, fresh: Sequence[Entry]) -> Iterator[Taken]:
     """Attribute result files, a few hundred at a time, and keep their outcomes."""
     store, issuer = edges.edges.store, edges.issuer
     committed = list(manifests(store, issuer.issuer))
-    with edges.opener() as opener:
+    with edges.opener() as opener, ThreadPoolExecutor(WRITERS) as writers:
         for start in range(0, len(fresh), BATCH):
             entries = fresh[start : start + BATCH]
             read_files = [_read(store, opener, entry) for entry in entries]
             sent = _candidates(store, committed, read_files)
             outcomes = attribute_all(read_files, sent, issuer.portal.allowed_hosts)
-            for entry, outcome in zip(entries, outcomes, strict=True):
-                yield _keep(edges, entry, outcome)
+            yield from writers.map(lambda entry, one: _keep(edges, entry, one), entries, outcomes)
 
 
 def _read(store: Store, opener: Opener | None, entry: Entry) -> ResultRows:
@@ -174,14 +176,15 @@ def _keep(edges: IssuerEdges, entry: Entry, one: Attributed) -> Taken:
         keys = keys_of(run)
         kept.append(keep(edges.edges.store, keys, entry.key, one, pl.concat([rows, homeless]) if at == 0 else rows))
         note(edges.edges, keys, "answered", result=one.name, digest=one.digest, rows=rows.height)
-    return Taken(entry, one, frozenset(parts), int(one.outcomes["row"].is_null().sum()), tuple(kept))
+    lost = int(one.outcomes["row"].is_null().sum())
+    return Taken(entry, one.digest, one.problems, one.outcomes.height, frozenset(parts), lost, tuple(kept))
 
 
 def _set_mark(store: Store, issuer: str, one: Taken) -> None:
     mark = {
         "key": redact(one.entry.key),
         "version": one.entry.version,
-        "digest": one.outcome.digest,
+        "digest": one.digest,
         "runs": sorted(one.runs),
     }
     store.create(_mark(issuer, one.entry), canonical(mark))
