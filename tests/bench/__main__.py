@@ -65,7 +65,7 @@ def _measure(
         "ingest": lambda: figures.answer(scene, costs.get(OURS) or cost_of(scene.submit())),
         "nights": lambda: figures.small_nights(scene, asked.nights),
         "s3": lambda: figures.bucket(scene, asked.rounds),
-        "cli": lambda: figures.command_line(scene, asked.rounds),
+        "cli": lambda: figures.command_line(folder, asked.rounds),
         "repeats": figures.memory_of_repeats,
     }
     for name, part in parts.items():

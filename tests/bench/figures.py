@@ -124,8 +124,9 @@ def bucket(scene: Scene, rounds: int) -> Iterator[Figure]:
     yield Figure("submit to S3, less the server's CPU / to a directory", sorted(spent)[len(spent) // 2], 1.5)
 
 
-def command_line(scene: Scene, rounds: int) -> Iterator[Figure]:
-    """Measure `--help`, and `status` on a store of 1,000 runs."""
+def command_line(folder: Path, rounds: int) -> Iterator[Figure]:
+    """Measure `--help`, and `status` on a store of 1,000 runs of 2,000 rows each."""
+    scene = make_scene(folder / "runs", 2000)
     cost_of(scene.submit())
     runs = scene.folder / "store" / BANK / "runs"
     (run,) = runs.iterdir()
