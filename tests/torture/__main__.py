@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from flows.edge.gpg import sweep_dead_homes
 from tests import servers
 from tests.torture.faults import fault_directories, fault_s3
 from tests.torture.kills import kill_many
@@ -42,6 +43,7 @@ def _stage(folder: Path) -> Iterator[tuple[Night, Children, servers.S3Server]]:
         undisturbed(Place(str(folder / "quiet"))) as night,
     ):
         yield night, Children(born, folder), server
+    sweep_dead_homes()  # as the next command would: the gpg homes of the killed
 
 
 def main(size: int, seed: int) -> int:
