@@ -21,7 +21,7 @@ STRFTIME: dict[DateFormat, str] = {
 
 OWN_NAMES: dict[LinkColumn, str] = {"cuid": "cuid", "last_4": "last_4", "url": "url", "expires_on": "expires_on"}
 
-Name = Annotated[str, StringConstraints(pattern=r'^[^",\r\n=+@-][^",\r\n]{0,63}$')]
+Name = Annotated[str, StringConstraints(pattern=r'^[^",\t\r\n=+@-][^",\r\n]{0,63}$')]
 
 
 class LinkSettings(Settings):
