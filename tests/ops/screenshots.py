@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import Stage, on_stage
 
 PLACE = Path(__file__).parent.parent.parent / "deploy" / "screenshots"
+SETTLE = 2  # seconds until charts are drawn and pages have slid in
 
 
 def take(stage: Stage, page: Page) -> None:
@@ -39,7 +41,7 @@ def show(page: Page, url: str, text: str, name: str) -> None:
     """Open an address, wait for a text, and take the picture."""
     page.go(url)
     page.see(text)
-    page.wait("document.getAnimations().every(one => one.playState !== 'running')", 5)
+    time.sleep(SETTLE)
     page.picture(PLACE / name)
 
 
