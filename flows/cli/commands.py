@@ -91,7 +91,7 @@ def report_answer(edges: IssuerEdges, summary: dict[str, Any]) -> Answer:
         lines += ["", *table((title, "rows", "what to do"), told)] if told else []
     for one in summary["breaks"]:
         lines += ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {one['then']}"]
-    lines += ["", f"files: {where} (links.csv errors.csv rejects.csv chunks.csv summary.json)"]
+    lines += ["", f"files: {where} (report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json)"]
     then = "upload what waits in chunks.csv" if summary["verdict"] == WAITING else ""
     return Answer(summary, lines, then, EXIT_CODES[summary["verdict"]])
 
