@@ -25,7 +25,7 @@ from flows.edge.s3 import S3Store
 from tests import fault_proxy, servers
 from tests.fault_proxy import PASSING, Fault
 from tests.night import Bench
-from tests.torture.night import EXTRACT, Night
+from tests.torture.night import BEGIN, EXTRACT, Night
 from tests.torture.places import Place, impatient
 from tests.torture.tally import Tally
 
@@ -113,7 +113,9 @@ def fault_s3(night: Night, places: Iterator[Place], nights: int, seed: int = 0) 
 
 def _through(night: Night, bench: Bench, faulty: Store, tally: Tally) -> None:
     """Live a night through a faulty store, then again without faults; tally what is lost."""
-    through = replace(bench, store=faulty, actor="faulty:1")
+    through = replace(
+        bench, store=faulty, actor="faulty:1", now=lambda: BEGIN
+    )  # a claim it could not give back runs out
     tally.nights += 1
     name = f"night {tally.nights}"
     if _told("submit", lambda: through.submit(EXTRACT), tally) == "done":
