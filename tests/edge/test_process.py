@@ -35,3 +35,26 @@ def test_a_hardened_process_shows_and_leaves_nothing(tmp_path: Path) -> None:
     assert (0, ["(0, 0) 600", "1 filter"]) == (done.returncode, done.stdout.splitlines()[-2:])
     assert CARD not in done.stdout + done.stderr
     assert (1, 1) == (done.stdout.count("cell [masked]"), done.stderr.count("cell [masked]\n"))
+
+
+WIRED = """
+import os, pathlib, resource
+from flows.wiring import wire
+here = pathlib.Path()
+(here / "bank.toml").write_text(
+    'issuer = "bank"\\nroot = "store"\\ntest = true\\n[portal]\\nsealed = false\\nallowed_hosts = ["a.example"]\\n'
+)
+(here / "store").mkdir()
+wire(here, "bank")
+print(resource.getrlimit(resource.RLIMIT_CORE), oct(os.umask(0)), os.environ["POLARS_FMT_MAX_ROWS"])
+"""
+
+
+def test_whoever_wires_an_issuer_is_hardened_flows_included(tmp_path: Path) -> None:
+    root = str(Path(__file__).parents[2])
+
+    done = subprocess.run(
+        [sys.executable, "-c", WIRED], cwd=tmp_path, env={"PYTHONPATH": root}, capture_output=True, text=True
+    )
+
+    assert "(0, 0) 0o77 0" == done.stdout.strip(), done.stderr
