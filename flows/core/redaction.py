@@ -18,6 +18,11 @@ _DIGITS = re.compile(
     r"(?<![0-9])(?:[0-9]{13,}|[0-9]{4}(?P<by>[ ._-])[0-9]{4}(?P=by)[0-9]{4}(?P=by)[0-9]{1,7}"
     r"|[0-9]{4}(?P<as>[ ._-])[0-9]{6}(?P=as)[0-9]{5})(?![0-9])"
 )
+# A date and time to the second or closer, or epoch milliseconds, as names of files have them: no card begins so.
+_MOMENT = re.compile(
+    r"20[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:[01][0-9]|2[0-3])[0-5][0-9][0-5][0-9][0-9]{0,6}"
+    r"|1[0-9]{12}"
+)
 _DIGEST = re.compile(r"(?<![A-Za-z0-9+/_-])(?:[A-Za-z0-9+/_-]{43}=?|[0-9A-Fa-f]{64})(?![A-Za-z0-9+/_-])")
 _URLSAFE = str.maketrans("+/", "-_")
 _PLAIN = logging.Formatter()
@@ -26,7 +31,7 @@ _PLAIN = logging.Formatter()
 def redact(text: str) -> str:
     """Return `text` with every CVV hash masked, and every 13 to 19 digits that pass Luhn, bare or in a card's groups.
 
-    A longer run of digits is masked too: a card number may be anywhere in it.
+    A longer run of digits is masked too: a card number may be anywhere in it. Moments are left to read.
     """
     return _DIGITS.sub(_mask_card, _DIGEST.sub(_mask_hash, text))
 
@@ -63,6 +68,8 @@ def _message(record: logging.LogRecord) -> str:
 
 def _mask_card(found: re.Match[str]) -> str:
     digits = re.sub(r"[ ._-]", "", found[0])
+    if _MOMENT.fullmatch(digits):
+        return found[0]
     return MASK if len(digits) > 19 or passes_luhn(digits) else found[0]
 
 

@@ -34,7 +34,7 @@ def main(full: bool) -> int:
     control, seconds = _played(Night("control", unguarded), full)
     _line("control: a flow without the boundary", seconds, control)
     print(
-        f"scanned {total.objects:,} objects, {total.opened:,} opened containers' parts, {total.bytes:,} bytes "
+        f"scanned {total.objects:,} objects, {total.opened:,} parts of containers, {total.bytes:,} bytes "
         f"for {len(CARDS)} cards and {len(CVVS)} CVVs in {forms} forms: {len(leaks)} found"
     )
     print(f"self-test: {found:,} of {planted:,} planted secrets found; control: {len(control.found):,} found")
