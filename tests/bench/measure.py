@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 class Cost(NamedTuple):
     """What a command took, its children included; `megabytes` is the peak of its largest single process.
 
-    A child begins as a copy of the bench: a peak below the bench's own 150 MB says no more than that.
+    A child's peak begins at the bench's own, about 150 MB: below that it says nothing.
     """
 
     wall: float
