@@ -113,9 +113,8 @@ def fault_s3(night: Night, places: Iterator[Place], nights: int, seed: int = 0) 
 
 def _through(night: Night, bench: Bench, faulty: Store, tally: Tally) -> None:
     """Live a night through a faulty store, then again without faults; tally what is lost."""
-    through = replace(
-        bench, store=faulty, actor="faulty:1", now=lambda: BEGIN
-    )  # a claim it could not give back runs out
+    # At the beginning: a claim that could not be given back has run out when the rerun comes.
+    through = replace(bench, store=faulty, actor="faulty:1", now=lambda: BEGIN)
     tally.nights += 1
     name = f"night {tally.nights}"
     if _told("submit", lambda: through.submit(EXTRACT), tally) == "done":
