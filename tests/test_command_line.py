@@ -130,6 +130,30 @@ def test_errors_of_the_partner_above_the_limit_exit_3(bank: Path) -> None:
     assert done.returncode == 3
 
 
+def test_one_extract_that_is_refused_leaves_the_others_and_the_exit_code_says_so(bank: Path) -> None:
+    drop(bank, b"", "a-20261119.csv")
+    drop(bank, GOOD, "b-20261120.csv")
+
+    done = cardlink(bank, "submit", "bank")
+
+    assert done.returncode == 2
+    assert "1 submitted" in done.stdout
+    assert "refused: bank/extracts/a-20261119.csv" in done.stdout
+
+
+def test_a_new_run_that_would_send_cards_twice_is_refused_until_the_old_chunks_are_cancelled(bank: Path) -> None:
+    drop(bank, GOOD)
+    run = json.loads(cardlink(bank, "--json", "submit", "bank").stdout)["runs"][0]["run"]
+    again = ["submit", "bank", "--extract", "bank-20261120.csv", "--new-run", "the upload was lost"]
+
+    early = cardlink(bank, *again)
+    cardlink(bank, "outbox", "cancel", run, "--reason", "the upload was lost")
+    late = cardlink(bank, *again)
+
+    assert (early.returncode, late.returncode) == (2, 0)
+    assert f"{run}-r2" in late.stdout
+
+
 def test_an_unknown_key_in_the_toml_is_an_error_that_names_it(bank: Path) -> None:
     (bank / "bank.toml").write_text((bank / "bank.toml").read_text() + 'colour = "blue"\n')
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli.answer import Answer, table
+from flows.core.errors import CardlinkError
 from flows.core.names import RunId
 from flows.core.summary import EXIT_CODES, WAITING
 from flows.steps.edges import IssuerEdges
 from flows.steps.ingest import ingest
 from flows.steps.pending import pending
+from flows.steps.rehearse import guard_twice
 from flows.steps.report import rebuild
 from flows.steps.runs import UnknownRunError, keys_of
 from flows.steps.submit import Request, Submitted, submit
@@ -25,12 +27,26 @@ def submit_extracts(
     """Submit the named extract, or all that are not submitted yet."""
     edges = wire(folder, name)
     names = [extract] if extract else [entry.key for entry in pending(edges)]
-    done = [submit(edges, Request(one, day, opened, new_run)) for one in names]
-    facts = {"issuer": name, "runs": [_facts(one) for one in done]}
-    if not done:
+    tried = [_try(edges, Request(one, day, opened, new_run)) for one in names]
+    done = [one for one in tried if isinstance(one, Submitted)]
+    refused = [one for one in tried if isinstance(one, CardlinkError)]
+    if refused and len(tried) == 1:
+        raise refused[0]
+    facts = {"issuer": name, "runs": [_facts(one) for one in done], "refused": [str(one) for one in refused]}
+    if not tried:
         return Answer(facts, [f"{name}: every extract is submitted already"], f"cardlink ingest {name}")
-    lines = [line for one in done for line in _submitted(edges, one)]
-    return Answer(facts, lines, f"upload the chunks to the portal, drop the results, then: cardlink ingest {name}")
+    lines = [line for one in done for line in _submitted(edges, one)] + [f"refused: {one}" for one in refused]
+    then = f"upload the chunks to the portal, drop the results, then: cardlink ingest {name}"
+    return Answer(facts, lines, then, max((one.exit_code for one in refused), default=0))
+
+
+def _try(edges: IssuerEdges, request: Request) -> Submitted | CardlinkError:
+    """Submit one extract; an error of ours is returned, so that one that is refused leaves the others."""
+    try:
+        guard_twice(edges, request)
+        return submit(edges, request)
+    except CardlinkError as error:
+        return error
 
 
 def _facts(done: Submitted) -> dict[str, Any]:
