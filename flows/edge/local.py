@@ -56,6 +56,8 @@ class LocalStore:
             try:
                 os.link(temporary, path)
             except FileExistsError:
+                if path.is_dir():  # `a` beside `a/b`: a directory cannot hold both, and nothing was written
+                    raise IsADirectoryError(errno.EISDIR, "") from None
                 return False
             finally:
                 temporary.unlink()

@@ -69,7 +69,7 @@ class S3Store:
         self._retry = retry or patience()
 
     def __repr__(self) -> str:
-        return f"S3Store('s3://{self._bucket}/{self._prefix}' at {self._client.meta.endpoint_url})"
+        return f"S3Store('s3://{self._bucket}/{self._prefix}')"
 
     def create(self, key: str, data: bytes) -> bool:
         """Write `key` only where nothing is; False where something already is.

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandera.errors import SchemaErrors
+from pandera.polars import DataFrameSchema
 
 from flows.core.checks import check
 from flows.core.errors import BugError
@@ -294,6 +295,14 @@ def test_no_cell_makes_checking_stumble_and_each_row_is_judged_alone(cells: list
     assert alone.equals(among)
 
 
+def broken_by_pandera(schema: DataFrameSchema, rows: pl.DataFrame) -> dict[str, list[bool]]:
+    try:
+        schema.validate(rows.select(columns()), lazy=True)
+    except SchemaErrors as error:
+        return {one.check.name: one.check_output.to_series().to_list() for one in error.schema_errors}
+    return {}  # a hash of another CVV breaks no rule of the schema: the diagnosis tells it
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from([change for change, *_ in BREAKS]), min_size=1, max_size=5))
 def test_rules_asked_in_one_pass_break_where_pandera_says_they_break(changes: list[Mapping[str, str | None]]) -> None:
@@ -302,7 +311,4 @@ def test_rules_asked_in_one_pass_break_where_pandera_says_they_break(changes: li
     held = rows.select(rule.holds.alias(rule.code) for rule in rules_of_day(DAY, Rules()))
 
     assert {str(check.name) for column in schema.columns.values() for check in column.checks} == set(held.columns)
-    with pytest.raises(SchemaErrors) as caught:
-        schema.validate(rows.select(columns()), lazy=True)
-    by_pandera = {one.check.name: one.check_output.to_series().to_list() for one in caught.value.schema_errors}
-    assert by_pandera == {one.name: one.to_list() for one in held if not one.all()}
+    assert broken_by_pandera(schema, rows) == {one.name: one.to_list() for one in held if not one.all()}
