@@ -11,9 +11,9 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect.tasks import Task
 
-from flows.core.calendar import day_off, local_day
 from flows.core.errors import TryAgainError, guarded
-from flows.core.extract_errors import EmptyExtractError
+from flows.core.extract.extract_errors import EmptyExtractError
+from flows.core.run.calendar import day_off, local_day
 from flows.forms import IssuerName
 from flows.shown import Progressing, show_outbox, show_submitted
 from flows.steps.edges import IssuerEdges

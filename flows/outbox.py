@@ -6,7 +6,7 @@ from typing import Literal
 from prefect import flow, get_run_logger
 
 from flows.core.errors import guarded
-from flows.core.outbox import Move
+from flows.core.run.outbox import Move
 from flows.forms import ChunkNumber, Reason, RunIdText
 from flows.shown import show_outbox
 from flows.steps.outbox import move, run_of

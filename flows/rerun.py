@@ -8,7 +8,7 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from flows.core.errors import guarded
-from flows.core.gates import OPENABLE
+from flows.core.run.gates import OPENABLE
 from flows.forms import ExtractName, IssuerName, Reason
 from flows.nightly import LONGEST_NIGHT, submit
 from flows.shown import show_outbox, show_rehearsal

@@ -12,7 +12,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from flows.core.artifacts import chunk_rows, count_rows, outbox_rows, planned_rows, reason_rows
+from flows.core.report.artifacts import chunk_rows, count_rows, outbox_rows, planned_rows, reason_rows
 from flows.steps.edges import IssuerEdges
 from flows.steps.outbox import outboxes
 from flows.steps.rehearse import Rehearsal

@@ -14,8 +14,8 @@ from prefect.client.schemas.objects import StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events import emit_event
 
-from flows.core.alerts import KINDS, Change
 from flows.core.errors import guarded
+from flows.core.run.alerts import KINDS, Change
 from flows.forms import IssuerName
 from flows.steps.metrics import measure
 from flows.steps.watch import Failure, told

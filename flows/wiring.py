@@ -27,7 +27,7 @@ from flows.core.errors import OperatorError
 
 if TYPE_CHECKING:
     from flows.core.ports import Opener, Sealer, Store
-    from flows.core.provenance import Setting
+    from flows.core.run.provenance import Setting
     from flows.steps.edges import Edges, IssuerEdges
     from schemas.issuer import Issuer
 
@@ -104,7 +104,7 @@ def load_issuer(folder: Path, name: str) -> Issuer:
 
 def in_effect(folder: Path, issuer: Issuer) -> list[Setting]:
     """Return every setting in effect and where it comes from; of secrets only that they are set."""
-    from flows.core.provenance import settings_in_effect
+    from flows.core.run.provenance import settings_in_effect
 
     given = tomllib.loads(read_file(folder / f"{issuer.issuer}.toml", "the issuer's TOML").decode("utf-8"))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
@@ -123,7 +123,7 @@ def open_store(root: str, folder: Path) -> Store:
 
 def wire(folder: Path, name: str) -> IssuerEdges:
     """Return an issuer with its real edges; nothing outside is touched before a step asks for it."""
-    from flows.core.chunk_csv import default_header, header_from_template
+    from flows.core.rows.chunk_csv import default_header, header_from_template
     from flows.steps.edges import IssuerEdges
 
     issuer = load_issuer(folder, name)

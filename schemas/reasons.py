@@ -29,7 +29,7 @@ ACTIONS = {
     "repeated": NOTHING, "excluded": NOTHING,
     "invalid": FIX, "unterminated": FIX, "bare": FIX, "too_few": FIX, "too_many": FIX, "short": FIX, "long": FIX,
     "control": FIX,
-    # The kinds of the partner's errors, as flows.core.partner_terms reads them from its words:
+    # The kinds of the partner's errors, as flows.core.results.partner_terms reads them from its words:
     "unavailable": RESUBMIT, "length": FIX, "exists": ASK, "unsupported": ASK, "unreadable": ASK, "other": ASK,
 }  # fmt: skip
 

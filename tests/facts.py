@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from flows.core import tables
-from flows.core.balance import balance
-from flows.core.reconcile import Reconciled
-from flows.core.summary import Moment, summarise
-from flows.core.tally import CHUNKS, ResultFile, Tally, add
+from flows.core.report import tables
+from flows.core.report.summary import Moment, summarise
+from flows.core.report.tally import CHUNKS, ResultFile, Tally, add
+from flows.core.results.balance import balance
+from flows.core.results.reconcile import Reconciled
 from schemas.breaks import Break
 from schemas.manifest import Counts, LedgerPart, Manifest, ManifestChunk, SourceIdentity
 from tests.night import issuer

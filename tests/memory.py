@@ -10,7 +10,7 @@ from itertools import count
 from threading import Lock
 
 from flows.core.ports import Entry, Plain, Sealed
-from flows.core.store_errors import ObjectChangedError, ObjectMissingError
+from flows.core.storage.store_errors import ObjectChangedError, ObjectMissingError
 
 DROPPED = datetime(2026, 11, 20, 3, tzinfo=UTC)
 SEAL = b"\x84sealed"

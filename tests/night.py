@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from flows.core.chunk_csv import default_header
 from flows.core.names import extracts, results
 from flows.core.ports import Opener, Sealer, Store
+from flows.core.rows.chunk_csv import default_header
 from flows.edge.local import LocalStore
 from flows.edge.pgp import GpgOpener, GpgSealer, PortalKey
 from flows.simulator.answer import Answered, Habits, answer_store

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
-from flows.core.cards import PUBLISHED
+from flows.core.rows.cards import PUBLISHED
 from flows.simulator.people import PLACES
 from flows.simulator.validation import REQUIRED
 from schemas import ledger, portal

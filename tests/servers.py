@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import boto3
 from botocore.config import Config
 
-from flows.core.retry import Retry
+from flows.core.storage.retry import Retry
 from flows.edge.s3 import S3Store
 
 _MAKING = Lock()

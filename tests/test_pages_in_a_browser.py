@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.core.page import run_page
+from flows.core.report.page import run_page
 from tests.facts import facts
 from tests.screenshots import browser, print_pdf, shoot
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from flows.core import grammar
-from flows.core.cards import GENERATED, PUBLISHED
+from flows.core.extract import grammar
 from flows.core.names import results
+from flows.core.rows.cards import GENERATED, PUBLISHED
 from flows.edge.pgp import GpgOpener, PortalKey
 from flows.simulator.portal import Portal
 from flows.simulator.validation import luhn_holds

@@ -10,7 +10,7 @@ from typing import Any
 from flows.cli.answer import Answer, table
 from flows.core.errors import CardlinkError
 from flows.core.names import RunId
-from flows.core.summary import EXIT_CODES, WAITING
+from flows.core.report.summary import EXIT_CODES, WAITING
 from flows.steps.edges import IssuerEdges
 from flows.steps.ingest import ingest
 from flows.steps.pending import pending

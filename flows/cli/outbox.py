@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli.answer import Answer, table
-from flows.core.ages import duration
-from flows.core.outbox import Item, Move
+from flows.core.report.ages import duration
+from flows.core.run.outbox import Item, Move
 from flows.steps.edges import Edges
 from flows.steps.outbox import SUMS, fetch, move, outbox, outboxes, run_of
 from flows.wiring import edges, load_issuer, now

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli.answer import Answer, table
-from flows.core.across import EXIT_CODES
-from flows.core.advice import across_advice
 from flows.core.names import reconciliation
+from flows.core.report.across import EXIT_CODES
+from flows.core.report.advice import across_advice
 from flows.steps.reconcile import reconcile_runs
 from flows.wiring import issuers, wire
 

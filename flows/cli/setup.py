@@ -64,7 +64,7 @@ def write_first_toml(folder: Path, issuer: str, extract: Path | None, root: str)
 def _mapping(extract: Path | None) -> str:
     if extract is None:
         return "# [source] and [columns] are not needed where the extract has the portal's own 20 columns.\n"
-    from flows.core.guess import first_tables
+    from flows.core.extract.guess import first_tables
 
     with extract.open("rb") as stream:
         return first_tables(stream.read(HEAD), extract.name)

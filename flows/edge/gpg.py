@@ -20,8 +20,8 @@ from typing import IO, Any, Final, Self
 
 import gnupg
 
-from flows.core.key_errors import GpgHungError, GpgMissingError
 from flows.core.ports import Plain
+from flows.core.sealing.key_errors import GpgHungError, GpgMissingError
 
 PATIENCE: Final = 120.0  # seconds one gpg process may take; a group of 64 chunks takes one
 SHORT: Final = "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
-from flows.core.key_errors import (
+from flows.core.sealing.key_errors import (
     KeyCannotEncryptError,
     KeyExpiredError,
     KeyNotPinnedError,
@@ -17,7 +17,7 @@ from flows.core.key_errors import (
     ManyKeysError,
     SecretKeyGivenError,
 )
-from flows.core.openpgp import KeyCount, blocks, count_keys
+from flows.core.sealing.openpgp import KeyCount, blocks, count_keys
 from flows.edge.gpg import Keyring
 
 

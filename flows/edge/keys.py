@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from flows.core.store_errors import KeyRefusedError
+from flows.core.storage.store_errors import KeyRefusedError
 
 TEMPORARY = ".tmp-"  # how the directory store names a file that is not yet whole; no key may look like one
 FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # a folder in a listing has no time of its own on S3, so nowhere

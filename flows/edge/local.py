@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 
 from flows.core.errors import CardlinkError
 from flows.core.ports import Entry
-from flows.core.store_errors import (
+from flows.core.storage.store_errors import (
     KeyRefusedError,
     ObjectChangedError,
     ObjectMissingError,

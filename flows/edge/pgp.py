@@ -13,15 +13,15 @@ from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self
 
 from flows.core.errors import BugError
-from flows.core.key_errors import (
+from flows.core.ports import Plain, Sealed, Sealer
+from flows.core.sealing.key_errors import (
     GpgHungError,
     MalformedMessageError,
     SealBrokenError,
     SealedUnreadableError,
     SecretKeyUnreadableError,
 )
-from flows.core.openpgp import blocks, inspect
-from flows.core.ports import Plain, Sealed, Sealer
+from flows.core.sealing.openpgp import blocks, inspect
 from flows.edge.gpg import PATIENCE, Keyring, memory_files
 from flows.edge.gpg_keys import Recipient, take_up
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from flows.core.cards import PUBLISHED
 from flows.core.errors import OperatorError
 from flows.core.ports import Plain, Sealed
+from flows.core.rows.cards import PUBLISHED
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{13,}")
 _PUBLISHED: Final = frozenset(card.encode() for card in PUBLISHED)

@@ -8,7 +8,7 @@ from threading import Barrier
 from typing import Protocol, runtime_checkable
 
 from flows.core.ports import Store
-from flows.core.store_errors import StoreDeniedError, StoreUnsafeError
+from flows.core.storage.store_errors import StoreDeniedError, StoreUnsafeError
 
 WRITERS = 8
 KEYS = 6

@@ -17,8 +17,8 @@ from botocore.config import Config
 
 from flows.core.errors import CardlinkError
 from flows.core.ports import Entry
-from flows.core.retry import Retry
-from flows.core.store_errors import (
+from flows.core.storage.retry import Retry
+from flows.core.storage.store_errors import (
     ObjectChangedError,
     ObjectMissingError,
     StoreBusyError,

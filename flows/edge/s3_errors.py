@@ -10,7 +10,7 @@ from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
 from flows.core.errors import CardlinkError
-from flows.core.store_errors import (
+from flows.core.storage.store_errors import (
     ObjectChangedError,
     ObjectDamagedError,
     ObjectMissingError,

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.core.cards import GENERATED, PUBLISHED
+from flows.core.rows.cards import GENERATED, PUBLISHED
 from flows.simulator.people import FIRST_NAMES, LAST_NAMES, PLACES, STREETS, UNITS
 from schemas import portal
 

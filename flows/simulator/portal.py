@@ -14,9 +14,9 @@ from datetime import date
 from hashlib import sha256
 from typing import NamedTuple
 
-from flows.core.cards import PUBLISHED
 from flows.core.errors import CardlinkError, OperatorError
 from flows.core.ports import Opener
+from flows.core.rows.cards import PUBLISHED
 from flows.simulator.chance import chance, token
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.validation import Fault, fault, faults

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.core.gates import Night, refusal
 from flows.core.names import RunId
-from flows.core.planning import business_date
+from flows.core.run.gates import Night, refusal
+from flows.core.run.planning import business_date
 from flows.steps.edges import IssuerEdges
 from flows.steps.plan import find_extract, identify
 from flows.steps.runs import rows_before

@@ -8,7 +8,7 @@ from datetime import timedelta
 from threading import Event, Thread
 
 from flows.core.errors import CardlinkError
-from flows.core.lease import ClaimedError, Lease, LeaseLostError, give_back
+from flows.core.run.lease import ClaimedError, Lease, LeaseLostError, give_back
 from flows.steps.edges import Edges
 
 CLAIM = timedelta(minutes=3)  # so long a dead run keeps its rerun waiting

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import NamedTuple
 
-from flows.core.chunk_csv import Header
 from flows.core.errors import OperatorError
 from flows.core.names import RunKeys
-from flows.core.planning import canonical, digest
 from flows.core.ports import Opener, Sealer, Store
 from flows.core.redaction import redact
+from flows.core.rows.chunk_csv import Header
+from flows.core.run.planning import canonical, digest
 from schemas.issuer import Issuer
 
 

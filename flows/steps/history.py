@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from flows.core.names import RunKeys
-from flows.core.planning import digest
 from flows.core.ports import Store
+from flows.core.run.planning import digest
 from flows.steps.edges import read
 from flows.steps.runs import UnknownRunError, keys_of, read_manifest, read_plan
 

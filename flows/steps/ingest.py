@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.core.attribution import Attributed, attribute_all
 from flows.core.errors import CardlinkError, TryAgainError
-from flows.core.mentioned import mentioned_cuids
 from flows.core.names import ingested, results
-from flows.core.openpgp import looks_like_message
-from flows.core.planning import canonical
 from flows.core.ports import Entry, Opener, Store
 from flows.core.redaction import redact
-from flows.core.results import TOO_LARGE, ResultRows, read_result
-from flows.core.store_errors import ObjectMissingError
+from flows.core.results.attribution import Attributed, attribute_all
+from flows.core.results.mentioned import mentioned_cuids
+from flows.core.results.results import TOO_LARGE, ResultRows, read_result
+from flows.core.run.planning import canonical
+from flows.core.sealing.openpgp import looks_like_message
+from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import IssuerEdges, note, read
 from flows.steps.outcomes import keep
 from flows.steps.report import RunReport, rebuild

@@ -7,8 +7,8 @@ from io import BytesIO
 import polars as pl
 
 from flows.core.names import RunKeys
-from flows.core.planning import digest
 from flows.core.ports import Store
+from flows.core.run.planning import digest
 from flows.steps.edges import ConflictError, read
 from schemas.ledger import Ledger
 from schemas.manifest import LedgerPart

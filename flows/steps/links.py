@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import polars as pl
 
-from flows.core import tables
 from flows.core.names import RunKeys
 from flows.core.ports import Store
+from flows.core.report import tables
 from flows.steps.rows import csv_pieces, read_rows, write_parquet
 from schemas.links import LinkSettings
 from schemas.manifest import LedgerPart

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import get_args
 
-from flows.core.metrics import Family, Sample, openmetrics
 from flows.core.names import RunKeys
-from flows.core.outbox import Item, State
 from flows.core.ports import Store
+from flows.core.run.metrics import Family, Sample, openmetrics
+from flows.core.run.outbox import Item, State
 from flows.steps.edges import Edges, IssuerEdges
 from flows.steps.outbox import outboxes
 from flows.steps.pending import pending

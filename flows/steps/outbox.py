@@ -13,9 +13,9 @@ from typing import NamedTuple, get_args
 
 from flows.core.errors import OperatorError
 from flows.core.names import RunId, RunKeys
-from flows.core.outbox import MOVES, OPEN, Item, Move, Moved, State, items
-from flows.core.planning import digest
 from flows.core.ports import Store
+from flows.core.run.outbox import MOVES, OPEN, Item, Move, Moved, State, items
+from flows.core.run.planning import digest
 from flows.steps.edges import ConflictError, Edges, note, read
 from flows.steps.outcomes import chunks_answered
 from flows.steps.runs import UnknownRunError, keys_of, read_manifest, run_ids

@@ -11,10 +11,10 @@ from io import BytesIO
 
 import polars as pl
 
-from flows.core.attribution import OUTCOME, Attributed
 from flows.core.names import RunKeys
-from flows.core.planning import digest
 from flows.core.ports import Store
+from flows.core.results.attribution import OUTCOME, Attributed
+from flows.core.run.planning import digest
 from flows.steps.edges import read
 
 READERS = 16  # objects fetched at a time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from flows.core.extract_errors import checked_name
+from flows.core.extract.extract_errors import checked_name
 from flows.core.names import extracts
 from flows.core.ports import Entry
 from flows.steps.edges import IssuerEdges

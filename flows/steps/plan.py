@@ -12,12 +12,12 @@ import numpy as np
 from pydantic import ValidationError
 
 from flows.core.errors import ExtractError, OperatorError
-from flows.core.extract_errors import checked_name
+from flows.core.extract.extract_errors import checked_name
 from flows.core.names import RunId, extracts, submissions
-from flows.core.planning import business_date, canonical, differences, digest, row_settings
 from flows.core.ports import Entry, Store
 from flows.core.redaction import redact
-from flows.core.store_errors import ObjectMissingError, StoreBusyError
+from flows.core.run.planning import business_date, canonical, differences, digest, row_settings
+from flows.core.storage.store_errors import ObjectMissingError, StoreBusyError
 from flows.steps.edges import ConflictError, IssuerEdges, read, write_once
 from flows.steps.runs import keys_of, plans, read_plan
 from schemas.manifest import RECIPE, Document, Plan, SourceIdentity

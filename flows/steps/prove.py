@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from flows.core.names import probes
-from flows.core.planning import canonical
-from flows.core.store_errors import ObjectMissingError
+from flows.core.run.planning import canonical
+from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import IssuerEdges, read, write_once
 
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.core.chunk_csv import Header, write_chunk
 from flows.core.errors import OperatorError, TryAgainError
 from flows.core.names import RunKeys
-from flows.core.planning import digest
 from flows.core.ports import Plain, Sealed, Sealer, Store
-from flows.core.store_errors import ObjectDamagedError, ObjectMissingError
+from flows.core.rows.chunk_csv import Header, write_chunk
+from flows.core.run.planning import digest
+from flows.core.storage.store_errors import ObjectDamagedError, ObjectMissingError
 from flows.steps.edges import read
 from flows.steps.seals import SealRecords
 from schemas.manifest import ManifestChunk

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.core import across, unlinked
-from flows.core.across import RunFacts, Terms, Waiting
 from flows.core.names import RunKeys, reconciliation
-from flows.core.page import across_page
-from flows.core.planning import canonical
 from flows.core.ports import Store
-from flows.core.store_errors import ObjectMissingError
-from flows.core.summary import HELD, MISSING, missing
+from flows.core.report import across, unlinked
+from flows.core.report.across import RunFacts, Terms, Waiting
+from flows.core.report.page import across_page
+from flows.core.report.summary import HELD, MISSING, missing
+from flows.core.run.planning import canonical
+from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.rows import csv_pieces, read_rows
 from flows.steps.runs import keys_of, manifests, read_ledger

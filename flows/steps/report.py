@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.core import tables
-from flows.core.balance import Balance, balance
 from flows.core.names import RunKeys
-from flows.core.page import run_page
-from flows.core.planning import canonical
 from flows.core.ports import Store
-from flows.core.reconcile import Reconciled, reconcile
-from flows.core.summary import summarise
-from flows.core.tally import Tally, add, tally
-from flows.core.workbook import run_workbook
+from flows.core.report import tables
+from flows.core.report.page import run_page
+from flows.core.report.summary import summarise
+from flows.core.report.tally import Tally, add, tally
+from flows.core.report.workbook import run_workbook
+from flows.core.results.balance import Balance, balance
+from flows.core.results.reconcile import Reconciled, reconcile
+from flows.core.run.planning import canonical
 from flows.steps.edges import IssuerEdges
 from flows.steps.links import write_links
 from flows.steps.outcomes import chunks_answered, kept

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from flows.core.errors import OperatorError
 from flows.core.names import RunId, RunKeys, runs
-from flows.core.planning import digest
 from flows.core.ports import Store
-from flows.core.store_errors import ObjectMissingError
+from flows.core.run.planning import digest
+from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import ConflictError, read
 from schemas.manifest import Document, LedgerPart, Manifest, Plan
 

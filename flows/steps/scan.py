@@ -15,12 +15,12 @@ from typing import NamedTuple, Protocol
 import polars as pl
 
 from flows.core.errors import OperatorError, TryAgainError
-from flows.core.mapping import plan_mapping
-from flows.core.openpgp import looks_like_message
+from flows.core.extract.mapping import plan_mapping
+from flows.core.extract.reader import read_extract
 from flows.core.ports import Entry
-from flows.core.reader import read_extract
-from flows.core.refine import Refiner
-from flows.core.split import Splitter
+from flows.core.rows.refine import Refiner
+from flows.core.rows.split import Splitter
+from flows.core.sealing.openpgp import looks_like_message
 from flows.steps.edges import IssuerEdges
 from schemas import ledger
 from schemas.issuer import Issuer

@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from threading import Lock
 
-from flows.core.planning import canonical
 from flows.core.ports import Store
-from flows.core.store_errors import ObjectMissingError, StoreBusyError
+from flows.core.run.planning import canonical
+from flows.core.storage.store_errors import ObjectMissingError, StoreBusyError
 from flows.steps.edges import ConflictError, read
 
 CONTESTS = 16  # twins that seal the same group at the same moment

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from flows.core.names import RunKeys
 from flows.core.ports import Store
-from flows.core.summary import Moment
+from flows.core.report.summary import Moment
 from flows.steps.outbox import standing_of
 from schemas.manifest import Manifest
 

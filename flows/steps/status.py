@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from flows.core.names import RunId, RunKeys
 from flows.core.ports import Store
-from flows.core.store_errors import ObjectMissingError
+from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import read
 from flows.steps.runs import run_ids
 

@@ -13,12 +13,12 @@ from datetime import date
 from typing import NamedTuple
 
 from flows.core.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
-from flows.core.gates import Night, refusal
 from flows.core.names import RunKeys, extracts, submissions
-from flows.core.planning import canonical
 from flows.core.ports import Entry, Sealer
 from flows.core.redaction import redact
-from flows.core.refine import sent_records
+from flows.core.rows.refine import sent_records
+from flows.core.run.gates import Night, refusal
+from flows.core.run.planning import canonical
 from flows.steps.claim import Claim, claimed
 from flows.steps.edges import Edges, IssuerEdges, note, write_once
 from flows.steps.ledger import LedgerWriter

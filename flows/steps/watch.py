@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from flows.core.ages import duration
-from flows.core.alerts import Alert, Change, changes
-from flows.core.calendar import day_off, due, local_day
 from flows.core.errors import CardlinkError, TryAgainError
 from flows.core.names import RunId, RunKeys, extracts
-from flows.core.planning import DATE_IN_NAME, business_date, canonical
 from flows.core.ports import Entry, Store
-from flows.core.summary import OUT_OF_BALANCE
+from flows.core.report.ages import duration
+from flows.core.report.summary import OUT_OF_BALANCE
+from flows.core.run.alerts import Alert, Change, changes
+from flows.core.run.calendar import day_off, due, local_day
+from flows.core.run.planning import DATE_IN_NAME, business_date, canonical
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.outbox import outbox
 from flows.steps.runs import read_manifest, run_ids

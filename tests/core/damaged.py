@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import zstandard
 
 from flows.core.errors import CardlinkError
-from flows.core.extract_errors import (
+from flows.core.extract.extract_errors import (
     EmptyExtractError,
     EncodingError,
     HeaderError,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
-from flows.core.results import ResultRows, read_result
+from flows.core.results.results import ResultRows, read_result
 
 HOSTS = ("links.example",)
 RUN = "first-bank-20261120-3f9c21aa"

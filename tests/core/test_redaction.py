@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flows.core.cards import PUBLISHED
 from flows.core.redaction import Redaction, passes_luhn, redact
+from flows.core.rows.cards import PUBLISHED
 
 HASH = sha256(b"007").digest()
 

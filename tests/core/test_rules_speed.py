@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import polars as pl
 
-from flows.core.checks import check
-from flows.core.cvv import hash_cvv
-from flows.core.duplicates import SeenRows
-from flows.core.normalise import normalise
+from flows.core.rows.checks import check
+from flows.core.rows.cvv import hash_cvv
+from flows.core.rows.duplicates import SeenRows
+from flows.core.rows.normalise import normalise
 from schemas.portal import ADDRESS1, COUNTRY, CUID, EMAIL, columns
 from schemas.rules import Rules
 from tests.builders import portal_rows

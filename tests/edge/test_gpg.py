@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.core.key_errors import (
+from flows.core.ports import Plain, Sealed
+from flows.core.sealing.key_errors import (
     GpgHungError,
     GpgMissingError,
     SealBrokenError,
 )
-from flows.core.ports import Plain, Sealed
 from flows.edge.pgp import GpgOpener, trial_seal
 from tests import keys
 from tests.edge.sealers import CARD, CHUNKS, gpg_that, sealer_to

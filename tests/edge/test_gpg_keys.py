@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from flows.core.errors import CardlinkError, OperatorError
-from flows.core.key_errors import (
+from flows.core.sealing.key_errors import (
     KeyCannotEncryptError,
     KeyExpiredError,
     KeyNotPinnedError,
@@ -19,7 +19,7 @@ from flows.core.key_errors import (
     SealedUnreadableError,
     SecretKeyGivenError,
 )
-from flows.core.openpgp import inspect
+from flows.core.sealing.openpgp import inspect
 from flows.edge.pgp import GpgOpener, PortalKey
 from tests import keys
 from tests.edge.sealers import CHUNKS, sealer_to

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.core.store_errors import KeyRefusedError
+from flows.core.storage.store_errors import KeyRefusedError
 from flows.edge.keys import checked, shown
 
 KEYS = st.text(st.characters(codec=None), max_size=30) | st.text("./a\x00~", max_size=12)

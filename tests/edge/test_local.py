@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.errors import CardlinkError
-from flows.core.store_errors import (
+from flows.core.storage.store_errors import (
     KeyRefusedError,
     ObjectChangedError,
     ObjectMissingError,

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.errors import BugError
-from flows.core.key_errors import (
+from flows.core.ports import Plain
+from flows.core.sealing.key_errors import (
     SealedUnreadableError,
     SecretKeyUnreadableError,
 )
-from flows.core.ports import Plain
 from flows.edge.pgp import Algorithm, GpgOpener, trial_seal
 from tests import keys
 from tests.edge.sealers import CHUNKS, gpg_that, sealer_to

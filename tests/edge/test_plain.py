@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flows.core.cards import PUBLISHED
 from flows.core.ports import Plain, Sealed
+from flows.core.rows.cards import PUBLISHED
 from flows.edge.plain import PlainSealer, UnsealedCardError
 from flows.wiring import load_issuer, wire
 from schemas.issuer import Issuer

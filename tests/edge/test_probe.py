@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.core.store_errors import StoreDeniedError, StoreUnsafeError
+from flows.core.storage.store_errors import StoreDeniedError, StoreUnsafeError
 from flows.edge.local import LocalStore
 from flows.edge.probe import KEYS, race
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flows.core.cards import PUBLISHED
+from flows.core.rows.cards import PUBLISHED
 
 CARD = PUBLISHED[0]
 CHILD = f"""

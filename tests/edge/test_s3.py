@@ -11,7 +11,7 @@ import pytest
 from botocore import exceptions as boto
 
 from flows.core.errors import CardlinkError
-from flows.core.store_errors import (
+from flows.core.storage.store_errors import (
     ObjectChangedError,
     StoreBusyError,
     StoreCredentialsError,

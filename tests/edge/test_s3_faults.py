@@ -16,8 +16,8 @@ from uuid import uuid4
 import pytest
 
 from flows.core.errors import CardlinkError
-from flows.core.retry import Retry
-from flows.core.store_errors import (
+from flows.core.storage.retry import Retry
+from flows.core.storage.store_errors import (
     ObjectChangedError,
     ObjectDamagedError,
     StoreBusyError,

@@ -12,7 +12,7 @@ import pytest
 
 from flows.core.errors import CardlinkError
 from flows.core.ports import Source, Store, Sweeper
-from flows.core.store_errors import KeyRefusedError, ObjectChangedError, ObjectMissingError
+from flows.core.storage.store_errors import KeyRefusedError, ObjectChangedError, ObjectMissingError
 from flows.edge.local import LocalStore
 from flows.edge.probe import race
 from flows.edge.s3 import PART, S3Store

@@ -7,9 +7,9 @@ from datetime import date
 import polars as pl
 import pytest
 
-from flows.core.attribution import attribute
-from flows.core.cards import PUBLISHED
-from flows.core.results import read_result
+from flows.core.results.attribution import attribute
+from flows.core.results.results import read_result
+from flows.core.rows.cards import PUBLISHED
 from tests.leaks.echoes import HEAD, WAYS, echo, result_csv
 
 SENT = pl.DataFrame(

@@ -10,7 +10,7 @@ from typing import Any
 import prefect.logging
 import yaml
 
-from flows.core.cards import PUBLISHED
+from flows.core.rows.cards import PUBLISHED
 
 ROOT = Path(__file__).parents[2]
 OURS = ROOT / "deploy" / "logging.yaml"

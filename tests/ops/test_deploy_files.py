@@ -21,8 +21,8 @@ from botocore.validate import ParamValidator
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # ships no types
 
 import flows
-from flows.core.alerts import KINDS
 from flows.core.errors import CardlinkError
+from flows.core.run.alerts import KINDS
 from flows.install import automation, automations, notifications
 from flows.wiring import Channels
 

@@ -12,8 +12,8 @@ from prefect.tasks import Task
 from pydantic import TypeAdapter, ValidationError
 
 from flows.core.errors import BugError, CardlinkError
-from flows.core.gates import RowJumpError
-from flows.core.store_errors import StoreBusyError, StoreDeniedError
+from flows.core.run.gates import RowJumpError
+from flows.core.storage.store_errors import StoreBusyError, StoreDeniedError
 from flows.forms import ExtractName, Reason, RunIdText
 from flows.nightly import passing, submit
 

@@ -12,7 +12,7 @@ import boto3.session
 import pytest
 
 from flows.core.names import extracts, results
-from flows.core.store_errors import StoreDeniedError
+from flows.core.storage.store_errors import StoreDeniedError
 from flows.edge.s3 import S3Store
 from flows.steps.metrics import measure
 from flows.steps.watch import watch

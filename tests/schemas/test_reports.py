@@ -6,9 +6,9 @@ from datetime import date
 
 import polars as pl
 
-from flows.core import tables
-from flows.core.attribution import attribute_all
-from flows.core.reconcile import Reconciled, reconcile
+from flows.core.report import tables
+from flows.core.results.attribution import attribute_all
+from flows.core.results.reconcile import Reconciled, reconcile
 from schemas.reports import Links, Refusals
 from tests.core.outcomes import HOSTS, link, refusal, result, sent_rows
 

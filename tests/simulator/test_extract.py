@@ -7,9 +7,9 @@ from datetime import date
 import polars as pl
 import pytest
 
-from flows.core.cards import PUBLISHED
-from flows.core.checks import check
-from flows.core.normalise import normalise
+from flows.core.rows.cards import PUBLISHED
+from flows.core.rows.checks import check
+from flows.core.rows.normalise import normalise
 from flows.simulator.extract import Dialect, SampleTruth, flaws, write_sample
 from schemas import portal
 from schemas.rules import Rules

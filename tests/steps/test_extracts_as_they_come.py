@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from flows.core.errors import CardlinkError
-from flows.core.extract_errors import MissingColumnsError, UnknownColumnsError
+from flows.core.extract.extract_errors import MissingColumnsError, UnknownColumnsError
 from flows.core.ports import Opener, Plain
 from flows.edge.pgp import GpgOpener, GpgSealer
 from flows.simulator.extract import Dialect, write_sample

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.core.cards import PUBLISHED
 from flows.core.errors import CardlinkError
+from flows.core.rows.cards import PUBLISHED
 from flows.steps.edges import note
 from flows.steps.history import history
 from flows.steps.runs import UnknownRunError, keys_of

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.core.key_errors import SealedUnreadableError
 from flows.core.names import results
 from flows.core.ports import Plain
+from flows.core.sealing.key_errors import SealedUnreadableError
 from flows.edge.pgp import GpgOpener, GpgSealer
 from flows.steps.ingest import LARGEST
 from tests import keys

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.core.outbox import Move
+from flows.core.run.outbox import Move
 from flows.steps.outbox import (
     SUMS,
     ChunkStateError,

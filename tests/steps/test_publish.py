@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from flows.core.errors import CardlinkError
-from flows.core.planning import digest
 from flows.core.ports import Entry, Source, Store
-from flows.core.store_errors import (
+from flows.core.run.planning import digest
+from flows.core.storage.store_errors import (
     ObjectDamagedError,
     StoreBusyError,
     StoreCredentialsError,

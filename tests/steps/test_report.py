@@ -4,7 +4,7 @@ from pathlib import Path
 import openpyxl
 import polars as pl
 
-from flows.core.planning import canonical, digest
+from flows.core.run.planning import canonical, digest
 from flows.simulator.answer import Habits
 from flows.steps.report import rebuild
 from flows.steps.runs import keys_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.core.lease import ClaimedError, Lease, LeaseLostError
-from flows.core.store_errors import ObjectMissingError, StoreBusyError, StoreUnsafeError
+from flows.core.run.lease import ClaimedError, Lease, LeaseLostError
+from flows.core.storage.store_errors import ObjectMissingError, StoreBusyError, StoreUnsafeError
 from flows.edge.local import LocalStore
 from flows.steps.claim import claimed
 from flows.steps.edges import ConflictError, IssuerEdges

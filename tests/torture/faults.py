@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from flows.core.errors import BugError, CardlinkError, guarded
 from flows.core.ports import Entry, Source, Store
-from flows.core.store_errors import (
+from flows.core.storage.store_errors import (
     ObjectChangedError,
     ObjectDamagedError,
     StoreBusyError,

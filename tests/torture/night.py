@@ -18,8 +18,8 @@ from typing import Any
 import polars as pl
 
 from flows.core.names import extracts, ingested, results
-from flows.core.planning import canonical
 from flows.core.ports import Opener, Store
+from flows.core.run.planning import canonical
 from flows.edge.pgp import GpgOpener
 from flows.simulator.answer import answer_store
 from flows.simulator.extract import write_sample

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flows.core.ports import Store
-from flows.core.retry import Retry
+from flows.core.storage.retry import Retry
 from flows.edge.local import LocalStore
 from flows.edge.s3 import S3Store
 from tests import servers

@@ -1,0 +1,180 @@
+"""The report as one HTML page: no script, no outside address, everything inside; made of the summary's facts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import polars as pl
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from flows.core.report.advice import ACROSS_TONES, SENTENCES, TONES, across_advice, advice, refused_by
+from flows.core.report.ages import AGES, duration
+from flows.core.report.charts import NIGHTS, bar, trend
+from flows.core.report.summary import HELD, MISSING, UNSETTLED, missing
+
+MOST_REASONS, MOST_SHAPES, PLACES = 30, 15, 6
+OPEN_CHUNKS, WORST_CHUNKS, RUNS = 50, 10, 60
+
+
+class Figure(NamedTuple):
+    """One of the six figures: its kind (colour), name, rows, and a note beneath."""
+
+    kind: str
+    name: str
+    rows: int
+    note: str
+
+
+def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
+    """Return the page of a run from its summary (with `trend`) and its chunks (`schemas.reports.Chunks`)."""
+    reasons = refused_by(summary)
+    now = datetime.fromisoformat(summary["seen"])
+    most_links = max((one["links"] for one in summary["links"]), default=0) or 1
+    told = chunks.with_columns(missing("answers", "sent"))
+    waiting = told.filter(pl.col("awaiting") > 0)
+    worst = told.filter(pl.col("error") > 0).sort("error", "chunk", descending=[True, False])
+    return render(
+        "run.html",
+        run=summary,
+        tone=TONES[summary["verdict"]],
+        sentence=SENTENCES[summary["verdict"]],
+        advice=advice(summary),
+        figures=_figures(summary["rows"]),
+        bar=bar(summary["rows"]),
+        ages=AGES,
+        reasons=reasons[:MOST_REASONS],
+        more_reasons=max(0, len(reasons) - MOST_REASONS),
+        shapes=[
+            {**one, "shape": one["shape"].removeprefix(f"{one['reason']}: ")} for one in summary["shapes"][:MOST_SHAPES]
+        ],
+        repairs=sorted(summary["repairs"].items()),
+        breaks=_by_kind(summary["breaks"], now),
+        more_breaks=summary["more_breaks"],
+        expiry=[
+            {**one, "share": one["links"] / most_links, "kind": _expiry_kind(one["when"])} for one in summary["links"]
+        ],
+        chunk_counts=[(name, summary["chunks"][name]) for name in ("sent", "answered", "partial", "awaiting")],
+        missing=MISSING,
+        open_chunks=waiting.head(OPEN_CHUNKS).to_dicts(),
+        more_open=max(0, waiting.height - OPEN_CHUNKS),
+        worst_chunks=worst.head(WORST_CHUNKS).to_dicts(),
+        nights=summary["trend"],
+        columns=trend(summary["trend"], summary["run"]),
+    )
+
+
+def across_page(facts: Mapping[str, Any]) -> str:
+    """Return the page across runs from the facts of `report.across.across`, with `issuer`, `from` and `to`."""
+    most_links = max((one["links"] for one in facts["links"]), default=0) or 1
+    newest = sorted(facts["runs"], key=lambda one: (one["as_of"], one["run"]))
+    chunks = facts["outstanding"]["chunks"]
+    return render(
+        "across.html",
+        all=facts,
+        tone=ACROSS_TONES[facts["verdict"]],
+        advice=across_advice(facts),
+        figures=_figures(facts["rows"]),
+        ages=AGES,
+        unsettled=UNSETTLED,
+        held=HELD,
+        chunks=chunks[:OPEN_CHUNKS],
+        more_chunks=max(0, len(chunks) - OPEN_CHUNKS) + facts["outstanding"]["more"],
+        runs=newest[: -RUNS - 1 : -1],
+        columns=trend(newest, ""),
+        days=sorted({one["as_of"] for one in newest})[-NIGHTS:],
+        reasons=facts["reasons"][:MOST_REASONS],
+        expiry=[
+            {**one, "share": one["links"] / most_links, "kind": _expiry_kind(one["when"])} for one in facts["links"]
+        ],
+    )
+
+
+def render(template: str, **facts: Any) -> str:
+    """Return a page of a template; every text is escaped, and the policy admits our one style sheet only."""
+    environment = _environment()
+    style = environment.get_template("style.css").render()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return environment.get_template(template).render(
+        style=Markup(style),  # noqa: S704 - our own style sheet, nothing else goes into it
+        style_hash=Markup(f"sha256-{digest}"),  # noqa: S704 - Base64
+        **facts,
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("flows.core.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": lambda number: f"{number:,}",
+        "signed": lambda number: f"{number:+,}",
+        "percent": percent,
+        "day": lambda text: _day(datetime.fromisoformat(text)),
+        "moment": lambda text: f"{_day(datetime.fromisoformat(text))}, {datetime.fromisoformat(text):%H:%M %Z}",
+    }
+    return environment
+
+
+def percent(share: float) -> str:
+    """Return a share as people read it: never 0% for something, never 100% for less than all."""
+    if 0 < share < 0.001:
+        return "< 0.1%"
+    if 0.999 < share < 1:
+        return "> 99.9%"
+    return f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}"
+
+
+def _day(day: datetime) -> str:
+    return f"{day.day} {day:%B %Y}"
+
+
+def _by_kind(breaks: Sequence[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
+    """Return one line per kind of break: how many, their rows, the oldest, and the first places."""
+    lines = []
+    for _, group in groupby(breaks, key=lambda one: one["name"]):
+        found = list(group)
+        places = [f"{one['place']} ({one['rows']:,})" for one in found]
+        lines.append(
+            {
+                **found[0],
+                "number": len(found),
+                "rows": sum(one["rows"] for one in found),
+                "age": duration(now - min(datetime.fromisoformat(one["since"]) for one in found)),
+                "places": places[:PLACES],
+                "more": max(0, len(places) - PLACES),
+            }
+        )
+    return lines
+
+
+def _figures(rows: Mapping[str, int]) -> list[Figure]:
+    sent = rows["linked"] + rows["error"] + rows["awaiting"]
+    aside = rows["duplicate"] + rows["suppressed"]
+    return [
+        Figure("read", "read", rows["read"], "rows of the extract"),
+        Figure("linked", "linked", rows["linked"], f"{_share(rows['linked'], sent)} of sent"),
+        Figure("error", "error", rows["error"], "refused by partner"),
+        Figure("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
+        Figure("rejected", "rejected", rows["rejected"], "refused, not sent"),
+        Figure("aside", "set aside", aside, "duplicate, suppressed"),
+    ]
+
+
+def _share(part: int, whole: int) -> str:
+    return percent(part / whole) if whole else "none"
+
+
+def _expiry_kind(when: str) -> str:
+    return {"expired": "error", "within 7 days": "rejected"}.get(when, "linked")

@@ -1,0 +1,262 @@
+"""Which sent row a result row answers, and what it says about it.
+
+The rows decide, not the file's name: cuid column, cuid in the error object, a sent cuid as a token of the
+text, position (only where the file's link rows prove the order), elimination (only where one candidate
+remains). What none of these settles is a break, never a guess and never dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import date
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from flows.core.results.error_object import ErrorObject, parse_error
+from flows.core.results.masking import storable
+from flows.core.results.placing import place_rows
+from flows.core.results.results import ResultRows
+from flows.core.results.sent import SentRows, number_sent
+from schemas import breaks
+from schemas.expressions import luhn_holds
+
+LINKED = "linked"
+ERROR = "error"
+BROKEN = "broken"  # settles nothing: the sent row stays awaiting, and the break says why
+
+OUTCOME: dict[str, pl.DataType] = {
+    "position": pl.UInt32(),  # data row of the result file, from 1
+    "run": pl.String(),  # null: belongs to no chunk
+    "chunk": pl.UInt32(),
+    "row": pl.UInt32(),  # null: belongs to no sent row
+    "cuid": pl.String(),  # as sent where attributed, else as received unless it looks like a card number
+    "last_4": pl.String(),
+    "how": pl.String(),  # cuid, error_cuid, token, position, elimination; null where not attributed
+    "state": pl.String(),  # linked, error, broken
+    "trouble": pl.String(),  # name of the break, null where there is none
+    "url": pl.String(),  # of linked rows only
+    "has_link": pl.Boolean(),  # the row came with a url, kept or not
+    "expires_on": pl.Date(),
+    "expires_raw": pl.String(),
+    "reasons": pl.List(pl.String),  # codes of the partner's error
+    "message": pl.String(),  # masked
+    "shape": pl.String(),  # masked, ids and numbers blanked: same kind of error, same shape
+    "content": pl.UInt64(),  # hash of the row as received, without card numbers: the same in two files
+    "nth": pl.UInt32(),  # occurrence of that content within the file, from 0
+}
+
+
+class Attributed(NamedTuple):
+    """One result file, every row attributed or named as a break; free of card numbers (columns: OUTCOME)."""
+
+    digest: str
+    name: str
+    received: date | None
+    problems: tuple[str, ...]
+    outcomes: pl.DataFrame
+    named: tuple[str, int] | None  # run and chunk the file's name speaks of, where they were sent
+
+
+def attribute(result: ResultRows, sent: pl.DataFrame, allowed_hosts: Sequence[str]) -> Attributed:
+    """Attribute one result file to the submitted ledger rows `sent` (row, cuid, last_4, chunk, position[, run])."""
+    return attribute_all([result], sent, allowed_hosts)[0]
+
+
+def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, allowed_hosts: Sequence[str]) -> list[Attributed]:
+    """Attribute many result files at once: one join for all; groups of about 200 files keep memory flat.
+
+    Pass the rows of every run still open, so that a file of another run is told from a foreign one.
+    """
+    if not results:
+        return []
+    numbered = number_sent(sent)
+    named = _named([result.name for result in results], numbered.places)
+    claims = _claims(results)
+    placed = place_rows(claims, numbered, named)
+    judged = _judge(claims.join(placed.drop("file"), on="at", how="left"), numbered, named, allowed_hosts)
+    parts = {key[0]: part for key, part in judged.partition_by("file", as_dict=True).items()}
+    empty = pl.DataFrame(schema=OUTCOME)
+    home = {place: (run, chunk) for place, run, chunk, _ in numbered.places.iter_rows()}
+    return [
+        Attributed(
+            result.digest,
+            result.name,
+            result.received,
+            result.problems,
+            parts[at].select(*OUTCOME) if at in parts else empty,
+            home[named[at]] if at in named else None,
+        )
+        for at, result in enumerate(results)
+    ]
+
+
+_NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8})-(\d{5})(?!\d)")
+
+
+def _named(names: Sequence[str], places: pl.DataFrame) -> dict[int, int]:
+    """Return the place each file (by its number) is named after, where there is such a place."""
+    known = {(run, chunk): place for place, run, chunk, _ in places.iter_rows()}
+    return {at: known[key] for at, name in enumerate(names) for key in _spoken(name) if key in known}
+
+
+def _spoken(name: str) -> list[tuple[str, int]]:
+    """Return what runs and chunks a name may speak of, the likeliest last: portals put words before the run."""
+    found = _NAME.search(name.lower())
+    if not found:
+        return []
+    words = found[1].split("-")
+    runs = ["-".join(words[at:]) for at in reversed(range(len(words) - 2))]
+    return [(run, int(found[2])) for run in ("", *runs)]
+
+
+def _claims(results: Sequence[ResultRows]) -> pl.DataFrame:
+    """One row per result row of all files: `at` numbers them, `claim` is the cuid it speaks of."""
+    frames = [result.rows.with_columns(pl.lit(at, pl.UInt32).alias("file")) for at, result in enumerate(results)]
+    rows = pl.concat(frames).with_row_index("at")
+    texts = rows.filter(pl.col("error").is_not_null()).select("at", "error")
+    parsed = _parsed(texts["at"], [parse_error(text) for text in texts["error"]])
+    return rows.join(parsed, on="at", how="left", maintain_order="left").with_columns(
+        pl.coalesce("cuid", "error_cuid").alias("claim")
+    )
+
+
+def _told() -> tuple[pl.Expr, ...]:
+    """Return the cells a row is known again by, card numbers left out; a cuid we sent is none, however long."""
+    linked, known = pl.col("state") == LINKED, pl.col("claim") == pl.col("cuid_sent")
+    return (
+        pl.when(known).then("claim").otherwise(storable("claim")).alias("told_cuid"),
+        pl.col("last_4").alias("told_last_4"),
+        pl.when(linked).then("url").otherwise(storable("url")).alias("told_url"),
+    )
+
+
+def _contents(rows: pl.DataFrame) -> pl.Series:
+    """Hash every row as received, card numbers left out: beside a masked text, the hash of the whole gives them away.
+
+    Not by polars, whose hashes may change with its version: these are kept.
+    """
+    names = ("told_cuid", "told_last_4", "told_url", "expires_raw", "message")
+    cells = [*(pl.col(name).fill_null("") for name in names), pl.col("reasons").list.join(",").fill_null("")]
+    texts = rows.select(pl.concat_str(cells, separator="\x1f").alias("text"))["text"]
+    hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    return pl.Series("content", np.frombuffer(hashes, "<u8"), dtype=pl.UInt64)
+
+
+def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Count the rows of one content within their file; they are few, so only they go through the window."""
+    again = rows.filter(pl.struct("file", "content").is_duplicated())
+    nth = again.select("at", pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content").alias("nth"))
+    return rows.join(nth, on="at", how="left", maintain_order="left").with_columns(pl.col("nth").fill_null(0))
+
+
+def _parsed(at: pl.Series, parsed: Sequence[ErrorObject]) -> pl.DataFrame:
+    messages = ["; ".join(dict.fromkeys(reason.message for reason in one.reasons)) for one in parsed]
+    codes = [list(dict.fromkeys(reason.code for reason in one.reasons)) for one in parsed]
+    return pl.DataFrame(
+        {
+            "at": at,
+            "error_cuid": pl.Series([one.cuid for one in parsed], dtype=pl.String),
+            "reasons": pl.Series(codes, dtype=pl.List(pl.String)),
+            "message": pl.Series(messages, dtype=pl.String),
+            "shape": pl.Series([one.shape for one in parsed], dtype=pl.String),
+        }
+    )
+
+
+def _judge(rows: pl.DataFrame, sent: SentRows, named: dict[int, int], hosts: Sequence[str]) -> pl.DataFrame:
+    """Say of every row what state it is in and which break it is; what stays is free of card numbers."""
+    url = pl.col("url").is_not_null()
+    state = (
+        pl.when(pl.col("trouble").is_not_null())
+        .then(pl.lit(BROKEN))
+        .when(url)
+        .then(pl.lit(LINKED))
+        .otherwise(pl.lit(ERROR))
+    )
+    answered = sent.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
+    judged = (
+        _home(rows, named)
+        .join(sent.places.drop("sent"), on="place", how="left", maintain_order="left")
+        .join(answered, on="spot", how="left", maintain_order="left")
+        .with_columns(_trouble(hosts).alias("trouble"))
+        .with_columns(state.alias("state"))
+        .with_columns(
+            pl.coalesce("cuid_sent", storable("claim")).alias("cuid"),
+            pl.coalesce("last_4_sent", "last_4").alias("last_4"),
+            pl.when(pl.col("state") == LINKED).then("url").alias("url"),
+            *_told(),
+            url.alias("has_link"),
+            storable("expires_raw"),
+        )
+    )
+    return _numbered(judged.with_columns(_contents(judged)))
+
+
+def _home(rows: pl.DataFrame, named: dict[int, int]) -> pl.DataFrame:
+    """Give rows that fit no sent row the one chunk of their file; a file that answers nothing is foreign.
+
+    The name of a file counts only where none of its rows says anything: errors without a cuid.
+    """
+    place = pl.col("place").drop_nulls()
+    homes = rows.group_by("file").agg(
+        pl.when(place.n_unique() == 1).then(place.first()).alias("home"),
+        (place.len() == 0).alias("lost"),
+        pl.col("claim").is_null().all().alias("mute"),
+    )
+    by_name = pl.col("file").replace_strict(named, default=None, return_dtype=pl.UInt32)
+    mute = pl.col("lost") & pl.col("mute")
+    homes = homes.with_columns(pl.when(mute).then(by_name).otherwise("home").alias("home")).with_columns(
+        (pl.col("lost") & pl.col("home").is_null()).alias("foreign")
+    )
+    return rows.join(homes, on="file", how="left", maintain_order="left").with_columns(
+        pl.coalesce("place", "home").alias("place")
+    )
+
+
+def _trouble(hosts: Sequence[str]) -> pl.Expr:
+    """Name the break of a row, null where it is a plain link or error of a sent row."""
+    url, error = pl.col("url").is_not_null(), pl.col("error").is_not_null()
+    placed = pl.col("spot").is_not_null()
+    return (
+        pl.when(pl.col("foreign"))
+        .then(pl.lit(breaks.FOREIGN_FILE))
+        .when(~pl.col("exact"))
+        .then(pl.lit(breaks.LAST4_MISMATCH))
+        .when(pl.col("how").is_not_null() & ~placed)
+        .then(pl.lit(breaks.RESULT_LONG))
+        .when(~placed & error & pl.col("claim").is_null())
+        .then(pl.lit(breaks.UNATTRIBUTED_ERROR))
+        .when(~placed)
+        .then(pl.lit(breaks.UNKNOWN_CUID))
+        .when(url & error)
+        .then(pl.lit(breaks.URL_AND_ERROR))
+        .when(~url & ~error)
+        .then(pl.lit(breaks.NEITHER_URL_NOR_ERROR))
+        .when(url & (~allowed("url", hosts) | _shows_card("url", "last_4_sent")))
+        .then(pl.lit(breaks.URL_NOT_ALLOWED))
+    )
+
+
+def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:
+    """Return whether a URL is https on one of `hosts` (`*.host`: its subdomains), with no user or other port."""
+    patterns = [
+        rf"(?:[a-z0-9-]+\.)+{re.escape(host[2:])}" if host.startswith("*.") else re.escape(host)
+        for host in (host.lower() for host in hosts)
+    ]
+    return pl.col(column).str.contains(rf"^(?i:https://(?:{'|'.join(patterns)}))(?::443)?(?:[/?#][!-~]*)?$")
+
+
+def _shows_card(column: str, last_4: str) -> pl.Expr:
+    """Return whether a URL holds 16 digits that end as the card it was made for does and pass Luhn."""
+    bare = pl.col(column).str.replace_all(r"[._+-]|%20", "")
+    number = bare.str.extract(r"(?:^|[^0-9])([0-9]{16})(?:[^0-9]|$)")
+    return ((number.str.slice(-4) == pl.col(last_4)) & luhn_holds(number)).fill_null(False)
+
+
+def digest_of(outcomes: pl.DataFrame) -> str:
+    """Return a digest of a file's rows that does not depend on their order or the file's encoding."""
+    return hashlib.sha256(outcomes["content"].sort().to_numpy().tobytes()).hexdigest()

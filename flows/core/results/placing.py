@@ -1,0 +1,159 @@
+"""Find the sent row of every result row, over many files at once; numbers only, nothing is judged here."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from flows.core.results.sent import SentRows
+
+PROOF = 3  # link rows that must stand where they were sent from before a position counts
+
+_PLACED = {
+    "at": pl.UInt32,  # the result row
+    "file": pl.UInt32,
+    "place": pl.UInt32,  # its chunk
+    "spot": pl.UInt32,  # its sent row; null: one more than was sent
+    "how": pl.String,
+    "exact": pl.Boolean,  # False: other last four digits than were sent
+}
+_TOKEN = r"""[^\s"'{}\[\],:;()<>=\\&]+"""  # noqa: S105 - a pattern for words of a text, not a secret
+
+
+def words_of(text: pl.Expr) -> pl.Expr:
+    """Return the words of a text, any of which may be a cuid."""
+    return text.str.extract_all(_TOKEN).list.eval(pl.element().str.strip_chars(".#!?"))
+
+
+def place_rows(claims: pl.DataFrame, sent: SentRows, named: dict[int, int]) -> pl.DataFrame:
+    """Return at, file, place, spot, how, exact for every result row that can be placed.
+
+    `claims`: at, file, position, cuid, last_4, error, error_cuid, claim; `named`: place by file's number.
+    """
+    how = pl.when(pl.col("cuid").is_not_null()).then(pl.lit("cuid")).otherwise(pl.lit("error_cuid")).alias("how")
+    pairs = _pairs(claims.select("at", "file", "last_4", "claim", how).drop_nulls("claim"), sent)
+    ranked = _rank(pairs, claims, sent, named)
+    sure = pl.col("exact") & pl.col("last_4").is_not_null()
+    first = _choose(ranked.filter(sure), _nobody(), ["file", "claim", "last_4"])
+    others = ranked.filter(~sure).join(first, on="at", how="anti", maintain_order="left")
+    placed = pl.concat([first, _doubt(_choose(others, first, ["file", "claim"]), first)])
+    placed = pl.concat([placed, _by_token(claims, placed, sent, named)])
+    return pl.concat([placed, _by_order(claims, placed, sent)])
+
+
+def _nobody() -> pl.DataFrame:
+    return pl.DataFrame(schema=_PLACED)
+
+
+def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
+    """Join every claim with the sent rows of that cuid; `exact` where the last four digits do not object."""
+    rows = sent.rows.select("spot", "place", "cuid", pl.col("last_4").alias("last_4_sent"))
+    exact = pl.col("last_4").is_null() | (pl.col("last_4") == pl.col("last_4_sent"))
+    return claims.join(rows, left_on="claim", right_on="cuid", how="inner").with_columns(exact.alias("exact"))
+
+
+def _rank(pairs: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, named: dict[int, int]) -> pl.DataFrame:
+    """Order the candidates: right digits, then the chunk most of the file speaks of, of its size, of its name."""
+    twice = pl.col("at").is_duplicated()
+    clear, several = pairs.filter(~twice), pairs.filter(twice)
+    if several.is_empty():
+        return clear
+    votes = pairs.filter("exact").group_by("file", "place").agg(pl.col("at").n_unique().alias("votes"))
+    files = claims.group_by("file").agg(pl.len().alias("height"))
+    name = pl.col("file").replace_strict(named, default=None, return_dtype=pl.UInt32)
+    ordered = (
+        several.join(votes, on=["file", "place"], how="left")
+        .join(sent.places.select("place", "sent"), on="place", how="left")
+        .join(files, on="file", how="left")
+        .with_columns(
+            pl.col("votes").fill_null(0),
+            (pl.col("sent") == pl.col("height")).alias("whole"),
+            (name == pl.col("place")).fill_null(False).alias("named"),
+        )
+        .sort(
+            ["at", "exact", "votes", "whole", "named", "place", "spot"],
+            descending=[False, True, True, True, True, False, False],
+        )
+    )
+    return pl.concat([clear, ordered.select(clear.columns)])
+
+
+def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same: list[str]) -> pl.DataFrame:
+    """Give the k-th claim to the same card its k-th free candidate; one too many keeps the chunk, but no row."""
+    free = ranked.join(taken.drop_nulls("spot"), on=["file", "spot"], how="anti", maintain_order="left")
+    clear = ~pl.col("at").is_duplicated() & ~pl.struct("file", "spot").is_duplicated()
+    plain = free.filter(clear)  # the usual night: one claim, one candidate
+    ranked, free = ranked.join(plain, on="at", how="anti", maintain_order="left"), free.filter(~clear)
+    if ranked.is_empty():
+        return plain.select(*_PLACED)
+    best = ranked.unique("at", keep="first", maintain_order=True).sort("at")
+    turn = best.select("at", pl.int_range(pl.len()).over(same).alias("turn"))
+    chosen = (
+        free.with_columns(pl.int_range(pl.len()).over("at").alias("choice"))
+        .join(turn, on="at")
+        .filter(pl.col("choice") == pl.col("turn"))
+    )
+    surplus = best.join(chosen, on="at", how="anti").with_columns(pl.lit(None, pl.UInt32).alias("spot"))
+    return pl.concat([part.select(*_PLACED) for part in (plain, chosen, surplus)])
+
+
+def _doubt(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:
+    """Trust no cuid alone in a file most of whose last four digits are wrong: another issuer counts from 1 too."""
+    wrong = others.group_by("file").agg((~pl.col("exact")).sum().alias("wrong"))
+    right = sure.group_by("file").agg(pl.len().alias("right"))
+    votes = wrong.join(right, on="file", how="left").filter(pl.col("wrong") > pl.col("right").fill_null(0))
+    doubted = pl.col("file").is_in(votes["file"].implode())
+    return others.with_columns((pl.col("exact") & ~doubted).alias("exact"))
+
+
+def _leftover(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    nameless = claims.filter(pl.col("cuid").is_null() & pl.col("error").is_not_null())
+    return nameless.join(placed, on="at", how="anti")
+
+
+def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, named: dict[int, int]) -> pl.DataFrame:
+    """Place errors whose text holds exactly one cuid still open in the file's chunks.
+
+    Where no row of a file names a cuid, any chunk will do that half of its rows speak of.
+    """
+    rest = _leftover(claims, placed)
+    if rest.is_empty():
+        return _nobody()
+    words = words_of(pl.col("error")).list.unique()
+    tokens = rest.select("at", "file", words.alias("claim")).explode("claim").drop_nulls("claim")
+    tokens = tokens.with_columns(pl.lit(None, pl.String).alias("last_4"), pl.lit("token").alias("how"))
+    found = _pairs(tokens, sent).join(placed.drop_nulls("spot"), on=["file", "spot"], how="anti")
+    homes = placed.select("file", "place").unique()
+    at_home = found.join(homes, on=["file", "place"], how="semi")
+    mute = claims.group_by("file").agg(pl.col("claim").is_null().all().alias("mute"), pl.len().alias("height"))
+    spoken = 2 * pl.col("at").n_unique().over("file", "place") >= pl.col("height")
+    homeless = found.join(mute.filter("mute"), on="file").filter(spoken).select(found.columns)
+    open_ones = pl.concat([at_home, homeless]).filter(pl.col("claim").n_unique().over("at") == 1)
+    alone = open_ones.filter(pl.col("at").n_unique().over("file", "claim") == 1)
+    return _choose(_rank(alone, claims, sent, named), _nobody(), ["file", "claim"])
+
+
+def _by_order(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
+    """Place nameless errors by position or elimination, in files that answer exactly one whole chunk."""
+    rest = _leftover(claims, placed).filter(pl.col("claim").is_null())
+    found = [_nobody()]
+    for key, lost in rest.partition_by("file", as_dict=True).items():
+        mine = placed.filter(pl.col("file") == key[0])
+        rows = claims.filter(pl.col("file") == key[0])
+        if mine["place"].n_unique() == 1 and mine["exact"].all():
+            chunk = sent.rows.filter(pl.col("place") == mine["place"][0])
+            if rows.height == chunk.height:
+                found.append(_in_order(lost, rows, mine, chunk))
+    return pl.concat(found)
+
+
+def _in_order(lost: pl.DataFrame, rows: pl.DataFrame, mine: pl.DataFrame, chunk: pl.DataFrame) -> pl.DataFrame:
+    known = mine.join(rows.select("at", "position"), on="at").join(chunk.select("spot", "sent_at"), on="spot")
+    free = chunk.join(known, on="spot", how="anti")
+    in_order = bool((known["position"] == known["sent_at"]).all())
+    if in_order and (known["how"] == "cuid").sum() >= PROOF:
+        pairs, how = lost.join(free, left_on="position", right_on="sent_at"), "position"
+    elif free.height == 1 == lost.height:
+        pairs, how = lost.join(free, how="cross"), "elimination"
+    else:
+        return _nobody()
+    return pairs.select("at", "file", "place", "spot", pl.lit(how).alias("how"), pl.lit(True).alias("exact"))

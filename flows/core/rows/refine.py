@@ -1,0 +1,186 @@
+"""One block's way from the issuer's rows to rows ready to split: map, repair, normalise, check, hash, tell apart.
+
+Every row of the block comes out exactly once: as good, or as a ledger record that says why it is not sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from flows.core.extract.mapping import Mapping, map_rows
+from flows.core.extract.reader import Block
+from flows.core.rows.cards import count_cards
+from flows.core.rows.checks import check
+from flows.core.rows.cvv import hash_cvv
+from flows.core.rows.duplicates import SeenRows
+from flows.core.rows.normalise import normalise
+from flows.core.rows.repairs import Decided, decide, repair
+from schemas import ledger
+from schemas.issuer import Issuer
+from schemas.manifest import SourceIdentity
+from schemas.portal import CUID, MONTH, PAN, YEAR
+
+EXCLUDED = "row.filter.excluded"
+
+
+class Refined(NamedTuple):
+    """`good`: ledger's identity columns plus the 20 portal columns; `others`: ledger records of the rest."""
+
+    good: pl.DataFrame
+    others: pl.DataFrame
+
+
+class Refiner:
+    """Refine block after block of one extract; remembers what it has seen to tell repeats apart."""
+
+    def __init__(self, issuer: Issuer, mapping: Mapping, as_of: date, source: SourceIdentity) -> None:
+        self._mapping = mapping
+        self._rules = issuer.rules
+        self._repairs = issuer.repairs
+        self._as_of = as_of
+        self._name = source.key
+        self._made = f"cl-{source.sha256[:12]}-"
+        self._seen = SeenRows(issuer.rules, expected=source.newlines)
+        self._decided: Decided | None = None
+        self.reasons: Counter[str] = Counter()
+        self.repairs: Counter[str] = Counter()
+        self.test_cards = 0
+        self.other_cards = 0
+
+    def refine(self, block: Block) -> Refined:
+        """Return the block's good rows and the ledger records of the others."""
+        mapped, excluded = map_rows(block.rows, self._mapping)
+        rows = _identify(self._mend(normalise(mapped, self._rules)), self._made)
+        verdicts = check(rows, self._as_of, self._rules)
+        sound = _without(rows, verdicts)
+        marks = self._seen.mark(sound)
+        repeated = pl.col("code").str.ends_with(".repeated")
+        repeats, strangers = marks.filter(repeated), marks.filter(~repeated)
+        reasons = pl.concat([verdicts, marks])
+        refusing = reasons.filter(severity="reject")
+        good = _with_reasons(hash_cvv(_without(sound, marks)), reasons)
+        others = [
+            _record(_only(rows, pl.concat([verdicts, strangers])), refusing, ledger.REJECTED),
+            _record(_only(sound, repeats), refusing, ledger.DUPLICATE),
+            _unread(block.refused, ledger.REJECTED),
+            _unread(excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
+        ]
+        records = pl.concat(others)
+        self._tally(good, records)
+        return Refined(good, records)
+
+    def _mend(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Repair whole columns, as the first block decided it."""
+        if self._decided is None:
+            self._decided = decide(rows, self._repairs, self._name)
+        mended, counts = repair(rows, self._decided, self._name)
+        self.repairs.update(counts)
+        return mended
+
+    def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
+        """Count what the ledger says: the reasons of both, and the kinds of cards that are sent."""
+        told = pl.concat([good["reasons"], records["reasons"]]).explode().drop_nulls()
+        codes = told.str.split("|").list.last().value_counts()
+        self.reasons.update(dict(codes.iter_rows()))
+        test, other = count_cards(good.get_column(PAN))
+        self.test_cards += test
+        self.other_cards += other
+
+
+def _without(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that no verdict refuses."""
+    refused = verdicts.filter(severity="reject")["row"].unique()
+    return rows if refused.is_empty() else rows.filter(~rows["row"].is_in(refused.implode()))
+
+
+def _only(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that a verdict refuses."""
+    refused = verdicts.filter(severity="reject")["row"].unique()
+    return rows.clear() if refused.is_empty() else rows.filter(rows["row"].is_in(refused.implode()))
+
+
+def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.DataFrame:
+    """Return the ledger records of the rows of some chunks, at least one, in the chunks' order."""
+    heights = [chunk.height for chunk in chunks]
+    places = np.concatenate([np.arange(1, height + 1, dtype=np.uint16) for height in heights])
+    return pl.concat(chunks).select(
+        "row",
+        "line",
+        pl.col(CUID).alias("cuid"),
+        "cuid_made",
+        "last_4",
+        "expiration",
+        pl.lit(ledger.SUBMITTED).alias("fate"),
+        pl.Series("chunk", np.repeat(np.array(numbers, np.uint32), heights)),
+        pl.Series("position", places),
+        "reasons",
+    )
+
+
+def _identify(rows: pl.DataFrame, made: str) -> pl.DataFrame:
+    """Add cuid_made, last_4 and expiration (YYMM); give a row without cuid the one its place in the extract makes.
+
+    The made cuid is `cl-<12 hex of the extract's SHA-256>-<row>`: the same again when the run is repeated,
+    unique within and across extracts, and traceable by hand.
+    """
+    pan, month, year = pl.col(PAN), pl.col(MONTH), pl.col(YEAR)
+    dated = year.str.contains("^[0-9]{2}$") & month.str.contains("^(0[1-9]|1[0-2])$")
+    absent = rows[CUID].is_null()
+    if absent.any():  # rare, and making the texts for all rows is not free
+        rows = rows.with_columns(pl.col(CUID).fill_null(pl.format(made + "{}", "row")))
+    return rows.with_columns(
+        absent.alias("cuid_made"),
+        pl.when(pan.str.contains("^[0-9]{16}$")).then(pan.str.slice(-4)).alias("last_4"),
+        pl.when(dated).then(year + month).alias("expiration"),
+    )
+
+
+def _with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Add the list column `reasons` ("column|code" each, empty where there is none)."""
+    told = verdicts.select("row", reasons=pl.format("{}|{}", "column", "code")).group_by("row", maintain_order=True)
+    joined = rows.join(told.agg("reasons"), on="row", how="left", maintain_order="left")
+    return joined.with_columns(pl.col("reasons").fill_null([]))
+
+
+def _record(rows: pl.DataFrame, verdicts: pl.DataFrame, fate: str) -> pl.DataFrame:
+    """Return ledger records of rows that are not sent; a cuid that holds a card number is left out of them."""
+    holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
+    return _with_reasons(rows, verdicts).select(
+        "row",
+        "line",
+        pl.when(~holds_card).then(CUID).alias("cuid"),
+        "cuid_made",
+        "last_4",
+        "expiration",
+        *_unsent(fate),
+        "reasons",
+    )
+
+
+def _unread(lines: pl.DataFrame, fate: str) -> pl.DataFrame:
+    """Return ledger records of lines nothing is known of but their place and one code."""
+    nothing = pl.lit(None, pl.String)
+    return lines.select(
+        "row",
+        "line",
+        nothing.alias("cuid"),
+        pl.lit(False).alias("cuid_made"),
+        nothing.alias("last_4"),
+        nothing.alias("expiration"),
+        *_unsent(fate),
+        pl.concat_list(pl.format("|{}", "code")).alias("reasons"),
+    )
+
+
+def _unsent(fate: str) -> tuple[pl.Expr, ...]:
+    return (
+        pl.lit(fate).alias("fate"),
+        pl.lit(None, pl.UInt32).alias("chunk"),
+        pl.lit(None, pl.UInt16).alias("position"),
+    )

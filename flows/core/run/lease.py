@@ -1,0 +1,146 @@
+"""The claim on a run: a chain of immutable leases, so that of two runs of one extract one works and the other is told.
+
+Taking, renewing, releasing and taking over are one act: create the next number in the chain (compare and swap).
+The claim saves work and says who; it is not what keeps a run correct. That is the create-only commit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+
+from flows.core.errors import OperatorError, TryAgainError
+from flows.core.ports import Store
+from flows.core.storage.store_errors import ObjectMissingError
+
+_NUMBER = re.compile(r"(\d{6})\.json")
+_CONTESTS = 16  # lost races before giving up: each lost one means that another got the claim
+
+
+class ClaimedError(TryAgainError):
+    """Another holder works on it."""
+
+    says = "{0} has claimed {1} until {2}."
+    then = "Let it finish; where it has died, the same command takes the claim over after that time."
+
+    def __init__(self, holder: str, prefix: str, until: str) -> None:
+        super().__init__(holder, prefix, until)
+
+
+class LeaseLostError(TryAgainError):
+    """Another took the claim over while we held it."""
+
+    says = "The claim {0} was taken over by another while this one was working."
+    then = "Nothing is lost: what both publish is the same. Run the same command again when the other is done."
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__(prefix)
+
+
+class ClaimUnreadableError(OperatorError):
+    """A claim that cardlink did not write."""
+
+    says = "The claim {0} cannot be read."
+    then = "cardlink did not write it: find out who writes there, remove it, and run the same command again."
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+
+
+class _Claim(BaseModel):
+    """One link of the chain; `until` equals `since` where the claim was given back."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    holder: str
+    since: AwareDatetime
+    until: AwareDatetime
+
+    def holds(self, now: datetime) -> bool:
+        """Tell whether the claim counts at `now`.
+
+        A `since` further ahead of `now` than the claim was meant to last was written by a clock that has since
+        been set back: such a claim would block for as long as the clock was off, so it does not count.
+        """
+        return self.since - (self.until - self.since) < now < self.until
+
+
+@dataclass
+class Lease:
+    """A claim held: `holder` until `until`, the link `number` of the chain under `prefix`."""
+
+    store: Store
+    prefix: str
+    holder: str
+    ttl: timedelta
+    number: int
+    until: datetime
+
+    @classmethod
+    def take(cls, store: Store, prefix: str, holder: str, now: datetime, ttl: timedelta) -> Self:
+        """Claim `prefix` (ends in '/') for `ttl`; ClaimedError where a claim holds, also one of the same name."""
+        for _ in range(_CONTESTS):
+            number, last = _latest(store, prefix)
+            if last and last.holds(now):
+                break
+            mine = _Claim(holder=holder, since=now, until=now + ttl)
+            if store.create(_key(prefix, number + 1), _bytes(mine)):
+                return cls(store, prefix, holder, ttl, number + 1, mine.until)
+        who, until = (last.holder, last.until.isoformat(timespec="seconds")) if last else ("Another", "now")
+        raise ClaimedError(who, prefix, until)
+
+    def renew(self, now: datetime) -> None:
+        """Extend the claim to `now` + `ttl`; LeaseLostError where another took it over."""
+        if not self._next(now, now + self.ttl):
+            raise LeaseLostError(self.prefix)
+
+    def release(self, now: datetime) -> None:
+        """Give the claim back; nothing happens where another has taken it over already."""
+        give_back(self.store, self.prefix, self.holder, now)
+
+    def _next(self, since: datetime, until: datetime) -> bool:
+        claim = _Claim(holder=self.holder, since=since, until=until)
+        if not self.store.create(_key(self.prefix, self.number + 1), _bytes(claim)):
+            return False
+        self.number, self.until = self.number + 1, until
+        return True
+
+
+def give_back(store: Store, prefix: str, holder: str, now: datetime) -> None:
+    """End whatever claim `holder` has on `prefix`, also one it was stopped from hearing of; else nothing happens."""
+    number, last = _latest(store, prefix)
+    if last is not None and last.holder == holder and last.holds(now):
+        store.create(_key(prefix, number + 1), _bytes(_Claim(holder=holder, since=now, until=now)))
+
+
+def _key(prefix: str, number: int) -> str:
+    return f"{prefix}{number:06d}.json"
+
+
+def _bytes(claim: _Claim) -> bytes:
+    return claim.model_dump_json().encode()
+
+
+def _latest(store: Store, prefix: str) -> tuple[int, _Claim | None]:
+    """Return the last link; a listing may be late, so walk on from what it shows."""
+    found = (_NUMBER.fullmatch(entry.key.removeprefix(prefix)) for entry in store.keys(prefix, shallow=True))
+    number = max((int(match[1]) for match in found if match), default=0)
+    last = _read(store, _key(prefix, number)) if number else None
+    while (following := _read(store, _key(prefix, number + 1))) is not None:
+        number, last = number + 1, following
+    return number, last
+
+
+def _read(store: Store, key: str) -> _Claim | None:
+    try:
+        with store.open(key) as source:
+            return _Claim.model_validate_json(source.read())
+    except ObjectMissingError:
+        return None
+    except ValidationError:
+        pass
+    raise ClaimUnreadableError(key)

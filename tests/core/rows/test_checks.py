@@ -1,0 +1,314 @@
+"""Checking: each rule refuses what it must, lets the rest pass, and never shows a value."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from datetime import date
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pandera.errors import SchemaErrors
+from pandera.polars import DataFrameSchema
+
+from flows.core.errors import BugError
+from flows.core.rows.checks import check
+from schemas.portal import (
+    ADDRESS1,
+    CITY,
+    COUNTRY,
+    CUID,
+    CVV,
+    CVV_HASH,
+    EMAIL,
+    FIRST_NAME,
+    IS_PRIMARY,
+    LAST_NAME,
+    MONTH,
+    NAME_ON_CARD,
+    PAN,
+    PHONE,
+    POSTAL_CODE,
+    SUBNATIONAL,
+    YEAR,
+    columns,
+    for_day,
+    rules_of_day,
+)
+from schemas.reasons import ASK, reason
+from schemas.rules import Rules
+from tests.builders import portal_rows
+
+DAY = date(2026, 11, 20)
+HASH_007 = "Yp9M+TN7DQx28wXYYPmIlM+ownlRa0JXR1FMqHEN65c="
+ONTARIO = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
+
+# One way to break each rule: the change to a good row, then column, code and severity of the verdict.
+BREAKS: list[tuple[Mapping[str, str | None], str, str, str]] = [
+    *(
+        ({column: None}, column, f"{stem}.missing", "reject")
+        for column, stem in {
+            PAN: "card.pan", YEAR: "card.expiration_year", MONTH: "card.expiration_month", ADDRESS1: "address.address1",
+            CITY: "address.city", SUBNATIONAL: "address.subnational", COUNTRY: "address.country",
+            POSTAL_CODE: "address.postal_code", FIRST_NAME: "address.first_name", LAST_NAME: "address.last_name",
+            IS_PRIMARY: "address.is_primary",
+        }.items()
+    ),
+    *(
+        ({column: cell}, column, f"{stem}.placeholder", "reject")
+        for column, stem, cell in (
+            (CUID, "cardholder.cuid", "NULL"), (CITY, "address.city", "N/A"), (ADDRESS1, "address.address1", "-"),
+            (FIRST_NAME, "address.first_name", "TEST"), (LAST_NAME, "address.last_name", "XXX"),
+        )
+    ),
+    ({CVV: None}, CVV, "card.cvv.missing", "warn"),
+    ({NAME_ON_CARD: None}, NAME_ON_CARD, "card.name_on_card.missing", "warn"),
+    ({NAME_ON_CARD: "Ada 2"}, NAME_ON_CARD, "card.name_on_card.format", "warn"),
+    ({CUID: "c-4242424242424242"}, CUID, "cardholder.cuid.card_number", "reject"),
+    ({CUID: "c.4242.4242_4242/4242"}, CUID, "cardholder.cuid.card_number", "reject"),
+    ({CUID: "x 4242-4242-4242-4242"}, CUID, "cardholder.cuid.card_number", "reject"),
+    ({CUID: "5555555555554444"}, CUID, "cardholder.cuid.card_number", "reject"),
+    ({CUID: "6200 0000 0000 0005"}, CUID, "cardholder.cuid.card_number", "reject"),
+    ({CUID: "a\nb"}, CUID, "cardholder.cuid.format", "reject"),
+    ({PAN: "424242424242424"}, PAN, "card.pan.format", "reject"),
+    ({PAN: "4.24E+15"}, PAN, "card.pan.format", "reject"),
+    ({PAN: "٤٢٤٢٤٢٤٢٤٢٤٢٤٢٤٢"}, PAN, "card.pan.format", "reject"),
+    ({PAN: "4242424242424241"}, PAN, "card.pan.luhn", "reject"),
+    ({YEAR: "9"}, YEAR, "card.expiration_year.format", "reject"),
+    ({MONTH: "13"}, MONTH, "card.expiration_month.format", "reject"),
+    ({MONTH: "00"}, MONTH, "card.expiration_month.format", "reject"),
+    ({YEAR: "26", MONTH: "10"}, YEAR, "card.expiration.expired", "reject"),
+    ({YEAR: "26", MONTH: "12"}, YEAR, "card.expiration.soon", "warn"),
+    ({YEAR: "98"}, YEAR, "card.expiration.far", "reject"),
+    ({CVV: "12"}, CVV, "card.cvv.format", "reject"),
+    ({CVV: None, CVV_HASH: "abc"}, CVV_HASH, "card.cvv_hash.format", "reject"),
+    ({CVV: "123", CVV_HASH: HASH_007}, CVV_HASH, "card.cvv_hash.mismatch", "reject"),
+    ({COUNTRY: "Atlantis"}, COUNTRY, "address.country.unknown", "reject"),
+    ({SUBNATIONAL: "ON"}, SUBNATIONAL, "address.subnational.unknown", "reject"),
+    ({POSTAL_CODE: "2108"}, POSTAL_CODE, "address.postal_code.format", "reject"),
+    (ONTARIO | {POSTAL_CODE: "D5V 2T6"}, POSTAL_CODE, "address.postal_code.format", "reject"),
+    ({POSTAL_CODE: "10001"}, POSTAL_CODE, "address.postal_code.mismatch", "reject"),
+    (ONTARIO | {POSTAL_CODE: "V6B 1A1"}, POSTAL_CODE, "address.postal_code.mismatch", "reject"),
+    ({EMAIL: "ada@example"}, EMAIL, "address.email.format", "warn"),
+    ({EMAIL: "ada@example.com, eve@example.com"}, EMAIL, "address.email.format", "warn"),
+    ({PHONE: "call me"}, PHONE, "address.phone_number.format", "warn"),
+    ({IS_PRIMARY: "true"}, IS_PRIMARY, "address.is_primary.format", "reject"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "column", "code", "severity"), BREAKS)
+def test_a_row_that_breaks_a_rule_gets_its_verdict_and_the_good_row_none(
+    change: Mapping[str, str | None], column: str, code: str, severity: str
+) -> None:
+    rows = portal_rows({}, change)
+
+    verdicts = check(rows, DAY, Rules()).filter(column=column, severity=severity)
+
+    assert [(2, column, code, severity)] == verdicts.rows()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ONTARIO,
+        {YEAR: "26", MONTH: "11", "rules": "soon off"},
+        {CUID: "4242"},
+        {CUID: "0012345678901"},
+        {CUID: "5555555555554445"},
+        {CUID: "S1-00000042"},
+        {LAST_NAME: "Null"},
+        {LAST_NAME: "Test"},
+        {NAME_ON_CARD: "J. O'Neil-Smith"},
+        {CVV: "0000"},
+        {CVV: None, CVV_HASH: HASH_007},
+        {CVV: "007", CVV_HASH: HASH_007},
+        {COUNTRY: "usa"},
+        {POSTAL_CODE: "02108-1234"},
+        {SUBNATIONAL: "PR", POSTAL_CODE: "00601"},
+        {SUBNATIONAL: "AP", POSTAL_CODE: "96201"},
+        {COUNTRY: "CA", SUBNATIONAL: "NU", POSTAL_CODE: "X0A 0H0"},
+        {EMAIL: "ada.o'neil+x@mail.example.co"},
+        {PHONE: "+1 (617) 555-0100"},
+        {PHONE: "6175550100"},
+    ],
+)
+def test_a_row_that_keeps_the_rules_passes(change: Mapping[str, str | None]) -> None:
+    rules = Rules(expires_soon="off")
+    rows = portal_rows({name: cell for name, cell in change.items() if name != "rules"})
+
+    verdicts = check(rows, DAY, rules)
+
+    assert [] == verdicts.rows()
+
+
+def test_a_card_is_good_to_the_end_of_its_month() -> None:
+    rows = portal_rows({YEAR: "26", MONTH: "11"})
+
+    last_day, day_after = (
+        check(rows, day, Rules(expires_soon="off")) for day in (date(2026, 11, 30), date(2026, 12, 1))
+    )
+
+    assert [] == last_day["code"].to_list()
+    assert ["card.expiration.expired"] == day_after["code"].to_list()
+
+
+def test_soon_is_as_long_as_a_link_lives() -> None:
+    rows = portal_rows({YEAR: "26", MONTH: "12"}, {YEAR: "27", MONTH: "01"}, {YEAR: "27", MONTH: "02"})
+
+    warned = [check(rows, DAY, Rules(link_life_months=life))["row"].to_list() for life in (0, 2, 3)]
+
+    assert [[], [1], [1, 2]] == warned
+
+
+@pytest.mark.parametrize(
+    ("setting", "change", "code"),
+    [
+        ("luhn", {PAN: "1234123412341234"}, "card.pan.luhn"),
+        ("cvv_missing", {CVV: None}, "card.cvv.missing"),
+        ("address_mismatch", {POSTAL_CODE: "10001"}, "address.postal_code.mismatch"),
+        ("expires_soon", {YEAR: "26", MONTH: "11"}, "card.expiration.soon"),
+        ("email", {EMAIL: "x"}, "address.email.format"),
+        ("phone", {PHONE: "x"}, "address.phone_number.format"),
+        ("name_on_card", {NAME_ON_CARD: "7"}, "card.name_on_card.format"),
+    ],
+)
+def test_a_setting_decides_whether_a_rule_rejects_warns_or_is_off(
+    setting: str, change: Mapping[str, str | None], code: str
+) -> None:
+    rows = portal_rows(change)
+
+    told = [
+        check(rows, DAY, Rules.model_validate({setting: way})).select("code", "severity").rows()
+        for way in ("reject", "warn", "off")
+    ]
+
+    assert [[(code, "reject")], [(code, "warn")], []] == told
+
+
+def test_a_cell_has_one_reason_the_first_it_breaks() -> None:
+    rows = portal_rows({PAN: "0000000000000000", POSTAL_CODE: "0000", COUNTRY: "NULL", MONTH: None})
+
+    verdicts = check(rows, DAY, Rules()).filter(severity="reject")
+
+    assert verdicts.height == verdicts["column"].n_unique()
+    assert {COUNTRY, MONTH, PAN, POSTAL_CODE} == set(verdicts["column"])
+
+
+def test_a_placeholder_is_called_so_whatever_shape_its_column_wants() -> None:
+    wanting = dict.fromkeys((PAN, YEAR, MONTH, SUBNATIONAL, COUNTRY, POSTAL_CODE, IS_PRIMARY), "N/A")
+    rows = portal_rows(wanting, {PAN: "0000000000000000", POSTAL_CODE: "00000"})
+
+    verdicts = check(rows, DAY, Rules())
+
+    assert 9 == verdicts.height
+    assert {"placeholder"} == {code.rpartition(".")[2] for code in verdicts["code"]}
+
+
+def test_an_unreadable_month_is_not_also_called_soon() -> None:
+    rows = portal_rows({YEAR: "26", MONTH: "13"})
+
+    verdicts = check(rows, DAY, Rules())
+
+    assert ["card.expiration_month.format"] == verdicts["code"].to_list()
+
+
+def test_verdicts_come_in_the_order_of_rows() -> None:
+    rows = portal_rows({CITY: None}, {PAN: None}, {}, {CITY: None, PAN: None})
+
+    verdicts = check(rows, DAY, Rules())
+
+    assert [1, 2, 4, 4] == verdicts["row"].to_list()
+
+
+def test_a_block_without_rows_has_no_verdicts() -> None:
+    verdicts = check(portal_rows(), DAY, Rules())
+
+    assert {"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String} == dict(verdicts.schema)
+    assert 0 == verdicts.height
+
+
+def test_the_environment_cannot_switch_the_rules_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PANDERA_VALIDATION_ENABLED", "False")
+    rows = portal_rows({CITY: None})
+
+    verdicts = check(rows, DAY, Rules())
+
+    assert ["address.city.missing"] == verdicts["code"].to_list()
+
+
+@pytest.mark.parametrize("spoil", ["column missing", "wrong type"])
+def test_a_frame_of_the_wrong_shape_is_our_bug_and_shows_no_cell(spoil: str) -> None:
+    rows = portal_rows({})
+    wrong = rows.drop(CITY) if spoil == "column missing" else rows.with_columns(pl.col(PAN).cast(pl.Int64))
+
+    with pytest.raises(BugError) as caught:
+        check(wrong, DAY, Rules())
+
+    told = "".join(traceback.format_exception(caught.value))
+    assert "4242424242424242" not in told
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_every_rule_has_a_hint_and_an_action_of_ours() -> None:
+    schema = for_day(DAY, Rules())
+    codes = [str(rule.name) for column in schema.columns.values() for rule in column.checks]
+
+    without = [code for code in codes if not reason(code).hint or reason(code).action == ASK]
+
+    assert len(codes) == len(set(codes))
+    assert [] == without
+
+
+def test_placeholders_are_the_issuers_to_name() -> None:
+    rows = portal_rows({LAST_NAME: "Dummy (x) #1"}, {LAST_NAME: "NULL"})
+
+    verdicts = check(rows, DAY, Rules(placeholders=("Dummy (x) #1",)))
+
+    assert [(1, "address.last_name.placeholder")] == verdicts.select("row", "code").rows()
+
+
+def luhn_by_hand(number: str) -> bool:
+    digits = [int(digit) for digit in reversed(number)]
+    return sum(d if at % 2 == 0 else d * 2 - 9 * (d > 4) for at, d in enumerate(digits)) % 10 == 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.from_regex(r"\A400000[0-9]{10}\Z"), min_size=10, max_size=40))
+def test_luhn_by_table_is_luhn_by_hand(numbers: list[str]) -> None:
+    rows = portal_rows(*({PAN: number} for number in numbers))
+
+    refused = set(check(rows, DAY, Rules()).filter(code="card.pan.luhn")["row"])
+
+    assert {at for at, number in enumerate(numbers, 1) if not luhn_by_hand(number)} == refused
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.none() | st.text(max_size=20), min_size=20, max_size=20))
+def test_no_cell_makes_checking_stumble_and_each_row_is_judged_alone(cells: list[str | None]) -> None:
+    odd = dict(zip(columns(), cells, strict=True))
+
+    alone, among = (check(portal_rows(*changes), DAY, Rules()) for changes in ([odd], [odd, {}]))
+
+    assert alone.equals(among)
+
+
+def broken_by_pandera(schema: DataFrameSchema, rows: pl.DataFrame) -> dict[str, list[bool]]:
+    try:
+        schema.validate(rows.select(columns()), lazy=True)
+    except SchemaErrors as error:
+        return {one.check.name: one.check_output.to_series().to_list() for one in error.schema_errors}
+    return {}  # a hash of another CVV breaks no rule of the schema: the diagnosis tells it
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from([change for change, *_ in BREAKS]), min_size=1, max_size=5))
+def test_rules_asked_in_one_pass_break_where_pandera_says_they_break(changes: list[Mapping[str, str | None]]) -> None:
+    rows, schema = portal_rows({}, *changes), for_day(DAY, Rules())
+
+    held = rows.select(rule.holds.alias(rule.code) for rule in rules_of_day(DAY, Rules()))
+
+    assert {str(check.name) for column in schema.columns.values() for check in column.checks} == set(held.columns)
+    assert broken_by_pandera(schema, rows) == {one.name: one.to_list() for one in held if not one.all()}
