@@ -67,6 +67,20 @@ def test_a_night_by_hand_goes_through_and_each_command_says_what_to_type_next(ba
     assert "balanced" in done[-1].stdout
 
 
+def test_a_night_under_the_portals_own_template_goes_through(bank: Path) -> None:
+    drop(bank, GOOD)
+    theirs = [name.replace("service_card", "acme_card") for name in reversed(columns())]
+    (bank / "template.csv").write_text(",".join(theirs) + "\n")
+    (bank / "bank.toml").write_text((bank / "bank.toml").read_text() + 'template = "template.csv"\n')
+    cardlink(bank, "submit", "bank")
+
+    answered = cardlink(bank, "simulate", "bank", "--secret-key", "secret.asc", "--fail", "0")
+    ingested = cardlink(bank, "ingest", "bank")
+
+    assert (answered.returncode, ingested.returncode) == (0, 0)
+    assert "balanced" in ingested.stdout
+
+
 def test_json_is_one_object_on_stdout_with_the_exit_code(bank: Path) -> None:
     cardlink(bank, "sample", "store/bank/extracts/bank-20261120.csv", "--rows", "30", "--date", "2026-11-20")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import date
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def answer_chunks(
         portal = Portal(
             opener,
             host=edges.issuer.portal.allowed_hosts[0],
+            header=next(csv.reader([edges.header.line.decode()])),
             fail_share=fail_share,
             shuffle=shuffle,
             seed=seed,
@@ -57,4 +59,4 @@ def answer_chunks(
     }
     lines = [f"{len(done.delivered)} result files: {done.linked:,} links, {done.errors:,} errors"]
     lines += [f"refused {chunk}: {why}" for chunk, why in done.refused]
-    return Answer(facts, lines, f"cardlink ingest {name}")
+    return Answer(facts, lines, f"cardlink ingest {name}", 2 if done.refused else 0)
