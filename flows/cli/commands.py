@@ -68,8 +68,15 @@ def _submitted(edges: IssuerEdges, done: Submitted) -> list[str]:
         return [f"{manifest.run}: already committed, nothing to do"]
     fates = ("read", "submitted", "rejected", "duplicate", "suppressed")
     told = ", ".join(f"{getattr(counts, fate):,} {fate}" for fate in fates)
-    where = f"{edges.issuer.root}/{keys_of(manifest.run).chunks}"
-    return [*done.remarks, f"{manifest.run}: {told}", f"{len(manifest.chunks):,} chunks to upload: {where}"]
+    root, keys = edges.issuer.root, keys_of(manifest.run)
+    lines = [
+        *done.remarks,
+        f"{manifest.run}: {told}",
+        f"{len(manifest.chunks):,} chunks to upload: {root}/{keys.chunks}",
+    ]
+    if counts.rejected or counts.duplicate:
+        lines.append(f"rows not sent, each with its reason: {root}/{keys.report('rejects.csv')}")
+    return lines
 
 
 def ingest_results(folder: Path, name: str) -> Answer:

@@ -25,7 +25,7 @@ from flows.steps.ledger import LedgerWriter
 from flows.steps.plan import find_extract, make_plan
 from flows.steps.prove import prove
 from flows.steps.publish import Outcome, PartialRunError, Publisher
-from flows.steps.report import write_rejects
+from flows.steps.report import rebuild, write_rejects
 from flows.steps.runs import keys_of, read_manifest, rows_before
 from flows.steps.scan import Counting, Scan, open_extract
 from flows.steps.sweep import sweep
@@ -99,6 +99,10 @@ def _commit(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, seal
     ours = write_once(outside.store, keys.manifest, canonical(manifest))
     if ours:
         note(outside, keys, "committed", rows=manifest.counts.submitted)
+    if manifest.counts.submitted:
+        write_rejects(outside.store, keys, manifest.ledger)  # the issuer need not wait for the partner's answers
+    else:
+        rebuild(edges, manifest.run)  # nothing was sent, so no answer will ever bring its report
     return Committed(manifest, ours)
 
 

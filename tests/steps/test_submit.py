@@ -243,6 +243,26 @@ def test_a_refused_run_has_its_rejects_listed_for_the_issuer(tmp_path: Path) -> 
     assert rejects["reason"].unique().to_list() == ["address.country.unknown"]
 
 
+def test_the_rejects_of_a_committed_run_are_listed_before_any_answer(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+
+    run = bench.submit(bench.drop_bytes(content(10, bad=3))).manifest.run
+
+    rejects = pl.read_csv(BytesIO(bench.report(run, "rejects.csv")), infer_schema=False)
+    assert rejects.select("row", "cuid", "column", "reason").rows() == [
+        (str(row), f"c-{row}", COUNTRY, "address.country.unknown") for row in (1, 2, 3)
+    ]
+
+
+def test_a_run_that_sends_nothing_has_its_whole_report_at_once(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+
+    run = bench.submit(bench.drop_bytes(content(3, bad=3)), opened=["reject-rate"]).manifest.run
+
+    summary = json.loads(bench.report(run, "summary.json"))
+    assert (summary["rows"]["rejected"], summary["rows"]["awaiting"], summary["chunks"]["sent"]) == (3, 0, 0)
+
+
 def test_an_extract_half_the_usual_size_is_refused_once_there_is_a_habit(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     for day in (16, 17, 18):
