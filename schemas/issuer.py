@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from schemas.links import LinkSettings
 from schemas.portal import MAX_ROWS
+from schemas.portfolio import Portfolio
 from schemas.rules import Repairs, Rules
 from schemas.schedule import Alerts, Schedule
 from schemas.settings import Settings
@@ -59,6 +60,7 @@ class Issuer(Settings):
     issuer: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
     root: str
     test: bool = False
+    full_portfolio: bool = False  # each extract repeats everybody: [portfolio] says who of them is sent
     time_zone: str = "UTC"
     source: SourceSettings = SourceSettings()
     columns: Columns = Field(default_factory=dict)
@@ -66,6 +68,7 @@ class Issuer(Settings):
     repairs: Repairs = Repairs()
     rules: Rules = Rules()
     limits: Limits = Limits()
+    portfolio: Portfolio = Portfolio()
     portal: PortalSettings
     links: LinkSettings = LinkSettings()
     schedule: Schedule = Schedule()

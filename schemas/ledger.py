@@ -27,6 +27,9 @@ class Ledger(pa.DataFrameModel):
     fate: pl.String = pa.Field(isin=FATES)
     chunk: pl.UInt32 = pa.Field(nullable=True, ge=1)  # from 1; null unless submitted
     position: pl.UInt16 = pa.Field(nullable=True, ge=1)  # data row within the chunk, from 1
+    origin: pl.UInt32 = pa.Field(nullable=True, ge=1)  # the row of the run this one repeats (`selection.of`), if any
+    name_check: pl.UInt32 = pa.Field(nullable=True)  # CRC-32 of names and of address as sent, kept where the extract
+    address_check: pl.UInt32 = pa.Field(nullable=True)  # is a portfolio: it tells whether they changed, and no more
     reasons: pl.List(pl.String)  # type: ignore[valid-type]  # "column|code" each, warnings of sent rows too; mypy wants a class where pandera reads a dtype
 
     class Config:

@@ -6,13 +6,13 @@ Canonical JSON: sorted keys, no spaces, no clock and no process id, so that twin
 from __future__ import annotations
 
 from datetime import date
-from typing import Any
+from typing import Any, Literal
 
 import pandera.polars as pa
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-RECIPE = 1  # goes up when the same extract and settings would give other chunks
+RECIPE = 2  # goes up when the same extract and settings would give other chunks
 
 
 class Document(BaseModel):
@@ -31,6 +31,18 @@ class SourceIdentity(Document):
     newlines: int = 0  # line ends among the bytes: how many rows to make room for; means nothing where compressed
 
 
+class Selection(Document):
+    """Which rows of its source a run sends, where that is not all of them; they lie in its `selection.parquet`."""
+
+    kind: Literal["resubmit", "renew"]
+    of: str  # the run whose rows are sent again
+    rows: int
+    sha256: str  # of the rows asked for, and of the corrections
+    reason: str  # why, as the operator said it
+    override: str = ""  # why rows that are linked or awaiting may go out again
+    corrections: SourceIdentity | None = None  # the filled-in template that is merged with the source
+
+
 class Plan(Document):
     """What a run is of, fixed before any work: a rerun takes it over, and is refused where it differs."""
 
@@ -41,7 +53,9 @@ class Plan(Document):
     settings: dict[str, Any]
     recipe: int
     recipients: tuple[str, ...]
-    reason: str = ""  # why an operator asked for a new run of an extract that already had one
+    reason: str = ""  # why there is a new run of an extract that already had one
+    selection: Selection | None = None
+    known: str = ""  # digest of what earlier runs said of the issuer's cards; only where the extract is a portfolio
 
 
 class Counts(Document):
@@ -83,6 +97,7 @@ class Manifest(Document):
     settings_sha256: str
     recipe: int
     recipients: tuple[str, ...]
+    selection: Selection | None = None
     counts: Counts
     reasons: dict[str, int]
     repairs: dict[str, int]

@@ -26,7 +26,7 @@ ACTIONS = {
     "expired": FIX, "far": FIX, "soon": FIX, "both": FIX, "card_number": FIX, "other_cuid": FIX,
     "newline": FIX, "utf16": FIX, "lost_zero": FIX, "empty": FIX, "hex": FIX, "base64_of_hex": FIX,
     "base64url": FIX, "unpadded": FIX,
-    "repeated": NOTHING, "excluded": NOTHING,
+    "repeated": NOTHING, "excluded": NOTHING, "standing": NOTHING, "awaiting": NOTHING, "refused": FIX,
     "invalid": FIX, "unterminated": FIX, "bare": FIX, "too_few": FIX, "too_many": FIX, "short": FIX, "long": FIX,
     "control": FIX,
     # The kinds of the partner's errors, as flows.core.results.partner_terms reads them from its words:
@@ -52,6 +52,7 @@ HINTS = {
     "address.first_name": "a first name",
     "address.last_name": "a last name",
     "address.is_primary": "TRUE or FALSE",
+    "card.link": "a card without a link, or one that changed or whose link ends soon",
     "row.content": "each row once",
     "row.filter": "rows that the issuer's [filter] lets through",
     "line.encoding": "text in the encoding the issuer's [source] names",

@@ -64,6 +64,16 @@ def submissions(issuer: str, sha256: str) -> str:
     return f"{issuer}/submissions/{sha256}/"
 
 
+def commits(issuer: str) -> str:
+    """Return the prefix of the chain that puts an issuer's commits in one order."""
+    return f"{issuer}/commits/"
+
+
+def corrections(issuer: str) -> str:
+    """Return the prefix corrected extracts and filled-in templates are dropped under."""
+    return f"{issuer}/corrections/"
+
+
 def reconciliation(issuer: str) -> str:
     """Return the prefix of the report across an issuer's runs, derived and rebuilt at any time."""
     return f"{issuer}/reconciliation/"
@@ -93,6 +103,11 @@ class RunKeys(NamedTuple):
     def manifest(self) -> str:
         """The commit: written last."""
         return f"{self.base}manifest.json"
+
+    @property
+    def selection(self) -> str:
+        """The rows of the source this run sends, where that is not all of them."""
+        return f"{self.base}selection.parquet"
 
     @property
     def chunks(self) -> str:

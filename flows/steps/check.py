@@ -9,8 +9,10 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.core.names import RunId
+from flows.core.rows.refine import Choice
 from flows.core.run.gates import Night, refusal
 from flows.core.run.planning import business_date
+from flows.steps.attempts import survey
 from flows.steps.edges import IssuerEdges
 from flows.steps.plan import find_extract, identify
 from flows.steps.runs import rows_before
@@ -51,7 +53,8 @@ def check_extract(edges: IssuerEdges, name: str, day: date | None, opened: Colle
     rows: list[pl.DataFrame] = []
     sizes: list[int] = []
     with open_extract(edges, entry, source) as stream:
-        scan = Scan(edges.issuer, stream, source, as_of)
+        known = survey(edges).known if edges.issuer.full_portfolio else None
+        scan = Scan(edges.issuer, stream, source, as_of, Choice(known=known))
         for piece in scan:
             sizes += [chunk.height for chunk in piece.chunks]
             rows += [_reasons(frame) for frame in (piece.others, *piece.chunks)]

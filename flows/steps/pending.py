@@ -23,7 +23,7 @@ def pending(edges: IssuerEdges) -> list[Entry]:
     done = {
         (plan.source.key, plan.source.size, plan.source.version)
         for plan in plans(store, issuer.issuer)
-        if read_manifest(store, keys_of(plan.run)) is not None
+        if plan.selection is None and read_manifest(store, keys_of(plan.run)) is not None
     }
     fresh = [entry for entry in there if (entry.key, entry.size, entry.version) not in done]
     return sorted(fresh, key=lambda entry: (entry.modified, entry.key))

@@ -19,8 +19,8 @@ from flows.core.redaction import redact
 from flows.core.run.planning import business_date, canonical, differences, digest, row_settings
 from flows.core.storage.store_errors import ObjectMissingError, StoreBusyError
 from flows.steps.edges import ConflictError, IssuerEdges, read, write_once
-from flows.steps.runs import keys_of, plans, read_plan
-from schemas.manifest import RECIPE, Document, Plan, SourceIdentity
+from flows.steps.runs import has_manifest, keys_of, plans, read_plan
+from schemas.manifest import RECIPE, Document, Plan, Selection, SourceIdentity
 
 DIGEST_BLOCK = 1 << 22
 CONTESTS = 16  # twins that ask for a run of one extract at the same moment
@@ -57,10 +57,25 @@ class SettingsChangedError(OperatorError):
 
 
 class Submission(Document):
-    """One link of the chain that says which runs an extract was given: the run, and why it is a new one."""
+    """One link of the chain that says which runs an extract was given: the run, why it is a new one, and its rows."""
 
     run: str
     reason: str = ""
+    selection: str = ""  # digest of the rows picked; "" for all of them
+
+
+class Asked(NamedTuple):
+    """What a run is to be of, beside the extract's bytes."""
+
+    as_of: date
+    new_run: str = ""
+    selection: Selection | None = None
+    known: str = ""
+
+    @property
+    def rows(self) -> str:
+        """The digest of the rows picked, "" for all of them."""
+        return self.selection.sha256 if self.selection else ""
 
 
 class Planned(NamedTuple):
@@ -97,17 +112,18 @@ def identify(store: Store, entry: Entry) -> SourceIdentity:
     return SourceIdentity(key=entry.key, version=entry.version, size=size, sha256=sha256, newlines=newlines)
 
 
-def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str = "") -> Planned:
+def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str = "", known: str = "") -> Planned:
     """Write the plan of an extract's run, or take over the one it has.
 
     The run is found by the extract's digest and read by its key, since a listing may be late. The as-of date comes
     from the plan where there is one, so that a rerun after midnight gives the same rows. The same reason for a new
-    run is the same new run: repeating a command never sends an extract twice. Raises DuplicateExtractError,
-    SettingsChangedError.
+    run is the same new run: repeating a command never sends an extract twice. `known` is the digest of what other
+    runs say of the issuer's cards: a plan that was made before they said so, and never committed, is made anew.
+    Raises DuplicateExtractError, SettingsChangedError.
     """
     source = identify(edges.edges.store, entry)
-    submission = _submission(edges, source, day or _business_date(edges, entry), new_run)
-    plan = _plan_of(edges, source, submission)
+    asked = Asked(day or _business_date(edges, entry), new_run, known=known)
+    plan = _plan_of(edges, source, asked, _submission(edges, source, asked))
     stored = read_plan(edges.edges.store, keys_of(plan.run))
     if stored is None:
         write_once(edges.edges.store, keys_of(plan.run).plan, canonical(plan))
@@ -116,23 +132,48 @@ def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str =
     return Planned(stored.model_copy(update={"source": source}), taken_over=True)
 
 
+def plan_selection(edges: IssuerEdges, source: SourceIdentity, today: date, selection: Selection) -> Plan:
+    """Write the plan of a run of these rows, or take over one of the same rows that was never committed."""
+    asked = Asked(today, selection.reason, selection)
+    plan = _plan_of(edges, source, asked, _submission(edges, source, asked))
+    stored = read_plan(edges.edges.store, keys_of(plan.run))
+    if stored is not None:
+        return stored
+    write_once(edges.edges.store, keys_of(plan.run).plan, canonical(plan))
+    return plan
+
+
 def _business_date(edges: IssuerEdges, entry: Entry) -> date:
     return business_date(entry.key, entry.modified, edges.issuer.time_zone)
 
 
-def _submission(edges: IssuerEdges, source: SourceIdentity, as_of: date, new_run: str) -> Submission:
-    """Return the extract's last run, or a new one: its first, or one that is asked for with a new reason."""
+def _submission(edges: IssuerEdges, source: SourceIdentity, asked: Asked) -> Submission:
+    """Return the extract's last run of these rows, or a new one: its first, or one that is asked for anew."""
     store, prefix = edges.edges.store, submissions(edges.issuer.issuer, source.sha256)
     for _ in range(CONTESTS):
         chain = list(_chain(store, prefix))
-        if chain and new_run in ("", chain[-1].reason):
-            return chain[-1]
+        alike = [one for one in chain if one.selection == asked.rows]
+        if alike and asked.new_run in ("", alike[-1].reason) and not _outdated(edges, alike[-1], asked):
+            return alike[-1]
         days = [run.day for one in chain if (run := RunId.parse(one.run)) is not None]
-        run = RunId(edges.issuer.issuer, as_of, source.sha256[:8], days.count(as_of) + 1)
-        fresh = Submission(run=str(run), reason=new_run)
+        run = RunId(edges.issuer.issuer, asked.as_of, source.sha256[:8], days.count(asked.as_of) + 1)
+        reason = asked.new_run or (alike[-1].reason if alike else "")
+        fresh = Submission(run=str(run), reason=reason, selection=asked.rows)
         if store.create(_link(prefix, len(chain) + 1), canonical(fresh)):
             return fresh
     raise StoreBusyError(prefix, "contested")
+
+
+def _outdated(edges: IssuerEdges, submission: Submission, asked: Asked) -> bool:
+    """Tell whether a run cannot be the one asked for: picked rows are sent once a run, and others may have gone out.
+
+    Whole extracts are sent once, so their committed run stands.
+    """
+    store, keys = edges.edges.store, keys_of(submission.run)
+    plan, done = read_plan(store, keys), has_manifest(store, keys)
+    if asked.selection is None:
+        return plan is not None and not done and plan.known != asked.known
+    return done or (plan is not None and plan.settings != row_settings(edges.issuer, edges.header))
 
 
 def _chain(store: Store, prefix: str) -> Iterator[Submission]:
@@ -152,7 +193,7 @@ def _link(prefix: str, number: int) -> str:
     return f"{prefix}{number:03d}.json"
 
 
-def _plan_of(edges: IssuerEdges, source: SourceIdentity, submission: Submission) -> Plan:
+def _plan_of(edges: IssuerEdges, source: SourceIdentity, asked: Asked, submission: Submission) -> Plan:
     settings = row_settings(edges.issuer, edges.header)
     return Plan(
         run=submission.run,
@@ -163,6 +204,8 @@ def _plan_of(edges: IssuerEdges, source: SourceIdentity, submission: Submission)
         recipe=RECIPE,
         recipients=edges.issuer.portal.fingerprints,
         reason=submission.reason,
+        selection=asked.selection,
+        known=asked.known,
     )
 
 

@@ -5,7 +5,6 @@ Nothing of a run's own report is changed; what is written here lies below `<issu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
@@ -21,10 +20,9 @@ from flows.core.report.across import RunFacts, Terms, Waiting
 from flows.core.report.page import across_page
 from flows.core.report.summary import HELD, MISSING, missing
 from flows.core.run.planning import canonical
-from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.rows import csv_pieces, read_rows
-from flows.steps.runs import keys_of, manifests, read_ledger
+from flows.steps.runs import keys_of, manifests, read_ledger, read_summary
 from flows.steps.sending import moment_of
 from schemas import ledger
 from schemas.manifest import Manifest
@@ -75,7 +73,7 @@ def _unlinked(store: Store, runs: Sequence[Manifest]) -> pl.DataFrame:
 def _facts(store: Store, manifest: Manifest, terms: Terms) -> RunFacts:
     """Return what a run's report says; without one everything that was sent is awaiting."""
     keys = keys_of(manifest.run)
-    summary = _summary(store, keys)
+    summary = read_summary(store, keys)
     counts = manifest.counts
     unanswered = {
         "read": counts.read, "linked": 0, "error": 0, "awaiting": counts.submitted,
@@ -92,14 +90,6 @@ def _facts(store: Store, manifest: Manifest, terms: Terms) -> RunFacts:
         {date.fromisoformat(day) if day else None: links for day, links in told["expires"].items()},
         tuple(_waiting(store, keys, manifest, terms, reported=summary is not None)),
     )
-
-
-def _summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(read(store, keys.report("summary.json")))
-    except ObjectMissingError:
-        return None
-    return found
 
 
 def _waiting(store: Store, keys: RunKeys, manifest: Manifest, terms: Terms, *, reported: bool) -> Iterator[Waiting]:
@@ -122,7 +112,7 @@ def _waiting(store: Store, keys: RunKeys, manifest: Manifest, terms: Terms, *, r
 def _states(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
     """Yield cuid, last_4, state of a run's sent rows: as reconciled, or awaiting where nothing is reported yet."""
     keys = keys_of(manifest.run)
-    if _summary(store, keys) is not None:
+    if read_summary(store, keys) is not None:
         yield from read_rows(store, keys, manifest.ledger, ["cuid", "last_4", "state"])
         return
     for records in read_ledger(store, keys, manifest.ledger, ["cuid", "last_4", "fate"]):
@@ -132,7 +122,7 @@ def _states(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
 
 def _attempts(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
     keys = keys_of(manifest.run)
-    told = _summary(store, keys) is not None
+    told = read_summary(store, keys) is not None
     columns = ["cuid", "last_4", "state", "reasons"]
     rows = read_rows(store, keys, manifest.ledger, columns) if told else iter(())
     records = read_ledger(store, keys, manifest.ledger, ["cuid", "last_4", "fate", "reasons"])

@@ -34,7 +34,8 @@ class Rehearsal(NamedTuple):
 def rehearse(edges: IssuerEdges, request: Request) -> Rehearsal:
     """Check every row as a submit would; raise SentTwiceError where a new run would send a card twice."""
     guard_twice(edges, request)
-    known = [] if request.new_run else _plans_of(edges, request.extract)
+    found = [] if request.new_run else _plans_of(edges, request.extract)
+    known = [plan for plan in found if plan.selection is None]
     committed = [plan.run for plan in known if read_manifest(edges.edges.store, keys_of(plan.run)) is not None]
     day = known[-1].as_of if known else request.business_date  # a rerun takes the day over from the plan
     checked = check_extract(edges, request.extract, day, request.opened)

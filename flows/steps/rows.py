@@ -17,13 +17,13 @@ CSV_ROWS = 50_000  # rows turned to text at a time
 
 def write_rows(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame) -> None:
     """Keep the reconciled rows (columns of `Reconciled.rows`) of one ledger part."""
-    write_parquet(store, _key(keys, part), rows)
+    write_parquet(store, rows_key(keys, part), rows)
 
 
 def read_rows(store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str]) -> Iterator[pl.DataFrame]:
     """Yield these columns of a run's reconciled rows, part by part."""
     for part in parts:
-        yield pl.read_parquet(BytesIO(read(store, _key(keys, part))), columns=columns)
+        yield pl.read_parquet(BytesIO(read(store, rows_key(keys, part))), columns=columns)
 
 
 def write_parquet(store: Store, key: str, frame: pl.DataFrame) -> None:
@@ -41,5 +41,6 @@ def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str]) -> Iterat
             yield piece.write_csv(include_header=False).encode()
 
 
-def _key(keys: RunKeys, part: LedgerPart) -> str:
+def rows_key(keys: RunKeys, part: LedgerPart) -> str:
+    """Return where the reconciled rows of one ledger part lie."""
     return keys.report(f"rows/{part.name}")

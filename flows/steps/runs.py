@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from io import BytesIO
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 from pydantic import ValidationError
@@ -64,6 +65,15 @@ def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
     return _document(Manifest, store, keys.manifest)
 
 
+def has_manifest(store: Store, keys: RunKeys) -> bool:
+    """Tell whether a run is ended, committed or abandoned: its manifest's key is taken."""
+    try:
+        with store.open(keys.manifest):
+            return True
+    except ObjectMissingError:
+        return False
+
+
 def _document(kind: type[T], store: Store, key: str) -> T | None:
     try:
         return kind.model_validate_json(read(store, key))
@@ -72,6 +82,15 @@ def _document(kind: type[T], store: Store, key: str) -> T | None:
     except ValidationError:  # its text shows what it found; ours is raised below without a chain
         pass
     raise ConflictError(key)
+
+
+def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
+    """Return the facts of a run's report, None where it has none."""
+    try:
+        found: dict[str, Any] = json.loads(read(store, keys.report("summary.json")))
+    except ObjectMissingError:
+        return None
+    return found
 
 
 def manifests(store: Store, issuer: str) -> Iterator[Manifest]:
@@ -83,10 +102,10 @@ def manifests(store: Store, issuer: str) -> Iterator[Manifest]:
 
 
 def rows_before(store: Store, run: RunId) -> list[int]:
-    """Return the row counts of the committed runs before this one, the last 14."""
+    """Return the row counts of the committed runs of whole extracts before this one, of the last 14 runs."""
     earlier = [other for other in run_ids(store, run.issuer) if other.day < run.day][-HABIT:]
     found = (read_manifest(store, RunKeys(other)) for other in earlier)
-    return [manifest.counts.read for manifest in found if manifest is not None]
+    return [one.counts.read for one in found if one is not None and one.selection is None]
 
 
 def read_ledger(

@@ -18,7 +18,7 @@ from flows.core.errors import OperatorError, TryAgainError
 from flows.core.extract.mapping import plan_mapping
 from flows.core.extract.reader import read_extract
 from flows.core.ports import Entry
-from flows.core.rows.refine import Refiner
+from flows.core.rows.refine import EVERY_ROW, Choice, Refiner
 from flows.core.rows.split import Splitter
 from flows.core.sealing.openpgp import looks_like_message
 from flows.steps.edges import IssuerEdges
@@ -81,12 +81,15 @@ class Piece(NamedTuple):
 class Scan:
     """The pass itself; iterate once, then read `counts` and the refiner's tallies."""
 
-    def __init__(self, issuer: Issuer, stream: Readable, source: SourceIdentity, as_of: date) -> None:
+    def __init__(
+        self, issuer: Issuer, stream: Readable, source: SourceIdentity, as_of: date, choice: Choice = EVERY_ROW
+    ) -> None:
+        self._picked = choice.picked is not None
         self._extract = read_extract(stream, issuer.source, source.key)
         mapping = plan_mapping(
             self._extract.header, issuer.columns, source.key, where=issuer.filter, strict=issuer.source.strict
         )
-        self.refiner = Refiner(issuer, mapping, as_of, source)
+        self.refiner = Refiner(issuer, mapping, as_of, source, choice)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)
         self._fates = dict.fromkeys(ledger.FATES, 0)
 
@@ -102,6 +105,8 @@ class Scan:
     def counts(self) -> Counts:
         """Where the rows went so far."""
         seen = self._extract.counts
+        if self._picked:  # the extract as a whole was counted by the run that is repeated
+            return Counts(lines=seen.lines, read=sum(self._fates.values()), **self._fates)
         return Counts(lines=seen.lines, read=seen.rows, trailer=seen.trailer_count, **self._fates)
 
     def _count(self, others: pl.DataFrame, good: int) -> None:

@@ -16,20 +16,24 @@ from flows.core.errors import BalanceError, CardlinkError, ExtractError, GateErr
 from flows.core.names import RunKeys, extracts, submissions
 from flows.core.ports import Entry, Sealer
 from flows.core.redaction import redact
-from flows.core.rows.refine import sent_records
-from flows.core.run.gates import Night, refusal
+from flows.core.rows.refine import Choice, sent_records
+from flows.core.run.gates import OPENABLE, Night, refusal
 from flows.core.run.planning import canonical
+from flows.steps.attempts import Survey, survey
 from flows.steps.claim import Claim, claimed
+from flows.steps.commits import commits_since, last_commit, take_turn
 from flows.steps.edges import Edges, IssuerEdges, note, write_once
 from flows.steps.ledger import LedgerWriter
 from flows.steps.plan import find_extract, make_plan
 from flows.steps.prove import prove
 from flows.steps.publish import Outcome, PartialRunError, Publisher
 from flows.steps.report import rebuild, write_rejects
-from flows.steps.runs import keys_of, read_manifest, rows_before
+from flows.steps.runs import has_manifest, keys_of, read_manifest, rows_before
 from flows.steps.scan import Counting, Scan, open_extract
 from flows.steps.sweep import sweep
 from schemas.manifest import LedgerPart, Manifest, ManifestChunk, Plan
+
+LATELY = 16  # commits looked at for a missing manifest: every run of the issuer looks, so older ones have theirs
 
 
 class Request(NamedTuple):
@@ -39,6 +43,17 @@ class Request(NamedTuple):
     business_date: date | None = None
     opened: Collection[str] = ()  # gates opened on purpose
     new_run: str = ""  # the reason for a new run of an extract that already has one
+
+
+class Job(NamedTuple):
+    """A planned run and how it is done: which rows, which gates are open, and the command that finishes it."""
+
+    plan: Plan
+    entry: Entry
+    choice: Choice
+    opened: Collection[str]
+    again: str
+    since: int | None = None  # the last commit that was known when the rows were chosen
 
 
 class Progress(NamedTuple):
@@ -75,27 +90,49 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) ->
     with edges.sealer() as sealer:  # a key that does not fit is refused before anything is read
         entry = find_extract(edges, request.extract)
         prove(edges)
-        planned = make_plan(edges, entry, request.business_date, redact(request.new_run))
-        remarks = (*planned.remarks, *sealer.warnings)
-        outside, keys = edges.edges, keys_of(planned.plan.run)
-        done = read_manifest(outside.store, keys)
+        world = look_around(edges) if edges.issuer.full_portfolio else None
+        known = world.digest if world else ""
+        planned = make_plan(edges, entry, request.business_date, redact(request.new_run), known)
+        job = Job(
+            planned.plan,
+            entry,
+            Choice(known=world.known if world else None),
+            request.opened,
+            command(edges.issuer.issuer, planned.plan, request.opened),
+            since=world.commit if world else None,
+        )
+        done = carry_out(edges, job, sealer, tell)
+        return done._replace(remarks=(*planned.remarks, *sealer.warnings))
+
+
+def carry_out(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell = lambda _: None) -> Submitted:
+    """Take a planned run to its manifest under its claim; a finished one is left as it is."""
+    outside, keys = edges.edges, keys_of(job.plan.run)
+    done = read_manifest(outside.store, keys)
+    if done is not None:
+        return Submitted(done, already=True)
+    with claimed(outside, keys.claims) as claim, _refusals_noted(outside, keys):
+        done = read_manifest(outside.store, keys)  # whoever had the claim before may have finished it
         if done is not None:
-            return Submitted(done, already=True, remarks=remarks)
-        with claimed(outside, keys.claims) as claim, _refusals_noted(outside, keys):
-            done = read_manifest(outside.store, keys)  # whoever had the claim before may have finished it
-            if done is not None:
-                return Submitted(done, already=True, remarks=remarks)
-            manifest, ours = _commit(edges, planned.plan, entry, request, sealer, _watching(claim, tell))
-    return Submitted(manifest, already=not ours, remarks=remarks)
+            return Submitted(done, already=True)
+        manifest, ours = _commit(edges, job, sealer, _watching(claim, tell))
+    return Submitted(manifest, already=not ours)
 
 
-def _commit(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, sealer: Sealer, tell: Tell) -> Committed:
+def _commit(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Committed:
     """Do the work under the claim and write the manifest, the commit; a twin that took the claim over may be first."""
-    outside, keys = edges.edges, keys_of(plan.run)
+    outside, plan, keys = edges.edges, job.plan, keys_of(job.plan.run)
     sweep(outside, keys.base, submissions(edges.issuer.issuer, plan.source.sha256))
-    if request.opened:  # before the commit: a crash right after it would lose the record
-        note(outside, keys, "opened", gates=sorted(request.opened))
-    manifest = _work(edges, plan, entry, request, sealer, tell)
+    if job.opened:  # before the commit: a crash right after it would lose the record
+        note(outside, keys, "opened", gates=sorted(job.opened))
+    manifest = _work(edges, job, sealer, tell)
+    take_turn(outside.store, edges.issuer.issuer, manifest, job.since)
+    return Committed(manifest, _write(edges, manifest))
+
+
+def _write(edges: IssuerEdges, manifest: Manifest) -> bool:
+    """Write the manifest of a run that has its turn; False where another had done so."""
+    outside, keys = edges.edges, keys_of(manifest.run)
     ours = write_once(outside.store, keys.manifest, canonical(manifest))
     if ours:
         note(outside, keys, "committed", rows=manifest.counts.submitted)
@@ -103,7 +140,16 @@ def _commit(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, seal
         write_rejects(outside.store, keys, manifest.ledger)  # the issuer need not wait for the partner's answers
     else:
         rebuild(edges, manifest.run)  # nothing was sent, so no answer will ever bring its report
-    return Committed(manifest, ours)
+    return ours
+
+
+def look_around(edges: IssuerEdges) -> Survey:
+    """Survey the issuer's cards; runs that took their turn and died right after it are whole, and are finished first."""
+    store, issuer = edges.edges.store, edges.issuer.issuer
+    for manifest in commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY)):
+        if not has_manifest(store, keys_of(manifest.run)):
+            _write(edges, manifest)
+    return survey(edges)
 
 
 @contextmanager
@@ -117,14 +163,14 @@ def _refusals_noted(outside: Edges, keys: RunKeys) -> Iterator[None]:
         raise
 
 
-def _work(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, sealer: Sealer, tell: Tell) -> Manifest:
+def _work(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Manifest:
     """Make the one pass and return the manifest that would commit it; raises where a gate does not hold."""
-    store, keys = edges.edges.store, keys_of(plan.run)
+    store, plan, keys = edges.edges.store, job.plan, keys_of(job.plan.run)
     ledger = LedgerWriter(store, keys)
     publisher = Publisher(store, sealer, keys, edges.header, edges.issuer.portal.extension)
-    with closing(publisher), open_extract(edges, entry, plan.source) as stream:
+    with closing(publisher), open_extract(edges, job.entry, plan.source) as stream:
         counting = Counting(stream)
-        scan = Scan(edges.issuer, counting, plan.source, plan.as_of)
+        scan = Scan(edges.issuer, counting, plan.source, plan.as_of, job.choice)
         for piece in scan:
             ledger.add(piece.others)
             if piece.chunks:
@@ -132,9 +178,9 @@ def _work(edges: IssuerEdges, plan: Plan, entry: Entry, request: Request, sealer
             tell(Progress(scan.counts.read, publisher.count, min(1.0, counting.done / plan.source.size)))
             if publisher.gave_up:
                 break
-        published = _all_published(plan, command(edges.issuer.issuer, plan, request), publisher.finish())
+        published = _all_published(plan, job.again, publisher.finish())
     parts = ledger.finish()
-    _pass_gates(edges, plan, scan, parts, request.opened)
+    _pass_gates(edges, plan, scan, parts, OPENABLE if plan.selection else job.opened)
     return _manifest(plan, scan, published, parts)
 
 
@@ -151,10 +197,10 @@ def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[
     return published
 
 
-def command(issuer: str, plan: Plan, request: Request) -> str:
+def command(issuer: str, plan: Plan, opened: Collection[str]) -> str:
     """Return the command line that finishes a run, ready to paste into a shell."""
     words = ["cardlink", "submit", issuer, "--extract", plan.source.key.removeprefix(extracts(issuer))]
-    for gate in sorted(request.opened):
+    for gate in sorted(opened):
         words += ["--open", gate]
     return shlex.join(words + (["--new-run", plan.reason] if plan.reason else []))
 
@@ -175,6 +221,7 @@ def _manifest(plan: Plan, scan: Scan, chunks: list[ManifestChunk], parts: list[L
         as_of=plan.as_of,
         settings_sha256=plan.settings_sha256,
         recipe=plan.recipe,
+        selection=plan.selection,
         recipients=plan.recipients,
         counts=scan.counts,
         reasons=dict(scan.refiner.reasons),

@@ -198,7 +198,7 @@ def test_what_only_an_operator_can_mend_ends_the_run_as_itself_and_a_rerun_compl
 def test_a_store_that_is_down_ends_the_run_before_every_chunk_was_waited_for(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 1})
     extract = bench.drop(400)
-    down = failing(bench, "create", "-0", StoreBusyError("x", "503"))
+    down = failing(bench, "create", "/chunks/", StoreBusyError("x", "503"))
 
     with pytest.raises(PartialRunError) as partial:
         down.submit(extract)

@@ -19,7 +19,9 @@ from flows.core.rows.cards import count_cards
 from flows.core.rows.checks import check
 from flows.core.rows.cvv import hash_cvv
 from flows.core.rows.duplicates import SeenRows
+from flows.core.rows.known import Known, Terms, check_values
 from flows.core.rows.normalise import normalise
+from flows.core.rows.picked import Picked
 from flows.core.rows.repairs import Decided, decide, repair
 from schemas import ledger
 from schemas.issuer import Issuer
@@ -27,6 +29,7 @@ from schemas.manifest import SourceIdentity
 from schemas.portal import CUID, MONTH, PAN, YEAR
 
 EXCLUDED = "row.filter.excluded"
+NAMELESS = "cardholder.cuid.missing"  # of a portfolio: nobody could tell whether it was sent before
 
 
 class Refined(NamedTuple):
@@ -36,12 +39,26 @@ class Refined(NamedTuple):
     others: pl.DataFrame
 
 
+class Choice(NamedTuple):
+    """Which rows of an extract a run is of: those picked by number, or those that earlier runs leave to be sent."""
+
+    picked: Picked | None = None
+    known: Known | None = None
+
+
+EVERY_ROW = Choice()
+
+
 class Refiner:
     """Refine block after block of one extract; remembers what it has seen to tell repeats apart."""
 
-    def __init__(self, issuer: Issuer, mapping: Mapping, as_of: date, source: SourceIdentity) -> None:
+    def __init__(
+        self, issuer: Issuer, mapping: Mapping, as_of: date, source: SourceIdentity, choice: Choice = EVERY_ROW
+    ) -> None:
         self._mapping = mapping
+        self._picked, self._known = choice
         self._rules = issuer.rules
+        self._terms = Terms(issuer.portfolio, as_of)
         self._repairs = issuer.repairs
         self._as_of = as_of
         self._name = source.key
@@ -56,32 +73,62 @@ class Refiner:
     def refine(self, block: Block) -> Refined:
         """Return the block's good rows and the ledger records of the others."""
         mapped, excluded = map_rows(block.rows, self._mapping)
-        rows = _identify(self._mend(normalise(mapped, self._rules)), self._made)
+        rows = _identify(self._mended(mapped), self._made)
         verdicts = check(rows, self._as_of, self._rules)
+        if self._known is not None:
+            verdicts = pl.concat([verdicts, _nameless(rows)])
         sound = _without(rows, verdicts)
         marks = self._seen.mark(sound)
         repeated = pl.col("code").str.ends_with(".repeated")
         repeats, strangers = marks.filter(repeated), marks.filter(~repeated)
         reasons = pl.concat([verdicts, marks])
         refusing = reasons.filter(severity="reject")
-        good = _with_reasons(hash_cvv(_without(sound, marks)), reasons)
+        good = self._with_origin(_with_reasons(hash_cvv(_without(sound, marks)), reasons))
+        good, suppressed = self._suppress(good)
         others = [
+            suppressed,
             _record(_only(rows, pl.concat([verdicts, strangers])), refusing, ledger.REJECTED),
             _record(_only(sound, repeats), refusing, ledger.DUPLICATE),
-            _unread(block.refused, ledger.REJECTED),
-            _unread(excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
+            _unread(self._chosen(block.refused), ledger.REJECTED),
+            _unread(self._chosen(excluded).with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
         ]
-        records = pl.concat(others)
+        records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._tally(good, records)
         return Refined(good, records)
 
-    def _mend(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Repair whole columns, as the first block decided it."""
+    def _mended(self, mapped: pl.DataFrame) -> pl.DataFrame:
+        """Normalise, and repair whole columns as the whole first block decided it, whatever is picked of it."""
+        rows = None
         if self._decided is None:
+            rows = normalise(mapped, self._rules)
             self._decided = decide(rows, self._repairs, self._name)
-        mended, counts = repair(rows, self._decided, self._name)
+        if self._picked is not None:
+            rows = normalise(self._picked.correct(self._picked.keep(mapped)), self._rules)
+        mended, counts = repair(normalise(mapped, self._rules) if rows is None else rows, self._decided, self._name)
         self.repairs.update(counts)
-        return mended
+        if self._picked is None:
+            return mended
+        return normalise(self._picked.correct_codes(mended), self._rules)
+
+    def _chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows if self._picked is None else self._picked.keep(rows)
+
+    def _with_origin(self, rows: pl.DataFrame) -> pl.DataFrame:
+        if self._picked is None:
+            return rows.with_columns(pl.lit(None, pl.UInt32).alias("origin"))
+        return rows.with_columns(self._picked.origins(rows).alias("origin"))
+
+    def _suppress(self, good: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Part the rows to send from those that earlier runs leave nothing to do for."""
+        if self._known is None:
+            nothing = [pl.lit(None, pl.UInt32).alias(name) for name in ("name_check", "address_check")]
+            return good.with_columns(nothing), pl.DataFrame(schema=ledger.dtypes()).drop("origin")
+        checked = check_values(good)
+        why = self._known.suppressed(checked, self._terms)
+        resting = checked.filter(why.is_not_null()).with_columns(
+            pl.concat_list(pl.format("|{}", why.drop_nulls())).alias("reasons")
+        )
+        return checked.filter(why.is_null()), _as_record(resting, ledger.SUPPRESSED)
 
     def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
         """Count what the ledger says: the reasons of both, and the kinds of cards that are sent."""
@@ -119,6 +166,9 @@ def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.D
         pl.lit(ledger.SUBMITTED).alias("fate"),
         pl.Series("chunk", np.repeat(np.array(numbers, np.uint32), heights)),
         pl.Series("position", places),
+        "origin",
+        "name_check",
+        "address_check",
         "reasons",
     )
 
@@ -150,8 +200,12 @@ def _with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
 
 def _record(rows: pl.DataFrame, verdicts: pl.DataFrame, fate: str) -> pl.DataFrame:
     """Return ledger records of rows that are not sent; a cuid that holds a card number is left out of them."""
+    return _as_record(_with_reasons(rows, verdicts), fate)
+
+
+def _as_record(rows: pl.DataFrame, fate: str) -> pl.DataFrame:
     holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
-    return _with_reasons(rows, verdicts).select(
+    return rows.select(
         "row",
         "line",
         pl.when(~holds_card).then(CUID).alias("cuid"),
@@ -183,4 +237,11 @@ def _unsent(fate: str) -> tuple[pl.Expr, ...]:
         pl.lit(fate).alias("fate"),
         pl.lit(None, pl.UInt32).alias("chunk"),
         pl.lit(None, pl.UInt16).alias("position"),
+        pl.lit(None, pl.UInt32).alias("name_check"),
+        pl.lit(None, pl.UInt32).alias("address_check"),
     )
+
+
+def _nameless(rows: pl.DataFrame) -> pl.DataFrame:
+    """Refuse the rows of a portfolio that have no cuid of their own: they would be sent anew every night."""
+    return rows.filter("cuid_made").select("row", column=pl.lit(CUID), code=pl.lit(NAMELESS), severity=pl.lit("reject"))

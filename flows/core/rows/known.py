@@ -1,0 +1,161 @@
+"""What earlier runs say of an issuer's cards: which rows of an extract that repeats everybody need no sending.
+
+Kept in about 25 bytes a card, so that a portfolio of ten millions fits beside the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, timedelta
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from schemas.portal import (
+    ADDRESS1,
+    ADDRESS2,
+    CITY,
+    COUNTRY,
+    CUID,
+    FIRST_NAME,
+    LAST_NAME,
+    NAME_ON_CARD,
+    POSTAL_CODE,
+    SUBNATIONAL,
+)
+from schemas.portfolio import Portfolio
+
+STANDING = "card.link.standing"  # has a link that does not end soon
+AWAITED = "card.link.awaiting"  # sent, and not answered yet
+REFUSED = "card.link.refused"  # unchanged since the partner refused it
+
+STATES = ("linked", "error", "awaiting")
+ATTEMPT: dict[str, pl.DataType | type[pl.DataType]] = {
+    "cuid": pl.String,
+    "last_4": pl.String,
+    "expiration": pl.String,  # YYMM
+    "state": pl.Enum(STATES),
+    "expires_on": pl.Date,  # the day the link ends, where it has one
+    "name_check": pl.UInt32,
+    "address_check": pl.UInt32,
+}
+NAME = (FIRST_NAME, LAST_NAME, NAME_ON_CARD)
+ADDRESS = (ADDRESS1, ADDRESS2, CITY, SUBNATIONAL, COUNTRY, POSTAL_CODE)
+EXPIRATIONS = 4  # cards of one cuid with equal last digits that are told apart by their expiration
+
+
+def check_values(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return `rows` (the 20 columns) with name_check and address_check: CRC-32, the same in every version."""
+    return rows.with_columns(_crc(rows, NAME).alias("name_check"), _crc(rows, ADDRESS).alias("address_check"))
+
+
+def _crc(rows: pl.DataFrame, names: tuple[str, ...]) -> pl.Series:
+    texts = rows.select(pl.concat_str([pl.col(name).fill_null("") for name in names], separator="\x1f")).to_series()
+    return pl.Series(values=[crc32(text) for text in texts.cast(pl.Binary)], dtype=pl.UInt32)
+
+
+class Terms(NamedTuple):
+    """What decides whether a known card is sent again: the settings, and the business date."""
+
+    portfolio: Portfolio
+    as_of: date
+
+    @property
+    def renew_until(self) -> date:
+        """The last day on which a link may end to be made anew."""
+        return self.as_of + timedelta(days=self.portfolio.renew_within_days)
+
+
+class Known:
+    """The last attempt of every card; `attempts`: frames of ATTEMPT, oldest first."""
+
+    def __init__(self, attempts: Iterable[pl.DataFrame]) -> None:
+        table = pl.concat([pl.DataFrame(schema=_COMPACT), *map(_compact, attempts)])
+        last = [pl.col(name).last() for name in ("state", "name_check", "address_check")]
+        cards = table.group_by("card", "expiration").agg(*last, pl.col("until").max()).sort("card", "expiration")
+        self._cards: NDArray[np.uint64] = cards["card"].to_numpy()
+        self._facts = cards.drop("card")
+
+    def __len__(self) -> int:
+        """Count the cards."""
+        return len(self._cards)
+
+    def suppressed(self, rows: pl.DataFrame, terms: Terms) -> pl.Series:
+        """Return the code why each row is not sent, null where it is.
+
+        `rows`: cardholder.cuid, last_4, expiration, name_check, address_check.
+        """
+        asked = rows.select(_card(CUID), pl.col("expiration").cast(pl.UInt16).alias("expiration_asked"))
+        found = self._facts[self._places(asked)] if len(self) else self._facts.clear(rows.height)
+        beside = pl.concat(
+            [asked, found, rows.select(asked_name="name_check", asked_address="address_check")], how="horizontal"
+        )
+        there = pl.Series(self._there(asked), dtype=pl.Boolean)
+        return beside.select(pl.when(there).then(_verdict(terms))).to_series()
+
+    def _there(self, asked: pl.DataFrame) -> NDArray[np.bool_]:
+        cards = asked["card"].to_numpy()
+        if not len(self):
+            return np.zeros(len(cards), np.bool_)
+        first = np.minimum(np.searchsorted(self._cards, cards), len(self) - 1)
+        return np.asarray(self._cards[first] == cards)
+
+    def _places(self, asked: pl.DataFrame) -> NDArray[np.intp]:
+        """Return where each card stands: the one of its expiration where there is one, else the first."""
+        cards, expirations = asked["card"].to_numpy(), asked["expiration_asked"].to_numpy()
+        there = self._facts["expiration"].to_numpy()
+        first = np.minimum(np.searchsorted(self._cards, cards), len(self) - 1)
+        places = first.copy()
+        for step in range(1, EXPIRATIONS):
+            beside = np.minimum(first + step, len(self) - 1)
+            hit = (self._cards[beside] == cards) & (there[beside] == expirations) & (there[first] != expirations)
+            places[hit] = beside[hit]
+        return places
+
+
+_COMPACT: dict[str, pl.DataType | type[pl.DataType]] = {
+    "card": pl.UInt64,
+    "expiration": pl.UInt16,
+    "state": pl.Enum(STATES),
+    "until": pl.Date,
+    "name_check": pl.UInt32,
+    "address_check": pl.UInt32,
+}
+
+
+def _compact(attempts: pl.DataFrame) -> pl.DataFrame:
+    linked = pl.when(pl.col("state") == "linked").then("expires_on").alias("until")
+    return attempts.select(
+        _card("cuid"), pl.col("expiration").cast(pl.UInt16), "state", linked, "name_check", "address_check"
+    )
+
+
+def _card(cuid: str) -> pl.Expr:
+    """Return a card's key: of this process only, since hashes differ between versions."""
+    return pl.struct(pl.col(cuid).alias("cuid"), "last_4").hash().alias("card")
+
+
+def _verdict(terms: Terms) -> pl.Expr:
+    portfolio = terms.portfolio
+    differs = {
+        "name": _differs("asked_name", "name_check"),
+        "address": _differs("asked_address", "address_check"),
+        "expiration": _differs("expiration_asked", "expiration"),
+    }
+    changed = pl.any_horizontal([pl.lit(value=False), *(differs[name] for name in portfolio.changes)])
+    standing = (pl.col("until") > terms.renew_until).fill_null(value=False)
+    refused = (pl.col("state") == "error") & pl.lit(not portfolio.resend_errors)
+    return (
+        pl.when(pl.col("state") == "awaiting").then(pl.lit(AWAITED))
+        .when(changed).then(None)
+        .when(standing).then(pl.lit(STANDING))
+        .when(refused).then(pl.lit(REFUSED))
+    )  # fmt: skip
+
+
+def _differs(new: str, old: str) -> pl.Expr:
+    """Compare where both are known: what was not kept has not changed."""
+    return (pl.col(new) != pl.col(old)).fill_null(value=False)

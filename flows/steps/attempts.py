@@ -1,0 +1,137 @@
+"""Every attempt to get a card its link, over the runs that still say something of it: linked, error or awaiting.
+
+A run whose links have all ended, that waits for nothing and is older than a link lives says nothing any more; so a
+year of nights costs what its living links cost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, timedelta
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from flows.core.names import RunKeys
+from flows.core.ports import Store
+from flows.core.results.reconcile import AWAITING
+from flows.core.rows.known import ATTEMPT, Known
+from flows.core.run.calendar import local_day
+from flows.steps.commits import commits_since
+from flows.steps.edges import IssuerEdges, read
+from flows.steps.outbox import standing_of
+from flows.steps.rows import rows_key
+from flows.steps.runs import keys_of, manifests, read_ledger, read_summary
+from schemas import ledger
+from schemas.manifest import LedgerPart, Manifest
+
+LIFE = timedelta(days=62)  # of a link (interface.md 8): so long an error keeps its card from being sent unchanged
+READERS = 16
+RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", "fate", "name_check", "address_check"]
+SENT: dict[str, pl.DataType | type[pl.DataType]] = {
+    "row": pl.UInt32,
+    "chunk": pl.UInt32,
+    "origin": pl.UInt32,
+    **ATTEMPT,
+}
+
+
+class Attempts(NamedTuple):
+    """What one ledger part of a run says: `rows` has the columns of SENT; `digest` names what it was read from."""
+
+    run: str
+    rows: pl.DataFrame
+    digest: str
+
+
+class Survey(NamedTuple):
+    """What is known of an issuer's cards, the digest of what that was read from, and the last commit before."""
+
+    known: Known
+    digest: str
+    commit: int
+
+
+def survey(edges: IssuerEdges) -> Survey:
+    """Look at every card of an issuer that a run of the last weeks, or one with a living link, has sent."""
+    store, issuer = edges.edges.store, edges.issuer.issuer
+    today = local_day(edges.edges.now(), edges.issuer.time_zone)
+    links = list(commits_since(store, issuer))  # first: what is committed after it is looked at at our own commit
+    running = hashlib.sha256()
+
+    def frames() -> Iterator[pl.DataFrame]:
+        for one in attempts(store, issuer, today, links):
+            running.update(f"{one.run} {one.digest}\n".encode())
+            yield one.rows.select(*ATTEMPT)
+
+    known = Known(frames())
+    return Survey(known, running.hexdigest(), len(links))
+
+
+def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) -> Iterator[Attempts]:
+    """Yield the attempts of the runs that still say something of their cards, part by part, in order of commit."""
+    turns = {link.run: turn for turn, link in enumerate(links)}
+    committed = sorted(manifests(store, issuer), key=lambda one: turns.get(one.run, -1))
+    with ThreadPoolExecutor(READERS) as readers:
+        told = list(readers.map(lambda run: read_summary(store, keys_of(run.run)), committed))
+    for manifest, summary in zip(committed, told, strict=True):
+        if manifest.counts.submitted and lives(manifest, summary, today):
+            yield from _attempts(store, manifest, reported=summary is not None)
+    done = {manifest.run for manifest in committed}
+    for link in links:
+        if link.run not in done:  # about to be committed: its rows count as sent
+            yield from _unanswered(store, keys_of(link.run), link.ledger)
+
+
+def lives(manifest: Manifest, summary: dict[str, Any] | None, today: date) -> bool:
+    """Tell whether a run still says something of its cards on that day."""
+    if summary is None or summary["rows"]["awaiting"] or manifest.as_of + LIFE >= today:
+        return True
+    return any(not day or date.fromisoformat(day) >= today for day in summary["expires"])
+
+
+def attempts_of(store: Store, manifest: Manifest) -> Iterator[Attempts]:
+    """Yield the attempts of one committed run, part by part."""
+    yield from _attempts(store, manifest, reported=read_summary(store, keys_of(manifest.run)) is not None)
+
+
+def _attempts(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Attempts]:
+    keys = keys_of(manifest.run)
+    if not reported:
+        yield from _unanswered(store, keys, manifest.ledger, _cancelled(store, keys, manifest))
+        return
+    cancelled = _cancelled(store, keys, manifest)
+    for part, sent in zip(manifest.ledger, _sent(store, keys, manifest.ledger), strict=True):
+        content = read(store, rows_key(keys, part))
+        settled = pl.read_parquet(BytesIO(content), columns=["row", "state", "expires_on"])
+        rows = sent.join(settled, on="row", how="left", maintain_order="left")
+        digest = hashlib.sha256(content + repr(sorted(cancelled)).encode()).hexdigest()
+        yield Attempts(str(keys.run), _without(rows, cancelled), digest)
+
+
+def _unanswered(
+    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], cancelled: frozenset[int] = frozenset()
+) -> Iterator[Attempts]:
+    parts = list(parts)
+    for part, sent in zip(parts, _sent(store, keys, parts), strict=True):
+        rows = sent.with_columns(pl.lit(AWAITING).alias("state"), pl.lit(None, pl.Date).alias("expires_on"))
+        yield Attempts(str(keys.run), _without(rows, cancelled), f"{part.sha256} {sorted(cancelled)}")
+
+
+def _sent(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> Iterator[pl.DataFrame]:
+    for records in read_ledger(store, keys, parts, RECORD):
+        yield records.filter(fate=ledger.SUBMITTED)
+
+
+def _without(rows: pl.DataFrame, cancelled: frozenset[int]) -> pl.DataFrame:
+    """Leave out what was never sent: rows of cancelled chunks that nobody answered."""
+    never = (pl.col("state") == AWAITING) & pl.col("chunk").is_in(list(cancelled))
+    return rows.filter(~never).select(pl.col(name).cast(kind) for name, kind in SENT.items())
+
+
+def _cancelled(store: Store, keys: RunKeys, manifest: Manifest) -> frozenset[int]:
+    found = standing_of(store, keys, manifest)
+    return frozenset(item.chunk.number for item in found if item.state == "cancelled")

@@ -1,0 +1,98 @@
+"""The order of an issuer's commits: a chain of numbered links, one taken right before each manifest is written.
+
+A link holds the manifest itself, so that whoever finds one whose run died in between can finish it. A run that left
+rows out, or took some in, because of what it knew of other runs may only commit where none of the links taken since
+it looked sends one of its cards too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+import polars as pl
+from pydantic import ValidationError
+
+from flows.core.errors import TryAgainError
+from flows.core.names import commits
+from flows.core.ports import Store
+from flows.core.run.planning import canonical
+from flows.core.storage.store_errors import ObjectMissingError
+from flows.steps.edges import ConflictError, read
+from flows.steps.runs import keys_of, read_ledger
+from schemas import ledger
+from schemas.manifest import LedgerPart, Manifest
+
+_LINK = re.compile(r"(\d{6})\.json$")
+
+
+class OvertakenError(TryAgainError):
+    """Another run sent some of the same cards while this one was made."""
+
+    says = "{0}: run {1} was committed meanwhile and sends {2} of its cards. Nothing was committed."
+    then = "Run the same command again: who is sent is decided anew, with what that run sent left out."
+
+    def __init__(self, run: str, other: str, cards: int) -> None:
+        super().__init__(run, other, cards)
+
+
+def commits_since(store: Store, issuer: str, number: int = 0) -> Iterator[Manifest]:
+    """Yield the runs of the links after that number, committed or about to be; read by key, never by listing."""
+    for at in count(number + 1):
+        link = _read(store, issuer, at)
+        if link is None:
+            return
+        yield link
+
+
+def last_commit(store: Store, issuer: str) -> int:
+    """Return the number of the last link; a listing says where to look, the keys decide."""
+    listed = [int(found[1]) for entry in store.keys(commits(issuer)) if (found := _LINK.search(entry.key))]
+    number = max(listed, default=0)
+    return number + sum(1 for _ in commits_since(store, issuer, number))
+
+
+def take_turn(store: Store, issuer: str, manifest: Manifest, since: int | None = None) -> None:
+    """Take the next link for a run; with `since`, only where the links after it send none of the run's cards.
+
+    Raises OvertakenError.
+    """
+    at = max(0, last_commit(store, issuer) - 1) if since is None else since  # the last one may be ours
+    link = canonical(manifest)
+    while not store.create(_key(issuer, at + 1), link):
+        at += 1
+        other = _read(store, issuer, at)
+        if other is None:
+            raise ConflictError(_key(issuer, at))
+        if other.run == manifest.run:  # a twin's, or ours before a crash
+            return
+        if since is not None:
+            _apart(store, manifest, other)
+
+
+def _apart(store: Store, manifest: Manifest, other: Manifest) -> None:
+    ours, theirs = _cards(store, manifest.run, manifest.ledger), _cards(store, other.run, other.ledger)
+    shared = ours.join(theirs, on=ours.columns, how="semi")
+    if shared.height:
+        raise OvertakenError(manifest.run, other.run, shared.height)
+
+
+def _cards(store: Store, run: str, parts: Iterable[LedgerPart]) -> pl.DataFrame:
+    frames = read_ledger(store, keys_of(run), parts, ["cuid", "last_4", "fate"])
+    sent = [frame.filter(fate=ledger.SUBMITTED).select("cuid", "last_4") for frame in frames]
+    return pl.concat([pl.DataFrame(schema={"cuid": pl.String, "last_4": pl.String}), *sent])
+
+
+def _read(store: Store, issuer: str, number: int) -> Manifest | None:
+    try:
+        return Manifest.model_validate_json(read(store, _key(issuer, number)))
+    except ObjectMissingError:
+        return None
+    except ValidationError:
+        pass
+    raise ConflictError(_key(issuer, number))
+
+
+def _key(issuer: str, number: int) -> str:
+    return f"{commits(issuer)}{number:06d}.json"
