@@ -1,5 +1,6 @@
 """What the flows show in the Prefect UI: tables of counts, names and digests, progress, and links to reports."""
 
+import time
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from prefect.artifacts import (
 )
 
 from flows.core.report.artifacts import chunk_rows, count_rows, outbox_rows, planned_rows, reason_rows
+from flows.core.run.pace import pace
 from flows.steps.edges import IssuerEdges
 from flows.steps.outbox import outboxes
 from flows.steps.rehearse import Rehearsal
@@ -22,20 +24,22 @@ from flows.steps.submit import Progress, Submitted
 
 
 class Progressing:
-    """A progress bar of one extract: the share of its bytes that is read."""
+    """A progress bar of one extract: the share of its bytes that is read, with rows a second and time left."""
 
     def __init__(self, extract: str) -> None:
         self._extract = extract
         self._artifact: UUID | None = None
+        self._began = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
         """Show how far the pass is."""
         share = round(100 * progress.share, 1)
+        told = f"{self._extract}: {pace(progress.rows, progress.share, time.monotonic() - self._began)}"
         if self._artifact is None:
-            found = create_progress_artifact(progress=share, description=f"{self._extract}: read so far")
+            found = create_progress_artifact(progress=share, description=told)
             self._artifact = found if isinstance(found, UUID) else None
         else:
-            update_progress_artifact(artifact_id=self._artifact, progress=share)
+            update_progress_artifact(artifact_id=self._artifact, progress=share, description=told)
 
 
 def show_submitted(edges: IssuerEdges, done: Submitted) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli.answer import Answer, table
+from flows.cli.progress import ProgressLine
 from flows.core.errors import CardlinkError
 from flows.core.names import RunId
 from flows.core.report.summary import EXIT_CODES, WAITING
@@ -44,7 +45,8 @@ def _try(edges: IssuerEdges, request: Request) -> Submitted | CardlinkError:
     """Submit one extract; an error of ours is returned, so that one that is refused leaves the others."""
     try:
         guard_twice(edges, request)
-        return submit(edges, request)
+        with ProgressLine(request.extract.rpartition("/")[2]) as progress:
+            return submit(edges, request, progress)
     except CardlinkError as error:
         return error
 

@@ -36,7 +36,7 @@ class StoppedError(TryAgainError):
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--config", type=click.Path(path_type=Path), help="Folder of the issuers' TOML files.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
+@click.option("-v", "--verbose", is_flag=True, help="Say how far a submit is, without a terminal too.")
 @click.version_option(package_name="cardlink")
 @click.pass_context
 def main(context: click.Context, config: Path | None, as_json: bool, verbose: bool) -> None:

@@ -144,7 +144,7 @@ def _write(edges: IssuerEdges, manifest: Manifest) -> bool:
 
 
 def look_around(edges: IssuerEdges) -> Survey:
-    """Survey the issuer's cards; runs that took their turn and died right after it are whole, and are finished first."""
+    """Survey the cards of an issuer; a run that took its turn and died right after it is whole: finish it first."""
     store, issuer = edges.edges.store, edges.issuer.issuer
     for manifest in commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY)):
         if not has_manifest(store, keys_of(manifest.run)):
