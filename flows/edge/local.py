@@ -81,14 +81,15 @@ class LocalStore:
 
         _ours(key, rename)
 
-    def open(self, key: str, pin: Entry | None = None) -> LocalSource:
-        """Open `key`, pinned to inode, size and time of change; ObjectMissingError or ObjectChangedError."""
+    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> LocalSource:
+        """Open `key` from `start`, pinned to inode, size and time of change; ObjectMissingError or ObjectChangedError."""
         path = self._path(key)
         # O_NONBLOCK: a pipe in a drop folder must not hang the night; it is no object and refused below
         file = _ours(key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         status = os.fstat(file)
         if stat.S_ISREG(status.st_mode) and (pin is None or pin.version == _version(status)):
-            return LocalSource(file, _entry(key, status))
+            os.lseek(file, start, os.SEEK_SET)
+            return LocalSource(file, _entry(key, status), start)
         os.close(file)
         raise ObjectChangedError(key) if stat.S_ISREG(status.st_mode) else ObjectMissingError(key)
 
@@ -153,10 +154,10 @@ class LocalStore:
 class LocalSource:
     """A pinned stream over one file; ObjectChangedError as soon as the file is no longer what was opened."""
 
-    def __init__(self, file: int, entry: Entry) -> None:
+    def __init__(self, file: int, entry: Entry, start: int = 0) -> None:
         self._stream = os.fdopen(file, "rb", buffering=0)
         self._entry = entry
-        self._position = 0
+        self._position = start
 
     @property
     def entry(self) -> Entry:
