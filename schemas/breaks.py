@@ -19,6 +19,8 @@ MISNAMED_FILE = "MISNAMED_FILE"
 MERGED_FILE = "MERGED_FILE"
 URL_NOT_ALLOWED = "URL_NOT_ALLOWED"
 LINK_EXPIRED = "LINK_EXPIRED"
+UNKNOWN_TRANSACTION = "UNKNOWN_TRANSACTION"
+DAMAGED_TRANSACTIONS = "DAMAGED_TRANSACTIONS"
 
 
 class BreakKind(NamedTuple):
@@ -110,6 +112,16 @@ KINDS = {
             LINK_EXPIRED,
             "A link had already expired when its result came in.",
             "Do not send this link; resubmit the row for a new one.",
+        ),
+        BreakKind(
+            UNKNOWN_TRANSACTION,
+            "A row of a transaction report names no cuid that has a link from us.",
+            "Check whether the report is of another issuer; ask the partner how that cardholder got a link.",
+        ),
+        BreakKind(
+            DAMAGED_TRANSACTIONS,
+            "A transaction report is empty, cut off or not one.",
+            "Download it again from the portal.",
         ),
     )
 }

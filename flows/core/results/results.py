@@ -48,11 +48,17 @@ class ResultRows(NamedTuple):
 
 def read_result(content: bytes, name: str, received: date | None = None) -> ResultRows:
     """Read a result file (plain or gzip bytes, interface.md 2.7); no row is dropped and nothing is raised."""
+    text, trouble = text_of(content)
+    columns, damage = _columns(text)
+    problems = tuple(dict.fromkeys((*trouble, *damage)))
+    return ResultRows(hashlib.sha256(content).hexdigest(), name, _table(columns), problems, received)
+
+
+def text_of(content: bytes) -> tuple[str, list[str]]:
+    """Return a partner's file (plain or gzip bytes, any encoding) as text, and problem codes."""
     raw, packing = _unpack(content)
     text, encoding = _decode(raw)
-    columns, damage = _columns(text)
-    problems = tuple(dict.fromkeys((*packing, *encoding, *damage)))
-    return ResultRows(hashlib.sha256(content).hexdigest(), name, _table(columns), problems, received)
+    return text, [*packing, *encoding]
 
 
 def _unpack(content: bytes) -> tuple[bytes, list[str]]:
@@ -211,7 +217,7 @@ def _rows() -> tuple[pl.Expr, ...]:
         # the last digits, also of `************1111`; a spreadsheet in between loses leading zeros
         pl.col(spec.LAST_4).str.extract(r"([0-9]{1,4})$").str.zfill(4),
         pl.col(spec.URL),
-        _expires_on(),
+        day_in(spec.EXPIRATION_DATE).alias("expires_on"),
         pl.col(spec.EXPIRATION_DATE).alias("expires_raw"),
         # `{}` beside a link is no error; alone it is what JSON.stringify makes of one
         pl.when(pl.col(spec.URL).is_null() | ~pl.col(spec.ERROR).is_in(["{}", "[]", '""'])).then(spec.ERROR),
@@ -228,12 +234,12 @@ _DATES = (
 _EPOCHS = ((r"^([1-3][0-9]{12})$", 1), (r"^([1-3][0-9]{9})$", 1000))  # milliseconds, seconds
 
 
-def _expires_on() -> pl.Expr:
+def day_in(column: str) -> pl.Expr:
     """Read the spellings of a date that portals use; null where it is none of them."""
-    text = pl.col(spec.EXPIRATION_DATE)
+    text = pl.col(column)
     dates = [text.str.extract(pattern).str.to_date(form, strict=False) for pattern, form in _DATES]
     epochs = [
         (text.str.extract(pattern).cast(pl.Int64) * factor).cast(pl.Datetime("ms")).cast(pl.Date)
         for pattern, factor in _EPOCHS
     ]
-    return pl.coalesce(*dates, *epochs).alias("expires_on")
+    return pl.coalesce(*dates, *epochs)

@@ -1,0 +1,74 @@
+"""What became of a run's links at the partner: one record per linked row (`placements/part-00001.parquet` of the run).
+
+No address of a link, no token, no card data, and none of the texts the service shows to a cardholder.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pandera.polars as pa
+import polars as pl
+
+BILLABLE: Final = "BILLABLE"  # the success exit (interface.md 7)
+PLACED: Final = frozenset({BILLABLE, "SUCCESSFUL"})  # statuses of a transaction report that mean: card placed
+FAILURES: Final = ("USER_DATA_FAILURE", "SITE_INTERACTION_FAILURE", "PROCESS_FAILURE")  # interface.md 2.1; an open set
+AUTHENTICATED: Final = frozenset({"UPDATING", *PLACED})  # statuses reached after authentication with the site only
+OTHER: Final = "OTHER"  # what is no code: the partner's statuses are open sets, its texts are not for us to keep
+CODE: Final = r"^[A-Z][A-Z0-9_]{0,39}$"
+
+ENDS: Final = frozenset(
+    {*FAILURES, "NEVER_STARTED"}
+)  # ends a report may name without a day; the last is seen in the wild
+
+# The partner's transaction report: folded spellings (letters and digits only) of its columns, the documented first.
+TRANSACTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "cuid": ("cuid", "cardholdercuid"),
+    "status": ("status", "transactionstatus", "jobstatus", "terminationtype"),
+    "completed_on": ("completedon", "completed", "completedat", "completiondate"),
+}
+
+# How far a cardholder came, least first; each stage holds all those after it.
+STAGES: Final = ("cardholders", "sent", "linked", "opened", "authenticated", "placed")
+
+JOB: Final = pl.Struct(
+    {
+        "job_id": pl.String,
+        "status": pl.String,
+        "termination_type": pl.String,  # null while it runs
+        "authenticated": pl.Boolean,  # with the merchant site
+        "percent": pl.UInt8,
+        "merchant_site": pl.String,  # null where the service does not say
+    }
+)
+
+
+class Placements(pa.DataFrameModel):
+    """One record per linked row of a ledger part, as the service was last heard of it."""
+
+    row: pl.UInt32 = pa.Field(ge=1, unique=True)
+    cuid: pl.String = pa.Field(nullable=True)
+    last_4: pl.String = pa.Field(nullable=True, str_matches=r"^[0-9]{4}$")
+    cardholder_id: pl.String = pa.Field(nullable=True)  # the service's own; null until its link record said it
+    opened: pl.Boolean  # its link record says so, or a job of the cardholder runs or ran
+    authenticated: pl.Boolean  # with a merchant site, in one job at least
+    jobs: pl.List(JOB)  # type: ignore[valid-type]  # all known; mypy wants a class where pandera reads a dtype
+    job_id: pl.String = pa.Field(nullable=True)  # the best of them, and how it stands
+    status: pl.String = pa.Field(nullable=True, str_matches=CODE)
+    termination_type: pl.String = pa.Field(nullable=True, str_matches=CODE)
+    merchant_site: pl.String = pa.Field(nullable=True)
+    running: pl.Boolean  # a job has not ended
+    reads: pl.UInt32  # objects below placements/messages/ that are counted in
+    trouble: pl.String = pa.Field(nullable=True)  # why the last look learnt nothing, as link.record.missing
+    seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # the last look; as above
+
+    class Config:
+        """Exactly these columns in this order."""
+
+        strict = True
+        ordered = True
+
+
+def dtypes() -> dict[str, pl.DataType]:
+    """Return the columns and polars types, in order."""
+    return {name: column.dtype.type for name, column in Placements.to_schema().columns.items()}
