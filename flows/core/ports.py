@@ -48,7 +48,7 @@ class Store(Protocol):
         ...
 
     def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
-        """Open `key` from byte `start`, at the version of `pin` where given; ObjectMissingError or ObjectChangedError."""
+        """Open `key` from byte `start`, at the version of `pin` if given; ObjectMissingError or ObjectChangedError."""
         ...
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
@@ -61,6 +61,18 @@ class Sweeper(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove `key`; nothing happens where nothing is."""
+        ...
+
+    def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
+        """List what writers that died before `before` left under `prefix`: half files, uploads never completed."""
+        ...
+
+    def sweep(self, prefix: str, before: datetime) -> int:
+        """Remove those leftovers and return how many they were; they are no objects and never were."""
+        ...
+
+    def hides(self) -> bool | None:
+        """Tell whether the store is versioned, so that `delete` hides and does not remove; None: it does not say."""
         ...
 
 

@@ -82,7 +82,7 @@ class LocalStore:
         _ours(key, rename)
 
     def open(self, key: str, pin: Entry | None = None, start: int = 0) -> LocalSource:
-        """Open `key` from `start`, pinned to inode, size and time of change; ObjectMissingError or ObjectChangedError."""
+        """Open `key` from `start`, pinned to inode, size and change time; ObjectMissingError or ObjectChangedError."""
         path = self._path(key)
         # O_NONBLOCK: a pipe in a drop folder must not hang the night; it is no object and refused below
         file = _ours(key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
@@ -103,16 +103,26 @@ class LocalStore:
         path = self._path(key)
         _ours(key, lambda: path.unlink(missing_ok=True))
 
+    def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
+        """List the temporary files that writers killed before `before` left under `prefix`."""
+        return [
+            _entry(str(Path(folder, name).relative_to(self._root)), status)
+            for folder, _, names in os.walk(self._root / checked_prefix(prefix))
+            for name in names
+            if name.startswith(TEMPORARY) and (status := _status(Path(folder, name))) is not None
+            if status.st_mtime < before.timestamp()
+        ]
+
     def sweep(self, prefix: str, before: datetime) -> int:
         """Remove the temporary files that writers killed before `before` left under `prefix`; return how many."""
-        top, gone = self._root / checked_prefix(prefix), 0
-        for folder, _, names in os.walk(top):
-            for name in names:
-                path = Path(folder, name)
-                if name.startswith(TEMPORARY) and path.lstat().st_mtime < before.timestamp():
-                    path.unlink(missing_ok=True)
-                    gone += 1
-        return gone
+        dead = self.leftovers(prefix, before)
+        for entry in dead:
+            (self._root / entry.key).unlink(missing_ok=True)
+        return len(dead)
+
+    def hides(self) -> bool:
+        """Tell that a file removed is gone."""
+        return False
 
     def _path(self, key: str) -> Path:
         path = self._root / checked(key)
@@ -211,6 +221,14 @@ def _look(root: Path, key: str) -> Entry | None:
     except ObjectMissingError:
         return None
     return _entry(shown(key), status) if stat.S_ISREG(status.st_mode) else None
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return what a file is, None where its writer, alive after all, was faster."""
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        return None
 
 
 def _entry(key: str, status: os.stat_result) -> Entry:

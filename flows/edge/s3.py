@@ -22,6 +22,7 @@ from flows.core.storage.store_errors import (
     ObjectChangedError,
     ObjectMissingError,
     StoreBusyError,
+    StoreDeniedError,
     StoreRefusedError,
     StoreUnsafeError,
 )
@@ -39,8 +40,10 @@ def patience(budget: float = 60.0) -> Retry:
     return Retry(time.monotonic, time.sleep, random.random, budget)
 
 
-def connect(url: str, *, threads: int, retry: Retry | None = None) -> S3Store:
+def connect(url: str, *, threads: int, retry: Retry | None = None, profile: str | None = None) -> S3Store:
     """Open `s3://bucket/prefix` for `threads` callers at once; endpoint, region and credentials are boto3's own.
+
+    `profile` names one of the AWS configuration, where the credentials are to be others than the process's own.
 
     botocore tries once only: its retries share a quota that gives up under load, and hide from us whether a
     write's answer was lost. Every wait is bounded: 5 s to connect, 30 s for each piece of an answer.
@@ -55,7 +58,7 @@ def connect(url: str, *, threads: int, retry: Retry | None = None) -> S3Store:
         retries={"total_max_attempts": 1, "mode": "standard"},
         max_pool_connections=threads + 2,  # the extract being read and a listing hold one each
     )
-    client = ours(url, lambda: boto3.session.Session().client("s3", config=config))
+    client = ours(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
     return S3Store(bucket, prefix, client, retry)
 
 
@@ -136,13 +139,37 @@ class S3Store:
         """Remove `key`; nothing happens where nothing is."""
         self._again("delete_object", key, Key=self._name(key))
 
+    def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
+        """List the uploads in parts that writers killed before `before` left under `prefix`; no sizes are told."""
+        return [
+            Entry(upload["Key"].removeprefix(self._prefix), 0, upload["Initiated"].astimezone(UTC), upload["UploadId"])
+            for page in self._uploads(prefix)
+            for upload in page.get("Uploads", [])
+            if upload["Initiated"] < before
+        ]
+
     def sweep(self, prefix: str, before: datetime) -> int:
         """Abort the uploads in parts that writers killed before `before` left under `prefix`; return how many."""
-        found = self._again("list_multipart_uploads", prefix, Prefix=self._prefix + prefix).get("Uploads", [])
-        old = [upload for upload in found if upload["Initiated"] < before]
-        for upload in old:
-            self._again("abort_multipart_upload", prefix, Key=upload["Key"], UploadId=upload["UploadId"])
-        return len(old)
+        dead = self.leftovers(prefix, before)
+        for upload in dead:
+            self._again("abort_multipart_upload", prefix, Key=self._prefix + upload.key, UploadId=upload.version)
+        return len(dead)
+
+    def hides(self) -> bool | None:
+        """Tell whether the bucket is versioned; None where we may not ask, or the server does not know."""
+        try:  # suspended counts too: what was there before keeps its versions
+            return "Status" in self._again("get_bucket_versioning", self._bucket)
+        except (StoreDeniedError, StoreRefusedError, StoreUnsafeError):
+            return None
+
+    def _uploads(self, prefix: str) -> Iterator[Any]:
+        request = {"Prefix": self._prefix + checked_prefix(prefix)}
+        while True:
+            page = self._again("list_multipart_uploads", prefix, **request)
+            yield page
+            if not page.get("IsTruncated") or not page.get("NextKeyMarker"):
+                return
+            request |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page.get("NextUploadIdMarker", "")}
 
     def _name(self, key: str) -> str:
         return self._prefix + checked(key)
