@@ -79,6 +79,11 @@ def reconciliation(issuer: str) -> str:
     return f"{issuer}/reconciliation/"
 
 
+def purged(issuer: str) -> str:
+    """Return the prefix of the records of what was purged: one listing tells which runs have no ledger any more."""
+    return f"{issuer}/purged/"
+
+
 def runs(issuer: str) -> str:
     """Return the prefix of all runs of an issuer."""
     return f"{issuer}/runs/"
@@ -130,6 +135,11 @@ class RunKeys(NamedTuple):
         return f"{self.base}seals/"
 
     @property
+    def exchanged(self) -> str:
+        """The prefix of what the workers of a run read in parts leave for each other: emptied when it has served."""
+        return f"{self.base}exchanged/"
+
+    @property
     def outcomes(self) -> str:
         """The prefix of attributed result rows, derived from result files and ledger."""
         return f"{self.base}outcomes/"
@@ -138,6 +148,10 @@ class RunKeys(NamedTuple):
     def events(self) -> str:
         """The prefix of what people and flows did to the run afterwards."""
         return f"{self.base}events/"
+
+    def purged(self, part: str) -> str:
+        """Return the key of the record that a part of the run, `chunks` or `ledger`, was purged."""
+        return f"{purged(self.run.issuer)}{self.run}/{part}.json"
 
     def report(self, name: str) -> str:
         """Return the key of a derived file, which may be deleted and rebuilt at any time."""
