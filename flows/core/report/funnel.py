@@ -24,6 +24,7 @@ LINK_AGES = ("0 to 6 days", "7 to 13 days", "14 to 29 days", "30 to 61 days", "6
 _AGE_LIMITS = (6, 13, 29, 61)
 
 SENT, LINK, OPENED, AUTHENTICATED, PLACED = range(1, 6)  # places in STAGES
+REACHED = (*STAGES[LINK:], "failed")  # what is counted by merchant site and by age of link
 ENDS = pl.Schema(  # what is known of a linked row beyond its link, by row or by cuid
     {
         "opened": pl.Boolean(),
@@ -131,7 +132,7 @@ def facts(counted: pl.DataFrame) -> dict[str, Any]:
             for stage, number in zip(STAGES, reached, strict=True)
         ],
         "failed": [
-            {"kind": kind, "cardholders": number}
+            {"kind": kind, "cardholders": number, "share": number / total}
             for kind, number in failed.sort("cardholders", "failed", descending=[True, False]).iter_rows()
         ],
         "under_way": _sum(counted.filter("running")),

@@ -51,6 +51,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
         ages=AGES,
         reasons=reasons[:MOST_REASONS],
         more_reasons=max(0, len(reasons) - MOST_REASONS),
+        funnel=summary.get("funnel"),
         shapes=[
             {**one, "shape": one["shape"].removeprefix(f"{one['reason']}: ")} for one in summary["shapes"][:MOST_SHAPES]
         ],

@@ -12,6 +12,7 @@ import xlsxwriter
 
 from flows.core.report.advice import SENTENCES, advice, refused_by
 from flows.core.report.ages import AGES
+from flows.core.report.funnel import REACHED
 
 Cell = str | int | float | None
 
@@ -37,6 +38,7 @@ def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
                 ],
             ),
             "Links by expiry": _table(summary["links"], "when", "links"),
+            **_funnel(summary.get("funnel")),
             "Reasons": _table(refused_by(summary), "code", "by", "rows", "action", "hint"),
             "Error texts": _table(summary["shapes"], "shape", "reason", "rows", "message"),
             "Breaks": _table(summary["breaks"], "name", "place", "rows", "since", "meaning", "then"),
@@ -97,6 +99,22 @@ def _width(title: str) -> int:
 
 def _table(facts: Iterable[Mapping[str, Any]], *names: str) -> tuple[Sequence[str], list[list[Cell]]]:
     return names, [[one[name] for name in names] for one in facts]
+
+
+def _funnel(funnel: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
+    """Return the sheet of the funnel, where the partner told what became of the links."""
+    if funnel is None:
+        return {}
+    ends = [("stage", "", one["stage"], one["cardholders"]) for one in funnel["stages"]]
+    ends += [("failed", "", one["kind"], one["cardholders"]) for one in funnel["failed"]]
+    ends += [("under way", "", "", funnel["under_way"])]
+    ends += [
+        (kind, one[name], stage, one[stage])
+        for kind, name, lines in (("merchant site", "site", funnel["sites"]), ("age of link", "age", funnel["ages"]))
+        for one in lines
+        for stage in REACHED
+    ]
+    return {"Funnel": (["by", "which", "reached", "cardholders"], [list(line) for line in ends])}
 
 
 def _facts(summary: Mapping[str, Any]) -> list[list[Cell]]:
