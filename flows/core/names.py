@@ -74,6 +74,16 @@ def corrections(issuer: str) -> str:
     return f"{issuer}/corrections/"
 
 
+def transactions(issuer: str) -> str:
+    """Return the prefix the partner's transaction reports are dropped under."""
+    return f"{issuer}/transactions/"
+
+
+def placements(issuer: str) -> str:
+    """Return the prefix of the funnel over an issuer's runs and of the transaction reports read for it; derived."""
+    return f"{issuer}/placements/"
+
+
 def reconciliation(issuer: str) -> str:
     """Return the prefix of the report across an issuer's runs, derived and rebuilt at any time."""
     return f"{issuer}/reconciliation/"
@@ -143,6 +153,11 @@ class RunKeys(NamedTuple):
     def outcomes(self) -> str:
         """The prefix of attributed result rows, derived from result files and ledger."""
         return f"{self.base}outcomes/"
+
+    @property
+    def placements(self) -> str:
+        """The prefix of what the partner told of the run's links: messages as they were read, and what they say."""
+        return f"{self.base}placements/"
 
     @property
     def events(self) -> str:
