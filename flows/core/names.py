@@ -84,6 +84,11 @@ def placements(issuer: str) -> str:
     return f"{issuer}/placements/"
 
 
+def attributions(issuer: str) -> str:
+    """Return the prefix of what was decided by hand about result files: a chain for each of them."""
+    return f"{issuer}/attributions/"
+
+
 def reconciliation(issuer: str) -> str:
     """Return the prefix of the report across an issuer's runs, derived and rebuilt at any time."""
     return f"{issuer}/reconciliation/"
@@ -163,6 +168,20 @@ class RunKeys(NamedTuple):
     def events(self) -> str:
         """The prefix of what people and flows did to the run afterwards."""
         return f"{self.base}events/"
+
+    @property
+    def closed(self) -> str:
+        """The prefix of the chain of breaks closed by hand, and opened again."""
+        return f"{self.base}closed/"
+
+    @property
+    def reseals(self) -> str:
+        """The prefix of the chain of records that chunks were sealed anew."""
+        return f"{self.base}reseals/"
+
+    def sealed(self, generation: int) -> str:
+        """Return the prefix of the chunks that were sealed anew for that time (from 1)."""
+        return f"{self.base}sealed/{generation}/"
 
     def purged(self, part: str) -> str:
         """Return the key of the record that a part of the run, `chunks` or `ledger`, was purged."""
