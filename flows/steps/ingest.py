@@ -17,25 +17,23 @@ from flows.core.errors import CardlinkError, TryAgainError
 from flows.core.names import ingested, results
 from flows.core.ports import Entry, Opener, Store
 from flows.core.redaction import redact
-from flows.core.results.attribution import Attributed, attribute_all
-from flows.core.results.mentioned import mentioned_cuids
-from flows.core.results.results import TOO_LARGE, ResultRows, read_result
+from flows.core.results.attribution import Attributed, attribute_claims, read_claims
+from flows.core.results.results import TOO_LARGE, Arrived, ResultRows, read_results
+from flows.core.results.sent import number_sent
 from flows.core.run.planning import canonical
 from flows.core.sealing.openpgp import looks_like_message
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import IssuerEdges, note, read
-from flows.steps.outcomes import keep
+from flows.steps.outcomes import Answer, keep
 from flows.steps.report import RunReport, rebuild
-from flows.steps.runs import keys_of, manifests, read_ledger
+from flows.steps.runs import keys_of
+from flows.steps.sent_books import SentBooks
 from flows.steps.sweep import sweep
-from schemas import ledger
-from schemas.manifest import Manifest
 
-BATCH = 200  # result files attributed at a time
-WRITERS = 8  # outcomes and marks written at a time: most of a small object's time is waiting
+BATCH = 100  # result files attributed at a time
+WRITERS = 8  # results read and marks written at a time: most of a small object's time is waiting
 MISSING = "file.content.missing"
 LARGEST = 64 << 20  # bytes a result file may have, sealed or opened
-SENT = ["row", "cuid", "last_4", "fate", "chunk", "position"]
 
 
 class ListedLateError(TryAgainError):
@@ -112,25 +110,32 @@ def _report(edges: IssuerEdges, run: str, kept: Set[str]) -> RunReport:
 
 
 def _take_up(edges: IssuerEdges, fresh: Sequence[Entry]) -> Iterator[Taken]:
-    """Attribute result files, a few hundred at a time, and keep their outcomes."""
-    store, issuer = edges.edges.store, edges.issuer
-    committed = list(manifests(store, issuer.issuer))
-    with edges.opener() as opener, ThreadPoolExecutor(WRITERS) as writers:
+    """Attribute result files, a hundred at a time, and keep their outcomes."""
+    books = SentBooks(edges.edges.store, edges.issuer.issuer)
+    with edges.opener() as opener, ThreadPoolExecutor(WRITERS) as readers:
         for start in range(0, len(fresh), BATCH):
             entries = fresh[start : start + BATCH]
-            read_files = [_read(store, opener, entry) for entry in entries]
-            sent = _candidates(store, committed, read_files)
-            outcomes = attribute_all(read_files, sent, issuer.portal.allowed_hosts)
-            yield from writers.map(lambda entry, one: _keep(edges, entry, one), entries, outcomes)
+            contents = readers.map(lambda entry: _content(edges.edges.store, opener, entry), entries)
+            yield from _keep(edges, entries, _attribute(edges, books, _read(entries, list(contents))))
 
 
-def _read(store: Store, opener: Opener | None, entry: Entry) -> ResultRows:
-    name = redact(entry.key.rpartition("/")[2])  # whoever names a result may name it after a card
-    content, trouble = _content(store, opener, entry)
-    result = read_result(content, name, entry.modified.date())
-    if not trouble:
-        return result
-    return result._replace(problems=(*result.problems, trouble) if content else (trouble,))
+def _attribute(edges: IssuerEdges, books: SentBooks, files: Sequence[ResultRows]) -> list[Attributed]:
+    claims = read_claims(files)
+    sent = number_sent(books.candidates([one.name for one in files], claims))
+    return attribute_claims(files, claims, sent, edges.issuer.portal.allowed_hosts)
+
+
+def _read(entries: Sequence[Entry], contents: Sequence[tuple[bytes, str]]) -> list[ResultRows]:
+    """Read result files; what kept one from being opened is one more problem of it, or its only one."""
+    arrived = [
+        # whoever names a result may name it after a card
+        Arrived(content, redact(entry.key.rpartition("/")[2]), entry.modified.date())
+        for entry, (content, _) in zip(entries, contents, strict=True)
+    ]
+    return [
+        one._replace(problems=(*one.problems, trouble) if content else (trouble,)) if trouble else one
+        for one, (content, trouble) in zip(read_results(arrived), contents, strict=True)
+    ]
 
 
 def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, str]:
@@ -149,35 +154,40 @@ def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, 
         return content, f"file.seal.{type(error).__name__}"
 
 
-def _candidates(store: Store, committed: Sequence[Manifest], read_files: Sequence[ResultRows]) -> pl.DataFrame:
-    """Return the sent rows of every chunk that these files may answer: one of its cuids, or its name, is in them."""
-    cuids = mentioned_cuids(read_files)
-    names = " ".join(one.name for one in read_files)
-    found = [pl.DataFrame(schema={"run": pl.String, **{name: ledger.dtypes()[name] for name in SENT}})]
-    for manifest in committed:
-        named = [chunk.number for chunk in manifest.chunks if chunk.name.partition(".")[0] in names]
-        for part in read_ledger(store, keys_of(manifest.run), manifest.ledger, SENT):
-            sent = part.filter(fate=ledger.SUBMITTED)
-            hit = sent.filter(pl.col("cuid").is_in(cuids.implode()))["chunk"].unique()
-            chunks = pl.concat([hit, pl.Series(named, dtype=pl.UInt32)]).unique()
-            found.append(
-                sent.filter(pl.col("chunk").is_in(chunks.implode())).select(pl.lit(manifest.run).alias("run"), *SENT)
-            )
-    return pl.concat(found).drop("fate")
+def _keep(edges: IssuerEdges, entries: Sequence[Entry], outcomes: Sequence[Attributed]) -> Iterator[Taken]:
+    """Keep what the files say with every run they touch; rows of no run stay with a file's first."""
+    answers: dict[str, list[Answer]] = {}
+    for entry, one in zip(entries, outcomes, strict=True):
+        for run, rows in _by_run(one.outcomes).items():
+            answers.setdefault(run, []).append(Answer(entry, one, rows))
+    kept = {run: _keep_run(edges, run, told) for run, told in sorted(answers.items())}
+    for entry, one in zip(entries, outcomes, strict=True):
+        runs = frozenset(one.outcomes["run"].drop_nulls().unique())
+        lost = one.outcomes["row"].null_count()
+        written = tuple(kept[run] for run in runs)
+        yield Taken(entry, one.digest, one.problems, one.outcomes.height, runs, lost, written)
 
 
-def _keep(edges: IssuerEdges, entry: Entry, one: Attributed) -> Taken:
-    """Keep a file's outcome with every run it touches; rows of no run stay with the first."""
-    homeless = one.outcomes.filter(pl.col("run").is_null())
-    placed = one.outcomes.filter(pl.col("run").is_not_null())
-    parts = {str(key[0]): part for key, part in placed.partition_by("run", as_dict=True).items()}
-    kept = []
-    for at, (run, rows) in enumerate(sorted(parts.items())):
-        keys = keys_of(run)
-        kept.append(keep(edges.edges.store, keys, entry.key, one, pl.concat([rows, homeless]) if at == 0 else rows))
-        note(edges.edges, keys, "answered", result=one.name, digest=one.digest, rows=rows.height)
-    lost = int(one.outcomes["row"].is_null().sum())
-    return Taken(entry, one.digest, one.problems, one.outcomes.height, frozenset(parts), lost, tuple(kept))
+def _by_run(outcomes: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    runs = outcomes["run"].drop_nulls().unique().sort().to_list()
+    if len(runs) < 2:  # the usual file
+        return dict.fromkeys(runs, outcomes)
+    return {run: outcomes.filter(pl.col("run").fill_null(runs[0]) == run) for run in runs}
+
+
+def _keep_run(edges: IssuerEdges, run: str, answers: Sequence[Answer]) -> str:
+    keys, ones = keys_of(run), [answer.one for answer in answers]
+    key = keep(edges.edges.store, keys, edges.edges.now(), answers)
+    rows = sum(answer.rows.height for answer in answers)
+    note(
+        edges.edges,
+        keys,
+        "answered",
+        results=[one.name for one in ones],
+        digests=[one.digest for one in ones],
+        rows=rows,
+    )
+    return key
 
 
 def _set_mark(store: Store, issuer: str, one: Taken) -> None:

@@ -17,7 +17,7 @@ from flows.core.ports import Store
 from flows.core.run.outbox import MOVES, OPEN, Item, Move, Moved, State, items
 from flows.core.run.planning import digest
 from flows.steps.edges import ConflictError, Edges, note, read
-from flows.steps.outcomes import chunks_answered
+from flows.steps.outcomes import Told
 from flows.steps.runs import UnknownRunError, keys_of, read_manifest, run_ids
 from schemas.manifest import Manifest
 
@@ -145,8 +145,7 @@ def _read(store: Store, keys: RunKeys, must: bool) -> list[Item]:
         if must:
             raise UnknownRunError(str(keys.run))
         return []
-    answered = {number for chunks in chunks_answered(store, keys).values() for number in chunks}
-    return standing_of(store, keys, manifest, answered)
+    return standing_of(store, keys, manifest, Told(store, keys).chunks())
 
 
 def standing_of(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:

@@ -1,25 +1,33 @@
-"""Attributed result rows of a run, kept as one Parquet object per result file so that a report reads them back.
+"""Attributed result rows of a run, kept so that a report reads them back: a Parquet object per group of result files.
 
-They are derived: result files and ledger make them again.
+They are derived: result files and ledger make them again. A file may stand in several groups, taken up again after
+it came whole or after a crash; what was taken up last is what it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from io import BytesIO
+from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from flows.core.names import RunKeys
-from flows.core.ports import Store
+from flows.core.ports import Entry, Store
 from flows.core.results.attribution import OUTCOME, Attributed
 from flows.core.run.planning import digest
 from flows.steps.edges import read
+from flows.steps.rows import write_parquet
 
-READERS = 16  # objects fetched at a time
+READERS = 8  # objects fetched at a time, of a few megabytes each
 
 FILE: dict[str, pl.DataType | type[pl.DataType]] = {
+    "file": pl.String,  # digest of its key
+    "file_taken": pl.Datetime("us", "UTC"),  # when it was taken up
+    "file_modified": pl.Datetime("us", "UTC"),
     "file_digest": pl.String,
     "file_name": pl.String,
     "file_received": pl.Date,
@@ -29,41 +37,73 @@ FILE: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-def keep(store: Store, keys: RunKeys, result: str, one: Attributed, rows: pl.DataFrame) -> str:
-    """Write the rows of the result file of that key that belong to a run, each with the facts of its file.
+class Answer(NamedTuple):
+    """What one result file says of one run: `rows` of its outcomes."""
 
-    Named after the file and not its content: a file that was taken up half written is answered by the whole one.
-    Returns the key written.
+    entry: Entry
+    one: Attributed
+    rows: pl.DataFrame
+
+
+def keep(store: Store, keys: RunKeys, taken: datetime, answers: Sequence[Answer]) -> str:
+    """Write what some result files, at least one, say of a run; return the key written.
+
+    It is named after the files and not their content: the same files taken up again replace it.
     """
-    run, chunk = one.named or (None, None)
-    facts = pl.DataFrame([(one.digest, one.name, one.received, list(one.problems), run, chunk)], FILE, orient="row")
-    marked = rows.join(facts, how="cross")
-    out = BytesIO()
-    marked.write_parquet(out, compression="zstd")
-    key = f"{keys.outcomes}{digest(result.encode())[:24]}.parquet"
-    store.replace(key, [out.getvalue()])
+    files = [digest(answer.entry.key.encode()) for answer in answers]
+    facts = pl.DataFrame(
+        [_facts(file, taken, answer) for file, answer in zip(files, answers, strict=True)], FILE, orient="row"
+    )
+    numbers = np.repeat(np.arange(len(answers)), [answer.rows.height for answer in answers])
+    rows = pl.concat([answer.rows for answer in answers])
+    key = f"{keys.outcomes}{digest(''.join(sorted(files)).encode())[:24]}.parquet"
+    write_parquet(store, key, pl.concat([rows, facts[numbers]], how="horizontal"))
     return key
 
 
-def chunks_answered(store: Store, keys: RunKeys) -> dict[str, frozenset[int]]:
-    """Return which chunks each kept result file speaks of, by the key it is kept under."""
-    entries = list(store.keys(keys.outcomes))
-    with ThreadPoolExecutor(READERS) as readers:
-        found = readers.map(lambda entry: _chunks(read(store, entry.key)), entries)
-        return {entry.key: chunks for entry, chunks in zip(entries, found, strict=True)}
+def _facts(file: str, taken: datetime, answer: Answer) -> tuple[object, ...]:
+    one = answer.one
+    named = one.named or (None, None)
+    return (file, taken, answer.entry.modified, one.digest, one.name, one.received, list(one.problems), *named)
 
 
-def kept(store: Store, wanted: Collection[str]) -> Iterator[Attributed]:
-    """Yield the attributed result files kept under these keys."""
-    with ThreadPoolExecutor(READERS) as readers:
-        yield from readers.map(lambda key: _restore(pl.read_parquet(BytesIO(read(store, key)))), wanted)
+class Told:
+    """What is kept of a run: which result files speak of which chunks, each as it was taken up last."""
+
+    def __init__(self, store: Store, keys: RunKeys) -> None:
+        self._store = store
+        entries = list(store.keys(keys.outcomes))
+        with ThreadPoolExecutor(READERS) as readers:
+            found = list(readers.map(lambda entry: _spoken(store, entry.key), entries))
+        ordered = pl.concat([_SPOKEN, *found]).sort("file_taken", "file_modified", "key")
+        self._files = ordered.filter(pl.col("key") == pl.col("key").last().over("file"))
+
+    def chunks(self) -> frozenset[int]:
+        """Return the chunks that are answered, in whole or in part."""
+        return frozenset(self._files["chunk"].drop_nulls())
+
+    def of(self, chunks: Collection[int]) -> list[Attributed]:
+        """Return the attributed result files that speak of any of these chunks."""
+        wanted = self._files.filter(pl.col("chunk").is_in(list(chunks))).select("key", "file").unique()
+        groups = wanted.group_by("key").agg("file").sort("key").iter_rows()
+        return [one for key, files in groups for one in _restore(self._store, key, files)]
 
 
-def _chunks(content: bytes) -> frozenset[int]:
-    return frozenset(pl.read_parquet(BytesIO(content), columns=["chunk"])["chunk"].drop_nulls().unique())
+_SPOKEN = pl.DataFrame(
+    schema={"key": pl.String, **{name: FILE[name] for name in list(FILE)[:3]}, "chunk": OUTCOME["chunk"]}
+)
 
 
-def _restore(rows: pl.DataFrame) -> Attributed:
-    content, name, received, problems, run, chunk = rows.select(*FILE).row(0)
-    named = (run, chunk) if run is not None else None
-    return Attributed(content, name, received, tuple(problems), rows.select(*OUTCOME), named)
+def _spoken(store: Store, key: str) -> pl.DataFrame:
+    rows = pl.read_parquet(BytesIO(read(store, key)), columns=_SPOKEN.columns[1:])
+    return rows.unique().select(pl.lit(key).alias("key"), *_SPOKEN.columns[1:])
+
+
+def _restore(store: Store, key: str, files: Collection[str]) -> Iterator[Attributed]:
+    rows = pl.read_parquet(BytesIO(read(store, key))).filter(pl.col("file").is_in(list(files)))
+    facts = rows.group_by("file", maintain_order=True).agg(pl.len(), pl.col(list(FILE)[3:]).first())
+    outcomes, start = rows.select(*OUTCOME), 0
+    for _, height, content, name, received, problems, run, chunk in facts.iter_rows():
+        named = (run, chunk) if run is not None else None
+        yield Attributed(content, name, received, tuple(problems), outcomes[start : start + height], named)
+        start += height

@@ -24,7 +24,7 @@ from flows.core.results.reconcile import Reconciled, reconcile
 from flows.core.run.planning import canonical
 from flows.steps.edges import IssuerEdges
 from flows.steps.links import write_links
-from flows.steps.outcomes import chunks_answered, kept
+from flows.steps.outcomes import Told
 from flows.steps.rows import csv_pieces, read_rows, write_rows
 from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest, run_ids
 from flows.steps.sending import moment_of
@@ -71,11 +71,10 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
 def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Tally]:
     """Reconcile part by part; keep the rows of each (`report/rows/`) and yield what is counted of them."""
     store, today = edges.edges.store, edges.edges.now().date()
-    answered = chunks_answered(store, keys)
+    told = Told(store, keys)
     for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, RECORD), strict=True):
         sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(manifest.run).alias("run"))
-        chunks = frozenset(sent["chunk"].unique())
-        outcomes = list(kept(store, [key for key, spoken in answered.items() if spoken & chunks]))
+        outcomes = told.of(sent["chunk"].unique().to_list())
         settled = reconcile(sent, outcomes, today)
         write_rows(store, keys, part, settled.rows)
         yield tally(records, settled, outcomes)

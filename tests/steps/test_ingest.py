@@ -158,7 +158,7 @@ def test_the_history_of_a_run_says_what_happened_and_by_whom(tmp_path: Path) -> 
 
     events = [json.loads(bench.content(key)) for key in sorted(bench.snapshot()) if "/events/" in key]
 
-    assert [event["what"] for event in events].count("answered") == 3
+    assert [event["what"] for event in events].count("answered") == 1
     assert {event["by"] for event in events} == {"tester:1"}
 
 
@@ -172,3 +172,18 @@ def test_a_run_of_another_issuer_is_not_touched(tmp_path: Path) -> None:
 
     assert [one.run for one in standings(bench.store, "bank")] == [run]
     assert [one.state for one in standings(bench.store, "other")] == ["committed, to be uploaded"]
+
+
+def test_results_named_after_their_chunks_are_settled_by_the_ledger_of_their_own_run(tmp_path: Path) -> None:
+    bench, run = sent(tmp_path)
+    other = bench.submit(bench.drop(60, name="bank-20261119.csv", seed=7)).manifest.run
+    bench.answer()
+    theirs = [key for key in bench.snapshot() if "/results/" in key and other in key]
+    for key in theirs:
+        (tmp_path / "store" / key).unlink()
+    ledger = tmp_path / "store" / keys_of(other).ledger / "part-00001.parquet"
+    ledger.unlink()  # nobody needs it
+
+    report = bench.ingest().reports
+
+    assert [(run, True)] == [(one.summary["run"], one.balance.holds) for one in report]

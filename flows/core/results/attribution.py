@@ -27,6 +27,7 @@ from schemas.expressions import luhn_holds
 LINKED = "linked"
 ERROR = "error"
 BROKEN = "broken"  # settles nothing: the sent row stays awaiting, and the break says why
+BETWEEN = "\x1f"  # stands in no cell: the unit separator
 
 OUTCOME: dict[str, pl.DataType] = {
     "position": pl.UInt32(),  # data row of the result file, from 1
@@ -71,11 +72,14 @@ def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, allowed_hos
 
     Pass the rows of every run still open, so that a file of another run is told from a foreign one.
     """
-    if not results:
-        return []
-    numbered = number_sent(sent)
-    named = _named([result.name for result in results], numbered.places)
-    claims = _claims(results)
+    return attribute_claims(results, read_claims(results), number_sent(sent), allowed_hosts) if results else []
+
+
+def attribute_claims(
+    results: Sequence[ResultRows], claims: pl.DataFrame, numbered: SentRows, allowed_hosts: Sequence[str]
+) -> list[Attributed]:
+    """Attribute result files, at least one, whose claims are read already."""
+    named = named_places([result.name for result in results], numbered.places)
     placed = place_rows(claims, numbered, named)
     judged = _judge(claims.join(placed.drop("file"), on="at", how="left"), numbered, named, allowed_hosts)
     parts = {key[0]: part for key, part in judged.partition_by("file", as_dict=True).items()}
@@ -94,16 +98,16 @@ def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, allowed_hos
     ]
 
 
-_NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8})-(\d{5})(?!\d)")
+_NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8}(?:-r\d+)?)-(\d{5})(?!\d)")
 
 
-def _named(names: Sequence[str], places: pl.DataFrame) -> dict[int, int]:
+def named_places(names: Sequence[str], places: pl.DataFrame) -> dict[int, int]:
     """Return the place each file (by its number) is named after, where there is such a place."""
     known = {(run, chunk): place for place, run, chunk, _ in places.iter_rows()}
-    return {at: known[key] for at, name in enumerate(names) for key in _spoken(name) if key in known}
+    return {at: known[key] for at, name in enumerate(names) for key in spoken_of(name) if key in known}
 
 
-def _spoken(name: str) -> list[tuple[str, int]]:
+def spoken_of(name: str) -> list[tuple[str, int]]:
     """Return what runs and chunks a name may speak of, the likeliest last: portals put words before the run."""
     found = _NAME.search(name.lower())
     if not found:
@@ -113,8 +117,8 @@ def _spoken(name: str) -> list[tuple[str, int]]:
     return [(run, int(found[2])) for run in ("", *runs)]
 
 
-def _claims(results: Sequence[ResultRows]) -> pl.DataFrame:
-    """One row per result row of all files: `at` numbers them, `claim` is the cuid it speaks of."""
+def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
+    """Return one row per result row of all files, at least one: `at` numbers them, `claim` is the cuid it speaks of."""
     frames = [result.rows.with_columns(pl.lit(at, pl.UInt32).alias("file")) for at, result in enumerate(results)]
     rows = pl.concat(frames).with_row_index("at")
     texts = rows.filter(pl.col("error").is_not_null()).select("at", "error")
@@ -141,8 +145,8 @@ def _contents(rows: pl.DataFrame) -> pl.Series:
     """
     names = ("told_cuid", "told_last_4", "told_url", "expires_raw", "message")
     cells = [*(pl.col(name).fill_null("") for name in names), pl.col("reasons").list.join(",").fill_null("")]
-    texts = rows.select(pl.concat_str(cells, separator="\x1f").alias("text"))["text"]
-    hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    texts = rows.select(pl.concat_str(cells, separator=BETWEEN).alias("text"))["text"]
+    hashes = b"".join([hashlib.blake2b(text, digest_size=8).digest() for text in texts.cast(pl.Binary).to_list()])
     return pl.Series("content", np.frombuffer(hashes, "<u8"), dtype=pl.UInt64)
 
 
@@ -155,12 +159,12 @@ def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _parsed(at: pl.Series, parsed: Sequence[ErrorObject]) -> pl.DataFrame:
     messages = ["; ".join(dict.fromkeys(reason.message for reason in one.reasons)) for one in parsed]
-    codes = [list(dict.fromkeys(reason.code for reason in one.reasons)) for one in parsed]
+    codes = [BETWEEN.join(dict.fromkeys(reason.code for reason in one.reasons)) for one in parsed]
     return pl.DataFrame(
         {
             "at": at,
             "error_cuid": pl.Series([one.cuid for one in parsed], dtype=pl.String),
-            "reasons": pl.Series(codes, dtype=pl.List(pl.String)),
+            "reasons": pl.Series(codes, dtype=pl.String).str.split(BETWEEN),  # several times as fast as lists
             "message": pl.Series(messages, dtype=pl.String),
             "shape": pl.Series([one.shape for one in parsed], dtype=pl.String),
         }

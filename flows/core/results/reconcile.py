@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from flows.core.results.attribution import BROKEN, ERROR, LINKED, OUTCOME, Attributed, digest_of
@@ -67,17 +68,14 @@ def _files(outcomes: Sequence[Attributed]) -> list[Attributed]:
 
 def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
     """Return the rows of all files under each other, with the numbers of the sent rows they answer."""
-    frames = [
-        one.outcomes.with_columns(
-            pl.lit(at, pl.UInt32).alias("file"),
-            pl.lit(one.name, pl.String).alias("result"),
-            pl.lit(one.received, pl.Date).alias("received"),
-        )
-        for at, one in enumerate(files)
-    ]
-    schema = {**OUTCOME, "file": pl.UInt32(), "result": pl.String(), "received": pl.Date()}
+    facts = pl.DataFrame(
+        [(at, one.name, one.received) for at, one in enumerate(files)],
+        {"file": pl.UInt32, "result": pl.String, "received": pl.Date},
+        orient="row",
+    )
+    rows, numbers = _stacked(files)
     return (
-        pl.concat([pl.DataFrame(schema=schema), *frames])
+        pl.concat([rows, facts[numbers]], how="horizontal")
         .join(sent.places.drop("sent"), on=["run", "chunk"], how="left", maintain_order="left")
         .filter(pl.col("place").is_not_null() | pl.col("run").is_null())
         .join(sent.rows.select("place", "row", "spot"), on=["place", "row"], how="left", maintain_order="left")
@@ -201,12 +199,11 @@ def _shorts(chunks: pl.DataFrame) -> Iterator[Break]:
 def _file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
     """Name files that are damaged, repeat another, answer several chunks or carry another chunk's name."""
     seen: dict[str, str] = {}
-    for one in files:
+    for one, places in zip(files, _places(files), strict=True):
         height = one.outcomes.height
         for code in one.problems:
             if code in DAMAGE:
                 yield found(breaks.DAMAGED_FILE, height, f"{one.name} ({code})")
-        places = one.outcomes.filter(pl.col("row").is_not_null()).select("run", "chunk").unique().rows()
         if len(places) > 1:
             yield found(breaks.MERGED_FILE, len(places), one.name)
         if one.named and places and one.named not in places:
@@ -215,3 +212,20 @@ def _file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
         if height and rows in seen:
             yield found(breaks.DUPLICATE_RESULT, height, f"{one.name}, the same as {seen[rows]}")
         seen.setdefault(rows, one.name)
+
+
+def _places(files: Sequence[Attributed]) -> list[set[tuple[str, int]]]:
+    """Return of each file the chunks its rows answer."""
+    found: list[set[tuple[str, int]]] = [set() for _ in files]
+    rows, numbers = _stacked(files)
+    answered = rows.select("run", "chunk", "row", file=numbers).drop_nulls("row")
+    for at, run, chunk in answered.select("file", "run", "chunk").unique().iter_rows():
+        found[at].add((run, chunk))
+    return found
+
+
+def _stacked(files: Sequence[Attributed]) -> tuple[pl.DataFrame, pl.Series]:
+    """Return the rows of all files under each other, and the number of the file each is of."""
+    rows = pl.concat([pl.DataFrame(schema=OUTCOME), *(one.outcomes for one in files)])
+    heights = [one.outcomes.height for one in files]
+    return rows, pl.Series(np.repeat(np.arange(len(files), dtype=np.uint32), heights))

@@ -7,12 +7,12 @@ import hashlib
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
-from functools import cache
-from itertools import islice
+from itertools import accumulate, islice
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from schemas import result as spec
@@ -46,12 +46,34 @@ class ResultRows(NamedTuple):
     received: date | None = None
 
 
+class Arrived(NamedTuple):
+    """A result file as it lay there: bytes (plain or gzip), name, the day it came where known."""
+
+    content: bytes
+    name: str
+    received: date | None = None
+
+
 def read_result(content: bytes, name: str, received: date | None = None) -> ResultRows:
     """Read a result file (plain or gzip bytes, interface.md 2.7); no row is dropped and nothing is raised."""
-    text, trouble = text_of(content)
+    return read_results([Arrived(content, name, received)])[0]
+
+
+def read_results(files: Sequence[Arrived]) -> list[ResultRows]:
+    """Read result files, at least one, their cells together: a look at 1000 rows costs mostly the asking."""
+    found = [_read(one) for one in files]
+    table = _table([one.rows for one in found])
+    ends = list(accumulate(one.rows.height for one in found))
+    return [one._replace(rows=table[end - one.rows.height : end]) for one, end in zip(found, ends, strict=True)]
+
+
+def _read(file: Arrived) -> ResultRows:
+    """Return the file with its cells as they stand there."""
+    text, trouble = text_of(file.content)
     columns, damage = _columns(text)
+    cells = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
     problems = tuple(dict.fromkeys((*trouble, *damage)))
-    return ResultRows(hashlib.sha256(content).hexdigest(), name, _table(columns), problems, received)
+    return ResultRows(hashlib.sha256(file.content).hexdigest(), file.name, cells, problems, file.received)
 
 
 def text_of(content: bytes) -> tuple[str, list[str]]:
@@ -106,8 +128,10 @@ def _columns(text: str) -> tuple[dict[str, list[str | None]], list[str]]:
     at, head = next(heads, (0, None))
     if head is None:
         return {name: [] for name in spec.SPELLINGS}, [NOT_A_RESULT if text.strip() else EMPTY]
-    records, problems = _records(lines[at + 1 :], head)
-    cells = list(zip(*(_fit(record, head) for record in records), strict=True)) or [()] * head.width
+    plain = _plain(lines[at + 1 :], head)
+    records, problems = (plain, []) if plain else _records(lines[at + 1 :], head)
+    cells = list(zip(*(records if plain else [_fit(record, head) for record in records]), strict=True))
+    cells = cells or [()] * head.width
     absent = [None] * len(records)
     return {
         name: list(cells[head.places[name]]) if name in head.places else list(absent) for name in spec.SPELLINGS
@@ -129,6 +153,17 @@ def _head(line: str) -> _Head | None:
     return None
 
 
+def _plain(lines: list[str], head: _Head) -> list[list[str]]:
+    """Read records that are a well-formed line each and as wide as the header, as most files are; else nothing."""
+    csv.field_size_limit(LIMIT)  # the module's own limit would raise on a long error object
+    reader = csv.reader(lines, delimiter=head.delimiter, strict=True)
+    try:
+        records = list(reader)
+    except csv.Error:
+        return []
+    return records if reader.line_num == len(records) and set(map(len, records)) == {head.width} else []
+
+
 def _records(lines: list[str], head: _Head) -> tuple[list[list[str]], list[str]]:
     """Read the records with doubled quotes, or with backslashes where only so every row has its width."""
     doubled = _split(lines, head, None)
@@ -139,7 +174,6 @@ def _records(lines: list[str], head: _Head) -> tuple[list[list[str]], list[str]]
 
 def _split(lines: list[str], head: _Head, escape: str | None) -> tuple[list[list[str]], list[str]]:
     """Split lines into records and name what was wrong; a quote that never closes spoils its own line only."""
-    csv.field_size_limit(LIMIT)  # the module's own limit would raise on a long error object
     records: list[list[str]] = []
     problems: list[str] = []
     start = 0
@@ -198,30 +232,28 @@ def _fit(record: list[str], head: _Head) -> list[str]:
     return cells
 
 
-def _table(columns: dict[str, list[str | None]]) -> pl.DataFrame:
-    raw = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
-    return raw.select(_cells()).select(_rows())
-
-
-@cache  # building the expressions costs more than running them on 1000 rows
-def _cells() -> pl.Expr:
-    cell = pl.all().str.strip_chars()
-    return pl.when(~cell.str.contains(f"^(?:{'|'.join(NOTHING)}|)$")).then(cell)
-
-
-@cache
-def _rows() -> tuple[pl.Expr, ...]:
-    return (
-        pl.int_range(1, pl.len() + 1, dtype=pl.UInt32).alias("position"),
-        pl.col(spec.CUID),
-        # the last digits, also of `************1111`; a spreadsheet in between loses leading zeros
-        pl.col(spec.LAST_4).str.extract(r"([0-9]{1,4})$").str.zfill(4),
-        pl.col(spec.URL),
-        day_in(spec.EXPIRATION_DATE).alias("expires_on"),
+def _table(files: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the rows of all files under each other, each file's numbered from 1."""
+    positions = [np.arange(1, one.height + 1, dtype=np.uint32) for one in files]
+    cells = pl.concat(files, rechunk=True).select(_cells())
+    return cells.select(
+        pl.Series("position", np.concatenate(positions)),
+        *_known(),
+        _expires_on(cells[spec.EXPIRATION_DATE]),
         pl.col(spec.EXPIRATION_DATE).alias("expires_raw"),
         # `{}` beside a link is no error; alone it is what JSON.stringify makes of one
         pl.when(pl.col(spec.URL).is_null() | ~pl.col(spec.ERROR).is_in(["{}", "[]", '""'])).then(spec.ERROR),
     )
+
+
+def _cells() -> pl.Expr:
+    cell = pl.all().str.strip_chars()
+    return pl.when(~cell.is_in(["", *NOTHING])).then(cell)
+
+
+def _known() -> tuple[pl.Expr, ...]:
+    # the last digits, also of `************1111`; a spreadsheet in between loses leading zeros
+    return pl.col(spec.CUID), pl.col(spec.LAST_4).str.extract(r"([0-9]{1,4})$").str.zfill(4), pl.col(spec.URL)
 
 
 _DATES = (
@@ -232,6 +264,15 @@ _DATES = (
     (r"^(20[0-9]{6})$", "%Y%m%d"),
 )
 _EPOCHS = ((r"^([1-3][0-9]{12})$", 1), (r"^([1-3][0-9]{9})$", 1000))  # milliseconds, seconds
+
+
+def _expires_on(texts: pl.Series) -> pl.Series:
+    """Return the days; where all are in the documented spelling, as they are in most files, no other is tried."""
+    pattern, form = _DATES[0]
+    days = texts.str.extract(pattern).str.to_date(form, strict=False)
+    if days.null_count() > texts.null_count():
+        days = texts.to_frame().select(day_in(spec.EXPIRATION_DATE)).to_series()
+    return days.alias("expires_on")
 
 
 def day_in(column: str) -> pl.Expr:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.results import results
-from flows.core.results.results import read_result
+from flows.core.results.results import Arrived, read_result, read_results
 from schemas.result import ResultTable
 
 HEADER = "cuid,last_4,url,expiration_date,error\n"
@@ -186,3 +186,14 @@ def test_whatever_stands_in_the_cells_every_row_comes_through(
 @given(st.binary(max_size=400) | st.binary(max_size=200).map(lambda tail: FILE.encode() + tail))
 def test_any_bytes_give_a_result_and_never_raise(content: bytes) -> None:
     ResultTable.validate(read_result(content, "r.csv").rows)
+
+
+def test_files_read_together_give_what_each_gives_alone() -> None:
+    contents = [FILE.encode(), b"", HEADER.encode(), FILE.replace("2027-01-20", "01/20/2027").encode(), LINK.encode()]
+
+    together = read_results([Arrived(content, "r.csv") for content in contents])
+
+    for content, one in zip(contents, together, strict=True):
+        alone = read_result(content, "r.csv")
+        assert alone.rows.equals(one.rows)
+        assert alone._replace(rows=one.rows) == one
