@@ -144,12 +144,17 @@ def _write(edges: IssuerEdges, manifest: Manifest) -> bool:
 
 
 def look_around(edges: IssuerEdges) -> Survey:
-    """Survey the cards of an issuer; a run that took its turn and died right after it is whole: finish it first."""
+    """Survey the cards of an issuer, once every run that took its turn is committed."""
+    finish_turns(edges)
+    return survey(edges)
+
+
+def finish_turns(edges: IssuerEdges) -> None:
+    """Write the manifests of runs that took their turn and died right after it: they are whole."""
     store, issuer = edges.edges.store, edges.issuer.issuer
     for manifest in commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY)):
         if not has_manifest(store, keys_of(manifest.run)):
             _write(edges, manifest)
-    return survey(edges)
 
 
 @contextmanager
