@@ -27,6 +27,7 @@ ACTIONS = {
     "newline": FIX, "utf16": FIX, "lost_zero": FIX, "empty": FIX, "hex": FIX, "base64_of_hex": FIX,
     "base64url": FIX, "unpadded": FIX,
     "repeated": NOTHING, "excluded": NOTHING, "standing": NOTHING, "awaiting": NOTHING, "refused": FIX,
+    "renewed": NOTHING, "absent": NOTHING, "before_link": NOTHING,
     "invalid": FIX, "unterminated": FIX, "bare": FIX, "too_few": FIX, "too_many": FIX, "short": FIX, "long": FIX,
     "control": FIX,
     # The kinds of the partner's errors, as flows.core.results.partner_terms reads them from its words:
@@ -52,6 +53,7 @@ HINTS = {
     "address.first_name": "a first name",
     "address.last_name": "a last name",
     "address.is_primary": "TRUE or FALSE",
+    "card.extract": "a card that stands in the latest extract, in a row that can be sent",
     "card.link": "a card without a link, or one that changed or whose link ends soon",
     "row.content": "each row once",
     "row.filter": "rows that the issuer's [filter] lets through",
@@ -64,6 +66,7 @@ HINTS = {
 }
 EXACT_HINTS = {
     "card.pan.repeated": "each card of a cardholder once",
+    "card.expiration.before_link": "a card that outlives its link: one that ends first needs no other link",
     "card.pan.other_cuid": "one cuid for all rows of a card, unless its holders differ",
     "card.cvv_hash.newline": "the hash of the digits alone: a line break was hashed with them",
     "card.cvv_hash.utf16": "the hash of the digits as ASCII: they were hashed as UTF-16",

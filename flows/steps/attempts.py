@@ -24,7 +24,7 @@ from flows.steps.commits import commits_since
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.outbox import standing_of
 from flows.steps.rows import rows_key
-from flows.steps.runs import keys_of, manifests, read_ledger, read_summary
+from flows.steps.runs import has_manifest, keys_of, manifests, read_ledger, read_manifest, read_summary
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
 
@@ -82,8 +82,13 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
             yield from _attempts(store, manifest, reported=summary is not None)
     done = {manifest.run for manifest in committed}
     for link in links:
-        if link.run not in done:  # about to be committed: its rows count as sent
+        if link.run not in done and not _abandoned(store, keys_of(link.run)):  # about to be committed: counts as sent
             yield from _unanswered(store, keys_of(link.run), link.ledger)
+
+
+def _abandoned(store: Store, keys: RunKeys) -> bool:
+    """Tell whether a run's manifest is there and is none: an operator gave the run up."""
+    return has_manifest(store, keys) and read_manifest(store, keys) is None
 
 
 def lives(manifest: Manifest, summary: dict[str, Any] | None, today: date) -> bool:
@@ -106,7 +111,8 @@ def _attempts(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[A
     cancelled = _cancelled(store, keys, manifest)
     for part, sent in zip(manifest.ledger, _sent(store, keys, manifest.ledger), strict=True):
         content = read(store, rows_key(keys, part))
-        settled = pl.read_parquet(BytesIO(content), columns=["row", "state", "expires_on"])
+        told = pl.read_parquet(BytesIO(content), columns=["row", "state", "expires_on"])
+        settled = told.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # where nobody said so
         rows = sent.join(settled, on="row", how="left", maintain_order="left")
         digest = hashlib.sha256(content + repr(sorted(cancelled)).encode()).hexdigest()
         yield Attempts(str(keys.run), _without(rows, cancelled), digest)
