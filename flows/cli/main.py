@@ -235,6 +235,7 @@ def outbox() -> None:
 RUN = click.argument("run")
 CHUNKS = click.argument("chunks", nargs=-1, type=click.IntRange(1))
 REASON = click.option("--reason", required=True, help="Kept in the run's history.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, refuse what would be refused; no more.")
 
 
 @outbox.command("list")
@@ -263,48 +264,52 @@ def outbox_fetch(config: Path, run: str, chunks: tuple[int, ...], to: Path) -> A
 @outbox.command("uploaded")
 @RUN
 @CHUNKS
+@DRY_RUN
 @command
-def outbox_uploaded(config: Path, run: str, chunks: tuple[int, ...]) -> Answer:
+def outbox_uploaded(config: Path, run: str, chunks: tuple[int, ...], *, dry_run: bool) -> Answer:
     """Note that the waiting chunks of RUN (or the CHUNKS numbered) are in the portal."""
     from flows.cli.outbox import move_chunks
 
-    return move_chunks(config, run, "uploaded", chunks)
+    return move_chunks(config, run, "uploaded", chunks, dry_run=dry_run)
 
 
 @outbox.command("hold")
 @RUN
 @CHUNKS
 @REASON
+@DRY_RUN
 @command
-def outbox_hold(config: Path, run: str, chunks: tuple[int, ...], reason: str) -> Answer:
+def outbox_hold(config: Path, run: str, chunks: tuple[int, ...], reason: str, *, dry_run: bool) -> Answer:
     """Hold waiting chunks back: they are not given out until they are released."""
     from flows.cli.outbox import move_chunks
 
-    return move_chunks(config, run, "held", chunks, reason)
+    return move_chunks(config, run, "held", chunks, reason, dry_run=dry_run)
 
 
 @outbox.command("release")
 @RUN
 @CHUNKS
 @REASON
+@DRY_RUN
 @command
-def outbox_release(config: Path, run: str, chunks: tuple[int, ...], reason: str) -> Answer:
+def outbox_release(config: Path, run: str, chunks: tuple[int, ...], reason: str, *, dry_run: bool) -> Answer:
     """Let held chunks, or ones marked as uploaded by mistake, wait for their upload again."""
     from flows.cli.outbox import move_chunks
 
-    return move_chunks(config, run, "released", chunks, reason)
+    return move_chunks(config, run, "released", chunks, reason, dry_run=dry_run)
 
 
 @outbox.command("cancel")
 @RUN
 @CHUNKS
 @REASON
+@DRY_RUN
 @command
-def outbox_cancel(config: Path, run: str, chunks: tuple[int, ...], reason: str) -> Answer:
+def outbox_cancel(config: Path, run: str, chunks: tuple[int, ...], reason: str, *, dry_run: bool) -> Answer:
     """Cancel chunks that wait or are held, for good: they will not be sent."""
     from flows.cli.outbox import move_chunks
 
-    return move_chunks(config, run, "cancelled", chunks, reason)
+    return move_chunks(config, run, "cancelled", chunks, reason, dry_run=dry_run)
 
 
 def _day(value: datetime | None) -> date | None:

@@ -50,12 +50,15 @@ def fetch_chunks(folder: Path, run: str, to: Path, numbers: Collection[int]) -> 
     return Answer(facts, lines, f"upload each file to the portal, then: cardlink outbox uploaded {run}")
 
 
-def move_chunks(folder: Path, run: str, what: Move, numbers: Collection[int], reason: str = "") -> Answer:
-    """Note what was done to chunks of a run."""
+def move_chunks(
+    folder: Path, run: str, what: Move, numbers: Collection[int], reason: str = "", *, dry_run: bool = False
+) -> Answer:
+    """Note what was done to chunks of a run, or say what would be noted."""
     issuer = run_of(run).issuer
-    done = move(_edges(folder, issuer), run, what, numbers, reason)
-    facts = {"run": run, "move": what, "chunks": [_facts(item) for item in done]}
-    return Answer(facts, [f"{run}: {_numbers(done)} {DONE[what]}"], f"cardlink outbox list {issuer}")
+    done = move(_edges(folder, issuer), run, what, numbers, reason, dry_run=dry_run)
+    facts = {"run": run, "move": what, "dry_run": dry_run, "chunks": [_facts(item) for item in done]}
+    would = "dry run, nothing was noted: " if dry_run else ""
+    return Answer(facts, [f"{would}{run}: {_numbers(done)} {DONE[what]}"], f"cardlink outbox list {issuer}")
 
 
 def _edges(folder: Path, issuer: str) -> Edges:

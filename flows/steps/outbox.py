@@ -14,7 +14,8 @@ from typing import NamedTuple, get_args
 from flows.core.errors import OperatorError
 from flows.core.names import RunId, RunKeys
 from flows.core.ports import Store
-from flows.core.run.outbox import MOVES, OPEN, Item, Move, Moved, State, items
+from flows.core.redaction import redact
+from flows.core.run.outbox import MOVES, OPEN, Item, Move, Moved, State, after, items
 from flows.core.run.planning import digest
 from flows.steps.edges import ConflictError, Edges, note, read
 from flows.steps.outcomes import Told
@@ -83,19 +84,24 @@ def outboxes(edges: Edges, issuer: str, states: Collection[State] = OPEN) -> Ite
         yield from (item for item in _read(edges.store, RunKeys(run), False) if item.state in states)
 
 
-def move(edges: Edges, run: str, what: Move, numbers: Collection[int] = (), reason: str = "") -> list[Item]:
+def move(
+    edges: Edges, run: str, what: Move, numbers: Collection[int] = (), reason: str = "", *, dry_run: bool = False
+) -> list[Item]:
     """Note what was done to chunks of a run (none named: all it can be done to); return how they stand now.
 
-    Raises ChunkStateError, NoSuchChunkError, ReasonMissingError; then nothing is noted.
+    Raises ChunkStateError, NoSuchChunkError, ReasonMissingError; then, and in a dry run, nothing is noted.
     """
     if what != "uploaded" and not reason.strip():
         raise ReasonMissingError(run, what)
     chosen = _choose(outbox(edges, run), run, MOVES[what][0], what, numbers)
+    if dry_run:
+        done = Moved(what, edges.now(), edges.actor, reason=redact(reason.strip()))
+        return [after(item, done) for item in chosen]
     names = [item.chunk.name for item in chosen]
     if names:
         note(edges, keys_of(run), what, chunks=names, reason=reason.strip())
-    done = {item.chunk.number for item in chosen}
-    return [item for item in outbox(edges, run) if item.chunk.number in done]
+    moved = {item.chunk.number for item in chosen}
+    return [item for item in outbox(edges, run) if item.chunk.number in moved]
 
 
 def fetch(edges: Edges, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()) -> Fetched:

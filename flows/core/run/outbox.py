@@ -65,13 +65,14 @@ def items(
     for move in sorted(moves, key=lambda one: one.at):
         for number in move.chunks or found.keys():
             if number in found:
-                found[number] = _after(found[number], move)
+                found[number] = after(found[number], move)
     return [
         item._replace(state="answered") if item.chunk.number in answered else item for _, item in sorted(found.items())
     ]
 
 
-def _after(item: Item, move: Moved) -> Item:
+def after(item: Item, move: Moved) -> Item:
+    """Return how a chunk stands after a move; one that does not fit its state changes nothing."""
     fits, state = MOVES[move.move]
     if item.state not in fits:
         return item
