@@ -55,19 +55,24 @@ class Survey(NamedTuple):
     commit: int
 
 
-def survey(edges: IssuerEdges) -> Survey:
-    """Look at every card of an issuer that a run of the last weeks, or one with a living link, has sent."""
+def survey(edges: IssuerEdges, also: Iterable[pl.DataFrame] = ()) -> Survey:
+    """Look at every card of an issuer that a run of the last weeks, or one with a living link, has sent.
+
+    `also`: attempts (ATTEMPT) that a rehearsal takes for made.
+    """
     store, issuer = edges.edges.store, edges.issuer.issuer
     today = local_day(edges.edges.now(), edges.issuer.time_zone)
     links = list(commits_since(store, issuer))  # first: what is committed after it is looked at at our own commit
-    running = hashlib.sha256()
+    newest = max((link.as_of for link in links if link.selection is None), default=date.min)
+    running = hashlib.sha256(newest.isoformat().encode())
 
     def frames() -> Iterator[pl.DataFrame]:
         for one in attempts(store, issuer, today, links):
             running.update(f"{one.run} {one.digest}\n".encode())
             yield one.rows.select(*ATTEMPT)
+        yield from also
 
-    known = Known(frames())
+    known = Known(frames(), newest)
     return Survey(known, running.hexdigest(), len(links))
 
 

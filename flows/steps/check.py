@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from datetime import date
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.core.names import RunId
+from flows.core.results.reconcile import AWAITING
+from flows.core.rows.known import ATTEMPT
 from flows.core.rows.refine import Choice
 from flows.core.run.gates import Night, refusal
 from flows.core.run.planning import business_date
 from flows.steps.attempts import survey
 from flows.steps.edges import IssuerEdges
-from flows.steps.plan import find_extract, identify
-from flows.steps.runs import rows_before
+from flows.steps.plan import expected_run, find_extract, identify
+from flows.steps.runs import HABIT, keys_of, rows_before
 from flows.steps.scan import Scan, open_extract
 from schemas.manifest import Counts
+from schemas.portal import CUID
 
 FIRST_ROWS = 5  # row numbers named for each reason
 
@@ -44,27 +47,45 @@ class Checked(NamedTuple):
     refused: str
 
 
-def check_extract(edges: IssuerEdges, name: str, day: date | None, opened: Collection[str] = ()) -> Checked:
-    """Read and check the whole extract exactly as a submit would; nothing is sealed, nothing is written."""
+@dataclass
+class Nights:
+    """What earlier nights of one rehearsal would have left: attempts at the cards they send, and their rows."""
+
+    sent: list[pl.DataFrame] = field(default_factory=list)
+    read: list[tuple[date, int]] = field(default_factory=list)
+
+
+def check_extract(
+    edges: IssuerEdges, name: str, day: date | None, opened: Collection[str] = (), nights: Nights | None = None
+) -> Checked:
+    """Read and check the whole extract exactly as a submit would; nothing is sealed, nothing is written.
+
+    `nights` are taken for sent before it; where it would pass, it is added to them.
+    """
+    nights = nights or Nights()
     entry = find_extract(edges, name)
     source = identify(edges.edges.store, entry)
     as_of = day or business_date(entry.key, entry.modified, edges.issuer.time_zone)
-    run = RunId(edges.issuer.issuer, as_of, source.sha256[:8])
+    world = survey(edges, nights.sent) if edges.issuer.full_portfolio else None
+    run = expected_run(edges, source, as_of, world.digest if world else "")
     rows: list[pl.DataFrame] = []
+    sent: list[pl.DataFrame] = []
     sizes: list[int] = []
     with open_extract(edges, entry, source) as stream:
-        known = survey(edges).known if edges.issuer.full_portfolio else None
-        scan = Scan(edges.issuer, stream, source, as_of, Choice(known=known))
+        scan = Scan(edges.issuer, stream, source, as_of, Choice(known=world.known if world else None))
         for piece in scan:
             sizes += [chunk.height for chunk in piece.chunks]
             rows += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
-    night = Night(
-        source.key, scan.counts, rows_before(edges.edges.store, run), scan.refiner.test_cards, scan.refiner.other_cards
-    )
+            sent += [_attempts(chunk) for chunk in piece.chunks] if world else []
+    before = rows_before(edges.edges.store, keys_of(run).run) + [read for day, read in nights.read if day < as_of]
+    night = Night(source.key, scan.counts, before[-HABIT:], scan.refiner.test_cards, scan.refiner.other_cards)
     refused = refusal(night, edges.issuer.limits, test=edges.issuer.test, opened=opened)
+    if refused is None:
+        nights.sent += sent
+        nights.read.append((as_of, scan.counts.read))
     return Checked(
         source.key,
-        str(run),
+        run,
         as_of,
         scan.counts,
         len(sizes),
@@ -73,6 +94,14 @@ def check_extract(edges: IssuerEdges, name: str, day: date | None, opened: Colle
         dict(scan.refiner.repairs),
         str(refused or ""),
     )
+
+
+def _attempts(chunk: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of a chunk as attempts that wait for their answer."""
+    waiting = chunk.with_columns(
+        pl.col(CUID).alias("cuid"), pl.lit(AWAITING).alias("state"), pl.lit(None).alias("expires_on")
+    )
+    return waiting.select(pl.col(name).cast(kind) for name, kind in ATTEMPT.items())
 
 
 def _reasons(frame: pl.DataFrame) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from itertools import count
 from typing import NamedTuple
@@ -147,21 +147,46 @@ def _business_date(edges: IssuerEdges, entry: Entry) -> date:
     return business_date(entry.key, entry.modified, edges.issuer.time_zone)
 
 
+def expected_run(edges: IssuerEdges, source: SourceIdentity, day: date, known: str = "") -> str:
+    """Return the run that a submit of an extract would make or finish; nothing is written."""
+    chain = list(_chain(edges.edges.store, submissions(edges.issuer.issuer, source.sha256)))
+    asked = Asked(day, known=known)
+    return (_standing(edges, chain, asked) or _fresh(edges, source, chain, asked)).run
+
+
 def _submission(edges: IssuerEdges, source: SourceIdentity, asked: Asked) -> Submission:
     """Return the extract's last run of these rows, or a new one: its first, or one that is asked for anew."""
     store, prefix = edges.edges.store, submissions(edges.issuer.issuer, source.sha256)
     for _ in range(CONTESTS):
         chain = list(_chain(store, prefix))
-        alike = [one for one in chain if one.selection == asked.rows]
-        if alike and asked.new_run in ("", alike[-1].reason) and not _outdated(edges, alike[-1], asked):
-            return alike[-1]
-        days = [run.day for one in chain if (run := RunId.parse(one.run)) is not None]
-        run = RunId(edges.issuer.issuer, asked.as_of, source.sha256[:8], days.count(asked.as_of) + 1)
-        reason = asked.new_run or (alike[-1].reason if alike else "")
-        fresh = Submission(run=str(run), reason=reason, selection=asked.rows)
+        standing = _standing(edges, chain, asked)
+        if standing is not None:
+            return standing
+        fresh = _fresh(edges, source, chain, asked)
         if store.create(_link(prefix, len(chain) + 1), canonical(fresh)):
             return fresh
     raise StoreBusyError(prefix, "contested")
+
+
+def _standing(edges: IssuerEdges, chain: Sequence[Submission], asked: Asked) -> Submission | None:
+    """Return the run that is asked for, where the extract has one: one that is committed before one that is not."""
+    alike = [one for one in chain if one.selection == asked.rows]
+    if not alike or asked.new_run not in ("", alike[-1].reason):
+        return None
+    if asked.selection is None:
+        same = (one for one in alike if one.reason == alike[-1].reason)
+        done = next((one for one in same if has_manifest(edges.edges.store, keys_of(one.run))), None)
+        if done is not None:
+            return done
+    return None if _outdated(edges, alike[-1], asked) else alike[-1]
+
+
+def _fresh(edges: IssuerEdges, source: SourceIdentity, chain: Sequence[Submission], asked: Asked) -> Submission:
+    alike = [one for one in chain if one.selection == asked.rows]
+    days = [run.day for one in chain if (run := RunId.parse(one.run)) is not None]
+    run = RunId(edges.issuer.issuer, asked.as_of, source.sha256[:8], days.count(asked.as_of) + 1)
+    reason = asked.new_run or (alike[-1].reason if alike else "")
+    return Submission(run=str(run), reason=reason, selection=asked.rows)
 
 
 def _outdated(edges: IssuerEdges, submission: Submission, asked: Asked) -> bool:

@@ -5,7 +5,7 @@ Kept in about 25 bytes a card, so that a portfolio of ten millions fits beside t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import date, timedelta
 from typing import NamedTuple
 from zlib import crc32
@@ -26,7 +26,7 @@ from schemas.portal import (
     POSTAL_CODE,
     SUBNATIONAL,
 )
-from schemas.portfolio import Portfolio
+from schemas.portfolio import Change, Portfolio
 
 STANDING = "card.link.standing"  # has a link that does not end soon
 AWAITED = "card.link.awaiting"  # sent, and not answered yet
@@ -70,9 +70,13 @@ class Terms(NamedTuple):
 
 
 class Known:
-    """The last attempt of every card; `attempts`: frames of ATTEMPT, oldest first."""
+    """The last attempt of every card; `attempts`: frames of ATTEMPT, oldest first.
 
-    def __init__(self, attempts: Iterable[pl.DataFrame]) -> None:
+    `newest`: the business date of the latest extract taken up; what differs in an older one is no change.
+    """
+
+    def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min) -> None:
+        self._newest = newest
         table = pl.concat([pl.DataFrame(schema=_COMPACT), *map(_compact, attempts)])
         last = [pl.col(name).last() for name in ("state", "name_check", "address_check")]
         cards = table.group_by("card", "expiration").agg(*last, pl.col("until").max()).sort("card", "expiration")
@@ -94,7 +98,8 @@ class Known:
             [asked, found, rows.select(asked_name="name_check", asked_address="address_check")], how="horizontal"
         )
         there = pl.Series(self._there(asked), dtype=pl.Boolean)
-        return beside.select(pl.when(there).then(_verdict(terms))).to_series()
+        changes = terms.portfolio.changes if terms.as_of >= self._newest else ()
+        return beside.select(pl.when(there).then(_verdict(terms, changes))).to_series()
 
     def _there(self, asked: pl.DataFrame) -> NDArray[np.bool_]:
         cards = asked["card"].to_numpy()
@@ -138,16 +143,15 @@ def _card(cuid: str) -> pl.Expr:
     return pl.struct(pl.col(cuid).alias("cuid"), "last_4").hash().alias("card")
 
 
-def _verdict(terms: Terms) -> pl.Expr:
-    portfolio = terms.portfolio
+def _verdict(terms: Terms, changes: Collection[Change]) -> pl.Expr:
     differs = {
         "name": _differs("asked_name", "name_check"),
         "address": _differs("asked_address", "address_check"),
         "expiration": _differs("expiration_asked", "expiration"),
     }
-    changed = pl.any_horizontal([pl.lit(value=False), *(differs[name] for name in portfolio.changes)])
+    changed = pl.any_horizontal([pl.lit(value=False), *(differs[name] for name in changes)])
     standing = (pl.col("until") > terms.renew_until).fill_null(value=False)
-    refused = (pl.col("state") == "error") & pl.lit(not portfolio.resend_errors)
+    refused = (pl.col("state") == "error") & pl.lit(not terms.portfolio.resend_errors)
     return (
         pl.when(pl.col("state") == "awaiting").then(pl.lit(AWAITED))
         .when(changed).then(None)
