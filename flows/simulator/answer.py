@@ -75,7 +75,10 @@ def committed_chunks(store: Store, issuer: str) -> Iterator[tuple[str, str]]:
         run = RunId.parse(PurePosixPath(entry.key).name)
         keys = RunKeys(run) if run else None
         if keys and any(found.key == keys.manifest for found in store.keys(keys.manifest)):
-            manifest = Manifest.model_validate_json(_content(store, keys.manifest))
+            content = _content(store, keys.manifest)
+            if content.startswith(b'{"abandoned":true'):  # ended by an operator before its commit
+                continue
+            manifest = Manifest.model_validate_json(content)
             yield from ((keys.chunks + chunk.name, chunk.name) for chunk in manifest.chunks)
 
 

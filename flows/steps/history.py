@@ -14,7 +14,8 @@ from flows.core.names import RunKeys
 from flows.core.ports import Store
 from flows.core.run.planning import digest
 from flows.steps.edges import read
-from flows.steps.runs import UnknownRunError, keys_of, read_manifest, read_plan
+from flows.steps.runs import UnknownRunError, keys_of, read_end, read_plan
+from schemas.mended import Abandoned
 
 
 class Happening(NamedTuple):
@@ -76,7 +77,10 @@ def _events(store: Store, keys: RunKeys) -> Iterator[Happening]:
 
 
 def _manifest(store: Store, keys: RunKeys) -> Iterator[Happening]:
-    manifest = read_manifest(store, keys)
+    manifest = read_end(store, keys)
+    if isinstance(manifest, Abandoned):
+        yield Happening(_iso(manifest.at), "abandoned", manifest.by, {"reason": manifest.reason})
+        return
     if manifest is None:
         return
     for entry in list(store.keys(keys.manifest)):

@@ -12,7 +12,7 @@ from flows.core.run.outbox import Item, State
 from flows.steps.edges import Edges, IssuerEdges
 from flows.steps.outbox import outboxes
 from flows.steps.pending import pending
-from flows.steps.runs import run_ids
+from flows.steps.runs import read_manifest, run_ids
 from flows.steps.status import Standing, standings
 from flows.steps.watch import open_alerts
 
@@ -80,7 +80,7 @@ def _last_run(store: Store, issuer: str) -> list[Family]:
     for run in reversed(run_ids(store, issuer)):
         keys = RunKeys(run)
         written = {entry.key: entry.modified for entry in store.keys(keys.base, shallow=True)}
-        if keys.manifest in written and keys.plan in written:
+        if keys.manifest in written and keys.plan in written and read_manifest(store, keys) is not None:
             took = (written[keys.manifest] - written[keys.plan]).total_seconds()
             when = written[keys.manifest].timestamp()
             return [

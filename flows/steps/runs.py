@@ -17,8 +17,10 @@ from flows.core.run.planning import digest
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import ConflictError, read
 from schemas.manifest import Document, LedgerPart, Manifest, Plan
+from schemas.mended import Abandoned
 
 T = TypeVar("T", bound=Document)
+_MARK = b'{"abandoned":true'  # how the document begins that ends a run without a commit
 HABIT = 14  # runs whose median says how large a night usually is
 
 
@@ -30,6 +32,16 @@ class UnknownRunError(OperatorError):
 
     def __init__(self, run: str) -> None:
         super().__init__(run)
+
+
+class AbandonedError(OperatorError):
+    """An operator ended the run before its commit, for good."""
+
+    says = "Run {0} was abandoned by {1}: {2}."
+    then = "It will not be taken up again; a new run of its extract: --new-run REASON."
+
+    def __init__(self, run: str, who: str, why: str) -> None:
+        super().__init__(run, who, why)
 
 
 def keys_of(run: str) -> RunKeys:
@@ -61,8 +73,28 @@ def read_plan(store: Store, keys: RunKeys) -> Plan | None:
 
 
 def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
-    """Return a run's manifest, None before its commit."""
-    return _document(Manifest, store, keys.manifest)
+    """Return a run's manifest, None before its commit and where the run was abandoned."""
+    found = read_end(store, keys)
+    return found if isinstance(found, Manifest) else None
+
+
+def read_end(store: Store, keys: RunKeys) -> Manifest | Abandoned | None:
+    """Return what ended a run: its manifest, or the record that it was abandoned; None while it is not ended."""
+    try:
+        content = read(store, keys.manifest)
+    except ObjectMissingError:
+        return None
+    if content.startswith(_MARK):
+        return _parse(Abandoned, content, keys.manifest)
+    return _parse(Manifest, content, keys.manifest)
+
+
+def finished(store: Store, keys: RunKeys) -> Manifest | None:
+    """Return the manifest of a run that needs no work, None where it is still to be done; AbandonedError."""
+    end = read_end(store, keys)
+    if isinstance(end, Abandoned):
+        raise AbandonedError(end.run, end.by, end.reason)
+    return end
 
 
 def has_manifest(store: Store, keys: RunKeys) -> bool:
@@ -76,9 +108,15 @@ def has_manifest(store: Store, keys: RunKeys) -> bool:
 
 def _document(kind: type[T], store: Store, key: str) -> T | None:
     try:
-        return kind.model_validate_json(read(store, key))
+        content = read(store, key)
     except ObjectMissingError:
         return None
+    return _parse(kind, content, key)
+
+
+def _parse(kind: type[T], content: bytes, key: str) -> T:
+    try:
+        return kind.model_validate_json(content)
     except ValidationError:  # its text shows what it found; ours is raised below without a chain
         pass
     raise ConflictError(key)

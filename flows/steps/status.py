@@ -46,8 +46,11 @@ def standing(store: Store, run: RunId) -> Standing:
     except ObjectMissingError:
         pass
     try:
-        counts = json.loads(read(store, keys.manifest))["counts"]
+        end = json.loads(read(store, keys.manifest))
     except ObjectMissingError:
         return Standing(str(run), "not committed")
+    if "abandoned" in end:
+        return Standing(str(run), "abandoned")
+    counts = end["counts"]
     fates = {name: counts[name] for name in ("read", "rejected", "duplicate", "suppressed")}
     return Standing(str(run), "committed, to be uploaded", awaiting=counts["submitted"], **fates)

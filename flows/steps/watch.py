@@ -18,8 +18,9 @@ from flows.core.run.calendar import day_off, due, local_day
 from flows.core.run.planning import DATE_IN_NAME, business_date, canonical
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.outbox import outbox
-from flows.steps.runs import read_manifest, run_ids
+from flows.steps.runs import read_end, run_ids
 from flows.steps.status import standing
+from schemas.mended import Abandoned
 
 LOOK_BACK = timedelta(days=60)  # runs whose business date is older are left alone: their links have run out
 SETTLED = ("balanced", "balanced, rejects or errors above the limit")
@@ -114,7 +115,9 @@ def _key_troubles(edges: IssuerEdges) -> Iterator[Alert]:
 
 def _run_troubles(edges: IssuerEdges, run: RunId) -> Iterator[Alert]:
     store, issuer, keys = edges.edges.store, edges.issuer, RunKeys(run)
-    manifest = read_manifest(store, keys)
+    manifest = read_end(store, keys)
+    if isinstance(manifest, Abandoned):  # somebody looked at it and decided
+        return
     refused = "" if manifest else _refusal(store, keys)
     if refused and refused != "EmptyExtractError":
         yield Alert("run-refused", issuer.issuer, str(run), f"{run} was refused: {refused}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
@@ -59,6 +59,11 @@ class _Claim(BaseModel):
     holder: str
     since: AwareDatetime
     until: AwareDatetime
+
+    @property
+    def ends(self) -> bool:
+        """True where this link gave the claim back."""
+        return self.until <= self.since
 
     def holds(self, now: datetime) -> bool:
         """Tell whether the claim counts at `now`.
@@ -115,6 +120,40 @@ def give_back(store: Store, prefix: str, holder: str, now: datetime) -> None:
     number, last = _latest(store, prefix)
     if last is not None and last.holder == holder and last.holds(now):
         store.create(_key(prefix, number + 1), _bytes(_Claim(holder=holder, since=now, until=now)))
+
+
+class Held(NamedTuple):
+    """Who holds a claim, since when without a break, and until when where nobody renews it."""
+
+    holder: str
+    since: datetime
+    until: datetime
+
+
+def held(store: Store, prefix: str, now: datetime) -> Held | None:
+    """Return who holds the claim on `prefix`, None where nobody does."""
+    number, last = _latest(store, prefix)
+    if last is None or not last.holds(now):
+        return None
+    first = last
+    while (before := _read(store, _key(prefix, number - 1))) and (before.holder, before.ends) == (last.holder, False):
+        number, first = number - 1, before
+    return Held(last.holder, first.since, last.until)
+
+
+def end(store: Store, prefix: str, by: str, now: datetime) -> None:
+    """End whatever claim there is on `prefix`, whoever holds it.
+
+    A holder that still lives hears of it at its next renewal: LeaseLostError. Raises ClaimedError where it is renewed
+    faster than it can be ended.
+    """
+    for _ in range(_CONTESTS):
+        number, last = _latest(store, prefix)
+        if last is None or not last.holds(now):
+            return
+        if store.create(_key(prefix, number + 1), _bytes(_Claim(holder=by, since=now, until=now))):
+            return
+    raise ClaimedError("Another", prefix, "now")
 
 
 def _key(prefix: str, number: int) -> str:
