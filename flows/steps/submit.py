@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from flows.core.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.core.names import RunKeys, extracts, submissions
-from flows.core.ports import Entry, Sealer
+from flows.core.ports import Entry, Sealer, Store
 from flows.core.redaction import redact
 from flows.core.rows.refine import Choice, sent_records
 from flows.core.run.gates import OPENABLE, Night, refusal
@@ -22,13 +22,13 @@ from flows.core.run.planning import canonical
 from flows.steps.attempts import Survey, survey
 from flows.steps.claim import Claim, claimed
 from flows.steps.commits import commits_since, last_commit, take_turn
-from flows.steps.edges import Edges, IssuerEdges, note, write_once
+from flows.steps.edges import ConflictError, Edges, IssuerEdges, note, write_once
 from flows.steps.ledger import LedgerWriter
 from flows.steps.plan import find_extract, make_plan
 from flows.steps.prove import prove
 from flows.steps.publish import Outcome, PartialRunError, Publisher
 from flows.steps.report import rebuild, write_rejects
-from flows.steps.runs import has_manifest, keys_of, read_manifest, rows_before
+from flows.steps.runs import AbandonedError, finished, has_manifest, keys_of, rows_before
 from flows.steps.scan import Counting, Scan, open_extract
 from flows.steps.sweep import sweep
 from schemas.manifest import LedgerPart, Manifest, ManifestChunk, Plan
@@ -108,11 +108,11 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) ->
 def carry_out(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell = lambda _: None) -> Submitted:
     """Take a planned run to its manifest under its claim; a finished one is left as it is."""
     outside, keys = edges.edges, keys_of(job.plan.run)
-    done = read_manifest(outside.store, keys)
+    done = finished(outside.store, keys)
     if done is not None:
         return Submitted(done, already=True)
     with claimed(outside, keys.claims) as claim, _refusals_noted(outside, keys):
-        done = read_manifest(outside.store, keys)  # whoever had the claim before may have finished it
+        done = finished(outside.store, keys)  # whoever had the claim before may have finished it
         if done is not None:
             return Submitted(done, already=True)
         manifest, ours = _commit(edges, job, sealer, _watching(claim, tell))
@@ -133,7 +133,7 @@ def _commit(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Committ
 def _write(edges: IssuerEdges, manifest: Manifest) -> bool:
     """Write the manifest of a run that has its turn; False where another had done so."""
     outside, keys = edges.edges, keys_of(manifest.run)
-    ours = write_once(outside.store, keys.manifest, canonical(manifest))
+    ours = _end(outside.store, keys, manifest)
     if ours:
         note(outside, keys, "committed", rows=manifest.counts.submitted)
     if manifest.counts.submitted:
@@ -141,6 +141,16 @@ def _write(edges: IssuerEdges, manifest: Manifest) -> bool:
     else:
         rebuild(edges, manifest.run)  # nothing was sent, so no answer will ever bring its report
     return ours
+
+
+def _end(store: Store, keys: RunKeys, manifest: Manifest) -> bool:
+    """Write the manifest; False where a twin had done so, AbandonedError where an operator was first."""
+    try:
+        return write_once(store, keys.manifest, canonical(manifest))
+    except ConflictError as error:
+        conflict = error
+    finished(store, keys)
+    raise conflict
 
 
 def look_around(edges: IssuerEdges) -> Survey:
@@ -154,7 +164,8 @@ def finish_turns(edges: IssuerEdges) -> None:
     store, issuer = edges.edges.store, edges.issuer.issuer
     for manifest in commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY)):
         if not has_manifest(store, keys_of(manifest.run)):
-            _write(edges, manifest)
+            with suppress(AbandonedError):  # an operator was first
+                _write(edges, manifest)
 
 
 @contextmanager
