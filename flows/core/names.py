@@ -89,6 +89,11 @@ def attributions(issuer: str) -> str:
     return f"{issuer}/attributions/"
 
 
+def backfills(issuer: str) -> str:
+    """Return the prefix of the lists of missed nights that were sent."""
+    return f"{issuer}/backfills/"
+
+
 def reconciliation(issuer: str) -> str:
     """Return the prefix of the report across an issuer's runs, derived and rebuilt at any time."""
     return f"{issuer}/reconciliation/"

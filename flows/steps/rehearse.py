@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flows.steps.check import Checked, check_extract
+from flows.steps.check import Checked, Nights, check_extract
 from flows.steps.edges import IssuerEdges
 from flows.steps.outbox import refuse_twice
 from flows.steps.plan import find_extract, identify
@@ -31,14 +31,14 @@ class Rehearsal(NamedTuple):
         return f"{checked.extract} would be run {checked.run}, as of {checked.as_of}: {rows} would be sent."
 
 
-def rehearse(edges: IssuerEdges, request: Request) -> Rehearsal:
-    """Check every row as a submit would; raise SentTwiceError where a new run would send a card twice."""
+def rehearse(edges: IssuerEdges, request: Request, nights: Nights | None = None) -> Rehearsal:
+    """Check every row as a submit would after `nights`; SentTwiceError where a new run would send a card twice."""
     guard_twice(edges, request)
     found = [] if request.new_run else _plans_of(edges, request.extract)
     known = [plan for plan in found if plan.selection is None]
     committed = [plan.run for plan in known if read_manifest(edges.edges.store, keys_of(plan.run)) is not None]
     day = known[-1].as_of if known else request.business_date  # a rerun takes the day over from the plan
-    checked = check_extract(edges, request.extract, day, request.opened)
+    checked = check_extract(edges, request.extract, day, request.opened, nights)
     return Rehearsal(checked, committed[-1] if committed else "")
 
 
