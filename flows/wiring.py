@@ -5,6 +5,7 @@ CARDLINK_PRIVATE_KEY_FILE  private key that opens PGP-encrypted extracts and res
 CARDLINK_PASSPHRASE_FILE   its passphrase, where it has one
 CARDLINK_ACTOR             who is acting, for the audit trail (default: user@host)
 CARDLINK_WORK_POOL         Prefect work pool of the deployments (default: cardlink)
+CARDLINK_PURGE_PROFILE     AWS profile whose role may delete, for `purge` alone (default: the process's own)
 CARDLINK_ALERT_*           where alerts go: WEBHOOK, SLACK (addresses), PAGERDUTY (integration key), EMAIL with
                            SENDER and SENDGRID (key); read when deployments are installed
 AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
@@ -26,7 +27,7 @@ from urllib.parse import urlsplit
 from flows.core.errors import OperatorError
 
 if TYPE_CHECKING:
-    from flows.core.ports import Opener, Sealer, Store
+    from flows.core.ports import Opener, Sealer, Store, Sweeper
     from flows.core.run.provenance import Setting
     from flows.steps.edges import Edges, IssuerEdges
     from schemas.issuer import Issuer
@@ -119,6 +120,24 @@ def open_store(root: str, folder: Path) -> Store:
     from flows.edge.local import LocalStore
 
     return LocalStore(folder / Path(root).expanduser())
+
+
+def sweeper(root: str, folder: Path) -> Sweeper:
+    """Open a store with the right to delete, which retention alone asks for; on S3 by a profile of its own."""
+    if urlsplit(root).scheme == "s3":
+        from flows.edge import s3
+
+        return s3.connect(root, threads=PUBLISHERS, profile=os.environ.get("CARDLINK_PURGE_PROFILE") or None)
+    from flows.edge.local import LocalStore
+
+    return LocalStore(folder / Path(root).expanduser())
+
+
+def clear_machine(*, dry_run: bool) -> int:
+    """Remove what killed processes left on this machine, their gpg homes; return how many there are."""
+    from flows.edge.gpg import dead_homes, sweep_dead_homes
+
+    return len(dead_homes()) if dry_run else sweep_dead_homes()
 
 
 def wire(folder: Path, name: str) -> IssuerEdges:

@@ -203,6 +203,29 @@ def status(config: Path, issuer: str | None) -> Answer:
 
 
 @main.command()
+@click.argument("issuer", required=False)
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted and why the rest is kept; delete nothing.")
+@command
+def purge(config: Path, issuer: str | None, dry_run: bool) -> Answer:
+    """Delete what [retention] lets go: sealed chunks, then ledgers and reports; never what is open, never a source."""
+    from flows.cli.purge import purge_issuers
+
+    return purge_issuers(config, issuer, dry_run=dry_run)
+
+
+@main.command()
+@click.argument("cuid")
+@click.option("--issuer", help="Only this issuer's runs (default: those of all that are configured).")
+@click.option("--url", is_flag=True, help="Show the links themselves: they are personal secrets.")
+@command
+def trace(config: Path, cuid: str, issuer: str | None, url: bool) -> Answer:
+    """Tell everything that happened to one cardholder, over all runs, and what to do next."""
+    from flows.cli.trace import trace_cardholder
+
+    return trace_cardholder(config, cuid, issuer, url=url)
+
+
+@main.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--rows", type=click.IntRange(1), default=1000, show_default=True)
 @click.option("--bad", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of rows to be refused.")

@@ -141,9 +141,14 @@ def memory_files(chunks: Sequence[Plain], folder: Path) -> Iterator[list[str]]:
         yield [str(folder / chunk.name) for chunk in chunks]
 
 
+def dead_homes() -> list[Path]:
+    """Return the homes that killed processes left behind."""
+    return [home for root in _roots() for home in root.glob("cardlink-gpg-*") if _is_dead(home)]
+
+
 def sweep_dead_homes() -> int:
     """Remove the homes that killed processes left behind and return how many there were."""
-    dead = [home for root in _roots() for home in root.glob("cardlink-gpg-*") if _is_dead(home)]
+    dead = dead_homes()
     for home in dead:
         _remove_home(home, agent=True)
     return len(dead)

@@ -57,14 +57,14 @@ class Kept(NamedTuple):
 class Due(NamedTuple):
     """What a purge deletes, what it keeps, what it does not know, and whether the store only hides what is deleted.
 
-    `leftovers` are half-written files and uploads never completed, `probes` what race probes left.
+    `leftovers` are half-written files and uploads never completed, `temporary` what race probes left.
     """
 
     lots: tuple[Lot, ...]
     kept: tuple[Kept, ...]
     unknown: tuple[str, ...]
     leftovers: tuple[Entry, ...]
-    probes: tuple[Entry, ...]
+    temporary: tuple[Entry, ...]
     before: datetime
     hides: bool | None = None
 
@@ -99,7 +99,7 @@ def purge(edges: IssuerEdges, sweeper: Sweeper) -> Due:
             if not lot.resumed:
                 edges.edges.store.create(lot.keys.purged(lot.record.part), canonical(lot.record))
             list(deleters.map(lambda entry: sweeper.delete(entry.key), lot.entries))
-        list(deleters.map(lambda entry: sweeper.delete(entry.key), due.probes))
+        list(deleters.map(lambda entry: sweeper.delete(entry.key), due.temporary))
     if due.leftovers:
         sweeper.sweep(f"{edges.issuer.issuer}/", due.before)
     return due

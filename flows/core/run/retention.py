@@ -115,8 +115,9 @@ def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> dat
     first: dict[str, datetime] = {}
     for event in events:
         if event["what"] in ("committed", "answered", "cancelled"):
-            at, name = datetime.fromisoformat(event["at"]), f"{event['what']} {event.get('digest', event['at'])}"
-            first[name] = min(at, first.get(name, at))
+            at = datetime.fromisoformat(event["at"])
+            for name in event.get("digests") or [event["at"]]:
+                first[name] = min(at, first.get(name, at))
     return max(first.values(), default=committed)
 
 

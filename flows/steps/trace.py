@@ -1,0 +1,109 @@
+"""Everything the runs of an issuer know of one cardholder: the cuids of every ledger first, the rest where one fits."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.core.errors import OperatorError
+from flows.core.names import RunId, RunKeys
+from flows.core.ports import Store
+from flows.core.redaction import passes_luhn, redact
+from flows.core.report.trace import ROWS, Attempt, attempts_of
+from flows.core.results.reconcile import AWAITING
+from flows.core.run.planning import digest
+from flows.core.storage.store_errors import ObjectMissingError
+from flows.steps.edges import ConflictError, Edges, read
+from flows.steps.outbox import standing_of
+from flows.steps.purged import without_ledger
+from flows.steps.rows import rows_key
+from flows.steps.runs import keys_of, read_manifest, run_ids
+from schemas import ledger
+from schemas.manifest import LedgerPart, Manifest
+
+READERS = 16
+RECORD = ["row", "cuid", "last_4", "expiration", "fate", "chunk", "position", "origin", "reasons"]
+
+
+class CardGivenError(OperatorError):
+    """A card number where a cuid was asked for."""
+
+    says = "That looks like a card number, and nothing here knows one."
+    then = "Give the cardholder's cuid. Take the number out of the shell's history."
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class Trace(NamedTuple):
+    """What an issuer's runs say of a cardholder, oldest first, and the runs whose ledgers are purged."""
+
+    attempts: tuple[Attempt, ...]
+    purged: tuple[str, ...]
+
+
+def refuse_card(cuid: str) -> None:
+    """Raise CardGivenError, which says nothing of it, where a text looks like a card number."""
+    digits = "".join(filter(str.isdecimal, cuid))
+    bare = all(one.isdecimal() or one in " .-_" for one in cuid)
+    if redact(cuid) != cuid or (bare and 13 <= len(digits) <= 19 and passes_luhn(digits)):
+        raise CardGivenError
+
+
+def trace(edges: Edges, issuer: str, cuid: str, *, urls: bool = False) -> Trace:
+    """Return every attempt of a cardholder in an issuer's committed runs; links only where `urls` asks for them.
+
+    Raises CardGivenError.
+    """
+    refuse_card(cuid)
+    store = edges.store
+    ids, gone = run_ids(store, issuer), without_ledger(store, issuer)
+    with ThreadPoolExecutor(READERS) as readers:
+        there = [run for run in ids if str(run) not in gone]
+        found = [one for told in readers.map(lambda run: _of_run(store, run, cuid), there) for one in told]
+    shown = found if urls else [one._replace(url=None) for one in found]
+    return Trace(tuple(sorted(shown, key=lambda one: (one.at, one.row))), tuple(sorted(gone)))
+
+
+def _of_run(store: Store, run: RunId, cuid: str) -> list[Attempt]:
+    """Return the attempts in one run; of a ledger part without the cuid nothing but that column is decoded."""
+    keys = RunKeys(run)
+    manifest = read_manifest(store, keys)
+    if manifest is None:
+        return []
+    told: list[Attempt] = []
+    for part in manifest.ledger:
+        data = read(store, keys.ledger + part.name)
+        if (pl.read_parquet(BytesIO(data), columns=["cuid"])["cuid"] == cuid).any():
+            if digest(data) != part.sha256:
+                raise ConflictError(keys.ledger + part.name)
+            records = pl.read_parquet(BytesIO(data), columns=RECORD).filter(cuid=cuid)
+            told += _of_part(store, manifest, part, records)
+    return told
+
+
+def _of_part(store: Store, manifest: Manifest, part: LedgerPart, records: pl.DataFrame) -> list[Attempt]:
+    keys = keys_of(manifest.run)
+    rows = _rows(store, keys, part, records["row"])
+    with store.open(keys.manifest) as source:
+        committed = source.entry.modified
+    shared = Attempt(
+        committed, manifest.as_of, keys.run.issuer, manifest.run, 0, None, None, "",
+        origin=manifest.selection.of if manifest.selection else "",
+    )  # fmt: skip
+    waiting = records.filter(fate=ledger.SUBMITTED).join(rows.filter(pl.col("state") != AWAITING), on="row", how="anti")
+    chunks = {item.chunk.number: item.state for item in standing_of(store, keys, manifest)} if waiting.height else {}
+    return attempts_of(shared, records, rows, dict(chunks))
+
+
+def _rows(store: Store, keys: RunKeys, part: LedgerPart, wanted: pl.Series) -> pl.DataFrame:
+    """Return what came of some rows, with the columns of ROWS; nothing where there is no report yet."""
+    try:
+        data = read(store, rows_key(keys, part))
+    except ObjectMissingError:
+        return pl.DataFrame(schema=ROWS)
+    rows = pl.read_parquet(BytesIO(data), columns=[*list(ROWS)[:-1], "reasons"])
+    return rows.filter(pl.col("row").is_in(wanted.implode())).rename({"reasons": "told"})
