@@ -13,6 +13,7 @@ AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
 
 from __future__ import annotations
 
+import atexit
 import getpass
 import os
 import socket
@@ -20,6 +21,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -29,6 +31,7 @@ from flows.core.errors import OperatorError
 if TYPE_CHECKING:
     from flows.core.ports import Opener, Sealer, Store, Sweeper
     from flows.core.run.provenance import Setting
+    from flows.edge.sealers import Sealers
     from flows.steps.edges import Edges, IssuerEdges
     from schemas.issuer import Issuer
 
@@ -208,8 +211,8 @@ def _user() -> str:
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
     from flows.edge.gpg import sweep_dead_homes
-    from flows.edge.pgp import GpgSealer, trial_seal
     from flows.edge.plain import PlainSealer
+    from flows.edge.sealers import Wanted
 
     portal = issuer.portal
     if not portal.sealed:
@@ -217,12 +220,20 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
         return
     sweep_dead_homes()  # what a kill -9 left behind
     files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
-    keys = [read_file(folder / file, "[portal] key_file") for file in files]
-    with GpgSealer(
-        keys, portal.fingerprints, armor=portal.armor, compression=portal.compression, today=now().date()
-    ) as sealer:
-        trial_seal(sealer)
+    keys = tuple(read_file(folder / file, "[portal] key_file") for file in files)
+    wanted = Wanted(keys, portal.fingerprints, portal.armor, portal.compression, now().date())
+    with _sealers().lend(wanted) as sealer:
         yield sealer
+
+
+@cache
+def _sealers() -> Sealers:
+    """Return this process's sealers; those that are idle end with it."""
+    from flows.edge.sealers import Sealers
+
+    sealers = Sealers()
+    atexit.register(sealers.close)
+    return sealers
 
 
 @contextmanager

@@ -8,9 +8,9 @@ import polars as pl
 
 from flows.core.names import RunKeys
 from flows.core.ports import Store
+from flows.core.rows.records import check_records
 from flows.core.run.planning import digest
 from flows.steps.edges import ConflictError, read
-from schemas.ledger import Ledger
 from schemas.manifest import LedgerPart
 
 PART_ROWS = 250_000
@@ -43,7 +43,7 @@ class LedgerWriter:
     def _write(self) -> None:
         frame = pl.concat(self._waiting).sort("row")
         self._waiting, self._height = [], 0
-        Ledger.validate(frame)
+        check_records(frame)
         name = f"part-{len(self._parts) + 1:05d}.parquet"
         out = BytesIO()
         frame.write_parquet(out, compression="zstd", statistics=True)
