@@ -14,6 +14,7 @@ from schemas.settings import Settings
 JOBS: Final = "/place_card_on_single_site_jobs"  # interface.md 4: below it, the job record
 JOB_MESSAGES: Final = f"/messages{JOBS}"
 CARDHOLDER_MESSAGES: Final = "/messages/cardholders"
+LINKS: Final = "/card_links"  # below it, the record of a link
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 Path = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._~-]+)+$")]
