@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+
+if TYPE_CHECKING:
+    from schemas.card_link import CardLink
+    from schemas.jobs import JobRecord
 
 
 class Entry(NamedTuple):
@@ -114,4 +118,20 @@ class Opener(Protocol):
 
     def open(self, message: bytes, limit: int) -> bytes:
         """Return the content of one message, at most `limit` bytes; SealedUnreadableError otherwise."""
+        ...
+
+
+class Placing(Protocol):
+    """What the partner tells of links and the jobs that come of them (interface.md 4); NoSuchRecordError for none."""
+
+    def card_link(self, link_id: str) -> CardLink:
+        """Return a link's record, its card and cardholder with it."""
+        ...
+
+    def cardholder_messages(self, cardholder_id: str) -> bytes:
+        """Return the body of the messages of a cardholder's jobs: the service gives each of them once."""
+        ...
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return a job's record: the same, however often it is read."""
         ...

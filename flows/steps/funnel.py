@@ -18,7 +18,7 @@ from flows.core.report.funnel import ENDS, add, age_of, cells, facts, standings
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import read
 from flows.steps.rows import read_rows
-from flows.steps.runs import keys_of, read_ledger, read_summary
+from flows.steps.runs import keys_of, read_ledger
 from flows.steps.transactions import told
 from schemas.manifest import LedgerPart, Manifest
 from schemas.placements import dtypes
@@ -40,7 +40,7 @@ def read_placements(store: Store, keys: RunKeys, part: LedgerPart, columns: list
 
 
 def run_funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | None:
-    """Return the funnel of a run that has a report; None where neither the service nor a transaction report told."""
+    """Return the funnel of a run whose rows are reconciled; None where neither service nor transaction report told."""
     keys = keys_of(manifest.run)
     asked = any(entry.key.endswith(".parquet") for entry in store.keys(keys.placements, shallow=True))
     reports = any(True for _ in store.keys(f"{placements(keys.run.issuer)}transactions/", shallow=True))
@@ -50,14 +50,13 @@ def run_funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] 
 
 
 def funnel_of(store: Store, issuer: str, runs: Sequence[Manifest], today: date) -> dict[str, Any]:
-    """Return the funnel over runs of an issuer (`core.report.funnel.facts`), each cardholder counted once.
+    """Return the funnel over reported runs of an issuer (`core.report.funnel.facts`), each cardholder counted once.
 
     `seen` is when the service was last asked (ISO, None: never), `unasked` how many linked rows it was not asked of.
     """
-    reported = [run for run in runs if read_summary(store, keys_of(run.run)) is not None]
-    shares = 1 + sum(run.counts.read for run in reported) // SHARE
-    parts = [cells(_standings(store, issuer, reported, today, share, shares)) for share in range(shares)]
-    return {**facts(add(parts)), **_asked(store, reported)}
+    shares = 1 + sum(run.counts.read for run in runs) // SHARE
+    parts = [cells(_standings(store, issuer, runs, today, share, shares)) for share in range(shares)]
+    return {**facts(add(parts)), **_asked(store, runs)}
 
 
 def _standings(

@@ -21,8 +21,10 @@ from flows.core.report.tally import Tally, add, tally
 from flows.core.report.workbook import run_workbook
 from flows.core.results.balance import Balance, balance
 from flows.core.results.reconcile import Reconciled, reconcile
+from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical
 from flows.steps.edges import IssuerEdges
+from flows.steps.funnel import run_funnel
 from flows.steps.links import write_links
 from flows.steps.outcomes import Told
 from flows.steps.rows import csv_pieces, read_rows, write_rows
@@ -56,6 +58,8 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     breaks = tuple(sorted(total.breaks))
     books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, breaks))
     summary = summarise(manifest, total, books, edges.issuer, moment_of(store, keys, manifest, now), _versions())
+    if (funnel := run_funnel(store, manifest, local_day(now, edges.issuer.time_zone))) is not None:
+        summary["funnel"] = funnel
     chunks = tables.chunks(manifest, total.chunks)
     write_rejects(store, keys, manifest.ledger)
     _write_errors(store, keys, manifest.ledger)

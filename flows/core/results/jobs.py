@@ -5,16 +5,23 @@ Statuses and termination types are open sets (interface.md 2.3): one that nobody
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from flows.core.results.masking import mask
+from flows.core.redaction import redact
+from flows.core.results.masking import mask, printable
+from schemas.jobs import Standing
 from schemas.placements import AUTHENTICATED, BILLABLE, CODE, OTHER
 
 DONE = 100  # percent
 LONGEST = 60  # characters of a merchant site's name that are kept
+LONGEST_BODY = 2000  # of what is no JSON
 _CODE = re.compile(CODE)
+_JOB_ID = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
+_UNKEPT = frozenset({"account_link", "status_message", "label", "envelope_id"})
+_LEAST_CARD = 10**11  # below it no number has a card number's digits
 
 
 class Job(NamedTuple):
@@ -38,20 +45,40 @@ class Job(NamedTuple):
         return self.termination_type is None
 
 
-def job(
-    job_id: str,
-    status: str | None,
-    *,
-    termination_type: str | None = None,
-    percent: int | None = None,
-    auth_percent: int | None = None,
-    site: str | None = None,
-) -> Job:
-    """Return a job from the words of its record (interface.md 2.2) or of a message (2.1)."""
-    state, ended = code(status), code(termination_type) if termination_type else None
-    authenticated = state in AUTHENTICATED or ended == BILLABLE or (auth_percent or 0) >= DONE
-    name = mask(site)[:LONGEST] if site else None
-    return Job(job_id, state, ended, authenticated, min(DONE, max(0, percent or 0)), name or None)
+def job(job_id: str | None, standing: Standing, site: str | None = None) -> Job | None:
+    """Return a job from its record or a message (interface.md 2.1, 2.2, 2.4); None where it has no id we can ask by."""
+    if job_id is None or not _JOB_ID.match(job_id):
+        return None
+    state = code(standing.status)
+    ended = code(standing.termination_type) if standing.termination_type else None
+    authenticated = state in AUTHENTICATED or ended == BILLABLE or (standing.auth_percent_complete or 0) >= DONE
+    percent = min(DONE, max(0, standing.percent_complete or 0))
+    return Job(job_id, state, ended, authenticated, percent, (mask(site)[:LONGEST] or None) if site else None)
+
+
+def kept(body: bytes) -> list[Any]:
+    """Return what is kept of a messages body, of whatever shape: no text for people, no envelope id, no card number.
+
+    The rest stays as it came, for a reader that knows more.
+    """
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return [redact(printable(body.decode("utf-8", "replace")))[:LONGEST_BODY]] if body.strip() else []
+    return list(map(_kept, found)) if isinstance(found, list) else [_kept(found)] if found else []
+
+
+def _kept(found: Any) -> Any:
+    match found:
+        case dict():
+            return {redact(name): _kept(value) for name, value in found.items() if name not in _UNKEPT}
+        case list():
+            return list(map(_kept, found))
+        case str():
+            return redact(printable(found))
+        case int() if abs(found) >= _LEAST_CARD:
+            return redact(str(found))
+    return found
 
 
 def code(text: str | None) -> str:
