@@ -15,9 +15,11 @@ from prefect.artifacts import (
 
 from flows.core.report.artifacts import chunk_rows, count_rows, outbox_rows, planned_rows, reason_rows
 from flows.core.run.pace import pace
+from flows.steps.backfill import Listed, missed_rows
 from flows.steps.edges import IssuerEdges
 from flows.steps.outbox import outboxes
 from flows.steps.rehearse import Rehearsal
+from flows.steps.renew import Due
 from flows.steps.report import RunReport
 from flows.steps.runs import keys_of
 from flows.steps.submit import Progress, Submitted
@@ -74,6 +76,21 @@ def show_rehearsal(edges: IssuerEdges, done: Rehearsal) -> None:
     create_table_artifact(planned_rows(sent), key=f"{run}-dry-chunks", description="Dry run: what would be sent")
     create_markdown_artifact(done.verdict, key=f"{run}-dry", description="Dry run: nothing was written")
     get_run_logger().info("%s", done.verdict)
+
+
+def show_renewals(edges: IssuerEdges, due: Due) -> None:
+    """Show how many links are made anew, and who is left out and why."""
+    name, told = edges.issuer.issuer, f"{due.rows.height:,} links that end by {due.until} are due, from {due.of.run}"
+    create_table_artifact(reason_rows(due.left_out), key=f"{name}-renewal", description=f"{told}; left out:")
+    get_run_logger().info("%s: %s", name, told)
+
+
+def show_missed(edges: IssuerEdges, listed: Listed) -> None:
+    """Show what a backfill would send, and the digest that stands for this list."""
+    name, log = edges.issuer.issuer, get_run_logger()
+    told = f"{len(listed.to_send)} of {len(listed.missed)} extracts would be sent; list {listed.digest}"
+    create_table_artifact(missed_rows(listed), key=f"{name}-backfill", description=told)
+    log.info("%s: %s; nothing was written", name, told)
 
 
 def show_report(edges: IssuerEdges, rebuilt: RunReport) -> None:

@@ -21,6 +21,7 @@ from flows.wiring import config_folder
 
 ISSUER = click.argument("issuer")
 DATE = click.DateTime(["%Y-%m-%d"])
+MOST_DAYS = 365
 
 
 class StoppedError(TryAgainError):
@@ -52,6 +53,14 @@ def main(context: click.Context, config: Path | None, as_json: bool, verbose: bo
 
 def _stop(signum: int, _frame: FrameType | None) -> NoReturn:
     raise StoppedError(signum)
+
+
+def _days(_context: click.Context, _option: click.Parameter, value: str) -> int:
+    """Read a number of days, with or without its d."""
+    number = value.removesuffix("d")
+    if not (number.isascii() and number.isdigit() and int(number) <= MOST_DAYS):
+        raise click.BadParameter(f"days from 0d to {MOST_DAYS}d, such as 14d")
+    return int(number)
 
 
 def command(run: Callable[..., Answer]) -> Callable[..., None]:
@@ -193,6 +202,34 @@ def reconcile(config: Path, issuer: str | None, start: datetime | None, end: dat
 
 
 @main.command()
+@ISSUER
+@click.option("--within", "within", callback=_days, default="14d", show_default=True, help="Links that end so soon.")
+@click.option("--extract", default="", help="The extract that says who is still there (default: the latest).")
+@click.option("--dry-run", is_flag=True, help="Say whose link would be made anew and who is left out; write nothing.")
+@command
+def renew(config: Path, issuer: str, within: int, extract: str, dry_run: bool) -> Answer:
+    """Make new links for cardholders whose link is about to end and who are still in the latest extract."""
+    from flows.cli.renew import renew_links
+
+    return renew_links(config, issuer, within, extract, dry_run=dry_run)
+
+
+@main.command()
+@ISSUER
+@click.option("--from", "start", type=DATE, required=True, help="First business date.")
+@click.option("--to", "end", type=DATE, required=True, help="Last business date.")
+@click.option("--send", "digest", metavar="DIGEST", default="", help="Send exactly the list of that digest.")
+@command
+def backfill(config: Path, issuer: str, start: datetime, end: datetime, digest: str) -> Answer:
+    """List the extracts of missed nights and what would be sent of them, or send exactly such a list."""
+    from flows.cli.backfill import list_missed, send_missed
+
+    if digest:
+        return send_missed(config, issuer, start.date(), end.date(), digest)
+    return list_missed(config, issuer, start.date(), end.date())
+
+
+@main.command()
 @click.argument("issuer", required=False)
 @command
 def status(config: Path, issuer: str | None) -> Answer:
@@ -200,29 +237,6 @@ def status(config: Path, issuer: str | None) -> Answer:
     from flows.cli.standing import show_status
 
     return show_status(config, issuer)
-
-
-@main.command()
-@click.argument("issuer", required=False)
-@click.option("--dry-run", is_flag=True, help="Show what would be deleted and why the rest is kept; delete nothing.")
-@command
-def purge(config: Path, issuer: str | None, dry_run: bool) -> Answer:
-    """Delete what [retention] lets go: sealed chunks, then ledgers and reports; never what is open, never a source."""
-    from flows.cli.purge import purge_issuers
-
-    return purge_issuers(config, issuer, dry_run=dry_run)
-
-
-@main.command()
-@click.argument("cuid")
-@click.option("--issuer", help="Only this issuer's runs (default: those of all that are configured).")
-@click.option("--url", is_flag=True, help="Show the links themselves: they are personal secrets.")
-@command
-def trace(config: Path, cuid: str, issuer: str | None, url: bool) -> Answer:
-    """Tell everything that happened to one cardholder, over all runs, and what to do next."""
-    from flows.cli.trace import trace_cardholder
-
-    return trace_cardholder(config, cuid, issuer, url=url)
 
 
 @main.command()

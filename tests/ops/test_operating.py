@@ -91,10 +91,12 @@ def weekend(toml: Path) -> None:
 
 def test_every_deployment_of_the_file_stands_on_the_server(story: Story) -> None:
     each = {
-        f"{flow}-{issuer}" for flow in ("nightly", "ingest", "watch", "reconciliation") for issuer in (ISSUER, LATE)
+        f"{flow}-{issuer}"
+        for flow in ("nightly", "ingest", "watch", "reconciliation", "renew")
+        for issuer in (ISSUER, LATE)
     }
 
-    assert each | {"rerun", "outbox"} == set(story.stage.deployments())
+    assert each | {"rerun", "outbox", "backfill"} == set(story.stage.deployments())
 
 
 def test_each_deployment_has_its_limit_of_one_and_runs_anywhere(story: Story) -> None:
