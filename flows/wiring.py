@@ -6,6 +6,8 @@ CARDLINK_PASSPHRASE_FILE   its passphrase, where it has one
 CARDLINK_ACTOR             who is acting, for the audit trail (default: user@host)
 CARDLINK_WORK_POOL         Prefect work pool of the deployments (default: cardlink)
 CARDLINK_PURGE_PROFILE     AWS profile whose role may delete, for `purge` alone (default: the process's own)
+CARDLINK_SERVICE_*         who we are at the partner's service: APP_NAME, APP_KEY, USERNAME, PASSWORD, each by
+                           value or, as ..._FILE, by the file that holds it
 CARDLINK_ALERT_*           where alerts go: WEBHOOK, SLACK (addresses), PAGERDUTY (integration key), EMAIL with
                            SENDER and SENDGRID (key); read when deployments are installed
 AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
@@ -16,7 +18,9 @@ from __future__ import annotations
 import atexit
 import getpass
 import os
+import random
 import socket
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -166,6 +170,44 @@ def edges(root: str, folder: Path) -> Edges:
 
     harden()  # here, because every command and every flow comes by
     return Edges(open_store(root, folder), now, actor(), race)
+
+
+def service_client(issuer: Issuer) -> ServiceClient:
+    """Return the client of an issuer's [service]; nothing is sent before it is asked something.
+
+    Raises NoServiceError, ServiceSecretsError, FileUnreadableError.
+    """
+    from flows.core.service.service_errors import NoServiceError
+    from flows.core.storage.retry import Retry
+    from flows.edge.process import harden
+    from flows.edge.service.client import open_client
+
+    harden()
+    settings = issuer.service
+    if settings is None:
+        raise NoServiceError(issuer.issuer)
+    retry = Retry(time.monotonic, time.sleep, random.random, attempts=settings.tries)
+    return open_client(settings, _service_credentials(), retry)
+
+
+def _service_credentials() -> Credentials:
+    from flows.core.service.service_errors import ServiceSecretsError
+    from flows.edge.service.session import Credentials
+
+    names = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in ("app_name", "app_key", "username", "password")}
+    given = {name: _secret(variable) for name, variable in names.items()}
+    missing = [names[name] for name, value in given.items() if not value]
+    if missing:
+        raise ServiceSecretsError(", ".join(missing))
+    return Credentials(**given)
+
+
+def _secret(variable: str) -> str:
+    """Return a secret given by value, or by the file that holds it."""
+    file = os.environ.get(f"{variable}_FILE")
+    if file:
+        return read_file(Path(file), f"{variable}_FILE").decode("utf-8", "replace").strip()
+    return os.environ.get(variable, "")
 
 
 class Channels(NamedTuple):

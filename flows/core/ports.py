@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
-    from schemas.card_link import CardLink
-    from schemas.jobs import JobRecord
+    from schemas.card_link import CardLink, CardLinkRequest, Refusal
+    from schemas.jobs import CredentialRequest, JobRecord, Messages
 
 
 class Entry(NamedTuple):
@@ -134,4 +134,32 @@ class Placing(Protocol):
 
     def job(self, job_id: str) -> JobRecord:
         """Return a job's record: the same, however often it is read."""
+        ...
+
+
+class Linking(Protocol):
+    """Makes single links at the partner (interface.md 2.8)."""
+
+    def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
+        """Ask for one link, once; AnswerLostError where nobody knows whether it was made."""
+        ...
+
+
+class Jobs(Protocol):
+    """One placement job's side of the partner's service (interface.md 4): how it stands, and what it asks."""
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return the job's record with its pending requests."""
+        ...
+
+    def messages(self, job_id: str) -> Messages:
+        """Read the job's messages, each status message once; AnswerLostError where some may be lost."""
+        ...
+
+    def credential_requests(self, job_id: str) -> Sequence[CredentialRequest]:
+        """Return the requests the job waits with."""
+        ...
+
+    def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> object:
+        """Answer a request; AnswerLostError where nobody knows whether the answer arrived."""
         ...
