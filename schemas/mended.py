@@ -42,6 +42,7 @@ class Attribution(Record):
     what: Literal["attributed", "withdrawn", "again"]
     result: str  # its key, card numbers masked
     digest: str
+    runs: tuple[str, ...] = ()  # those its rows were with, as far as they were taken up
     position: int = 0
     run: str = ""
     row: int = 0

@@ -17,18 +17,20 @@ from flows.core.errors import CardlinkError, TryAgainError
 from flows.core.names import ingested, results
 from flows.core.ports import Entry, Opener, Store
 from flows.core.redaction import redact
-from flows.core.results.attribution import Attributed, attribute_claims, read_claims
+from flows.core.results.attribution import OUTCOME, Attributed, attribute_claims, read_claims
 from flows.core.results.results import TOO_LARGE, Arrived, ResultRows, read_results
 from flows.core.results.sent import number_sent
 from flows.core.run.planning import canonical
 from flows.core.sealing.openpgp import looks_like_message
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import IssuerEdges, note, read
+from flows.steps.mend.decided import by_hand, chain_of, decisions, spoken_for
 from flows.steps.outcomes import Answer, keep
 from flows.steps.report import RunReport, rebuild
 from flows.steps.runs import keys_of
 from flows.steps.sent_books import SentBooks
 from flows.steps.sweep import sweep
+from schemas.mended import Attribution
 
 BATCH = 100  # result files attributed at a time
 WRITERS = 8  # results read and marks written at a time: most of a small object's time is waiting
@@ -55,10 +57,17 @@ class Ingested(NamedTuple):
     reports: tuple[RunReport, ...]
 
 
+class Found(NamedTuple):
+    """A result file, and what was decided about it by hand."""
+
+    entry: Entry
+    decided: tuple[Attribution, ...] = ()
+
+
 class Taken(NamedTuple):
     """One result file, attributed and kept: the runs it touches, its rows, how many of them belong to no sent row."""
 
-    entry: Entry
+    found: Found
     digest: str
     problems: tuple[str, ...]
     rows: int
@@ -75,7 +84,7 @@ class Taken(NamedTuple):
         """Say what found no place."""
         why = ", ".join(self.problems) or "no run of this issuer sent them"
         lost = f"{self.lost} of {self.rows} rows belong to no sent row ({why})"
-        return f"{redact(self.entry.key)}: {lost}"
+        return f"{redact(self.found.entry.key)}: {lost}"
 
 
 def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
@@ -85,7 +94,9 @@ def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
     """
     store, name = edges.edges.store, edges.issuer.issuer
     marks = {entry.key for entry in store.keys(ingested(name))}
-    fresh = [entry for entry in store.keys(results(name)) if _mark(name, entry) not in marks]
+    decided = decisions(store, name)
+    there = [Found(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
+    fresh = [found for found in there if _mark(name, found) not in marks]
     taken = list(_take_up(edges, fresh)) if fresh else []
     touched = {run for one in taken for run in one.runs} | ({also} if also else set())
     sweep(edges.edges, ingested(name), *(keys_of(run).base for run in touched))
@@ -109,20 +120,41 @@ def _report(edges: IssuerEdges, run: str, kept: Set[str]) -> RunReport:
             return report
 
 
-def _take_up(edges: IssuerEdges, fresh: Sequence[Entry]) -> Iterator[Taken]:
+def examine(edges: IssuerEdges, found: Found) -> tuple[ResultRows, Attributed]:
+    """Read and attribute one result file as an ingest would; nothing is kept."""
+    store = edges.edges.store
+    with edges.opener() as opener:
+        files = _read([found.entry], [_content(store, opener, found.entry)])
+    return files[0], _attribute(edges, SentBooks(store, edges.issuer.issuer), [found], files)[0]
+
+
+def _take_up(edges: IssuerEdges, fresh: Sequence[Found]) -> Iterator[Taken]:
     """Attribute result files, a hundred at a time, and keep their outcomes."""
     books = SentBooks(edges.edges.store, edges.issuer.issuer)
     with edges.opener() as opener, ThreadPoolExecutor(WRITERS) as readers:
         for start in range(0, len(fresh), BATCH):
-            entries = fresh[start : start + BATCH]
+            batch = fresh[start : start + BATCH]
+            entries = [found.entry for found in batch]
             contents = readers.map(lambda entry: _content(edges.edges.store, opener, entry), entries)
-            yield from _keep(edges, entries, _attribute(edges, books, _read(entries, list(contents))))
+            files = _read(entries, list(contents))
+            yield from _keep(edges, batch, _attribute(edges, books, batch, files))
 
 
-def _attribute(edges: IssuerEdges, books: SentBooks, files: Sequence[ResultRows]) -> list[Attributed]:
+def _attribute(
+    edges: IssuerEdges, books: SentBooks, batch: Sequence[Found], files: Sequence[ResultRows]
+) -> list[Attributed]:
     claims = read_claims(files)
-    sent = number_sent(books.candidates([one.name for one in files], claims))
-    return attribute_claims(files, claims, sent, edges.issuer.portal.allowed_hosts)
+    sent = books.candidates([one.name for one in files], claims)
+    forced = [
+        one
+        for at, (found, file) in enumerate(zip(batch, files, strict=True))
+        for one in by_hand(at, file.digest, found.decided)
+    ]
+    if forced:
+        sent = pl.concat([sent, *(books.chunk_of(one.run, one.row) for one in forced)]).unique(
+            ["run", "row"], maintain_order=True
+        )
+    return attribute_claims(files, claims, number_sent(sent), edges.issuer.portal.allowed_hosts, forced)
 
 
 def _read(entries: Sequence[Entry], contents: Sequence[tuple[bytes, str]]) -> list[ResultRows]:
@@ -154,18 +186,26 @@ def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, 
         return content, f"file.seal.{type(error).__name__}"
 
 
-def _keep(edges: IssuerEdges, entries: Sequence[Entry], outcomes: Sequence[Attributed]) -> Iterator[Taken]:
+def _keep(edges: IssuerEdges, batch: Sequence[Found], outcomes: Sequence[Attributed]) -> Iterator[Taken]:
     """Keep what the files say with every run they touch; rows of no run stay with a file's first."""
     answers: dict[str, list[Answer]] = {}
-    for entry, one in zip(entries, outcomes, strict=True):
+    for found, one in zip(batch, outcomes, strict=True):
         for run, rows in _by_run(one.outcomes).items():
-            answers.setdefault(run, []).append(Answer(entry, one, rows))
+            answers.setdefault(run, []).append(Answer(found.entry, one, rows))
     kept = {run: _keep_run(edges, run, told) for run, told in sorted(answers.items())}
-    for entry, one in zip(entries, outcomes, strict=True):
+    for found, one in zip(batch, outcomes, strict=True):
         runs = frozenset(one.outcomes["run"].drop_nulls().unique())
         lost = one.outcomes["row"].null_count()
-        written = tuple(kept[run] for run in runs)
-        yield Taken(entry, one.digest, one.problems, one.outcomes.height, runs, lost, written)
+        gone = {run: _take_back(edges, run, found.entry, one) for run in sorted(spoken_for(found.decided) - runs)}
+        written = (*(kept[run] for run in runs), *gone.values())
+        yield Taken(found, one.digest, one.problems, one.outcomes.height, runs | gone.keys(), lost, written)
+
+
+def _take_back(edges: IssuerEdges, run: str, entry: Entry, one: Attributed) -> str:
+    """Keep that a file says nothing of a run any more, since its rows were given to other runs by hand."""
+    keys, nothing = keys_of(run), pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)
+    note(edges.edges, keys, "answer taken back", results=[one.name], digests=[one.digest])
+    return keep(edges.edges.store, keys, edges.edges.now(), [Answer(entry, one, nothing)])
 
 
 def _by_run(outcomes: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -192,14 +232,16 @@ def _keep_run(edges: IssuerEdges, run: str, answers: Sequence[Answer]) -> str:
 
 def _set_mark(store: Store, issuer: str, one: Taken) -> None:
     mark = {
-        "key": redact(one.entry.key),
-        "version": one.entry.version,
+        "key": redact(one.found.entry.key),
+        "version": one.found.entry.version,
         "digest": one.digest,
         "runs": sorted(one.runs),
     }
-    store.create(_mark(issuer, one.entry), canonical(mark))
+    store.create(_mark(issuer, one.found), canonical(mark))
 
 
-def _mark(issuer: str, entry: Entry) -> str:
-    identity = f"{entry.key}|{entry.size}|{entry.version}"
+def _mark(issuer: str, found: Found) -> str:
+    """Return the key of a file's mark: another one with each decision, so that it is taken up anew."""
+    entry, decided = found
+    identity = f"{entry.key}|{entry.size}|{entry.version}" + (f"|{len(decided)}" if decided else "")
     return f"{ingested(issuer)}{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"

@@ -51,6 +51,16 @@ class SentBooks:
         others = claims.filter(~pl.col("file").is_in(list(settled)))
         return pl.concat([named, self._search(others)]).unique(["run", "row"], maintain_order=True)
 
+    def chunk_of(self, run: str, row: int) -> pl.DataFrame:
+        """Return the sent rows of the chunk that a row of a run stands in, none where it was not sent."""
+        manifest = self._manifest(run)
+        for part in manifest.ledger if manifest else ():
+            sent = self._part(run, part)
+            chunk = sent.filter(row=row)["chunk"]
+            if chunk.len():
+                return sent.filter(pl.col("chunk") == chunk[0])
+        return _NONE
+
     def _search(self, claims: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of every chunk that holds one of the cuids these claims mention."""
         cuids = mentioned_cuids(claims).implode()

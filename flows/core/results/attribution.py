@@ -36,7 +36,7 @@ OUTCOME: dict[str, pl.DataType] = {
     "row": pl.UInt32(),  # null: belongs to no sent row
     "cuid": pl.String(),  # as sent where attributed, else as received unless it looks like a card number
     "last_4": pl.String(),
-    "how": pl.String(),  # cuid, error_cuid, token, position, elimination; null where not attributed
+    "how": pl.String(),  # cuid, error_cuid, token, position, elimination, by hand; null where not attributed
     "state": pl.String(),  # linked, error, broken
     "trouble": pl.String(),  # name of the break, null where there is none
     "url": pl.String(),  # of linked rows only
@@ -75,12 +75,28 @@ def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, allowed_hos
     return attribute_claims(results, read_claims(results), number_sent(sent), allowed_hosts) if results else []
 
 
+class ByHand(NamedTuple):
+    """Where an operator says that a row belongs: data row `position` of the file so numbered, and the row sent."""
+
+    file: int
+    position: int
+    run: str
+    row: int
+
+
 def attribute_claims(
-    results: Sequence[ResultRows], claims: pl.DataFrame, numbered: SentRows, allowed_hosts: Sequence[str]
+    results: Sequence[ResultRows],
+    claims: pl.DataFrame,
+    numbered: SentRows,
+    allowed_hosts: Sequence[str],
+    forced: Sequence[ByHand] = (),
 ) -> list[Attributed]:
-    """Attribute result files, at least one, whose claims are read already."""
+    """Attribute result files, at least one, whose claims are read already; what is said by hand goes before any rule.
+
+    What a row says of its sent row is judged by the same rules, whoever found that row.
+    """
     named = named_places([result.name for result in results], numbered.places)
-    placed = place_rows(claims, numbered, named)
+    placed = _by_hand(place_rows(claims, numbered, named), claims, numbered, forced)
     judged = _judge(claims.join(placed.drop("file"), on="at", how="left"), numbered, named, allowed_hosts)
     parts = {key[0]: part for key, part in judged.partition_by("file", as_dict=True).items()}
     empty = pl.DataFrame(schema=OUTCOME)
@@ -96,6 +112,18 @@ def attribute_claims(
         )
         for at, result in enumerate(results)
     ]
+
+
+def _by_hand(placed: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, forced: Sequence[ByHand]) -> pl.DataFrame:
+    if not forced:
+        return placed
+    said = pl.DataFrame(
+        forced, {"file": pl.UInt32, "position": pl.UInt32, "run": pl.String, "row": pl.UInt32}, orient="row"
+    )
+    spots = sent.rows.select("run", "row", "spot", "place")
+    found = claims.select("at", "file", "position").join(said, on=["file", "position"]).join(spots, on=["run", "row"])
+    hand = found.with_columns(pl.lit("by hand").alias("how"), pl.lit(value=True).alias("exact"))
+    return pl.concat([placed.join(hand, on="at", how="anti"), hand.select(placed.columns)])
 
 
 _NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8}(?:-r\d+)?)-(\d{5})(?!\d)")
