@@ -24,6 +24,7 @@ _LEDGER = re.compile(
     r"|claims/\d{6}\.json"
     r"|selection\.parquet"
     r"|single/\d+-\d+(-answer)?\.json"
+    r"|placements/(part-\d{5}\.parquet|messages/part-\d{5}/\d{9}-\d{8}T\d{12}-[0-9a-f]{8}\.json|claims/\d{6}\.json)"
     r"|report/((rejects|errors|chunks|links(-\d{5})?)\.csv|summary\.json|report\.(html|xlsx)"
     r"|(rows|links)/part-\d{5}\.parquet)"
 )
