@@ -25,7 +25,12 @@ from flows.core.results.jobs import Job, job, kept
 from flows.core.results.placements import Placement
 from flows.core.run.planning import canonical, digest
 from flows.core.service.answers import messages_of
-from flows.core.service.service_errors import AnswerLostError, NoSuchRecordError, ServiceRefusedError
+from flows.core.service.service_errors import (
+    AnswerLostError,
+    NoSuchRecordError,
+    ServiceRefusedError,
+    StrangeAnswerError,
+)
 from flows.steps.claim import claimed
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.funnel import placements_key, read_placements
@@ -138,7 +143,7 @@ class _Part:
             return None
         try:
             told = self._follow(one, url)
-        except ServiceRefusedError:
+        except (ServiceRefusedError, StrangeAnswerError):
             told = one._replace(trouble=REFUSED)
         except (TryAgainError, AnswerLostError):
             self._silent += 1
