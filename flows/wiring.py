@@ -35,9 +35,9 @@ from flows.core.errors import OperatorError
 if TYPE_CHECKING:
     from flows.core.ports import Opener, Sealer, Store, Sweeper
     from flows.core.run.provenance import Setting
+    from flows.edge.sealers import Sealers
     from flows.edge.service.client import ServiceClient
     from flows.edge.service.session import Credentials
-    from flows.edge.sealers import Sealers
     from flows.steps.edges import Edges, IssuerEdges
     from schemas.issuer import Issuer
 
