@@ -17,12 +17,13 @@ from flows.core.report.artifacts import chunk_rows, count_rows, outbox_rows, pla
 from flows.core.run.pace import pace
 from flows.steps.backfill import Listed, missed_rows
 from flows.steps.edges import IssuerEdges
+from flows.steps.making import Progress
 from flows.steps.outbox import outboxes
 from flows.steps.rehearse import Rehearsal
 from flows.steps.renew import Due
 from flows.steps.report import RunReport
 from flows.steps.runs import keys_of
-from flows.steps.submit import Progress, Submitted
+from flows.steps.submit import Submitted
 
 
 class Progressing:

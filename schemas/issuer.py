@@ -10,8 +10,11 @@ from pydantic import Field, StringConstraints, model_validator
 from schemas.links import LinkSettings
 from schemas.portal import MAX_ROWS
 from schemas.portfolio import Portfolio
+from schemas.retention import Retention
 from schemas.rules import Repairs, Rules
+from schemas.scale import Scale
 from schemas.schedule import Alerts, Schedule
+from schemas.service import ServiceSettings
 from schemas.settings import Settings
 from schemas.source import Columns, Filter, SourceSettings
 
@@ -73,6 +76,9 @@ class Issuer(Settings):
     links: LinkSettings = LinkSettings()
     schedule: Schedule = Schedule()
     alerts: Alerts = Alerts()
+    service: ServiceSettings | None = None  # the partner's interface beyond the file, where it is used
+    retention: Retention = Retention()
+    scale: Scale = Scale()
 
     @model_validator(mode="after")
     def _safe(self) -> Self:

@@ -19,10 +19,11 @@ PART_ROWS = 250_000
 class LedgerWriter:
     """Collect ledger records and write them in parts of about 250,000, by row number within a part."""
 
-    def __init__(self, store: Store, keys: RunKeys, part_rows: int = PART_ROWS) -> None:
+    def __init__(self, store: Store, keys: RunKeys, part_rows: int = PART_ROWS, name: str = "part") -> None:
         self._store = store
         self._keys = keys
         self._part_rows = part_rows
+        self._name = name
         self._waiting: list[pl.DataFrame] = []
         self._height = 0
         self._parts: list[LedgerPart] = []
@@ -44,7 +45,7 @@ class LedgerWriter:
         frame = pl.concat(self._waiting).sort("row")
         self._waiting, self._height = [], 0
         check_records(frame)
-        name = f"part-{len(self._parts) + 1:05d}.parquet"
+        name = f"{self._name}-{len(self._parts) + 1:05d}.parquet"
         out = BytesIO()
         frame.write_parquet(out, compression="zstd", statistics=True)
         stored = self._settle(self._keys.ledger + name, out.getvalue(), frame)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import date
 from itertools import count
 from typing import NamedTuple
 
-import numpy as np
 from pydantic import ValidationError
 
 from flows.core.errors import ExtractError, OperatorError
@@ -18,11 +16,11 @@ from flows.core.ports import Entry, Store
 from flows.core.redaction import redact
 from flows.core.run.planning import business_date, canonical, differences, digest, row_settings
 from flows.core.storage.store_errors import ObjectMissingError, StoreBusyError
+from flows.steps.cut import cut, read_once
 from flows.steps.edges import ConflictError, IssuerEdges, read, write_once
 from flows.steps.runs import has_manifest, keys_of, plans, read_plan
 from schemas.manifest import RECIPE, Document, Plan, Selection, SourceIdentity
 
-DIGEST_BLOCK = 1 << 22
 CONTESTS = 16  # twins that ask for a run of one extract at the same moment
 
 
@@ -101,15 +99,7 @@ def find_extract(edges: IssuerEdges, name: str) -> Entry:
 
 def identify(store: Store, entry: Entry) -> SourceIdentity:
     """Read the extract once, pinned, for its SHA-256 and its size in bytes and lines."""
-    running = hashlib.sha256()
-    size = newlines = 0
-    with store.open(entry.key, entry) as source:
-        while block := source.read(DIGEST_BLOCK):
-            running.update(block)
-            size += len(block)
-            newlines += int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
-    sha256 = running.hexdigest()
-    return SourceIdentity(key=entry.key, version=entry.version, size=size, sha256=sha256, newlines=newlines)
+    return read_once(store, entry).source
 
 
 def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str = "", known: str = "") -> Planned:
@@ -121,11 +111,15 @@ def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str =
     runs say of the issuer's cards: a plan that was made before they said so, and never committed, is made anew.
     Raises DuplicateExtractError, SettingsChangedError.
     """
-    source = identify(edges.edges.store, entry)
+    digested = read_once(edges.edges.store, entry)
+    source = digested.source
     asked = Asked(day or _business_date(edges, entry), new_run, known=known)
     plan = _plan_of(edges, source, asked, _submission(edges, source, asked))
     stored = read_plan(edges.edges.store, keys_of(plan.run))
     if stored is None:
+        if not edges.issuer.full_portfolio:
+            ways = cut(edges.edges.store, entry, digested, edges.issuer.source, edges.issuer.scale)
+            plan = plan.model_copy(update={"cut": ways})
         write_once(edges.edges.store, keys_of(plan.run).plan, canonical(plan))
         return Planned(plan, taken_over=False, remarks=_remarks(edges, source))
     _compare(plan, stored, day)

@@ -70,7 +70,9 @@ class Outcome(NamedTuple):
 class Publisher:
     """Take chunks in order, publish them out of order, give them back in order."""
 
-    def __init__(self, store: Store, sealer: Sealer, keys: RunKeys, header: Header, extension: str) -> None:
+    def __init__(
+        self, store: Store, sealer: Sealer, keys: RunKeys, header: Header, extension: str, before: int = 0
+    ) -> None:
         self._store = store
         self._sealer = sealer
         self._keys = keys
@@ -82,7 +84,7 @@ class Publisher:
         self._under_way: list[Future[list[Outcome]]] = []
         self._outcomes: list[Outcome] = []
         self._troubled = 0
-        self.count = 0
+        self.count = before  # chunks of the parts before, where the extract is read in parts
 
     @property
     def gave_up(self) -> bool:

@@ -16,7 +16,7 @@ import polars as pl
 
 from flows.core.errors import OperatorError, TryAgainError
 from flows.core.extract.mapping import plan_mapping
-from flows.core.extract.reader import read_extract
+from flows.core.extract.reader import Begin, read_extract
 from flows.core.ports import Entry
 from flows.core.rows.refine import EVERY_ROW, Choice, Refiner
 from flows.core.rows.split import Splitter
@@ -82,10 +82,17 @@ class Scan:
     """The pass itself; iterate once, then read `counts` and the refiner's tallies."""
 
     def __init__(
-        self, issuer: Issuer, stream: Readable, source: SourceIdentity, as_of: date, choice: Choice = EVERY_ROW
+        self,
+        issuer: Issuer,
+        stream: Readable,
+        source: SourceIdentity,
+        as_of: date,
+        choice: Choice = EVERY_ROW,
+        begin: Begin | None = None,
     ) -> None:
+        self._before = Begin(0) if begin is None else begin
         self._picked = choice.picked is not None
-        self._extract = read_extract(stream, issuer.source, source.key)
+        self._extract = read_extract(stream, issuer.source, source.key, begin=begin)
         mapping = plan_mapping(
             self._extract.header, issuer.columns, source.key, where=issuer.filter, strict=issuer.source.strict
         )
@@ -107,7 +114,8 @@ class Scan:
         seen = self._extract.counts
         if self._picked:  # the extract as a whole was counted by the run that is repeated
             return Counts(lines=seen.lines, read=sum(self._fates.values()), **self._fates)
-        return Counts(lines=seen.lines, read=seen.rows, trailer=seen.trailer_count, **self._fates)
+        lines, rows = seen.lines - self._before.line, seen.rows - self._before.rows
+        return Counts(lines=lines, read=rows, trailer=seen.trailer_count, **self._fates)
 
     def _count(self, others: pl.DataFrame, good: int) -> None:
         self._fates[ledger.SUBMITTED] += good

@@ -6,32 +6,30 @@ Nothing counts before the manifest. Whatever goes wrong before it, the same comm
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from datetime import date
 from typing import NamedTuple
 
 from flows.core.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.core.names import RunKeys, extracts, submissions
-from flows.core.ports import Entry, Sealer, Store
+from flows.core.ports import Sealer, Store
 from flows.core.redaction import redact
-from flows.core.rows.refine import Choice, sent_records
+from flows.core.rows.refine import Choice
 from flows.core.run.gates import OPENABLE, Night, refusal
 from flows.core.run.planning import canonical
 from flows.steps.attempts import Survey, survey
 from flows.steps.claim import Claim, claimed
 from flows.steps.commits import commits_since, last_commit, take_turn
 from flows.steps.edges import ConflictError, Edges, IssuerEdges, note, write_once
-from flows.steps.ledger import LedgerWriter
+from flows.steps.making import Job, Made, Progress, Tell, make
+from flows.steps.parts import Crew, Threads, make_in_parts
 from flows.steps.plan import find_extract, make_plan
 from flows.steps.prove import prove
-from flows.steps.publish import Outcome, PartialRunError, Publisher
 from flows.steps.report import rebuild, write_rejects
 from flows.steps.runs import AbandonedError, finished, has_manifest, keys_of, rows_before
-from flows.steps.scan import Counting, Scan, open_extract
 from flows.steps.sweep import sweep
-from schemas.manifest import LedgerPart, Manifest, ManifestChunk, Plan
+from schemas.manifest import Manifest, Plan
 
 LATELY = 16  # commits looked at for a missing manifest: every run of the issuer looks, so older ones have theirs
 
@@ -43,25 +41,6 @@ class Request(NamedTuple):
     business_date: date | None = None
     opened: Collection[str] = ()  # gates opened on purpose
     new_run: str = ""  # the reason for a new run of an extract that already has one
-
-
-class Job(NamedTuple):
-    """A planned run and how it is done: which rows, which gates are open, and the command that finishes it."""
-
-    plan: Plan
-    entry: Entry
-    choice: Choice
-    opened: Collection[str]
-    again: str
-    since: int | None = None  # the last commit that was known when the rows were chosen
-
-
-class Progress(NamedTuple):
-    """How far the pass is."""
-
-    rows: int
-    chunks: int
-    share: float  # of the extract's bytes, 0 to 1
 
 
 class Submitted(NamedTuple):
@@ -79,10 +58,7 @@ class Committed(NamedTuple):
     ours: bool
 
 
-Tell = Callable[[Progress], None]
-
-
-def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) -> Submitted:
+def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None, crew: Crew | None = None) -> Submitted:
     """Take one extract all the way to its manifest; a finished run again does nothing and says so.
 
     Raises the gates' errors, PartialRunError, ClaimedError and what the edges raise; each says what to do.
@@ -101,11 +77,13 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) ->
             command(edges.issuer.issuer, planned.plan, request.opened),
             since=world.commit if world else None,
         )
-        done = carry_out(edges, job, sealer, tell)
+        done = carry_out(edges, job, sealer, tell, crew)
         return done._replace(remarks=(*planned.remarks, *sealer.warnings))
 
 
-def carry_out(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell = lambda _: None) -> Submitted:
+def carry_out(
+    edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell = lambda _: None, crew: Crew | None = None
+) -> Submitted:
     """Take a planned run to its manifest under its claim; a finished one is left as it is."""
     outside, keys = edges.edges, keys_of(job.plan.run)
     done = finished(outside.store, keys)
@@ -115,17 +93,17 @@ def carry_out(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell = lambda 
         done = finished(outside.store, keys)  # whoever had the claim before may have finished it
         if done is not None:
             return Submitted(done, already=True)
-        manifest, ours = _commit(edges, job, sealer, _watching(claim, tell))
+        manifest, ours = _commit(edges, job, sealer, _watching(claim, tell), crew or Threads(edges))
     return Submitted(manifest, already=not ours)
 
 
-def _commit(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Committed:
+def _commit(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell, crew: Crew) -> Committed:
     """Do the work under the claim and write the manifest, the commit; a twin that took the claim over may be first."""
     outside, plan, keys = edges.edges, job.plan, keys_of(job.plan.run)
     sweep(outside, keys.base, submissions(edges.issuer.issuer, plan.source.sha256))
     if job.opened:  # before the commit: a crash right after it would lose the record
         note(outside, keys, "opened", gates=sorted(job.opened))
-    manifest = _work(edges, job, sealer, tell)
+    manifest = _work(edges, job, sealer, tell, crew)
     take_turn(outside.store, edges.issuer.issuer, manifest, job.since)
     return Committed(manifest, _write(edges, manifest))
 
@@ -179,38 +157,12 @@ def _refusals_noted(outside: Edges, keys: RunKeys) -> Iterator[None]:
         raise
 
 
-def _work(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Manifest:
-    """Make the one pass and return the manifest that would commit it; raises where a gate does not hold."""
-    store, plan, keys = edges.edges.store, job.plan, keys_of(job.plan.run)
-    ledger = LedgerWriter(store, keys)
-    publisher = Publisher(store, sealer, keys, edges.header, edges.issuer.portal.extension)
-    with closing(publisher), open_extract(edges, job.entry, plan.source) as stream:
-        counting = Counting(stream)
-        scan = Scan(edges.issuer, counting, plan.source, plan.as_of, job.choice)
-        for piece in scan:
-            ledger.add(piece.others)
-            if piece.chunks:
-                ledger.add(sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks]))
-            tell(Progress(scan.counts.read, publisher.count, min(1.0, counting.done / plan.source.size)))
-            if publisher.gave_up:
-                break
-        published = _all_published(plan, job.again, publisher.finish())
-    parts = ledger.finish()
-    _pass_gates(edges, plan, scan, parts, OPENABLE if plan.selection else job.opened)
-    return _manifest(plan, scan, published, parts)
-
-
-def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[ManifestChunk]:
-    """Return every chunk of the run, or say how many are in trouble; what only an operator can mend comes first."""
-    published = [outcome.chunk for outcome in outcomes if outcome.chunk is not None]
-    foreign = next((outcome.foreign for outcome in outcomes if outcome.foreign is not None), None)
-    if foreign is not None:
-        raise foreign
-    troubles = Counter(outcome.trouble for outcome in outcomes if outcome.chunk is None)
-    if troubles:
-        why = ", ".join(f"{number} {code}" for code, number in troubles.most_common())
-        raise PartialRunError(plan.run, troubles.total(), why, len(published), again)
-    return published
+def _work(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell, crew: Crew) -> Manifest:
+    """Make chunks and ledger and return the manifest that would commit them; raises where a gate does not hold."""
+    plan = job.plan
+    made = make(edges, job, sealer, tell) if plan.cut is None else make_in_parts(edges, job, plan.cut, crew, tell)
+    _pass_gates(edges, plan, made, OPENABLE if plan.selection else job.opened)
+    return _manifest(plan, made)
 
 
 def command(issuer: str, plan: Plan, opened: Collection[str]) -> str:
@@ -221,16 +173,16 @@ def command(issuer: str, plan: Plan, opened: Collection[str]) -> str:
     return shlex.join(words + (["--new-run", plan.reason] if plan.reason else []))
 
 
-def _pass_gates(edges: IssuerEdges, plan: Plan, scan: Scan, parts: list[LedgerPart], opened: Collection[str]) -> None:
-    store, keys, refiner = edges.edges.store, keys_of(plan.run), scan.refiner
-    night = Night(plan.source.key, scan.counts, rows_before(store, keys.run), refiner.test_cards, refiner.other_cards)
+def _pass_gates(edges: IssuerEdges, plan: Plan, made: Made, opened: Collection[str]) -> None:
+    store, keys = edges.edges.store, keys_of(plan.run)
+    night = Night(plan.source.key, made.counts, rows_before(store, keys.run), made.test_cards, made.other_cards)
     refused = refusal(night, edges.issuer.limits, test=edges.issuer.test, opened=opened)
     if refused is not None:
-        write_rejects(store, keys, parts)
+        write_rejects(store, keys, made.ledger)
         raise refused
 
 
-def _manifest(plan: Plan, scan: Scan, chunks: list[ManifestChunk], parts: list[LedgerPart]) -> Manifest:
+def _manifest(plan: Plan, made: Made) -> Manifest:
     return Manifest(
         run=plan.run,
         source=plan.source,
@@ -239,11 +191,11 @@ def _manifest(plan: Plan, scan: Scan, chunks: list[ManifestChunk], parts: list[L
         recipe=plan.recipe,
         selection=plan.selection,
         recipients=plan.recipients,
-        counts=scan.counts,
-        reasons=dict(scan.refiner.reasons),
-        repairs=dict(scan.refiner.repairs),
-        chunks=tuple(chunks),
-        ledger=tuple(parts),
+        counts=made.counts,
+        reasons=made.reasons,
+        repairs=made.repairs,
+        chunks=made.chunks,
+        ledger=made.ledger,
     )
 
 

@@ -67,6 +67,14 @@ class ReadCounts:
     trailer_count: int | None = None
 
 
+class Begin(NamedTuple):
+    """Where the data of a part of an extract begin: physical lines and rows before them, and whether it is the last."""
+
+    line: int
+    rows: int = 0
+    last: bool = True
+
+
 def read_extract(
     stream: Readable,
     settings: SourceSettings,
@@ -74,20 +82,26 @@ def read_extract(
     *,
     columns: Sequence[str] | None = None,
     block: int = BLOCK,
+    begin: Begin | None = None,
 ) -> Extract:
     """Begin to read an extract (plain, gzip or zstd); return it with its header already read.
 
-    `columns` keeps these headers only, `block` is in bytes. Raises ExtractError subclasses, which may show
-    headers and never cells.
+    `columns` keeps these headers only, `block` is in bytes; of a part, whose stream is the lines before the data and
+    then its own, `begin` says where it stands. Raises ExtractError subclasses, which may show headers and never cells.
     """
-    return Extract(line_blocks(stream, settings.encoding, name, block), settings, name, columns)
+    return Extract(line_blocks(stream, settings.encoding, name, block), settings, name, columns, begin)
 
 
 class Extract:
     """One extract being read: `header` at once, blocks by iterating (once), `counts` final afterwards."""
 
     def __init__(
-        self, blocks: Iterator[bytes], settings: SourceSettings, name: str, columns: Sequence[str] | None
+        self,
+        blocks: Iterator[bytes],
+        settings: SourceSettings,
+        name: str,
+        columns: Sequence[str] | None,
+        begin: Begin | None = None,
     ) -> None:
         self.counts = ReadCounts()
         self._settings = settings
@@ -96,6 +110,9 @@ class Extract:
         self._data = b""  # decoded, not yet read
         self._header_line = ""
         self.header = self._read_header()
+        self._last = begin is None or begin.last
+        if begin is not None:
+            self.counts.lines, self.counts.rows = begin.line, begin.rows
         self._columns = [name for name in self.header if columns is None or name in columns]
         self._grammar = _grammar(settings, len(self.header))
         self._check_header_fits()
@@ -106,14 +123,32 @@ class Extract:
             block, rest = self._read(self._data, last=False)
             yield block
             self._data = rest + self._decode(raw, rest.count(b"\n"))
-        if self._settings.final_newline and self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n"):
+        if self._last and self._settings.final_newline and self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n"):
             raise TruncatedError(self._name, "its last line does not end in a newline, as its settings promise")
         block, _ = self._read(self._data, last=True)
         yield block
         if not self.counts.rows:
             raise EmptyExtractError(self._name, "it has no data row")
-        if self._settings.trailer is not None and not self.counts.trailers:
+        if self._last and self._settings.trailer is not None and not self.counts.trailers:
             raise TruncatedError(self._name, "the trailer that its settings describe is missing")
+
+    def record_after(self, window: bytes) -> tuple[int, int] | None:
+        """Return how many bytes and line ends of a window lie before its first line that is a record by itself.
+
+        The window may begin in the middle of a line. Such a line is never the middle of another record: the grammar
+        joins no lines around it. None where there is none.
+        """
+        begin, end = window.find(b"\n") + 1, window.rfind(b"\n") + 1
+        raw = window[begin:end]
+        if not begin or not raw:
+            return None
+        decoded = as_utf8(raw, self._settings.encoding, self._name, 1)
+        kinds = self._kinds(pl.read_lines(decoded).to_series(), quoted=True, last=False)
+        records = np.flatnonzero(kinds == Kind.RECORD)
+        if not records.size:
+            return None
+        before = raw.split(b"\n")[: int(records[0])]
+        return begin + sum(len(line) + 1 for line in before), 1 + len(before)
 
     def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
         return as_utf8(raw, self._settings.encoding, self._name, self.counts.lines + lines_before + 1)

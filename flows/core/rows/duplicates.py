@@ -37,9 +37,13 @@ class SeenRows:
         one without. The first row of its kind is never marked: it is the one sent.
         """
         rows = rows.with_columns(pl.when(~pl.col("cuid_made")).then(CUID).alias(CUID))
-        seen = self._table.add(_slots(rows), _hash(rows, CUID).astype(np.uint32))
+        return self.mark_keys(rows["row"], _slots(rows), _hash(rows, CUID).astype(np.uint32))
+
+    def mark_keys(self, rows: pl.Series, keys: Keys, tags: Tags) -> pl.DataFrame:
+        """Return the verdicts on rows of which only the keys are known: another worker read them."""
+        seen = self._table.add(keys, tags)
         same, repeated, other = (pl.Series(mask, dtype=pl.Boolean) for mask in seen)
-        marked = rows.select("row").with_columns(
+        marked = pl.DataFrame({"row": rows}).with_columns(
             column=pl.when(same).then(pl.lit("")).otherwise(pl.lit(PAN)),
             code=pl.when(same).then(pl.lit("row.content.repeated"))
             .when(repeated).then(pl.lit("card.pan.repeated"))

@@ -19,6 +19,7 @@ from flows.core.rows.cards import count_cards
 from flows.core.rows.checks import check
 from flows.core.rows.cvv import hash_cvv
 from flows.core.rows.duplicates import SeenRows
+from flows.core.rows.foreseen import Repeats
 from flows.core.rows.known import Known, Terms, check_values
 from flows.core.rows.normalise import normalise
 from flows.core.rows.picked import Picked
@@ -40,10 +41,12 @@ class Refined(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which rows of an extract a run is of: those picked by number, or those that earlier runs leave to be sent."""
+    """Which rows of an extract a run is of, and what was found out about them elsewhere."""
 
     picked: Picked | None = None
     known: Known | None = None
+    repeats: Repeats | None = None  # who tells repeated rows, where others read parts of the extract
+    decided: Decided | None = None  # the repairs, where another read its first rows
 
 
 EVERY_ROW = Choice()
@@ -56,15 +59,14 @@ class Refiner:
         self, issuer: Issuer, mapping: Mapping, as_of: date, source: SourceIdentity, choice: Choice = EVERY_ROW
     ) -> None:
         self._mapping = mapping
-        self._picked, self._known = choice
+        self._picked, self._known, repeats, self._decided = choice
         self._rules = issuer.rules
         self._terms = Terms(issuer.portfolio, as_of)
         self._repairs = issuer.repairs
         self._as_of = as_of
         self._name = source.key
         self._made = f"cl-{source.sha256[:12]}-"
-        self._seen = SeenRows(issuer.rules, expected=source.newlines)
-        self._decided: Decided | None = None
+        self._repeats = repeats or SeenRows(issuer.rules, expected=source.newlines)
         self.reasons: Counter[str] = Counter()
         self.repairs: Counter[str] = Counter()
         self.test_cards = 0
@@ -78,7 +80,7 @@ class Refiner:
         if self._known is not None:
             verdicts = pl.concat([verdicts, _nameless(rows)])
         sound = _without(rows, verdicts)
-        marks = self._seen.mark(sound)
+        marks = self._repeats.mark(sound)
         repeated = pl.col("code").str.ends_with(".repeated")
         repeats, strangers = marks.filter(repeated), marks.filter(~repeated)
         reasons = pl.concat([verdicts, marks])
