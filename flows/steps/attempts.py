@@ -23,8 +23,9 @@ from flows.core.run.calendar import local_day
 from flows.steps.commits import commits_since
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.outbox import standing_of
+from flows.steps.purged import without_ledger
 from flows.steps.rows import rows_key
-from flows.steps.runs import has_manifest, keys_of, manifests, read_ledger, read_manifest, read_summary
+from flows.steps.runs import has_manifest, keys_of, read_ledger, read_manifest, read_summary, with_ledger
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
 
@@ -81,13 +82,13 @@ def survey(edges: IssuerEdges, also: Iterable[pl.DataFrame] = ()) -> Survey:
 def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) -> Iterator[Attempts]:
     """Yield the attempts of the runs that still say something of their cards, part by part, in order of commit."""
     turns = {link.run: turn for turn, link in enumerate(links)}
-    committed = sorted(manifests(store, issuer), key=lambda one: turns.get(one.run, -1))
+    committed = sorted(with_ledger(store, issuer), key=lambda one: turns.get(one.run, -1))
     with ThreadPoolExecutor(READERS) as readers:
         told = list(readers.map(lambda run: read_summary(store, keys_of(run.run)), committed))
     for manifest, summary in zip(committed, told, strict=True):
         if manifest.counts.submitted and lives(manifest, summary, today):
             yield from _attempts(store, manifest, reported=summary is not None)
-    done = {manifest.run for manifest in committed}
+    done = {manifest.run for manifest in committed} | without_ledger(store, issuer)
     for link in links:
         if link.run not in done and not _abandoned(store, keys_of(link.run)):  # about to be committed: counts as sent
             yield from _unanswered(store, keys_of(link.run), link.ledger)

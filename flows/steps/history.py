@@ -14,8 +14,10 @@ from flows.core.names import RunKeys
 from flows.core.ports import Store
 from flows.core.run.planning import digest
 from flows.steps.edges import read
+from flows.steps.purged import read_purged
 from flows.steps.runs import UnknownRunError, keys_of, read_end, read_plan
 from schemas.mended import Abandoned
+from schemas.purged import PARTS
 
 
 class Happening(NamedTuple):
@@ -36,7 +38,8 @@ class _Claim(NamedTuple):
 def history(store: Store, run: str) -> list[Happening]:
     """Return everything that happened to a run, oldest first; UnknownRunError where no run has that id."""
     keys = keys_of(run)
-    found = [*_planned(store, keys), *_claimed(store, keys), *_events(store, keys), *_manifest(store, keys)]
+    made = [*_planned(store, keys), *_claimed(store, keys), *_events(store, keys), *_manifest(store, keys)]
+    found = [*made, *_purged(store, keys)]
     if not found:
         raise UnknownRunError(run)
     return sorted(found, key=lambda one: datetime.fromisoformat(one.at))
@@ -89,6 +92,14 @@ def _manifest(store: Store, keys: RunKeys) -> Iterator[Happening]:
         yield Happening(
             _iso(entry.modified), "manifest written", "", {**rows, "chunks": len(manifest.chunks), "sha256": sha256}
         )
+
+
+def _purged(store: Store, keys: RunKeys) -> Iterator[Happening]:
+    for part in PARTS:
+        record = read_purged(store, keys, part)
+        if record is not None:
+            objects = {"objects": sum(record.objects.values()), "bytes": record.bytes, "setting": record.setting}
+            yield Happening(_iso(record.at), f"{part} purged", record.by, objects)
 
 
 def _iso(moment: datetime) -> str:

@@ -19,6 +19,7 @@ from flows.core.run.outbox import MOVES, OPEN, Item, Move, Moved, State, after, 
 from flows.core.run.planning import digest
 from flows.steps.edges import ConflictError, Edges, note, read
 from flows.steps.outcomes import Told
+from flows.steps.purged import read_purged
 from flows.steps.runs import UnknownRunError, keys_of, read_manifest, run_ids
 from schemas.manifest import Manifest
 
@@ -151,7 +152,10 @@ def _read(store: Store, keys: RunKeys, must: bool) -> list[Item]:
         if must:
             raise UnknownRunError(str(keys.run))
         return []
-    return standing_of(store, keys, manifest, Told(store, keys).chunks())
+    answered: Collection[int] = Told(store, keys).chunks()
+    if not answered and read_purged(store, keys, "ledger") is not None:  # only what was done with was purged
+        answered = {item.chunk.number for item in standing_of(store, keys, manifest) if item.state != "cancelled"}
+    return standing_of(store, keys, manifest, answered)
 
 
 def standing_of(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:

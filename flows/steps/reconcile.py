@@ -21,6 +21,7 @@ from flows.core.report.page import across_page
 from flows.core.report.summary import HELD, MISSING, missing
 from flows.core.run.planning import canonical
 from flows.steps.edges import IssuerEdges, read
+from flows.steps.purged import read_purged, without_ledger
 from flows.steps.rows import csv_pieces, read_rows
 from flows.steps.runs import keys_of, manifests, read_ledger, read_summary
 from flows.steps.sending import moment_of
@@ -52,7 +53,8 @@ def reconcile_runs(edges: IssuerEdges, start: date | None = None, end: date | No
     with ThreadPoolExecutor(READERS) as readers:
         found = list(readers.map(lambda run: _facts(store, run, terms), runs))
     since = start or terms.now.date() - LIFE
-    cards = _unlinked(store, [run for run in runs if run.as_of >= since])
+    gone = without_ledger(store, issuer.issuer)
+    cards = _unlinked(store, [run for run in runs if run.as_of >= since and run.run not in gone])
     facts = {
         "issuer": issuer.issuer,
         "from": start.isoformat() if start else None,
@@ -71,9 +73,13 @@ def _unlinked(store: Store, runs: Sequence[Manifest]) -> pl.DataFrame:
 
 
 def _facts(store: Store, manifest: Manifest, terms: Terms) -> RunFacts:
-    """Return what a run's report says; without one everything that was sent is awaiting."""
+    """Return what a run's report says, or the record that it is purged; without one all that was sent is awaiting."""
     keys = keys_of(manifest.run)
     summary = read_summary(store, keys)
+    gone = read_purged(store, keys, "ledger") if summary is None else None
+    if gone is not None:
+        whys = {"submit": sorted(manifest.reasons.items()), "partner": []}
+        return RunFacts(manifest.run, manifest.as_of, gone.verdict, gone.rows, whys, {}, ())
     counts = manifest.counts
     unanswered = {
         "read": counts.read, "linked": 0, "error": 0, "awaiting": counts.submitted,

@@ -27,6 +27,7 @@ from flows.steps.edges import IssuerEdges
 from flows.steps.funnel import run_funnel
 from flows.steps.links import write_links
 from flows.steps.outcomes import Told
+from flows.steps.purged import refuse_purged
 from flows.steps.rows import csv_pieces, read_rows, write_rows
 from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest, run_ids
 from flows.steps.sending import moment_of
@@ -53,6 +54,7 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     manifest = read_manifest(store, keys)
     if manifest is None:
         raise UnknownRunError(run)
+    refuse_purged(store, keys)
     now = edges.edges.now()
     total = add(list(_settle(edges, keys, manifest)))
     breaks = tuple(sorted(total.breaks))

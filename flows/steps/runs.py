@@ -16,6 +16,7 @@ from flows.core.ports import Store
 from flows.core.run.planning import digest
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import ConflictError, read
+from flows.steps.purged import refuse_purged, without_ledger
 from schemas.manifest import Document, LedgerPart, Manifest, Plan
 from schemas.mended import Abandoned
 
@@ -139,6 +140,15 @@ def manifests(store: Store, issuer: str) -> Iterator[Manifest]:
             yield manifest
 
 
+def with_ledger(store: Store, issuer: str) -> Iterator[Manifest]:
+    """Yield the manifest of every committed run of an issuer whose ledger is not purged, by business date."""
+    gone = without_ledger(store, issuer)
+    for run in run_ids(store, issuer):
+        manifest = read_manifest(store, RunKeys(run)) if str(run) not in gone else None
+        if manifest is not None:
+            yield manifest
+
+
 def rows_before(store: Store, run: RunId) -> list[int]:
     """Return the row counts of the committed runs of whole extracts before this one, of the last 14 runs."""
     earlier = [other for other in run_ids(store, run.issuer) if other.day < run.day][-HABIT:]
@@ -149,9 +159,21 @@ def rows_before(store: Store, run: RunId) -> list[int]:
 def read_ledger(
     store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the parts of a run's ledger, each checked against its digest; a chunk never spans two parts."""
+    """Yield the parts of a run's ledger, each checked against its digest; a chunk never spans two parts.
+
+    Raises LedgerPurgedError where it is gone, ConflictError where it is not what was written.
+    """
     for part in parts:
-        data = read(store, keys.ledger + part.name)
+        data = _part(store, keys, part)
         if digest(data) != part.sha256:
             raise ConflictError(keys.ledger + part.name)
         yield pl.read_parquet(BytesIO(data), columns=columns)
+
+
+def _part(store: Store, keys: RunKeys, part: LedgerPart) -> bytes:
+    try:
+        return read(store, keys.ledger + part.name)
+    except ObjectMissingError as error:
+        missing = error
+    refuse_purged(store, keys)
+    raise missing

@@ -16,7 +16,8 @@ from flows.core.ports import Store
 from flows.core.results.attribution import named_places, spoken_of
 from flows.core.results.mentioned import mentioned_cuids, settled_by_name
 from flows.core.results.sent import number_sent
-from flows.steps.runs import keys_of, manifests, read_ledger, read_manifest
+from flows.steps.purged import without_ledger
+from flows.steps.runs import keys_of, read_ledger, read_manifest, with_ledger
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
 
@@ -96,10 +97,15 @@ class SentBooks:
 
     def _read_manifest(self, run: str) -> Manifest | None:
         parsed = RunId.parse(run)
-        if parsed is None or parsed.issuer != self._issuer:
+        if parsed is None or parsed.issuer != self._issuer or run in self.purged:
             return None
         return read_manifest(self._store, RunKeys(parsed))
 
     @cached_property
+    def purged(self) -> frozenset[str]:
+        """The runs whose ledgers are gone: nothing can be attributed to them any more."""
+        return without_ledger(self._store, self._issuer)
+
+    @cached_property
     def _committed(self) -> list[Manifest]:
-        return list(manifests(self._store, self._issuer))
+        return list(with_ledger(self._store, self._issuer))

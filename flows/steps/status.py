@@ -11,6 +11,7 @@ from flows.core.names import RunId, RunKeys
 from flows.core.ports import Store
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import read
+from flows.steps.purged import read_purged
 from flows.steps.runs import run_ids
 
 READERS = 16
@@ -51,6 +52,9 @@ def standing(store: Store, run: RunId) -> Standing:
         return Standing(str(run), "not committed")
     if "abandoned" in end:
         return Standing(str(run), "abandoned")
+    gone = read_purged(store, keys, "ledger")
+    if gone is not None:
+        return Standing(str(run), f"{gone.verdict} (purged)", **gone.rows)
     counts = end["counts"]
     fates = {name: counts[name] for name in ("read", "rejected", "duplicate", "suppressed")}
     return Standing(str(run), "committed, to be uploaded", awaiting=counts["submitted"], **fates)
