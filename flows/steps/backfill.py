@@ -16,11 +16,12 @@ from flows.core.run.planning import business_date, canonical, digest
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.check import Checked, Nights
 from flows.steps.edges import ConflictError, IssuerEdges, read, write_once
+from flows.steps.making import Progress
 from flows.steps.pending import pending
 from flows.steps.plan import identify
 from flows.steps.rehearse import rehearse
 from flows.steps.runs import keys_of, plans, read_manifest
-from flows.steps.submit import Progress, Request, Submitted, submit
+from flows.steps.submit import Request, Submitted, submit
 from schemas.manifest import Counts, Document
 
 DIGITS = 12  # of a list's digest: typed by a person, compared with lists of one issuer

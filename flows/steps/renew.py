@@ -18,11 +18,12 @@ from flows.core.run.calendar import local_day
 from flows.steps.attempts import attempts
 from flows.steps.commits import commits_since
 from flows.steps.edges import IssuerEdges
+from flows.steps.making import Job, Tell
 from flows.steps.plan import plan_selection
 from flows.steps.prove import prove
 from flows.steps.reread import keep_selection, rows_digest, source_again
 from flows.steps.runs import keys_of, manifests, read_ledger
-from flows.steps.submit import Job, Submitted, Tell, carry_out, finish_turns
+from flows.steps.submit import Submitted, carry_out, finish_turns
 from schemas.manifest import Manifest, Selection
 
 RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
