@@ -230,6 +230,18 @@ def backfill(config: Path, issuer: str, start: datetime, end: datetime, digest: 
 
 
 @main.command()
+@ISSUER
+@click.argument("run", required=False)
+@click.option("--again", is_flag=True, help="Ask even of links that were asked of lately.")
+@command
+def placements(config: Path, issuer: str, run: str | None, again: bool) -> Answer:
+    """Look what became of the links of ISSUER, or of one RUN: opened, authenticated, placed, failed by kind."""
+    from flows.cli.placements import show_placements
+
+    return show_placements(config, issuer, run, again=again)
+
+
+@main.command()
 @click.argument("issuer", required=False)
 @command
 def status(config: Path, issuer: str | None) -> Answer:
