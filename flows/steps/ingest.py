@@ -17,7 +17,7 @@ from flows.core.errors import CardlinkError, TryAgainError
 from flows.core.names import ingested, results
 from flows.core.ports import Entry, Opener, Store
 from flows.core.redaction import redact
-from flows.core.results.attribution import OUTCOME, Attributed, attribute_claims, read_claims
+from flows.core.results.attribution import OUTCOME, Attributed, attribute_claims, read_claims, spoken_of
 from flows.core.results.results import TOO_LARGE, Arrived, ResultRows, read_results
 from flows.core.results.sent import number_sent
 from flows.core.run.planning import canonical
@@ -26,6 +26,7 @@ from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import IssuerEdges, note, read
 from flows.steps.mend.decided import by_hand, chain_of, decisions, spoken_for
 from flows.steps.outcomes import Answer, keep
+from flows.steps.purged import without_ledger
 from flows.steps.report import RunReport, rebuild
 from flows.steps.runs import keys_of
 from flows.steps.sent_books import SentBooks
@@ -80,9 +81,11 @@ class Taken(NamedTuple):
         """True where every row found its place: only then the file need not be looked at again."""
         return not self.lost and not self.problems
 
-    def trouble(self) -> str:
-        """Say what found no place."""
-        why = ", ".join(self.problems) or "no run of this issuer sent them"
+    def trouble(self, purged: Set[str]) -> str:
+        """Say what found no place; `purged` are the runs whose ledgers are gone: nothing can be placed there."""
+        named = purged & {run for run, _ in spoken_of(self.found.entry.key)}
+        nobody = f"run {min(named)} is purged" if named else "no run of this issuer sent them"
+        why = ", ".join(self.problems) or nobody
         lost = f"{self.lost} of {self.rows} rows belong to no sent row ({why})"
         return f"{redact(self.found.entry.key)}: {lost}"
 
@@ -98,13 +101,14 @@ def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
     there = [Found(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
     fresh = [found for found in there if _mark(name, found) not in marks]
     taken = list(_take_up(edges, fresh)) if fresh else []
-    touched = {run for one in taken for run in one.runs} | ({also} if also else set())
+    purged = without_ledger(store, name) if taken else frozenset()
+    touched = {run for one in taken for run in one.runs} - purged | ({also} if also else set())
     sweep(edges.edges, ingested(name), *(keys_of(run).base for run in touched))
     reports = tuple(_report(edges, run, {key for one in taken for key in one.kept}) for run in sorted(touched))
     with ThreadPoolExecutor(WRITERS) as writers:
         list(writers.map(lambda one: _set_mark(store, name, one), (one for one in taken if one.settled)))
     rows = sum(one.rows for one in taken)
-    return Ingested(len(taken), rows, tuple(one.trouble() for one in taken if not one.settled), reports)
+    return Ingested(len(taken), rows, tuple(one.trouble(purged) for one in taken if not one.settled), reports)
 
 
 def _report(edges: IssuerEdges, run: str, kept: Set[str]) -> RunReport:
