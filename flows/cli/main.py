@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import signal
-import sys
-from collections.abc import Callable
 from datetime import date, datetime
-from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
-from flows.cli.answer import Answer, say
-from flows.core.errors import BugError, CardlinkError, TryAgainError, kind_and_place
+from flows.cli.answer import Answer
+from flows.cli.by_hand import mend, outbox
+from flows.cli.command import ISSUER, StoppedError, command
 from flows.edge.process import harden
 from flows.wiring import config_folder
 
-ISSUER = click.argument("issuer")
 DATE = click.DateTime(["%Y-%m-%d"])
 MOST_DAYS = 365
-
-
-class StoppedError(TryAgainError):
-    """The process was asked to end."""
-
-    says = "Stopped by signal {0}. Nothing was committed by this command."
-    then = "Run the same command again; it goes on from what is already published."
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -61,35 +48,6 @@ def _days(_context: click.Context, _option: click.Parameter, value: str) -> int:
     if not (number.isascii() and number.isdigit() and int(number) <= MOST_DAYS):
         raise click.BadParameter(f"days from 0d to {MOST_DAYS}d, such as 14d")
     return int(number)
-
-
-def command(run: Callable[..., Answer]) -> Callable[..., None]:
-    """Make a command of a function: give it the config folder, print its answer, turn errors into exit codes."""
-
-    @click.pass_context
-    @wraps(run)
-    def guarded(context: click.Context, /, *args: Any, **options: Any) -> None:
-        as_json = context.obj["json"]
-        try:
-            answer = run(context.obj["config"], *args, **options)
-        except CardlinkError as error:
-            answer = _error(error)
-        except KeyboardInterrupt:
-            answer = _error(StoppedError(signal.SIGINT))
-        except Exception as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell, so kind and place pass
-            answer = _error(BugError(context.command.name or "cardlink", kind_and_place(error)))
-        if answer.facts.get("error") and not as_json:
-            click.echo(f"cardlink: {answer.facts['message']}", err=True)
-        else:
-            say(answer, as_json=as_json)
-        sys.exit(answer.exit_code)
-
-    return guarded
-
-
-def _error(error: CardlinkError) -> Answer:
-    facts = {"error": type(error).__name__, "message": str(error)}
-    return Answer(facts, [], exit_code=error.exit_code)
 
 
 @main.command()
@@ -252,6 +210,29 @@ def status(config: Path, issuer: str | None) -> Answer:
 
 
 @main.command()
+@click.argument("issuer", required=False)
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted and why the rest is kept; delete nothing.")
+@command
+def purge(config: Path, issuer: str | None, dry_run: bool) -> Answer:
+    """Delete what [retention] lets go: sealed chunks, then ledgers and reports; never what is open, never a source."""
+    from flows.cli.purge import purge_issuers
+
+    return purge_issuers(config, issuer, dry_run=dry_run)
+
+
+@main.command()
+@click.argument("cuid")
+@click.option("--issuer", help="Only this issuer's runs (default: those of all that are configured).")
+@click.option("--url", is_flag=True, help="Show the links themselves: they are personal secrets.")
+@command
+def trace(config: Path, cuid: str, issuer: str | None, url: bool) -> Answer:
+    """Tell everything that happened to one cardholder, over all runs, and what to do next."""
+    from flows.cli.trace import trace_cardholder
+
+    return trace_cardholder(config, cuid, issuer, url=url)
+
+
+@main.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--rows", type=click.IntRange(1), default=1000, show_default=True)
 @click.option("--bad", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of rows to be refused.")
@@ -276,90 +257,9 @@ def demo(config: Path, rows: int | None, folder: Path) -> Answer:
     return answer
 
 
-@main.group()
-def outbox() -> None:
-    """List the chunks to upload, fetch them to a folder, and note what was done with them."""
-
-
-RUN = click.argument("run")
-CHUNKS = click.argument("chunks", nargs=-1, type=click.IntRange(1))
-REASON = click.option("--reason", required=True, help="Kept in the run's history.")
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, refuse what would be refused; no more.")
-
-
-@outbox.command("list")
-@ISSUER
-@click.option("--run", help="Every chunk of one run, answered ones too.")
-@command
-def outbox_list(config: Path, issuer: str, run: str | None) -> Answer:
-    """List the chunks that are not answered yet: what to upload, what is held, what is out since when."""
-    from flows.cli.outbox import list_outbox
-
-    return list_outbox(config, issuer, run)
-
-
-@outbox.command("fetch")
-@RUN
-@CHUNKS
-@click.option("--to", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder to fill.")
-@command
-def outbox_fetch(config: Path, run: str, chunks: tuple[int, ...], to: Path) -> Answer:
-    """Copy the waiting chunks of RUN (or the CHUNKS numbered) to a folder, with their SHA-256 sums."""
-    from flows.cli.outbox import fetch_chunks
-
-    return fetch_chunks(config, run, to, chunks)
-
-
-@outbox.command("uploaded")
-@RUN
-@CHUNKS
-@DRY_RUN
-@command
-def outbox_uploaded(config: Path, run: str, chunks: tuple[int, ...], *, dry_run: bool) -> Answer:
-    """Note that the waiting chunks of RUN (or the CHUNKS numbered) are in the portal."""
-    from flows.cli.outbox import move_chunks
-
-    return move_chunks(config, run, "uploaded", chunks, dry_run=dry_run)
-
-
-@outbox.command("hold")
-@RUN
-@CHUNKS
-@REASON
-@DRY_RUN
-@command
-def outbox_hold(config: Path, run: str, chunks: tuple[int, ...], reason: str, *, dry_run: bool) -> Answer:
-    """Hold waiting chunks back: they are not given out until they are released."""
-    from flows.cli.outbox import move_chunks
-
-    return move_chunks(config, run, "held", chunks, reason, dry_run=dry_run)
-
-
-@outbox.command("release")
-@RUN
-@CHUNKS
-@REASON
-@DRY_RUN
-@command
-def outbox_release(config: Path, run: str, chunks: tuple[int, ...], reason: str, *, dry_run: bool) -> Answer:
-    """Let held chunks, or ones marked as uploaded by mistake, wait for their upload again."""
-    from flows.cli.outbox import move_chunks
-
-    return move_chunks(config, run, "released", chunks, reason, dry_run=dry_run)
-
-
-@outbox.command("cancel")
-@RUN
-@CHUNKS
-@REASON
-@DRY_RUN
-@command
-def outbox_cancel(config: Path, run: str, chunks: tuple[int, ...], reason: str, *, dry_run: bool) -> Answer:
-    """Cancel chunks that wait or are held, for good: they will not be sent."""
-    from flows.cli.outbox import move_chunks
-
-    return move_chunks(config, run, "cancelled", chunks, reason, dry_run=dry_run)
-
-
 def _day(value: datetime | None) -> date | None:
     return value.date() if value else None
+
+
+main.add_command(outbox)
+main.add_command(mend)

@@ -67,4 +67,5 @@ def note(edges: Edges, keys: RunKeys, what: str, **facts: str | int | list[str])
     moment = edges.now()
     told = {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
     event = canonical({"what": what, "at": moment.isoformat(), "by": redact(edges.actor), **told})
-    edges.store.create(f"{keys.events}{moment:%Y%m%dT%H%M%S%f}-{what}-{digest(event)[:8]}.json", event)
+    name = f"{moment:%Y%m%dT%H%M%S%f}-{what.replace(' ', '-')}-{digest(event)[:8]}.json"
+    edges.store.create(keys.events + name, event)

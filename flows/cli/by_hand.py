@@ -1,0 +1,169 @@
+"""The commands of what a person decides: `cardlink outbox ...` and `cardlink mend ...`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flows.cli.answer import Answer
+from flows.cli.command import CHUNKS, DRY_RUN, ISSUER, REASON, RUN, command
+
+
+@click.group()
+def outbox() -> None:
+    """List the chunks to upload, fetch them to a folder, and note what was done with them."""
+
+
+@outbox.command("list")
+@ISSUER
+@click.option("--run", help="Every chunk of one run, answered ones too.")
+@command
+def outbox_list(config: Path, issuer: str, run: str | None) -> Answer:
+    """List the chunks that are not answered yet: what to upload, what is held, what is out since when."""
+    from flows.cli.outbox import list_outbox
+
+    return list_outbox(config, issuer, run)
+
+
+@outbox.command("fetch")
+@RUN
+@CHUNKS
+@click.option("--to", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder to fill.")
+@command
+def outbox_fetch(config: Path, run: str, chunks: tuple[int, ...], to: Path) -> Answer:
+    """Copy the waiting chunks of RUN (or the CHUNKS numbered) to a folder, with their SHA-256 sums."""
+    from flows.cli.outbox import fetch_chunks
+
+    return fetch_chunks(config, run, to, chunks)
+
+
+@outbox.command("uploaded")
+@RUN
+@CHUNKS
+@DRY_RUN
+@command
+def outbox_uploaded(config: Path, run: str, chunks: tuple[int, ...], *, dry_run: bool) -> Answer:
+    """Note that the waiting chunks of RUN (or the CHUNKS numbered) are in the portal."""
+    from flows.cli.outbox import move_chunks
+
+    return move_chunks(config, run, "uploaded", chunks, dry_run=dry_run)
+
+
+@outbox.command("hold")
+@RUN
+@CHUNKS
+@REASON
+@DRY_RUN
+@command
+def outbox_hold(config: Path, run: str, chunks: tuple[int, ...], reason: str, *, dry_run: bool) -> Answer:
+    """Hold waiting chunks back: they are not given out until they are released."""
+    from flows.cli.outbox import move_chunks
+
+    return move_chunks(config, run, "held", chunks, reason, dry_run=dry_run)
+
+
+@outbox.command("release")
+@RUN
+@CHUNKS
+@REASON
+@DRY_RUN
+@command
+def outbox_release(config: Path, run: str, chunks: tuple[int, ...], reason: str, *, dry_run: bool) -> Answer:
+    """Let held chunks, or ones marked as uploaded by mistake, wait for their upload again."""
+    from flows.cli.outbox import move_chunks
+
+    return move_chunks(config, run, "released", chunks, reason, dry_run=dry_run)
+
+
+@outbox.command("cancel")
+@RUN
+@CHUNKS
+@REASON
+@DRY_RUN
+@command
+def outbox_cancel(config: Path, run: str, chunks: tuple[int, ...], reason: str, *, dry_run: bool) -> Answer:
+    """Cancel chunks that wait or are held, for good: they will not be sent."""
+    from flows.cli.outbox import move_chunks
+
+    return move_chunks(config, run, "cancelled", chunks, reason, dry_run=dry_run)
+
+
+@click.group()
+def mend() -> None:
+    """Put right what went wrong: each verb is tried with --dry-run, and kept with who, when and why."""
+
+
+RESULT = click.argument("result")
+ROW = click.option("--row", type=click.IntRange(1), required=True, help="Data row of the result file, from 1.")
+
+
+@mend.command("abandon")
+@RUN
+@REASON
+@DRY_RUN
+@command
+def mend_abandon(config: Path, run: str, reason: str, *, dry_run: bool) -> Answer:
+    """End RUN before its commit, for good: it is never taken up again, and nothing of it is sent."""
+    from flows.cli.mend import abandon_run
+
+    return abandon_run(config, run, reason, dry_run=dry_run)
+
+
+@mend.command("take-over")
+@RUN
+@REASON
+@DRY_RUN
+@command
+def mend_take_over(config: Path, run: str, reason: str, *, dry_run: bool) -> Answer:
+    """End the claim that a dead process has on RUN, so that the next submit goes on at once."""
+    from flows.cli.mend import take_over_claim
+
+    return take_over_claim(config, run, reason, dry_run=dry_run)
+
+
+@mend.command("ingest-again")
+@ISSUER
+@RESULT
+@REASON
+@DRY_RUN
+@command
+def mend_ingest_again(config: Path, issuer: str, result: str, reason: str, *, dry_run: bool) -> Answer:
+    """Take the file RESULT up again although it was taken up, and report the runs it speaks of."""
+    from flows.cli.mend import take_up_again
+
+    return take_up_again(config, issuer, result, reason, dry_run=dry_run)
+
+
+@mend.command("attribute")
+@ISSUER
+@RESULT
+@ROW
+@click.option("--to", metavar="RUN:ROW", required=True, help="The row that was sent: run, and row of its extract.")
+@click.option("--last-4-confirmed", is_flag=True, help="The partner says it is that card, whatever its last digits.")
+@REASON
+@DRY_RUN
+@command
+def mend_attribute(
+    config: Path, issuer: str, result: str, row: int, to: str, reason: str, *, last_4_confirmed: bool, dry_run: bool
+) -> Answer:
+    """Give a row of the file RESULT that no rule could place to the row it answers."""
+    from flows.cli.mend import attribute_by_hand
+
+    return attribute_by_hand(
+        config, issuer, result, row, to, reason, last_4_confirmed=last_4_confirmed, dry_run=dry_run
+    )
+
+
+@mend.command("withdraw")
+@ISSUER
+@RESULT
+@ROW
+@REASON
+@DRY_RUN
+@command
+def mend_withdraw(config: Path, issuer: str, result: str, row: int, reason: str, *, dry_run: bool) -> Answer:
+    """Take back what `mend attribute` said of a row of the file RESULT."""
+    from flows.cli.mend import withdraw_attribution
+
+    return withdraw_attribution(config, issuer, result, row, reason, dry_run=dry_run)

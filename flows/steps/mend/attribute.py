@@ -1,0 +1,122 @@
+"""Tie a result row that no rule could place to the row that was sent, by hand; and take that back.
+
+A link with the wrong last four digits goes, at worst, to a wrong cardholder: the one mistake that no later file shows.
+So such a row needs the partner's word, and the record says that it was given.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from flows.core.errors import OperatorError
+from flows.core.ports import Store
+from flows.core.results.attribution import BROKEN, Attributed
+from flows.core.results.results import ResultRows
+from flows.steps.edges import IssuerEdges
+from flows.steps.ingest import examine
+from flows.steps.mend.decide import Decided, decide, decision, find_result
+from flows.steps.mend.reason import given
+from flows.steps.outcomes import Told
+from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest
+from schemas import breaks, ledger
+
+LOST = (breaks.UNATTRIBUTED_ERROR, breaks.UNKNOWN_CUID, breaks.FOREIGN_FILE, breaks.LAST4_MISMATCH)
+
+
+class NoSuchRowError(OperatorError):
+    """A row that is named is not there."""
+
+    says = "{0} has no row {1} {2}."
+    then = "Rows are counted from 1 without the header; `cardlink report RUN` and the run's ledger name them."
+
+    def __init__(self, place: str, row: int, what: str) -> None:
+        super().__init__(place, row, what)
+
+
+class RowSettledError(OperatorError):
+    """A result row that has its place, or a sent row that has its answer, is not to be tied by hand."""
+
+    says = "Row {1} of {0} {2}."
+    then = "Only a row without a place goes to a row without an answer; `cardlink report RUN` shows both."
+
+    def __init__(self, place: str, row: int, why: str) -> None:
+        super().__init__(place, row, why)
+
+
+class LastFourError(OperatorError):
+    """A result row is to be tied to a card with other last four digits."""
+
+    says = "Row {1} of {0} has other last four digits than row {3} of {2}: the link may open another card."
+    then = "Ask the partner. Only where they confirm it: --last-4-confirmed."
+
+    def __init__(self, result: str, position: int, run: str, row: int) -> None:
+        super().__init__(result, position, run, row)
+
+
+def attribute_row(
+    edges: IssuerEdges,
+    result: str,
+    position: int,
+    to: tuple[str, int],
+    reason: str,
+    *,
+    last_4_confirmed: bool = False,
+    dry_run: bool = False,
+) -> Decided:
+    """Give data row `position` (from 1) of a result file to a sent row, `to` run and row, that waits for an answer.
+
+    A link whose last four digits are not the card's goes to a wrong cardholder at worst, so it needs the partner's
+    word: `last_4_confirmed`. Raises NoSuchResultError, NoSuchRowError, RowSettledError, LastFourError, UnknownRunError.
+    """
+    why, found = given(reason), find_result(edges, result)
+    rows, seen = examine(edges, found)
+    told = _lost_row(rows, seen, position)
+    last_4 = _waiting_row(edges.edges.store, *to)
+    if not last_4_confirmed and told not in (None, last_4):
+        raise LastFourError(rows.name, position, *to)
+    record = decision(edges, found, rows.digest, "attributed", why).model_copy(
+        update={"position": position, "run": to[0], "row": to[1], "last_4_confirmed": last_4_confirmed}
+    )
+    return decide(edges, found, record, dry_run=dry_run)
+
+
+def withdraw(edges: IssuerEdges, result: str, position: int, reason: str, *, dry_run: bool = False) -> Decided:
+    """Take back what was said by hand of a row of a result file; the rules place it again, or it is a break again."""
+    why, found = given(reason), find_result(edges, result)
+    rows, _ = examine(edges, found)
+    said = [one for one in found.decided if one.position == position and one.digest == rows.digest]
+    if not said or said[-1].what != "attributed":
+        raise NoSuchRowError(rows.name, position, "that was attributed by hand")
+    record = decision(edges, found, rows.digest, "withdrawn", why).model_copy(update={"position": position})
+    return decide(edges, found, record, dry_run=dry_run)
+
+
+def _lost_row(rows: ResultRows, seen: Attributed, position: int) -> str | None:
+    """Return the last four digits a row of a result came with, where it has no place; else say why it needs none."""
+    there = seen.outcomes.filter(position=position)
+    if there.is_empty():
+        raise NoSuchRowError(rows.name, position, "")
+    trouble = there["trouble"][0]
+    if trouble not in LOST:
+        raise RowSettledError(rows.name, position, f"is {there['state'][0]}, {trouble or 'with its place'}")
+    told: str | None = rows.rows.filter(position=position)["last_4"][0]
+    return told
+
+
+def _waiting_row(store: Store, run: str, row: int) -> str:
+    """Return the last four digits of a row that was sent and has no answer."""
+    keys = keys_of(run)
+    manifest = read_manifest(store, keys)
+    if manifest is None:
+        raise UnknownRunError(run)
+    columns = ["row", "fate", "chunk", "last_4"]
+    sent = pl.concat(
+        part.filter(row=row, fate=ledger.SUBMITTED) for part in read_ledger(store, keys, manifest.ledger, columns)
+    )
+    if sent.is_empty():
+        raise NoSuchRowError(run, row, "that was sent")
+    answers = (one.outcomes.filter(row=row, run=run) for one in Told(store, keys).of([sent["chunk"][0]]))
+    settled = next((one["state"][0] for one in answers if one.filter(pl.col("state") != BROKEN).height), None)
+    if settled:
+        raise RowSettledError(run, row, f"is {settled} already")
+    return str(sent["last_4"][0])
