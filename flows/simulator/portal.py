@@ -73,6 +73,7 @@ class Portal:
     """A portal with one key, one template and a memory of every upload (`books`).
 
     Cards are judged by `today`, which may be moved on; links end two months after it, or on the day `expires`.
+    `on_link` is told cuid, URL, last day and fields (`pan`, `address.city`) of every link as it is made.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Portal:
         error_shape: str = "nested",
         date_form: str = "iso",
         expires: date | None = None,
+        on_link: Callable[[str, str, date, Mapping[str, str]], None] | None = None,
     ) -> None:
         self.today = today
         self.books: list[Upload] = []
@@ -100,6 +102,7 @@ class Portal:
         self._shapes = tuple(SHAPES.values()) if error_shape == "mixed" else (SHAPES[error_shape],)
         self._written = DATE_FORMS[date_form]
         self._expires = expires
+        self._on_link = on_link
         self._challenges: dict[str, tuple[str, str]] = {}
 
     def upload(self, name: str, content: bytes) -> bytes:
@@ -111,7 +114,7 @@ class Portal:
 
     def opens(self, url: str, cvv: str, postal_code: str) -> bool:
         """Say whether a cardholder who knows `cvv` and `postal_code` gets past the link (interface.md 2.10)."""
-        return self._challenges.get(url) == (cvv_hash(cvv), _known(postal_code))
+        return self._challenges.get(url) == (cvv_hash(cvv), known_postal_code(postal_code))
 
     def result(self, rows: Sequence[Booked]) -> bytes:
         """Return the result CSV of these booked rows."""
@@ -141,12 +144,15 @@ class Portal:
             if found:
                 yield Booked(number, cuid, last_4, None, None, found)
             else:
-                yield Booked(number, cuid, last_4, self._link(mark, fields), expires, ())
+                url = self._link(mark, fields)
+                if self._on_link:
+                    self._on_link(cuid, url, expires, fields)
+                yield Booked(number, cuid, last_4, url, expires, ())
 
     def _link(self, mark: str, fields: Mapping[str, str]) -> str:
         url = f"https://{self._host}/l/{mark}"
         secret = fields["cvv_hash"] or (cvv_hash(fields["cvv"]) if fields["cvv"] else "")
-        self._challenges[url] = (secret, _known(fields["address.postal_code"]))
+        self._challenges[url] = (secret, known_postal_code(fields["address.postal_code"]))
         return url
 
     def stranger(self) -> Booked:
@@ -214,7 +220,7 @@ def cvv_hash(cvv: str) -> str:
     return base64.b64encode(sha256(cvv.encode()).digest()).decode()
 
 
-def _known(postal_code: str) -> str:
+def known_postal_code(postal_code: str) -> str:
     """Return what a cardholder types of a postal code: five digits of a ZIP, no blanks."""
     bare = postal_code.replace(" ", "").upper()
     return bare[:5] if bare[:5].isdigit() else bare

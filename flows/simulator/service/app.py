@@ -1,0 +1,72 @@
+"""The service as a FastAPI application: routes joined, refusals written as JSON that never repeats a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+from flows.simulator.service import wire
+from flows.simulator.service.books import Books, Client
+from flows.simulator.service.desk import Desk, refusals
+from flows.simulator.service.job_routes import job_routes, message_routes
+from flows.simulator.service.link_routes import link_routes, page_routes
+from flows.simulator.service.portal_routes import portal_routes
+from flows.simulator.service.refusals import RefusedRequestError
+from flows.simulator.validation import Fault
+from schemas.service import ServiceSettings
+
+
+def create_app(books: Books, settings: ServiceSettings, clock: Callable[[], datetime]) -> FastAPI:
+    """Return the application over these books; every request first brings them up to `clock`."""
+    desk = Desk(books, settings, clock)
+    app = FastAPI(
+        title="Practice service",
+        description="The partner's interface beyond the file, as interface.md describes it.",
+        version="1",
+        docs_url=None,  # its pages would load scripts from elsewhere
+        redoc_url=None,
+        dependencies=[Depends(desk.on_time)],
+        responses={},
+    )
+    app.add_exception_handler(RefusedRequestError, _refusal)
+    app.add_exception_handler(RequestValidationError, _unfit)
+
+    @app.post(settings.login_path, responses=refusals(401))
+    async def log_in(login: wire.Login) -> dict[str, str]:
+        """Open a session; its token is sent back as `Authorization: Bearer`."""
+        client = Client(login.app_name, login.app_key, login.username, login.password)
+        return {settings.session_field: books.login(client)}
+
+    for routes in (link_routes, job_routes, message_routes, page_routes, portal_routes):
+        app.include_router(routes(desk))
+    return app
+
+
+async def _refusal(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RefusedRequestError)  # noqa: S101 - for the type checker: registered for it
+    return _body(error.status, error.faults)
+
+
+async def _unfit(_request: Request, error: Exception) -> JSONResponse:
+    """Say which entity and property do not fit; FastAPI's own answer would repeat what was sent."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - for the type checker: registered for it
+    return _body(422, map(_fault, error.errors()))
+
+
+def _fault(found: dict[str, Any]) -> Fault:
+    places = [str(place) for place in found["loc"][1:]]
+    entity = places[-2] if len(places) > 1 else str(found["loc"][0])
+    return Fault(entity, places[-1] if places else "", str(found["type"]), str(found["msg"]))
+
+
+def _body(status: int, faults: Iterable[Fault]) -> JSONResponse:
+    body = [
+        {"name": fault.kind, "message": fault.message, "entity_name": fault.entity, "property_name": fault.property}
+        for fault in faults
+    ]
+    return JSONResponse({"_errors": body}, status)

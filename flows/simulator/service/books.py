@@ -1,0 +1,236 @@
+"""Everything the service knows, and its one clock: uploads, links, jobs, messages; no network, no time of its own."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any, NamedTuple
+
+from flows.core.ports import Opener
+from flows.simulator.chance import token
+from flows.simulator.portal import Portal
+from flows.simulator.service import on_demand
+from flows.simulator.service.channels import Channels, Message, credential_request, status_message
+from flows.simulator.service.jobs import Job, Pace, Snapshot
+from flows.simulator.service.links import USUAL, Link, Links
+from flows.simulator.service.refusals import refused
+from flows.simulator.service.sites import SITES
+
+
+class Client(NamedTuple):
+    """Who may log in (interface.md 2.8): practice values, no secret of anybody."""
+
+    app_name: str = "practice"
+    app_key: str = "practice-key"
+    username: str = "cardlink"
+    password: str = "practice"  # noqa: S105 - the practice service's own, printed at its start
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What a service of this kind may do otherwise, and what an institution configures."""
+
+    host: str = "links.example.com"  # of the links: a URL is https://<host>/l/<id>, its page <address>/l/<id>
+    challenges: tuple[str, ...] = USUAL
+    fi_key: str = ""  # empty: any
+    job_id_as_string: bool = False
+    session_seconds: float = 900
+    client: Client = field(default_factory=Client)
+    pace: Pace = field(default_factory=Pace)
+    seed: int = 0
+
+
+class Books:
+    """The service's whole state; what it may not do is refused by a RefusedRequestError that changes nothing."""
+
+    def __init__(
+        self, opener: Opener, now: datetime, habits: Habits | None = None, header: Sequence[str] | None = None
+    ) -> None:
+        self.now = now
+        self.habits = habits or Habits()
+        self.links = Links(self.habits.challenges)
+        self.jobs: dict[int, Job] = {}
+        self.portal = Portal(
+            opener,
+            today=now.date(),
+            host=self.habits.host,
+            header=header,
+            seed=self.habits.seed,
+            on_link=self._take_up,
+        )
+        self._results: list[bytes] = []
+        self._sessions: dict[str, datetime] = {}
+        self._channels: dict[int, Channels] = {}
+        self._jobs_of: dict[int, list[Job]] = {}
+        self._accounts: dict[tuple[int, str], int] = {}
+        self._due: list[tuple[datetime, int]] = []
+        self._counter: Counter[str] = Counter()
+
+    def advance(self, to: datetime) -> None:
+        """Let happen, in order, everything that is due up to a moment; the clock never goes back."""
+        while self._due and self._due[0][0] <= to:
+            when, job_id = heapq.heappop(self._due)
+            job = self.jobs[job_id]
+            if job.due == when:  # else an answer has changed its plans since
+                self.now = max(self.now, when)
+                self._tell(job, job.step(when))
+        self.now = max(self.now, to)
+
+    def login(self, client: Client) -> str:
+        """Return a session token; refused with 401 for anybody unknown."""
+        if client != self.habits.client:
+            raise refused(401, "session", "refused", "is not open to these credentials")
+        session = self._made("session")
+        self._sessions[session] = self.now + timedelta(seconds=self.habits.session_seconds)
+        return session
+
+    def logged_in(self, session: str) -> bool:
+        """Say whether a session token holds."""
+        return session in self._sessions and self.now < self._sessions[session]
+
+    def upload(self, name: str, content: bytes) -> int:
+        """Take a bulk file (interface.md 2.6) and return the upload's id; UploadRefusedError takes nothing."""
+        self.portal.today = self.now.date()
+        again = sum(upload.name.partition(" (")[0] == name for upload in self.portal.books)
+        self._results.append(self.portal.upload(f"{name} ({again})" if again else name, content))
+        return len(self._results)
+
+    def result(self, upload_id: int) -> bytes:
+        """Return the result CSV of an upload (interface.md 2.7)."""
+        if not 1 <= upload_id <= len(self._results):
+            raise refused(404, "upload", "unknown", "there is no such upload", "id")
+        return self._results[upload_id - 1]
+
+    def create_link(self, request: Mapping[str, Any], fi_key: str) -> Link:
+        """Make a single link (interface.md 2.8) of a request whose required objects and strings are there."""
+        if self.habits.fi_key and fi_key != self.habits.fi_key:
+            raise refused(422, "financial_institution", "unknown", "is not configured", "key")
+        service = request["service"]
+        if Client(*(service[name] for name in Client._fields)) != self.habits.client:
+            raise refused(401, "service", "refused", "is not open to these credentials")
+        fields = on_demand.read_fields(request, self.now.date())
+        expires = on_demand.expiry(request.get("expiration"), self.now.date())
+        reference = request["card"].get("reference")
+        if reference is not None and reference.get("id") not in self.links.cards:
+            raise refused(422, "card", "unknown", "reference is not known", "reference")
+        cuid = fields["cuid"] or f"made-{self._made('cuid')[:12]}"
+        cardholder = self.links.cardholder(cuid, fields)
+        card = self.links.cards[reference["id"]] if reference else self.links.card(cardholder, fields)
+        link_id = self._made("link")
+        return self._link(link_id, f"https://{self.habits.host}/l/{link_id}", cardholder.id, card.id, expires)
+
+    def place(self, link_id: str, sites: Sequence[str], credentials: Mapping[str, Mapping[str, str]]) -> list[Job]:
+        """Start a placement job at each site for the cardholder of a verified link; credentials are by site."""
+        link = self.links.find(link_id)
+        if link.authenticated_on is None:
+            raise refused(403, "verification", "missing", "comes before the choice of sites")
+        if not set(sites) <= SITES.keys() or not sites:
+            raise refused(422, "placement", "unknown", "is no merchant site here", "merchant_sites")
+        return [self._start(link, site, bool(credentials.get(site))) for site in sites]
+
+    def job(self, job_id: int) -> Job:
+        """Return a job; refused with 404 where there is none."""
+        if job_id not in self.jobs:
+            raise refused(404, "job", "unknown", "there is no such job", "id")
+        return self.jobs[job_id]
+
+    def job_record(self, job_id: int, *, hydrate: bool = False) -> dict[str, Any]:
+        """Return a job record (interface.md 2.2); with its credential requests only where they are asked for."""
+        job = self.job(job_id)
+        snapshot = job.snapshot(self.now)._asdict()
+        del snapshot["job_timeout"]
+        record = {
+            "id": job.id,
+            "cardholder_id": job.cardholder_id,
+            "card_id": job.card_id,
+            "account_id": job.account_id,
+            "type": "CARD_PLACEMENT",
+            "merchant_site": job.site.name,
+            **snapshot,
+            "created_on": job.created_on.isoformat(),
+            "last_updated_on": job.last_updated_on.isoformat(),
+        }
+        return record | ({"credential_requests": self._pending(job, polled=True)} if hydrate else {})
+
+    def answer(self, job_id: int, envelope_id: str, answers: Mapping[str, str]) -> None:
+        """Take the answer of a credential request; the job goes on."""
+        job = self.job(job_id)
+        self._tell(job, job.answer(envelope_id, answers, self.now))
+
+    def update_account(self, job_id: int) -> None:
+        """Take an ordinary account update, which answers nothing (interface.md 4 rule 2); the values are not kept."""
+        self.job(job_id).last_updated_on = self.now
+
+    def messages(self, job_id: int) -> list[Message]:
+        """Read a job's main channel: status messages once, then the credential request that waits."""
+        job = self.job(job_id)
+        return self._channels[job_id].read() + self._pending(job)
+
+    def cardholder_messages(self, cardholder_id: int) -> list[Message]:
+        """Read the main channels of all jobs of a cardholder; what is read here is read there."""
+        if cardholder_id not in self.links.cardholders:
+            raise refused(404, "cardholder", "unknown", "there is no such cardholder", "id")
+        return [message for job in self.jobs_of(cardholder_id) for message in self.messages(job.id)]
+
+    def jobs_of(self, cardholder_id: int) -> Sequence[Job]:
+        """Return the jobs of a cardholder, the first started first."""
+        return self._jobs_of.get(cardholder_id, ())
+
+    def credential_requests(self, job_id: int) -> list[Message]:
+        """Return what a job waits for; it stays until it is answered."""
+        return self._pending(self.job(job_id))
+
+    def register(self, job_id: int) -> str:
+        """Open a broadcast channel of a job and return its access key."""
+        channels = self._channels[self.job(job_id).id]
+        key = self._made("access key")
+        channels.register(key)
+        return key
+
+    def broadcasts(self, job_id: int, access_key: str) -> list[Message]:
+        """Read a broadcast channel: status messages only, whatever other channels have read."""
+        return self._channels[self.job(job_id).id].broadcast(access_key)
+
+    def _start(self, link: Link, site: str, with_credentials: bool) -> Job:
+        account = self._accounts.setdefault((link.cardholder_id, site), len(self._accounts) + 1)
+        number = len(self.jobs) + 1
+        ids = (number, link.cardholder_id, link.card_id, account)
+        job = Job(*ids, SITES[site], self.now, self.habits.pace, self.habits.seed)
+        self.jobs[number], self._channels[number] = job, Channels()
+        self._jobs_of.setdefault(link.cardholder_id, []).append(job)
+        self._tell(job, job.begin(with_credentials=with_credentials))
+        return job
+
+    def _tell(self, job: Job, snapshot: Snapshot | None) -> None:
+        """Put a status into the job's channels, unless a request of the job says it, and note what comes next."""
+        if snapshot and not job.request:
+            self._channels[job.id].tell(status_message(self._written(job), snapshot))
+        if job.due:
+            heapq.heappush(self._due, (job.due, job.id))
+
+    def _pending(self, job: Job, *, polled: bool = False) -> list[Message]:
+        if not job.request:
+            return []
+        return [credential_request(job, self._written(job), job.snapshot(self.now), polled=polled)]
+
+    def _written(self, job: Job) -> int | str:
+        return str(job.id) if self.habits.job_id_as_string else job.id
+
+    def _take_up(self, cuid: str, url: str, expires: date, fields: Mapping[str, str]) -> None:
+        """Enter a link of a bulk file: its id is the last part of its URL."""
+        cardholder = self.links.cardholder(cuid, fields)
+        card = self.links.card(cardholder, fields)
+        self._link(url.rpartition("/")[2], url, cardholder.id, card.id, expires)
+
+    def _link(self, link_id: str, url: str, cardholder_id: int, card_id: int, expires: date) -> Link:
+        long_token = token(self.habits.seed, "long", link_id)
+        link = Link(link_id, url, long_token, cardholder_id, card_id, self.now, expires)
+        self.links.links[link_id] = link
+        return link
+
+    def _made(self, kind: str) -> str:
+        self._counter[kind] += 1
+        return token(self.habits.seed, kind, self._counter[kind])

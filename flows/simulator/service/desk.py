@@ -1,0 +1,44 @@
+"""What every route of the service shares: the books, the settings both sides speak by, the clock, the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Header
+
+from flows.simulator.service import wire
+from flows.simulator.service.books import Books
+from flows.simulator.service.refusals import refused
+from schemas.service import ServiceSettings
+
+
+@dataclass(frozen=True)
+class Desk:
+    """One running service."""
+
+    books: Books
+    settings: ServiceSettings
+    clock: Callable[[], datetime]
+
+    async def on_time(self) -> None:
+        """Bring the books up to the moment, before anything is asked of them."""
+        self.books.advance(self.clock())
+
+    async def session(self, authorization: Annotated[str, Header()] = "") -> None:
+        """Let only a logged-in client pass (interface.md 5)."""
+        kind, _, token = authorization.partition(" ")
+        if kind.lower() != "bearer" or not self.books.logged_in(token):
+            raise refused(401, "session", "missing", "is needed, or has ended: log in")
+
+    @property
+    def clients_only(self) -> list[Any]:
+        """The dependencies of routes that need a session."""
+        return [Depends(self.session)]
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI responses of refusals, 422 (a body or parameter that does not fit) included."""
+    return {status: {"model": wire.Faults} for status in (*statuses, 422)}

@@ -1,0 +1,192 @@
+"""One placement job as the interface tells it (interface.md 2.1 to 2.5, 3, 8): moved by the moments it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from flows.simulator.chance import token
+from flows.simulator.service.refusals import refused
+from flows.simulator.service.sites import IDLE, TIMEOUT, TOO_MANY_TRIES, Ask, End, Site
+
+SIGNING_IN = 0.6  # share of the whole that the account-link phase counts for
+UPDATING = "UPDATING"
+WRONG_BEFORE = "The site did not take that. "
+
+
+class Pace(NamedTuple):
+    """How long things take, in seconds; `timeout` and that time is added come from interface.md 2.1."""
+
+    auth: float = 6  # after each answer, until the site asks more or has authenticated
+    update: float = 12
+    heartbeat: float = 10
+    timeout: float = 300
+    added: float = 120  # whenever the cardholder is asked
+    tries: int = 3  # of one question, before the site gives up
+
+
+class Request(NamedTuple):
+    """A credential request that waits for its answer."""
+
+    envelope_id: str
+    ask: Ask
+    tries: int  # this one included
+
+
+class Snapshot(NamedTuple):
+    """A job's status data at a moment: `message` of interface.md 2.1."""
+
+    status: str
+    percent_complete: int
+    auth_percent_complete: int
+    job_timeout: int
+    status_message: str
+    termination_type: str | None
+
+
+@dataclass
+class Job:
+    """A job from its start to its end; `due` says when something happens next, `step` lets it happen."""
+
+    id: int
+    cardholder_id: int
+    card_id: int
+    account_id: int
+    site: Site
+    created_on: datetime
+    pace: Pace = field(default_factory=Pace)
+    seed: int = 0
+    status: str = "REQUESTED"
+    status_message: str = "The placement is about to start."
+    termination_type: str | None = None
+    authenticated: bool = False
+    request: Request | None = None
+    answered: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.last_updated_on = self._since = self.created_on
+        self._deadline = self.created_on + timedelta(seconds=self.pace.timeout)
+        self._beat = self._after(self.pace.heartbeat)
+        self._done: datetime | None = None  # when the work in hand is done
+        self._passed = 0  # asks that are answered right
+        self._wrong: Request | None = None  # answered wrong, and asked again when the site has noticed
+        self._reached = 0.0  # share of the account-link phase
+
+    def begin(self, *, with_credentials: bool = False) -> Snapshot:
+        """Start; without credentials the job asks for them first (interface.md 6)."""
+        if self.site.end is not IDLE:
+            self._passed = int(with_credentials)
+            if with_credentials:
+                self._work("AUTH", "Signing in.", self.pace.auth)
+            else:
+                self._ask(self.site.asks[0])
+        return self.snapshot(self.created_on)
+
+    @property
+    def due(self) -> datetime | None:
+        """The moment of what happens next; None when the job has ended."""
+        if self.termination_type:
+            return None
+        if self.request:
+            return self._deadline
+        return min(self._deadline, self._beat, self._done or self._deadline)
+
+    def step(self, at: datetime) -> Snapshot | None:
+        """Let happen what is due; return the status message it gives rise to, None where a request speaks instead."""
+        self.last_updated_on = at
+        if at >= self._deadline:
+            self._end(IDLE if self.site.end is IDLE else TIMEOUT)
+        elif self._done and at >= self._done:
+            self._worked()
+        else:
+            self._beat = self._after(self.pace.heartbeat)
+        return None if self.request else self.snapshot(at)
+
+    def answer(self, envelope_id: str, answers: Mapping[str, str], at: datetime) -> Snapshot:
+        """Take the answer of a credential request and go on (interface.md 2.4 rule 1); return the new status."""
+        request = self.request
+        if envelope_id in self.answered:
+            raise refused(409, "credential_request", "answered", "was answered or has run out", "envelope_id")
+        if request is None or request.envelope_id != envelope_id:
+            raise refused(404, "credential_request", "unknown", "is not known to this job", "envelope_id")
+        for key in request.ask.lacks(answers):
+            raise refused(422, "account_link", "missing", f"{key} is required", key)
+        self.answered.add(envelope_id)
+        self.last_updated_on, self.request = at, None
+        if request.ask.right(answers):
+            self._passed += 1
+        else:
+            self._wrong = request
+        self._work("AUTH", "The site checks your answer.", self.pace.auth)
+        return self.snapshot(at)
+
+    def snapshot(self, at: datetime) -> Snapshot:
+        """Return the status data at a moment; percentages never fall."""
+        auth = 1.0 if self.authenticated else self._signed_in(at)
+        whole = 1.0 if self.termination_type == "BILLABLE" else auth * SIGNING_IN
+        if self.status == UPDATING:
+            whole += self._share(at) * (1 - SIGNING_IN)
+        left = 0 if self.termination_type else max(0, int((self._deadline - at).total_seconds()))
+        return Snapshot(
+            self.status, int(100 * whole), int(100 * auth), left, self.status_message, self.termination_type
+        )
+
+    def _signed_in(self, at: datetime) -> float:
+        share = 0.0 if self._wrong or not self._passed or self.request else self._share(at)
+        now = (max(self._passed - 1, 0) + share) / len(self.site.asks)
+        self._reached = max(self._reached, now)
+        return self._reached
+
+    def _share(self, at: datetime) -> float:
+        """Return the share of the work in hand that is done."""
+        if self._done is None or self._done == self._since:
+            return 0.0
+        return min(1.0, (at - self._since) / (self._done - self._since))
+
+    def _worked(self) -> None:
+        self._done = None
+        if self.status == UPDATING:
+            self._end(self.site.end)
+        elif self._wrong:
+            self._ask_again(self._wrong)
+        elif self._passed < len(self.site.asks):
+            self._ask(self.site.asks[self._passed])
+        elif self.site.end.authenticated:
+            self.authenticated = True
+            self._work(UPDATING, "Placing your card; you may leave now.", self.pace.update)
+        else:
+            self._end(self.site.end)
+
+    def _ask_again(self, request: Request) -> None:
+        self._wrong = None
+        if request.tries >= self.pace.tries:
+            self._end(TOO_MANY_TRIES)
+        elif request.ask.type in ("initial_account_link", "credential_request"):
+            again = request.ask._replace(type="credential_request", polled="credential_request")
+            self._ask(again, "PENDING_NEWCREDS", request.tries + 1)
+        else:
+            self._ask(request.ask, "PENDING", request.tries + 1)
+
+    def _ask(self, ask: Ask, status: str = "PENDING", tries: int = 1) -> None:
+        envelope = str(UUID(token("envelope", self.seed, self.id, self._passed, tries)))
+        self.request = Request(envelope, ask, tries)
+        self.status, self.status_message = status, (WRONG_BEFORE if tries > 1 else "") + ask.says
+        self._deadline += timedelta(seconds=self.pace.added)
+
+    def _work(self, status: str, says: str, seconds: float) -> None:
+        self.status, self.status_message = status, says
+        self._since = self.last_updated_on
+        self._done = self._after(seconds)
+        self._beat = self._after(self.pace.heartbeat)
+
+    def _end(self, end: End) -> None:
+        if self.request:
+            self.answered.add(self.request.envelope_id)  # too late for it now
+        self.request = self._done = None
+        self.status, self.termination_type, self.status_message = end.status, end.termination_type, end.says
+
+    def _after(self, seconds: float) -> datetime:
+        return self.last_updated_on + timedelta(seconds=seconds)

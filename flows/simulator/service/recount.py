@@ -1,0 +1,53 @@
+"""The independent recount a funnel is held against: who came how far, by the service's own books."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from flows.simulator.service.books import Books
+from flows.simulator.service.jobs import Job
+
+
+def recount(books: Books) -> dict[str, Any]:
+    """Return links, opened, authenticated, jobs and ends: the sums, and one entry for each cardholder; no card data."""
+    entries = _by_cardholder(books)
+    links = books.links.links.values()
+    return {
+        "links": len(links),
+        "opened": sum(link.opened_on is not None for link in links),
+        "authenticated": sum(link.authenticated_on is not None for link in links),
+        "jobs": len(books.jobs),
+        "ends": dict(Counter(job.termination_type or "running" for job in books.jobs.values())),
+        "cardholders": list(entries.values()),
+    }
+
+
+def _by_cardholder(books: Books) -> dict[int, dict[str, Any]]:
+    entries: dict[int, dict[str, Any]] = {
+        cardholder.id: {
+            "cardholder_id": cardholder.id,
+            "cuid": cardholder.cuid,
+            "links": [],
+            "opened": False,
+            "authenticated": False,
+            "jobs": [_job(job) for job in books.jobs_of(cardholder.id)],
+        }
+        for cardholder in books.links.cardholders.values()
+    }
+    for link in books.links.links.values():
+        entry = entries[link.cardholder_id]
+        entry["links"].append(link.id)
+        entry["opened"] |= link.opened_on is not None
+        entry["authenticated"] |= link.authenticated_on is not None
+    return entries
+
+
+def _job(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "merchant_site": job.site.name,
+        "status": job.status,
+        "termination_type": job.termination_type,
+        "authenticated": job.authenticated,
+    }

@@ -1,0 +1,21 @@
+"""How the service says no: a status and faults, which `app` turns into an answer (interface.md 7 leaves both open)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flows.simulator.validation import Fault
+
+
+class RefusedRequestError(Exception):
+    """The service does not do what it was asked; nothing has changed."""
+
+    def __init__(self, status: int, faults: Sequence[Fault]) -> None:
+        super().__init__(status, faults)
+        self.status = status
+        self.faults = tuple(faults)
+
+
+def refused(status: int, entity: str, name: str, message: str, field: str = "") -> RefusedRequestError:
+    """Return the refusal with one fault: what `entity` (and `field`) is wrong with, without any value."""
+    return RefusedRequestError(status, (Fault(entity, field, name, message),))

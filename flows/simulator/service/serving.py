@@ -1,0 +1,60 @@
+"""Serves the practice service on loopback, and on nothing else, until it is told to end."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from flows.core.errors import OperatorError
+
+
+class NotLoopbackError(OperatorError):
+    """The practice service knows test cards and has no lock on its door."""
+
+    says = "{0} is not an address of this machine alone; the practice service listens on loopback only."
+    then = "Leave the address out, or use 127.0.0.1."
+
+    def __init__(self, host: str) -> None:
+        super().__init__(host)
+
+
+class PortTakenError(OperatorError):
+    """Something else listens there."""
+
+    says = "Port {0} on loopback cannot be listened on."
+    then = "Leave --port out, and a free one is taken."
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+
+
+def listen(port: int = 0, host: str = "127.0.0.1") -> socket.socket:
+    """Return a listening socket on loopback; port 0 takes a free one."""
+    if not _loopback(host):
+        raise NotLoopbackError(host)
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError:
+        pass
+    raise PortTakenError(port)
+
+
+def address(listener: socket.socket) -> str:
+    """Return the base address of what listens there."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def server(app: FastAPI) -> uvicorn.Server:
+    """Return a server that writes no access log: paths and headers are secrets."""
+    return uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, ws="none"))
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,72 @@
+"""The practice service on 127.0.0.1 and a free port, in a thread, for as long as a test needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from flows.core.ports import Opener
+from flows.simulator.service.app import create_app
+from flows.simulator.service.books import Books, Client, Habits
+from flows.simulator.service.serving import address, listen, server
+from schemas.service import ServiceSettings
+from tests.simulator.uploads import PaperOpener
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunningService:
+    """A service that listens; its clock stands still until a test moves it."""
+
+    address: str
+    books: Books
+    settings: ServiceSettings
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def client(self) -> Client:
+        """Who may log in."""
+        return self.books.habits.client
+
+    def act(self, do: Callable[[Books], T]) -> T:
+        """Do something with the books between two requests, never within one."""
+
+        async def on_the_loop() -> T:
+            return do(self.books)
+
+        return asyncio.run_coroutine_threadsafe(on_the_loop(), self.loop).result(timeout=60)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.act(lambda books: books.advance(books.now + timedelta(seconds=seconds)))
+
+
+@contextmanager
+def running_service(
+    *, opener: Opener | None = None, now: datetime = NOON, settings: dict[str, Any] | None = None, **habits: Any
+) -> Iterator[RunningService]:
+    """Run a service with these habits; sealed uploads need the `opener` of the portal's key."""
+    books = Books(opener or PaperOpener(), now, Habits(**habits))
+    with listen() as listener:
+        spoken = ServiceSettings.model_validate({"base_url": address(listener), **(settings or {})})
+        serving = server(create_app(books, spoken, lambda: books.now))
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_until_complete, args=[serving.serve([listener])])
+        thread.start()
+        try:
+            until = time.monotonic() + 20
+            while not serving.started and thread.is_alive() and time.monotonic() < until:
+                time.sleep(0.01)
+            yield RunningService(address(listener), books, spoken, loop)
+        finally:
+            serving.should_exit = True
+            thread.join(20)
+            loop.close()
