@@ -111,19 +111,10 @@ def _later(one: Job, other: Job) -> Job:
     ahead = max(one, other, key=_rank)
     sites = [site for site in (one.merchant_site, other.merchant_site) if site]
     return ahead._replace(
-        authenticated=one.authenticated or other.authenticated,
-        percent=max(one.percent, other.percent),
-        merchant_site=max(sites, default=None),
+        authenticated=one.authenticated or other.authenticated, merchant_site=max(sites, default=None)
     )
 
 
-def _rank(one: Job) -> tuple[bool, bool, int, bool, str, str]:
-    """Order what can be told of one job; the texts only make the order total."""
-    return (
-        one.placed,
-        not one.running,
-        one.percent,
-        one.authenticated,
-        one.termination_type or "",
-        one.status,
-    )
+def _rank(one: Job) -> tuple[bool, bool, int, str, str]:
+    """Order what can be told of one job by what is never put together; the texts only make the order total."""
+    return one.placed, not one.running, one.percent, one.termination_type or "", one.status

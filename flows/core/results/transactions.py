@@ -18,6 +18,7 @@ from flows.core.results.masking import printable, storable
 from flows.core.results.results import DELIMITERS, EMPTY, HEAD, NOT_A_RESULT, day_in, text_of
 from schemas.placements import AUTHENTICATED, BILLABLE, ENDS, PLACED, TRANSACTIONS
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
 ROW = pl.Schema({"position": pl.UInt32(), **dict.fromkeys(TRANSACTIONS, pl.String())})
 TOLD = pl.Schema(
     {
@@ -48,7 +49,7 @@ class Transactions(NamedTuple):
 def read_transactions(content: bytes, name: str) -> Transactions:
     """Read a transaction report (plain or gzip bytes, any delimiter and date); nothing is raised."""
     text, problems = text_of(content)
-    cells, trouble = _rows(text.splitlines())
+    cells, trouble = _rows(_LINE_END.split(text))
     rows = pl.DataFrame(cells, schema=ROW, orient="row")
     return Transactions(hashlib.sha256(content).hexdigest(), name, _told(rows), (*problems, *trouble))
 
