@@ -104,6 +104,11 @@ def purged(issuer: str) -> str:
     return f"{issuer}/purged/"
 
 
+def prompted(issuer: str) -> str:
+    """Return the prefix of single links that were asked for from no run."""
+    return f"{issuer}/single/"
+
+
 def runs(issuer: str) -> str:
     """Return the prefix of all runs of an issuer."""
     return f"{issuer}/runs/"
@@ -187,6 +192,11 @@ class RunKeys(NamedTuple):
     def sealed(self, generation: int) -> str:
         """Return the prefix of the chunks that were sealed anew for that time (from 1)."""
         return f"{self.base}sealed/{generation}/"
+
+    @property
+    def singles(self) -> str:
+        """The prefix of single links that were asked for from rows of the run."""
+        return f"{self.base}single/"
 
     def purged(self, part: str) -> str:
         """Return the key of the record that a part of the run, `chunks` or `ledger`, was purged."""

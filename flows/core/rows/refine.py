@@ -47,6 +47,7 @@ class Choice(NamedTuple):
     known: Known | None = None
     repeats: Repeats | None = None  # who tells repeated rows, where others read parts of the extract
     decided: Decided | None = None  # the repairs, where another read its first rows
+    keep_cvv: bool = False  # a CVV stays as the source has it: a single request takes no hash (interface.md 2.8)
 
 
 EVERY_ROW = Choice()
@@ -59,7 +60,7 @@ class Refiner:
         self, issuer: Issuer, mapping: Mapping, as_of: date, source: SourceIdentity, choice: Choice = EVERY_ROW
     ) -> None:
         self._mapping = mapping
-        self._picked, self._known, repeats, self._decided = choice
+        self._picked, self._known, repeats, self._decided, self._keep_cvv = choice
         self._rules = issuer.rules
         self._terms = Terms(issuer.portfolio, as_of)
         self._repairs = issuer.repairs
@@ -85,7 +86,8 @@ class Refiner:
         repeats, strangers = marks.filter(repeated), marks.filter(~repeated)
         reasons = pl.concat([verdicts, marks])
         refusing = reasons.filter(severity="reject")
-        good = self._with_origin(_with_reasons(hash_cvv(_without(sound, marks)), reasons))
+        lasting = _without(sound, marks)
+        good = self._with_origin(_with_reasons(lasting if self._keep_cvv else hash_cvv(lasting), reasons))
         good, suppressed = self._suppress(good)
         others = [
             suppressed,
