@@ -16,7 +16,7 @@ PARTS: tuple[Part, ...] = ("chunks", "ledger")
 
 
 class Purged(Document):
-    """One part of a run that is gone; `verdict`, `rows` and `results` are its last report's, kept with the ledger's."""
+    """One part of a run that is gone; `verdict` and `rows` are its last report's, kept with the ledger's."""
 
     run: str
     part: Part
@@ -28,4 +28,3 @@ class Purged(Document):
     bytes: int
     verdict: str = ""
     rows: dict[str, int] = Field(default_factory=dict)
-    results: tuple[str, ...] = ()  # digests of the result files it was answered by

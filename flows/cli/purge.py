@@ -11,6 +11,7 @@ from flows.core.names import runs
 from flows.steps.edges import IssuerEdges
 from flows.steps.purge import Due, look, purge
 from flows.wiring import clear_machine, issuers, sweeper, wire
+from schemas.purged import PARTS
 
 SHOWN = 20  # unknown objects named on a terminal; --json has them all
 LIFECYCLE = "deploy/s3-lifecycle.json"
@@ -38,7 +39,7 @@ def facts(issuer: str, due: Due) -> dict[str, Any]:
         "issuer": issuer,
         "lots": [
             {
-                **lot.record.model_dump(mode="json", exclude={"rows", "results"}),
+                **lot.record.model_dump(mode="json", exclude={"rows"}),
                 "keys": [one.key for one in lot.entries],
             }
             for lot in due.lots
@@ -67,8 +68,7 @@ def _told(edges: IssuerEdges, due: Due, verb: str) -> Iterator[str]:
             for lot in due.lots
         ]
         yield from ["", *table(("run", "part", "objects", "bytes", "because"), rows)]
-    if due.kept:
-        yield from ["", *table(("run", "kept", "because"), [list(one) for one in due.kept])]
+    yield from _kept(due)
     temporary = len(due.leftovers) + len(due.temporary)
     if temporary:
         yield from ["", f"temporary objects of killed processes {verb}: {temporary:,}"]
@@ -79,6 +79,16 @@ def _told(edges: IssuerEdges, due: Due, verb: str) -> Iterator[str]:
     if due.hides:
         yield "The bucket keeps versions: deleting hides, it does not remove. The rule that removes for good, for the"
         yield f"prefix {runs(name)} below the root, stands in {LIFECYCLE}."
+
+
+def _kept(due: Due) -> Iterator[str]:
+    """Yield what stays: each part that something else than its age keeps, the others by number."""
+    stays = [[one.run, one.part, one.why] for one in due.kept if one.until is None]
+    yield from ["", *table(("run", "kept", "because"), stays)] if stays else []
+    for part in PARTS:
+        days = [one.until for one in due.kept if one.part == part and one.until is not None]
+        if days:
+            yield f"kept for their age: {part} of {len(days):,} runs, the next until {min(days)}"
 
 
 def _why(setting: str, resumed: bool) -> str:

@@ -6,17 +6,13 @@ go by keys that were listed and recognised, never by prefix; what is not ours is
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timedelta
-from io import BytesIO
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
-
-import polars as pl
 
 from flows.core.errors import CardlinkError
 from flows.core.names import RunId, RunKeys, probes
@@ -24,16 +20,17 @@ from flows.core.ports import Entry, Store, Sweeper
 from flows.core.redaction import redact
 from flows.core.run import retention
 from flows.core.run.planning import canonical
-from flows.core.run.retention import State
-from flows.steps.edges import IssuerEdges, read
-from flows.steps.outbox import outbox
+from flows.core.run.retention import State, Verdict
+from flows.steps.edges import IssuerEdges
+from flows.steps.mend.abandon import abandon
 from flows.steps.purged import read_purged
-from flows.steps.runs import read_manifest, read_summary, run_ids
+from flows.steps.runs import AbandonedError, read_summary, run_ids
 from flows.steps.sweep import OLD
+from flows.steps.unfinished import state_of
 from schemas.purged import PARTS, Part, Purged
 
 READERS = 16  # runs looked at, and objects deleted, at a time
-PROBE = timedelta(days=1)  # no race probe takes as long
+DEAD = timedelta(days=1)  # no race probe and no night takes as long
 _PROBE = re.compile(r"[0-9a-f]{16}/\d")
 
 
@@ -44,20 +41,23 @@ class Lot(NamedTuple):
     record: Purged
     entries: tuple[Entry, ...]
     resumed: bool = False
+    abandons: bool = False  # of a run that was never committed
 
 
 class Kept(NamedTuple):
-    """One part of a run that stays, and why."""
+    """One part of a run that stays, why, and until when where only its age keeps it."""
 
     run: str
     part: Part
     why: str
+    until: date | None = None
 
 
 class Due(NamedTuple):
     """What a purge deletes, what it keeps, what it does not know, and whether the store only hides what is deleted.
 
-    `leftovers` are half-written files and uploads never completed, `temporary` what race probes left.
+    `leftovers` are half-written files and uploads never completed, `temporary` what race probes and
+    the workers of a run left for each other.
     """
 
     lots: tuple[Lot, ...]
@@ -73,6 +73,7 @@ class _Look(NamedTuple):
     lots: list[Lot]
     kept: list[Kept]
     unknown: list[str]
+    passing: list[Entry]
 
 
 def look(edges: IssuerEdges, sweeper: Sweeper) -> Due:
@@ -80,22 +81,28 @@ def look(edges: IssuerEdges, sweeper: Sweeper) -> Due:
     store, issuer, now = edges.edges.store, edges.issuer.issuer, edges.edges.now()
     with ThreadPoolExecutor(READERS) as readers:
         looks = list(readers.map(lambda run: _look(edges, run), run_ids(store, issuer)))
+    passing = [entry for one in looks for entry in one.passing]
     return Due(
         tuple(lot for one in looks for lot in one.lots),
         tuple(kept for one in looks for kept in one.kept),
         tuple(key for one in looks for key in one.unknown),
         tuple(_leftovers(sweeper, issuer, now - OLD)),
-        tuple(_probes(store, issuer, now - PROBE)),
+        (*passing, *_probes(store, issuer, now - DEAD)),
         now - OLD,
         sweeper.hides(),
     )
 
 
 def purge(edges: IssuerEdges, sweeper: Sweeper) -> Due:
-    """Delete what is due and return it, as `look` would have."""
+    """Delete what is due and return it, as `look` would have.
+
+    A run that was planned and never committed is abandoned first, so that nobody takes it up while it goes.
+    """
     due = look(edges, sweeper)
     with ThreadPoolExecutor(READERS) as deleters:
         for lot in due.lots:
+            if lot.abandons:
+                _abandon(edges, lot)
             if not lot.resumed:
                 edges.edges.store.create(lot.keys.purged(lot.record.part), canonical(lot.record))
             list(deleters.map(lambda entry: sweeper.delete(entry.key), lot.entries))
@@ -103,6 +110,12 @@ def purge(edges: IssuerEdges, sweeper: Sweeper) -> Due:
     if due.leftovers:
         sweeper.sweep(f"{edges.issuer.issuer}/", due.before)
     return due
+
+
+def _abandon(edges: IssuerEdges, lot: Lot) -> None:
+    """Abandon a run for good; its other part may have been the reason to do so just before."""
+    with suppress(AbandonedError):
+        abandon(edges.edges, lot.record.run, f"never committed, {lot.record.setting}")
 
 
 def _probes(store: Store, issuer: str, before: datetime) -> Iterator[Entry]:
@@ -119,18 +132,20 @@ def _leftovers(sweeper: Sweeper, issuer: str, before: datetime) -> Iterator[Entr
 
 def _look(edges: IssuerEdges, run: RunId) -> _Look:
     """Look at one run: every object of it, and of each part whether it is due."""
-    keys = RunKeys(run)
+    keys, now = RunKeys(run), edges.edges.now()
     entries = list(edges.edges.store.keys(keys.base))
     parts = {entry.key: retention.part_of(keys, entry.key) for entry in entries}
-    look = _Look([], [], [key for key, part in parts.items() if part is None])
+    passing = [entry for entry in entries if retention.passing(keys, entry.key)]
+    unknown = [key for key, part in parts.items() if part is None and not retention.passing(keys, key)]
+    found = _Look([], [], unknown, [entry for entry in passing if entry.modified < now - DEAD])
     for part in PARTS:
         mine = tuple(entry for entry in entries if parts[entry.key] == part and entry.key != _last_claim(keys, entries))
-        found = _judge(edges, keys, part, entries, mine) if mine else None
-        if isinstance(found, Lot):
-            look.lots.append(found)
-        elif found is not None:
-            look.kept.append(found)
-    return look
+        judged = _judge(edges, keys, part, entries, mine) if mine else None
+        if isinstance(judged, Lot):
+            found.lots.append(judged)
+        elif judged is not None:
+            found.kept.append(judged)
+    return found
 
 
 def _judge(
@@ -141,49 +156,13 @@ def _judge(
     record = read_purged(store, keys, part)
     if record is not None:
         return Lot(keys, record, mine, resumed=True)
-    found = retention.too_young(part, keys.run, settings, now)
+    found = retention.too_young("chunks", keys.run, settings, now)
     if found is None:
-        state = _state(edges, keys, entries)
+        state = state_of(edges, keys, entries)
         found = retention.verdict(part, state, settings, now)
         if found.due:
-            return Lot(keys, _record(edges, keys, part, state, mine), mine)
-    return Kept(str(keys.run), part, found.why)
-
-
-def _state(edges: IssuerEdges, keys: RunKeys, entries: Sequence[Entry]) -> State:
-    store = edges.edges.store
-    manifest, summary = read_manifest(store, keys), read_summary(store, keys)
-    if manifest is None:
-        return State(keys.run, max(entry.modified for entry in entries), ("never committed",))
-    items = outbox(edges.edges, str(keys.run))
-    events = [json.loads(read(store, entry.key)) for entry in entries if entry.key.startswith(keys.events)]
-    told = retention.still_open(items, summary, _awaiting(store, keys) if summary else {})
-    if summary is not None:
-        told += retention.open_breaks(summary)
-    if _stale(keys, entries):
-        told.append("results newer than its report")
-    return State(
-        keys.run,
-        retention.last_answer(min((item.clock for item in items), default=_written(keys, entries)), events),
-        tuple(told),
-        retention.links_until(summary) if summary else None,
-    )
-
-
-def _awaiting(store: Store, keys: RunKeys) -> dict[int, int]:
-    """Return the rows that wait for an answer, by chunk, as the run's report has them."""
-    table = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), infer_schema=False)
-    return dict(table.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
-
-
-def _stale(keys: RunKeys, entries: Sequence[Entry]) -> bool:
-    """Tell whether results were taken up since the report was written, by a process that was killed in between."""
-    written = [entry.modified for entry in entries if entry.key == keys.report("summary.json")]
-    return (
-        any(entry.modified > written[0] for entry in entries if entry.key.startswith(keys.outcomes))
-        if written
-        else False
-    )
+            return Lot(keys, _record(edges, keys, part, state, found, mine), mine, abandons=state.end == "never")
+    return Kept(str(keys.run), part, found.why, found.until)
 
 
 def _last_claim(keys: RunKeys, entries: Sequence[Entry]) -> str:
@@ -191,12 +170,9 @@ def _last_claim(keys: RunKeys, entries: Sequence[Entry]) -> str:
     return max((entry.key for entry in entries if entry.key.startswith(keys.claims)), default="")
 
 
-def _written(keys: RunKeys, entries: Sequence[Entry]) -> datetime:
-    return next(entry.modified for entry in entries if entry.key == keys.manifest)
-
-
-def _record(edges: IssuerEdges, keys: RunKeys, part: Part, state: State, mine: Sequence[Entry]) -> Purged:
-    name, _ = retention.setting(part, edges.issuer.retention)
+def _record(
+    edges: IssuerEdges, keys: RunKeys, part: Part, state: State, found: Verdict, mine: Sequence[Entry]
+) -> Purged:
     told = (read_summary(edges.edges.store, keys) if part == "ledger" else None) or {}
     folders = Counter(entry.key.removeprefix(keys.base).rpartition("/")[0] or "." for entry in mine)
     return Purged(
@@ -205,10 +181,9 @@ def _record(edges: IssuerEdges, keys: RunKeys, part: Part, state: State, mine: S
         at=edges.edges.now(),
         by=redact(edges.edges.actor),
         since=state.since,
-        setting=name,
+        setting=found.why,
         objects=dict(folders),
         bytes=sum(entry.size for entry in mine),
         verdict=told.get("verdict", ""),
         rows=told.get("rows", {}),
-        results=tuple(told.get("results", ())),
     )

@@ -6,12 +6,14 @@ Pure: a run's documents in, a verdict out. Nothing is due unless it is known to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal, NamedTuple
 
 from flows.core.names import RunId, RunKeys
 from flows.core.run.outbox import Item
+from schemas.breaks import Break
 from schemas.purged import Part
 from schemas.retention import Retention
 
@@ -30,23 +32,32 @@ _LEDGER = re.compile(
 )
 
 
+End = Literal["committed", "abandoned", "never"]
+_UNCOMMITTED: dict[End, Part] = {"abandoned": "chunks", "never": "ledger"}
+
+
 class State(NamedTuple):
     """What is known of a run: since when nothing happened to it any more, and what is still open in it, in words.
 
-    `links_until` is the last day one of its links can be opened.
+    `links_until` is the last day one of its links can be opened. `end` says how it ended: an abandoned run has
+    neither answers nor cardholders, one that was planned and never committed must be abandoned before it goes.
     """
 
-    run: RunId
     since: datetime
     open: tuple[str, ...] = ()
     links_until: date | None = None
+    end: End = "committed"
 
 
 class Verdict(NamedTuple):
-    """Whether a part of a run is due to go; `why` says what keeps it, or which setting lets it go."""
+    """Whether a part of a run is due to go; `why` says what keeps it, or which setting lets it go.
+
+    `until` is the day it is due where nothing but its age keeps it.
+    """
 
     due: bool
     why: str
+    until: date | None = None
 
 
 def part_of(keys: RunKeys, key: str) -> Part | Literal["kept"] | None:
@@ -59,53 +70,64 @@ def part_of(keys: RunKeys, key: str) -> Part | Literal["kept"] | None:
     return KEPT if _KEPT.fullmatch(name) else None
 
 
-def setting(part: Part, settings: Retention) -> tuple[str, timedelta]:
-    """Return the setting that decides on a part, as the TOML writes it, and its length."""
-    days = settings.chunks_days if part == "chunks" else settings.ledger_days
-    return f"{part}_days = {days}", timedelta(days=days)
+def passing(keys: RunKeys, key: str) -> bool:
+    """Tell whether an object was left by workers for each other and serves nobody once their run is over."""
+    return re.fullmatch(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet", key.removeprefix(keys.base)) is not None
 
 
 def too_young(part: Part, run: RunId, settings: Retention, now: datetime) -> Verdict | None:
-    """Say so where a run's business date alone keeps a part, so that nothing of it need be read; None where not."""
-    name, length = setting(part, settings)
-    earliest = datetime.combine(run.day, time(), UTC) + length
-    return Verdict(False, f"{name}: not before {earliest:%Y-%m-%d}") if earliest > now else None
+    """Say so where a run's business date alone keeps a part, so that little of it need be read; None where not."""
+    earliest = datetime.combine(run.day, time(), UTC) + timedelta(days=_days(part, settings))
+    return _young(_name(part, settings), earliest) if earliest > now else None
 
 
 def verdict(part: Part, state: State, settings: Retention, now: datetime) -> Verdict:
-    """Judge one part of a run; whatever is open in it keeps all of it."""
-    name, length = setting(part, settings)
+    """Judge one part of a run; whatever is open in it keeps all of it.
+
+    An abandoned run goes whole with its chunks; one that was never ended stays as long as a ledger does.
+    """
+    decides = part if state.end == "committed" else _UNCOMMITTED[state.end]
+    name, due = _name(decides, settings), state.since + timedelta(days=_days(decides, settings))
     if state.open:
         return Verdict(False, "; ".join(state.open))
-    if state.since + length > now:
-        return Verdict(False, f"{name}: due on {state.since + length:%Y-%m-%d}")
+    if due > now:
+        return _young(name, due)
     if part == "ledger" and state.links_until is not None and state.links_until >= now.date():
-        return Verdict(False, f"it has links that live until {state.links_until}")
+        return Verdict(False, f"it has links that live until {state.links_until}", state.links_until)
     return Verdict(True, name)
 
 
-def still_open(items: Sequence[Item], summary: Mapping[str, Any] | None, unanswered: Mapping[int, int]) -> list[str]:
-    """Say what is not done in a committed run: `unanswered` has the rows awaiting, by chunk, as its report counts them.
+def _young(name: str, due: datetime) -> Verdict:
+    return Verdict(False, f"{name}: not before {due:%Y-%m-%d}", due.date())
 
-    A cancelled chunk has no answer due. Without a report nothing is known to be done, unless nothing was sent.
+
+def _days(part: Part, settings: Retention) -> int:
+    return settings.chunks_days if part == "chunks" else settings.ledger_days
+
+
+def _name(part: Part, settings: Retention) -> str:
+    return f"{part}_days = {_days(part, settings)}"
+
+
+def still_open(
+    items: Collection[Item], awaiting: Mapping[int, int], breaks: Sequence[Break], *, closed: bool
+) -> list[str]:
+    """Say what is not done in a committed run, nothing where all of it is.
+
+    `awaiting` has the rows without an answer, by chunk: those of a chunk that is answered are open unless an operator
+    `closed` a break of the run, which is to say that they need no answer. A cancelled chunk has none to expect.
     """
-    found = [
-        _told(sum(item.state == state for item in items), f"chunk {words}", f"chunks {words}")
-        for state, words in (("waiting", "not uploaded"), ("held", "held"), ("uploaded", "without an answer"))
-    ]
-    if summary is None:
-        return [one for one in [*found, "no report yet"] if one]
-    done = {item.chunk.number for item in items if item.state == "answered"}
-    found.append(
-        _told(sum(rows for chunk, rows in unanswered.items() if chunk in done), "row awaiting", "rows awaiting")
-    )
-    return [one for one in found if one]
-
-
-def open_breaks(summary: Mapping[str, Any]) -> list[str]:
-    """Name the breaks of a run that nobody has closed, each kind once."""
-    kinds = {one["name"] for one in summary["breaks"] if not one["notice"] and not one.get("closed")}
-    return [f"break {name}" for name in sorted(kinds)] + (["more breaks"] if summary["more_breaks"] else [])
+    states = Counter(item.state for item in items)
+    answered = {item.chunk.number for item in items if item.state == "answered"}
+    lacking = 0 if closed else sum(rows for chunk, rows in awaiting.items() if chunk in answered)
+    told = {
+        "chunks not uploaded": states["waiting"],
+        "chunks held": states["held"],
+        "chunks without an answer": states["uploaded"],
+        "rows without an answer": lacking,
+        **{f"rows in break {one.name}": one.rows for one in breaks},
+    }
+    return [f"{number:,} {what}" for what, number in told.items() if number or what.startswith("rows in break")]
 
 
 def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
@@ -125,7 +147,3 @@ def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> dat
 def links_until(summary: Mapping[str, Any]) -> date | None:
     """Return the last day a link of the run lives; one that says no day is dead before any ledger is due."""
     return max((date.fromisoformat(day) for day in summary["expires"] if day), default=None)
-
-
-def _told(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}" if number else ""
