@@ -23,6 +23,7 @@ from flows.core.rows.split import Splitter
 from flows.core.sealing.openpgp import looks_like_message
 from flows.steps.edges import IssuerEdges
 from schemas import ledger
+from schemas.corrections import BESIDE
 from schemas.issuer import Issuer
 from schemas.manifest import Counts, SourceIdentity
 
@@ -94,7 +95,12 @@ class Scan:
         self._picked = choice.picked is not None
         self._extract = read_extract(stream, issuer.source, source.key, begin=begin)
         mapping = plan_mapping(
-            self._extract.header, issuer.columns, source.key, where=issuer.filter, strict=issuer.source.strict
+            self._extract.header,
+            issuer.columns,
+            source.key,
+            where=issuer.filter,
+            strict=issuer.source.strict,
+            beside=BESIDE if self._picked else (),
         )
         self.refiner = Refiner(issuer, mapping, as_of, source, choice)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)

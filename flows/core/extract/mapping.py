@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection, Sequence
 from collections.abc import Mapping as AnyMapping
-from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -43,9 +43,11 @@ def plan_mapping(
     *,
     where: Filter = NO_FILTER,
     strict: bool = False,
+    beside: Collection[str] = (),
 ) -> Mapping:
     """Plan how rows under `header` become the portal's columns; an empty `columns` expects the portal's names.
 
+    `beside`: headers that are let be, whether anything asks for them or not.
     Raises MissingColumnsError, and UnknownColumnsError where `strict` or `columns` is empty.
     """
     asked: Columns = dict(columns) or _portals_own(header)
@@ -59,7 +61,7 @@ def plan_mapping(
     counts = _counting(where, finder)
     if finder.missing:
         raise MissingColumnsError(name, "; ".join(finder.missing))
-    unknown = [found for found in header if found not in finder.used]
+    unknown = [found for found in header if found not in finder.used and found not in beside]
     if unknown and (strict or not columns):
         raise UnknownColumnsError(name, ", ".join(unknown))
     return Mapping(made, counts)

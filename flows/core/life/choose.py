@@ -1,0 +1,105 @@
+"""Who goes out again: never a card that is linked or awaiting, never a row that would be refused as it was before."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.core.life.wanted import ASKED
+from flows.core.results.attribution import LINKED
+from flows.core.results.reconcile import AWAITING
+from schemas import ledger
+from schemas.corrections import AT_SOURCE
+
+CARD = ["cuid", "last_4"]
+# Why a row that is asked for does not go out.
+STANDS = (LINKED, AWAITING)
+NOT_IN_EXTRACT = "not in the corrected extract"
+SOURCE = "card fields are mended at the source only"
+UNCHANGED = "would be refused as before"
+REPEATED = "repeats another of these rows"
+EXCLUDED = "the filter leaves it out"
+
+TRIED: dict[str, pl.DataType | type[pl.DataType]] = {
+    "row": pl.UInt32,
+    "cuid": pl.String,
+    "last_4": pl.String,
+    "fate": pl.String,
+    "reasons": pl.List(pl.String),
+}
+STANDING: dict[str, pl.DataType | type[pl.DataType]] = {
+    "run": pl.String,
+    "cuid": pl.String,
+    "last_4": pl.String,
+    "state": pl.String,
+}
+
+
+class Facts(NamedTuple):
+    """What is known of the rows asked for.
+
+    `asked`: ASKED. `picks`: row of the source, and origin, the row asked for that it is. `tried`: TRIED, what the
+    rules say of each row of the source today. `standing`: STANDING, cards that are linked or awaiting anywhere.
+    `corrected`: rows asked for (their numbers) that do not come as they came before.
+    """
+
+    asked: pl.DataFrame
+    picks: pl.DataFrame
+    tried: pl.DataFrame
+    standing: pl.DataFrame
+    corrected: pl.Series
+
+
+def standing(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
+    """Return the attempts (STANDING and expires_on) that stand in a card's way: awaiting, or linked and not ended."""
+    ended = (pl.col("expires_on") < today).fill_null(value=False)
+    stands = (pl.col("state") == AWAITING) | ((pl.col("state") == LINKED) & ~ended)
+    return attempts.filter(stands).select(pl.col(name).cast(kind) for name, kind in STANDING.items())
+
+
+def cards(asked: pl.DataFrame, picks: pl.DataFrame, tried: pl.DataFrame) -> pl.DataFrame:
+    """Return origin, cuid, last_4 of every card that the rows asked for were, and that they would be now."""
+    before = asked.select(pl.col("row").alias("origin"), *CARD)
+    now = tried.join(picks, on="row").select("origin", *CARD)
+    return pl.concat([before, now]).drop_nulls().unique(maintain_order=True)
+
+
+def decide(facts: Facts, lifted: frozenset[str] | None = None) -> pl.DataFrame:
+    """Return every row asked for: row (of the source), origin, cuid, last_4, state, reason, named, why, where, over.
+
+    `why` is null where it goes out; LINKED and AWAITING name the run in `where`. `lifted`: the override is given, and
+    lifts what stands in any run but these; such rows go out with `over` true.
+    """
+    told = facts.asked.rename({"row": "origin"}).join(facts.picks, on="origin", how="left", maintain_order="left")
+    told = told.join(_in_the_way(facts), on="origin", how="left", maintain_order="left")
+    told = told.join(facts.tried.select("row", "fate", now="reasons"), on="row", how="left", maintain_order="left")
+    stands = pl.col("stands").is_not_null()
+    free = pl.lit(value=False) if lifted is None else ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
+    decided = told.with_columns(why=pl.when(stands & ~free).then("stands").otherwise(_refused(facts.corrected)))
+    return decided.select(
+        "row", "origin", *(name for name in ASKED if name not in ("row", "reasons")), "why",
+        pl.when(stands).then("where").alias("where"), (stands & pl.col("why").is_null()).alias("over"),
+    )  # fmt: skip
+
+
+def _in_the_way(facts: Facts) -> pl.DataFrame:
+    """Return origin, stands, where: the last attempt that stands in a row's way."""
+    found = cards(facts.asked, facts.picks, facts.tried).join(facts.standing, on=CARD, maintain_order="right")
+    last = found.group_by("origin", maintain_order=True).agg(pl.col("state", "run").last())
+    return last.rename({"state": "stands", "run": "where"})
+
+
+def _refused(corrected: pl.Series) -> pl.Expr:
+    """Say why a row is not sent as it would come; one that was corrected shows its reasons as a reject of its run."""
+    column = pl.element().str.split("|").list.first()
+    at_source = pl.col("now").list.eval(column.is_in(sorted(AT_SOURCE))).list.any().fill_null(value=False)
+    rejected = (pl.col("fate") == ledger.REJECTED) & ~pl.col("origin").is_in(corrected.implode())
+    return (
+        pl.when(pl.col("row").is_null()).then(pl.lit(NOT_IN_EXTRACT))
+        .when(pl.col("fate") == ledger.DUPLICATE).then(pl.lit(REPEATED))
+        .when(pl.col("fate") == ledger.SUPPRESSED).then(pl.lit(EXCLUDED))
+        .when(rejected & at_source).then(pl.lit(SOURCE))
+        .when(rejected).then(pl.lit(UNCHANGED))
+    )  # fmt: skip
