@@ -73,13 +73,14 @@ def work_off(
     plan: Plan, scan: Scan, publisher: Publisher, ledger: LedgerWriter, tell: Callable[[], None], again: str
 ) -> Made:
     """Take a pass to its end: every piece to the ledger, every chunk sealed and published."""
-    for piece in scan:
-        ledger.add(piece.others)
-        if piece.chunks:
-            ledger.add(sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks]))
-        tell()
-        if publisher.gave_up:
-            break
+    with closing(iter(scan)) as pieces:
+        for piece in pieces:
+            ledger.add(piece.others)
+            if piece.chunks:
+                ledger.add(sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks]))
+            tell()
+            if publisher.gave_up:
+                break
     chunks = _all_published(plan, again, publisher.finish())
     refiner = scan.refiner
     return Made(

@@ -50,12 +50,11 @@ class PartialRunError(TryAgainError):
 
 
 class Draft(NamedTuple):
-    """One chunk in the clear: its number, upload name, rows and CSV."""
+    """One chunk in the clear: its number, upload name and rows, which become CSV where they are sealed."""
 
     number: int
     name: str
-    rows: int
-    plain: Plain
+    rows: pl.DataFrame
 
 
 class Outcome(NamedTuple):
@@ -94,9 +93,7 @@ class Publisher:
     def add(self, rows: pl.DataFrame) -> int:
         """Take one chunk's rows and return its number (from 1); waits where sealing is behind."""
         self.count += 1
-        plain = Plain(self._keys.chunk_name(self.count, "csv"), write_chunk(rows, self._header))
-        name = self._keys.chunk_name(self.count, self._extension)
-        self._group.append(Draft(self.count, name, rows.height, plain))
+        self._group.append(Draft(self.count, self._keys.chunk_name(self.count, self._extension), rows))
         if len(self._group) == GROUP:
             self._send()
         return self.count
@@ -150,10 +147,11 @@ class Publisher:
 
     def _seal(self, todo: Sequence[Draft]) -> list[Sealed]:
         """Seal drafts, those that did not work once more: a gpg that was killed takes its whole group along."""
-        sealed = self._sealer.seal([draft.plain for draft in todo]) if todo else []
+        plain = [Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.rows, self._header)) for one in todo]
+        sealed = self._sealer.seal(plain) if plain else []
         again = [at for at, one in enumerate(sealed) if one.trouble]
         if again:
-            for at, one in zip(again, self._sealer.seal([todo[at].plain for at in again]), strict=True):
+            for at, one in zip(again, self._sealer.seal([plain[at] for at in again]), strict=True):
                 sealed[at] = one
         return sealed
 
@@ -169,23 +167,23 @@ class Publisher:
     def _adopt(self, draft: Draft, records: SealRecords) -> Outcome | None:
         """Read back what lies under a chunk's name: it counts where a seal record names it; None for nothing."""
         try:
-            stored = self._settled(draft, records)
+            size, sha256 = self._settled(draft, records)
         except ObjectMissingError:
             return None
         except TryAgainError as error:
             return Outcome(draft.number, None, type(error).__name__)
         except ForeignChunkError as error:
             return Outcome(draft.number, None, type(error).__name__, error)
-        chunk = ManifestChunk(
-            number=draft.number, name=draft.name, rows=draft.rows, bytes=len(stored), sha256=digest(stored)
-        )
+        chunk = ManifestChunk(number=draft.number, name=draft.name, rows=draft.rows.height, bytes=size, sha256=sha256)
         return Outcome(draft.number, chunk)
 
-    def _settled(self, draft: Draft, records: SealRecords) -> bytes:
+    def _settled(self, draft: Draft, records: SealRecords) -> tuple[int, str]:
+        """Return size and digest of what lies under a chunk's name."""
         key = self._key(draft)
         stored = read(self._store, key)
-        if records.names(draft.name, digest(stored)):
-            return stored
+        sha256 = digest(stored)
+        if records.names(draft.name, sha256):
+            return len(stored), sha256
         if read(self._store, key) != stored:  # damaged on its way here, not where it lies
             raise ObjectDamagedError(key)
         raise ForeignChunkError(key, len(stored))

@@ -6,8 +6,8 @@ A submit publishes the pieces; a check only counts them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from datetime import date
 from io import BytesIO
 from typing import NamedTuple, Protocol
@@ -21,6 +21,7 @@ from flows.core.ports import Entry
 from flows.core.rows.refine import EVERY_ROW, Choice, Refiner
 from flows.core.rows.split import Splitter
 from flows.core.sealing.openpgp import looks_like_message
+from flows.steps.ahead import ahead
 from flows.steps.edges import IssuerEdges
 from schemas import ledger
 from schemas.corrections import BESIDE
@@ -106,12 +107,13 @@ class Scan:
         self._splitter = Splitter(issuer.portal.rows_per_chunk)
         self._fates = dict.fromkeys(ledger.FATES, 0)
 
-    def __iter__(self) -> Iterator[Piece]:
-        """Yield a piece per block, and a last one with the chunks that stayed short."""
-        for block in self._extract:
-            refined = self.refiner.refine(block)
-            self._count(refined.others, refined.good.height)
-            yield Piece(list(self._splitter.add(refined.good)), refined.others)
+    def __iter__(self) -> Generator[Piece, None, None]:
+        """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
+        with closing(ahead(iter(self._extract))) as blocks:
+            for block in blocks:
+                refined = self.refiner.refine(block)
+                self._count(refined.others, refined.good.height)
+                yield Piece(list(self._splitter.add(refined.good)), refined.others)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
 
     @property
