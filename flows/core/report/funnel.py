@@ -74,7 +74,8 @@ def standings(records: pl.DataFrame, states: pl.DataFrame, by_row: pl.DataFrame,
         .when(pl.col("fate") == ledger.SUBMITTED).then(SENT)
         .otherwise(0)
     )  # fmt: skip
-    running = linked & _any("running") & ~placed
+    late = pl.col("running_report") & pl.col("termination_type").is_null()  # the service knows of an end: it is later
+    running = linked & ~placed & (pl.col("running").fill_null(value=False) | late.fill_null(value=False))
     failed = pl.when(linked & ~placed & ~running).then(pl.coalesce("termination_type", "termination_type_report"))
     return both.select(
         _holder().alias("holder"),
