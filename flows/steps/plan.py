@@ -164,7 +164,7 @@ def _submission(edges: IssuerEdges, source: SourceIdentity, asked: Asked) -> Sub
 
 def _standing(edges: IssuerEdges, chain: Sequence[Submission], asked: Asked) -> Submission | None:
     """Return the run that is asked for, where the extract has one: one that is committed before one that is not."""
-    alike = [one for one in chain if one.selection == asked.rows]
+    alike = _alike(edges, chain, asked)
     if not alike or asked.new_run not in ("", alike[-1].reason):
         return None
     if asked.selection is None:
@@ -175,9 +175,17 @@ def _standing(edges: IssuerEdges, chain: Sequence[Submission], asked: Asked) -> 
     return None if _outdated(edges, alike[-1], asked) else alike[-1]
 
 
-def _fresh(edges: IssuerEdges, source: SourceIdentity, chain: Sequence[Submission], asked: Asked) -> Submission:
+def _alike(edges: IssuerEdges, chain: Sequence[Submission], asked: Asked) -> list[Submission]:
+    """Return the runs of the same rows; a portfolio to which nothing happened has the same bytes on another night."""
     alike = [one for one in chain if one.selection == asked.rows]
-    days = [run.day for one in chain if (run := RunId.parse(one.run)) is not None]
+    if not edges.issuer.full_portfolio or asked.selection is not None:
+        return alike
+    return [one for one in alike if keys_of(one.run).run.day == asked.as_of]
+
+
+def _fresh(edges: IssuerEdges, source: SourceIdentity, chain: Sequence[Submission], asked: Asked) -> Submission:
+    alike = _alike(edges, chain, asked)
+    days = [keys_of(one.run).run.day for one in chain]
     run = RunId(edges.issuer.issuer, asked.as_of, source.sha256[:8], days.count(asked.as_of) + 1)
     reason = asked.new_run or (alike[-1].reason if alike else "")
     return Submission(run=str(run), reason=reason, selection=asked.rows)

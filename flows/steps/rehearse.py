@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from flows.core.run.planning import business_date
 from flows.steps.check import Checked, Nights, check_extract
 from flows.steps.edges import IssuerEdges
 from flows.steps.outbox import refuse_twice
@@ -49,7 +50,10 @@ def guard_twice(edges: IssuerEdges, request: Request) -> None:
 
 
 def _plans_of(edges: IssuerEdges, extract: str) -> list[Plan]:
-    """Return the plans of the runs that have the bytes of an extract, by business date."""
+    """Return the plans of the runs that have the bytes of an extract, by date; of a portfolio, of its night."""
     store = edges.edges.store
-    source = identify(store, find_extract(edges, extract))
-    return [plan for plan in plans(store, edges.issuer.issuer) if plan.source.sha256 == source.sha256]
+    entry = find_extract(edges, extract)
+    sha256 = identify(store, entry).sha256
+    found = [plan for plan in plans(store, edges.issuer.issuer) if plan.source.sha256 == sha256]
+    night = business_date(entry.key, entry.modified, edges.issuer.time_zone)
+    return [plan for plan in found if not edges.issuer.full_portfolio or plan.as_of == night]

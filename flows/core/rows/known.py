@@ -87,6 +87,11 @@ class Known:
         """Count the cards."""
         return len(self._cards)
 
+    @property
+    def bytes(self) -> int:
+        """What the cards take of memory."""
+        return int(self._cards.nbytes + self._facts.estimated_size())
+
     def suppressed(self, rows: pl.DataFrame, terms: Terms) -> pl.Series:
         """Return the code why each row is not sent, null where it is.
 
