@@ -109,17 +109,24 @@ def report_answer(edges: IssuerEdges, summary: dict[str, Any]) -> Answer:
     where = f"{edges.issuer.root}/{keys_of(summary['run']).report('')}"
     lines = [f"{summary['run']}: {summary['verdict']}", ""]
     lines += table(("rows", "count"), [[name, count] for name, count in summary["rows"].items()])
-    equations = [[line["name"], line["left"], line["right"], _holds(line["holds"])] for line in summary["balance"]]
+    equations = [[line["name"], line["left"], line["right"], _holds(line)] for line in summary["balance"]]
     lines += ["", *table(("balance", "left", "right", ""), equations)]
     for stage, title in (("submit", "why we refused or warned"), ("partner", "why the partner refused")):
         told = [[one["code"], one["rows"], one["action"]] for one in summary["reasons"][stage]]
         lines += ["", *table((title, "rows", "what to do"), told)] if told else []
     for one in summary["breaks"]:
         lines += ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {one['then']}"]
+    for one in summary["closed"]:
+        lines += [
+            "",
+            f"{one['name']} ({one['rows']:,} rows) {one['place']}",
+            f"  closed by {one['by']}: {one['reason']}",
+        ]
     lines += ["", f"files: {where} (report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json)"]
     then = "upload what waits in chunks.csv" if summary["verdict"] == WAITING else ""
     return Answer(summary, lines, then, EXIT_CODES[summary["verdict"]])
 
 
-def _holds(holds: bool) -> str:
-    return "ok" if holds else "DIFFERS"
+def _holds(line: dict[str, Any]) -> str:
+    told = "ok" if line["holds"] else "DIFFERS"
+    return f"{told}, {line['closed']:,} closed by hand" if line["closed"] else told

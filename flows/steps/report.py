@@ -20,12 +20,14 @@ from flows.core.report.summary import summarise
 from flows.core.report.tally import Tally, add, tally
 from flows.core.report.workbook import run_workbook
 from flows.core.results.balance import Balance, balance
+from flows.core.results.closed import sort_out
 from flows.core.results.reconcile import Reconciled, reconcile
 from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical
 from flows.steps.edges import IssuerEdges
 from flows.steps.funnel import run_funnel
 from flows.steps.links import write_links
+from flows.steps.mend.close import closed_breaks
 from flows.steps.outcomes import Told
 from flows.steps.purged import refuse_purged
 from flows.steps.rows import csv_pieces, read_rows, write_rows
@@ -56,10 +58,12 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
         raise UnknownRunError(run)
     refuse_purged(store, keys)
     now = edges.edges.now()
-    total = add(list(_settle(edges, keys, manifest)))
-    breaks = tuple(sorted(total.breaks))
-    books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, breaks))
-    summary = summarise(manifest, total, books, edges.issuer, moment_of(store, keys, manifest, now), _versions())
+    total = add(list(_written(edges, keys, manifest)))
+    found = sort_out(sorted(total.breaks), closed_breaks(store, keys))
+    total = total._replace(breaks=frozenset(found.open))
+    books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found.open), len(found.closed))
+    moment = moment_of(store, keys, manifest, now)
+    summary = summarise(manifest, total, books, edges.issuer, moment, _versions(), found.closed)
     if (funnel := run_funnel(store, manifest, local_day(now, edges.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
     chunks = tables.chunks(manifest, total.chunks)
@@ -71,19 +75,43 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     told = {**summary, "trend": _trend(store, keys)}
     store.replace(keys.report("report.xlsx"), [run_workbook(told, chunks)])
     store.replace(keys.report("report.html"), [run_page(told, chunks).encode()])
-    return RunReport(books, breaks, summary)
+    return RunReport(books, found.open, summary)
 
 
-def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Tally]:
-    """Reconcile part by part; keep the rows of each (`report/rows/`) and yield what is counted of them."""
+def find_breaks(edges: IssuerEdges, run: str) -> tuple[Break, ...]:
+    """Return every break of a committed run, closed or not, as its outcomes tell them now; nothing is written."""
+    keys = keys_of(run)
+    manifest = read_manifest(edges.edges.store, keys)
+    if manifest is None:
+        raise UnknownRunError(run)
+    refuse_purged(edges.edges.store, keys)
+    return tuple(sorted(add([one.tally for one in _settle(edges, keys, manifest)]).breaks))
+
+
+class Settled(NamedTuple):
+    """One ledger part, reconciled: its rows, and what is counted of them."""
+
+    part: LedgerPart
+    rows: pl.DataFrame
+    tally: Tally
+
+
+def _written(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Tally]:
+    """Keep the reconciled rows of each part (`report/rows/`) and yield what is counted of them."""
+    for one in _settle(edges, keys, manifest):
+        write_rows(edges.edges.store, keys, one.part, one.rows)
+        yield one.tally
+
+
+def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
+    """Reconcile part by part."""
     store, today = edges.edges.store, edges.edges.now().date()
     told = Told(store, keys)
     for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, RECORD), strict=True):
         sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(manifest.run).alias("run"))
         outcomes = told.of(sent["chunk"].unique().to_list())
         settled = reconcile(sent, outcomes, today)
-        write_rows(store, keys, part, settled.rows)
-        yield tally(records, settled, outcomes)
+        yield Settled(part, settled.rows, tally(records, settled, outcomes))
 
 
 def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:

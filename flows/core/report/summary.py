@@ -14,7 +14,8 @@ import polars as pl
 from flows.core.report.ages import AGES, age_step, by_expiry
 from flows.core.report.tally import ResultFile, Tally
 from flows.core.results.balance import Balance
-from schemas.breaks import KINDS
+from flows.core.results.closed import Closed
+from schemas.breaks import KINDS, Break
 from schemas.issuer import Issuer, Limits
 from schemas.manifest import Manifest
 from schemas.portal import INTERFACE
@@ -47,9 +48,18 @@ class Moment(NamedTuple):
 
 
 def summarise(
-    manifest: Manifest, total: Tally, books: Balance, issuer: Issuer, moment: Moment, versions: dict[str, str]
+    manifest: Manifest,
+    total: Tally,
+    books: Balance,
+    issuer: Issuer,
+    moment: Moment,
+    versions: dict[str, str],
+    closed: Sequence[tuple[Break, Closed]] = (),
 ) -> dict[str, Any]:
-    """Return the summary of a reconciled run; counts, codes, digests and names only."""
+    """Return the summary of a reconciled run; counts, codes, digests and names only.
+
+    `total.breaks` are those that are open, `closed` those closed by hand, each with what closed it.
+    """
     counts = manifest.counts
     states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
     aged = _aged(total, moment)
@@ -82,6 +92,7 @@ def summarise(
         ],
         "breaks": aged[:MOST_BREAKS],
         "more_breaks": max(0, len(aged) - MOST_BREAKS),
+        "closed": [_closed(*one) for one in closed[:MOST_BREAKS]],
         "results": sorted({file.digest for file in total.files}),
         "newest_results": [_told(file) for file in files[:NEWEST]],
         "versions": {**versions, "interface": INTERFACE, "recipe": str(manifest.recipe)},
@@ -130,6 +141,11 @@ def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, m
         "overdue": {"chunks": len(late), "rows": sum(rows for _, rows in late)},
         "items": [_by_age(kind, items, moment.now) for kind, items in kinds.items()],
     }
+
+
+def _closed(one: Break, by: Closed) -> dict[str, Any]:
+    told = {"at": by.at.isoformat(timespec="seconds"), "by": by.by, "reason": by.reason}
+    return {"name": one.name, "rows": one.rows, "place": one.place, **told}
 
 
 def missing(answers: str, sent: str) -> pl.Expr:

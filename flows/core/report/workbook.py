@@ -29,7 +29,7 @@ def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
         {
             "Run": (["fact", "value"], _facts(summary)),
             "To do": (["no.", "what to do"], list(enumerate(advice(summary), start=1))),
-            "Control totals": _table(summary["balance"], "name", "left", "right", "difference"),
+            "Control totals": _table(summary["balance"], "name", "left", "right", "difference", "closed"),
             "Open items": (
                 ["item", *AGES, "items", "rows"],
                 [
@@ -42,6 +42,7 @@ def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
             "Reasons": _table(refused_by(summary), "code", "by", "rows", "action", "hint"),
             "Error texts": _table(summary["shapes"], "shape", "reason", "rows", "message"),
             "Breaks": _table(summary["breaks"], "name", "place", "rows", "since", "meaning", "then"),
+            **_closed(summary["closed"]),
             "Chunks": (shown.columns, shown.iter_rows()),
             "Trend": _table(
                 summary["trend"],
@@ -99,6 +100,11 @@ def _width(title: str) -> int:
 
 def _table(facts: Iterable[Mapping[str, Any]], *names: str) -> tuple[Sequence[str], list[list[Cell]]]:
     return names, [[one[name] for name in names] for one in facts]
+
+
+def _closed(closed: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
+    """Return the sheet of breaks closed by hand, where there are any."""
+    return {"Closed": _table(closed, "name", "place", "rows", "reason", "by", "at")} if closed else {}
 
 
 def _funnel(funnel: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:

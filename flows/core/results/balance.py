@@ -1,4 +1,7 @@
-"""The balance: six equations and no open break, or the run says where it does not add up."""
+"""The balance: six equations and no open break, or the run says where it does not add up.
+
+A difference that an operator has closed with a reason stays to be seen; it is not a matter of balance any more.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ class Line(NamedTuple):
     name: str
     left: int
     right: int
+    closed: int = 0  # breaks closed by hand that stand behind it
 
     @property
     def holds(self) -> bool:
@@ -24,8 +28,9 @@ class Line(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """`ok`, or by how much the left side is too large."""
-        return "ok" if self.holds else f"{self.left - self.right:+,}"
+        """`ok`, or by how much the left side is too large, and whether that was closed by hand."""
+        told = "ok" if self.holds else f"{self.left - self.right:+,}"
+        return f"{told}, {self.closed:,} closed" if self.closed else told
 
 
 class Balance(NamedTuple):
@@ -35,8 +40,8 @@ class Balance(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """True where every equation holds."""
-        return all(line.holds for line in self.lines)
+        """True where every equation holds, but for differences that were closed by hand."""
+        return all(line.holds or line.closed for line in self.lines)
 
     def text(self) -> str:
         """Return the balance as a table for a terminal."""
@@ -52,8 +57,11 @@ class Balance(NamedTuple):
         return "\n".join(["| equation | left | right | holds |", "|---|---:|---:|---|", *rows])
 
 
-def balance(manifest: Manifest, reconciled: Reconciled | None = None) -> Balance:
-    """Balance a committed run, with its results where they are reconciled (all of this run alone)."""
+def balance(manifest: Manifest, reconciled: Reconciled | None = None, closed: int = 0) -> Balance:
+    """Balance a committed run, with its results where they are reconciled (all of this run alone).
+
+    `reconciled.breaks` are those that are open; `closed` counts those closed by hand.
+    """
     counts = manifest.counts
     lines = [
         Line(
@@ -65,18 +73,22 @@ def balance(manifest: Manifest, reconciled: Reconciled | None = None) -> Balance
     ]
     if counts.trailer is not None:
         lines.insert(0, Line("trailer count = rows read", counts.trailer, counts.read))
-    return Balance(tuple(lines + (_results(counts.submitted, reconciled) if reconciled else [])))
+    return Balance(tuple(lines + (_results(counts.submitted, reconciled, closed) if reconciled else [])))
 
 
-def _results(submitted: int, reconciled: Reconciled) -> list[Line]:
+def _results(submitted: int, reconciled: Reconciled, closed: int) -> list[Line]:
+    """Return the equations of what came back; each difference has a break, so where none is open all are closed."""
+    still = sum(not one.notice for one in reconciled.breaks)
+    behind = 0 if still else closed
     chunks = reconciled.chunks
     answered = chunks.filter(pl.col("answers") > 0)
     linked, error, awaiting = (int(chunks[name].sum()) for name in ("linked", "error", "awaiting"))
-    return [
+    lines = [
         Line("submitted = linked + error + awaiting", submitted, linked + error + awaiting),
         Line(
             "result rows = rows sent, of answered chunks", int(answered["answers"].sum()), int(answered["sent"].sum())
         ),
         Line("links received = rows linked", int(chunks["links"].sum()), linked),
-        Line("open breaks = 0", sum(not one.notice for one in reconciled.breaks), 0),
     ]
+    told = [line if line.holds else line._replace(closed=behind) for line in lines[1:]]
+    return [lines[0], *told, Line("open breaks = 0", still, 0, behind)]

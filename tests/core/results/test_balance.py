@@ -47,7 +47,7 @@ def differing(told: Balance) -> list[str]:
 def test_a_committed_run_balances_before_any_result() -> None:
     told = balance(manifest())
 
-    assert (12, 12) == told.lines[0][1:]
+    assert (12, 12) == told.lines[0][1:3]
     assert told.holds
 
 
