@@ -98,7 +98,7 @@ def submit(
 
 @main.command()
 @ISSUER
-@click.option("--secret-key", type=click.Path(path_type=Path), required=True, help="The simulated portal's secret key.")
+@click.option("--secret-key", type=click.Path(path_type=Path), help="The simulated portal's secret key.")
 @click.option(
     "--fail",
     "fail_share",
@@ -109,9 +109,26 @@ def submit(
 )
 @click.option("--shuffle", is_flag=True, help="Answer rows in another order than sent.")
 @click.option("--seed", default=0, show_default=True, help="Same seed, same answers.")
+@click.option("--serve", is_flag=True, help="Serve the partner's whole interface on loopback until told to end.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="With --serve; default: a free one.")
+@click.option("--speed", type=click.FloatRange(0, min_open=True), default=1.0, help="With --serve: its clock's haste.")
 @command
-def simulate(config: Path, issuer: str, secret_key: Path, fail_share: float, shuffle: bool, seed: int) -> Answer:
-    """Let the simulated portal answer every committed chunk that has no result yet."""
+def simulate(
+    config: Path,
+    issuer: str,
+    secret_key: Path | None,
+    fail_share: float,
+    shuffle: bool,
+    seed: int,
+    serve: bool,
+    port: int,
+    speed: float,
+) -> Answer:
+    """Let the simulated portal answer every committed chunk that has no result yet, or serve its whole interface."""
+    if serve:
+        from flows.cli.serve import Serving, serve_issuer
+
+        return serve_issuer(config, issuer, Serving(secret_key, fail_share, seed, port, speed))
     from flows.cli.practice import answer_chunks
 
     return answer_chunks(config, issuer, secret_key, fail_share, shuffle, seed)

@@ -7,7 +7,15 @@ from datetime import date
 from pathlib import Path
 
 from flows.cli.answer import Answer
+from flows.core.errors import OperatorError
 from flows.wiring import now, read_file, wire
+
+
+class NoKeyGivenError(OperatorError):
+    """What is sealed for the portal can be opened with its secret key only."""
+
+    says = "Chunks are sealed for the portal, and its secret key was not given."
+    then = "Name the simulated portal's key with --secret-key FILE."
 
 
 def generate_extract(file: Path, rows: int, bad: float, seed: int, day: date | None) -> Answer:
@@ -25,7 +33,7 @@ def generate_extract(file: Path, rows: int, bad: float, seed: int, day: date | N
 def answer_chunks(
     folder: Path,
     name: str,
-    secret_key: Path,
+    secret_key: Path | None,
     fail_share: float,
     shuffle: bool,
     seed: int,
@@ -33,6 +41,8 @@ def answer_chunks(
     expires: date | None = None,
 ) -> Answer:
     """Let the simulated portal answer every committed chunk that has no result yet."""
+    if secret_key is None:
+        raise NoKeyGivenError
     from flows.edge.pgp import GpgOpener
     from flows.simulator.answer import answer_store
     from flows.simulator.portal import Portal

@@ -36,6 +36,7 @@ class Habits:
     host: str = "links.example.com"  # of the links: a URL is https://<host>/l/<id>, its page <address>/l/<id>
     challenges: tuple[str, ...] = USUAL
     fi_key: str = ""  # empty: any
+    fail_share: float = 0.0  # of bulk rows, for reasons only the partner knows
     job_id_as_string: bool = False
     session_seconds: float = 900
     client: Client = field(default_factory=Client)
@@ -58,6 +59,7 @@ class Books:
             today=now.date(),
             host=self.habits.host,
             header=header,
+            fail_share=self.habits.fail_share,
             seed=self.habits.seed,
             on_link=self._take_up,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import signal
 import socket
 
 import uvicorn
@@ -50,7 +52,21 @@ def address(listener: socket.socket) -> str:
 
 def server(app: FastAPI) -> uvicorn.Server:
     """Return a server that writes no access log: paths and headers are secrets."""
-    return uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, ws="none"))
+    return uvicorn.Server(
+        uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=2)
+    )
+
+
+def serve_until_told(app: FastAPI, listener: socket.socket) -> None:
+    """Serve until SIGTERM or Ctrl-C, and end as cleanly from either."""
+    serving = server(app)
+    told = (signal.SIGTERM, signal.SIGINT)
+    before = {one: signal.signal(one, lambda *_: setattr(serving, "should_exit", True)) for one in told}
+    try:  # uvicorn raises the signal again when it has ended; ours takes it for what it is
+        asyncio.run(serving.serve([listener]))
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _loopback(host: str) -> bool:
