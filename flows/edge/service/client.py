@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 from flows.core.service.answers import job_of, link_of, messages_of, refusal_of, text_in
@@ -29,6 +29,14 @@ class ServiceClient:
         self._credentials = credentials
         self._session = session
         self._sender = sender
+
+    def __enter__(self) -> Self:
+        """Return the client; its connections end with the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the connections."""
+        self._sender.close()
 
     def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
         """Ask for one link (2.8); a refusal is returned. AnswerLostError: it may be made, so never blindly again."""

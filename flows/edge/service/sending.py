@@ -85,6 +85,10 @@ class Sender:
             kind = str(error)
         raise ServiceBusyError(request.place, kind)
 
+    def close(self) -> None:
+        """End the connections."""
+        self._http.close()
+
     def _attempt(self, request: Request) -> Answer:
         self._turns.take()
         lost = ""
