@@ -36,6 +36,9 @@ class ServiceSettings(Settings):
     safe_key_property: Name = "safe_key"
     job_hydration: str = '["credential_requests"]'  # value of the hydration header when a job is read
     access_key_fields: tuple[Name, ...] = ("access_key", "messaging_access_key", "key")  # first one present
+    link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = (
+        None  # where records hold no URL
+    )
     link_id: str = r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$"  # finds a link's id in its URL: its last segment
     connect_timeout_seconds: float = Field(5, gt=0)
     read_timeout_seconds: float = Field(30, gt=0)
@@ -85,6 +88,10 @@ class ServiceSettings(Settings):
     def link_hydration(self, *parts: str) -> str:
         """Return the hydration header's value for a link: a JSON array of strings, `card` and `card.cardholder`."""
         return json.dumps(parts)
+
+    def url_of(self, token: str | None) -> str | None:
+        """Return the URL that `link_url` makes of a cardholder's long token (interface.md 2.9); None without either."""
+        return self.link_url.replace("{token}", token) if self.link_url and token else None
 
     def id_of(self, url: str) -> str | None:
         """Return the id of the link a URL leads to; None where `link_id` finds none."""

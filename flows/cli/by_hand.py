@@ -1,4 +1,4 @@
-"""The commands of what a person decides: `cardlink outbox ...` and `cardlink mend ...`."""
+"""The commands of what a person decides or sits through: `cardlink outbox`, `mend`, `link` and `job`."""
 
 from __future__ import annotations
 
@@ -167,3 +167,74 @@ def mend_withdraw(config: Path, issuer: str, result: str, row: int, reason: str,
     from flows.cli.mend import withdraw_attribution
 
     return withdraw_attribution(config, issuer, result, row, reason, dry_run=dry_run)
+
+
+BREAK = click.argument("name", metavar="BREAK")
+PLACE = click.argument("place", required=False, default="")
+
+
+@mend.command("close")
+@RUN
+@BREAK
+@PLACE
+@REASON
+@DRY_RUN
+@command
+def mend_close(config: Path, run: str, name: str, place: str, reason: str, *, dry_run: bool) -> Answer:
+    """Close breaks of RUN that nothing more can be done about, such as RESULT_SHORT, all or those at PLACE."""
+    from flows.cli.mend import close_breaks
+
+    return close_breaks(config, run, name, place, reason, dry_run=dry_run)
+
+
+@mend.command("reopen")
+@RUN
+@BREAK
+@PLACE
+@REASON
+@DRY_RUN
+@command
+def mend_reopen(config: Path, run: str, name: str, place: str, reason: str, *, dry_run: bool) -> Answer:
+    """Take back the closing of breaks of RUN, all of a kind or those at PLACE."""
+    from flows.cli.mend import reopen_breaks
+
+    return reopen_breaks(config, run, name, place, reason, dry_run=dry_run)
+
+
+def _one_way(context: click.Context, _argument: click.Parameter, row: int | None) -> int | None:
+    """Take a row, or the wish to be prompted."""
+    if context.params["prompt"] is (row is not None):
+        raise click.UsageError("name a run and a row, or an issuer with --prompt")
+    return row
+
+
+@click.command("link")
+@click.argument("target", metavar="RUN|ISSUER")
+@click.argument("row", type=click.IntRange(1), required=False, callback=_one_way)
+@click.option(
+    "--prompt", is_flag=True, is_eager=True, help="Type the fields in for ISSUER instead of naming a row of a run."
+)
+@click.option("--override", default="", metavar="REASON", help="Ask although the card has a link or waits for one.")
+@command
+def link(config: Path, target: str, row: int | None, override: str, prompt: bool) -> Answer:
+    """Ask the partner for one link now: for ROW of RUN, or with --prompt for fields typed in for ISSUER."""
+    from flows.cli.link import link_row_of_run, link_typed_in
+
+    return link_typed_in(config, target, override) if row is None else link_row_of_run(config, target, row, override)
+
+
+@click.group()
+def job() -> None:
+    """Follow a placement job at the partner."""
+
+
+@job.command("follow")
+@ISSUER
+@click.argument("job_id", metavar="JOB")
+@click.option("--poll", is_flag=True, help="Poll the job's record instead of reading its messages, which come once.")
+@command
+def job_follow(config: Path, issuer: str, job_id: str, *, poll: bool) -> Answer:
+    """Follow JOB to its end: show how it goes, prompt for what it needs, warn before its time is up."""
+    from flows.cli.job import follow_job
+
+    return follow_job(config, issuer, job_id, polling=poll)

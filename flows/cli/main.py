@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from flows.cli.answer import Answer
-from flows.cli.by_hand import mend, outbox
+from flows.cli.by_hand import job, link, mend, outbox
 from flows.cli.command import ISSUER, StoppedError, command
 from flows.edge.process import harden
 from flows.wiring import config_folder
@@ -280,3 +280,5 @@ def _day(value: datetime | None) -> date | None:
 
 main.add_command(outbox)
 main.add_command(mend)
+main.add_command(link)
+main.add_command(job)
