@@ -206,7 +206,20 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     assert done.stderr.decode() == ""
 
 
-def test_the_linter_of_iam_policies_has_nothing_to_say() -> None:
-    done = run(BIN / "parliament", given=(DEPLOY / "iam-policy.json").read_bytes())
+def test_the_lifecycle_rules_are_ones_s3_takes_and_reach_no_source() -> None:
+    rules = json.loads((DEPLOY / "s3-lifecycle.json").read_text())
+    model = boto3.session.Session("a", "b", region_name="us-east-1").client("s3").meta.service_model
+
+    shape = model.operation_model("PutBucketLifecycleConfiguration").input_shape
+    report = ParamValidator().validate({"Bucket": "b", "LifecycleConfiguration": rules}, shape)
+
+    expiring = [one["Filter"]["Prefix"] for one in rules["Rules"] if one.keys() & {"NoncurrentVersionExpiration"}]
+    assert report.generate_report() == ""
+    assert expiring == ["PREFIX/ISSUER/runs/"]
+
+
+@pytest.mark.parametrize("policy", ["iam-policy.json", "iam-purge-policy.json"])
+def test_the_linter_of_iam_policies_has_nothing_to_say(policy: str) -> None:
+    done = run(BIN / "parliament", given=(DEPLOY / policy).read_bytes())
 
     assert (done.returncode, done.stdout) == (0, b"")

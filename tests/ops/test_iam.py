@@ -1,9 +1,10 @@
-"""The IAM policy: enough for a night on a server that enforces it, and nothing that the night does not call."""
+"""The IAM policies: enough for a night, or for a purge, on a server that enforces them, and nothing else."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -11,15 +12,18 @@ from urllib.request import Request, urlopen
 import boto3.session
 import pytest
 
-from flows.core.names import extracts, results
+from flows.core.names import corrections, extracts, results, transactions
 from flows.core.storage.store_errors import StoreDeniedError
 from flows.edge.s3 import S3Store
 from flows.steps.metrics import measure
+from flows.steps.purge import purge
+from flows.steps.runs import keys_of
 from flows.steps.watch import watch
 from tests import servers
 from tests.night import BANK, Bench, issuer
 
-POLICY = Path(__file__).parent.parent.parent / "deploy" / "iam-policy.json"
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+POLICY, PURGE = DEPLOY / "iam-policy.json", DEPLOY / "iam-purge-policy.json"
 ROLE = {
     "PutObject": "s3:PutObject",
     "GetObject": "s3:GetObject",
@@ -29,15 +33,33 @@ ROLE = {
     "UploadPart": "s3:PutObject",
     "CompleteMultipartUpload": "s3:PutObject",
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "DeleteObject": "s3:DeleteObject",
+    "GetBucketVersioning": "s3:GetBucketVersioning",
 }  # the action a call needs
 
 
-def policy() -> dict[str, Any]:
-    """Return the policy of one bucket, without the statement about TLS: loopback has none."""
-    text = POLICY.read_text().replace("BUCKET", "cards").replace("PREFIX", "nightly")
+def policy(file: Path = POLICY) -> dict[str, Any]:
+    """Return a policy of one bucket, without the statement about TLS: loopback has none."""
+    text = file.read_text().replace("BUCKET", "cards").replace("PREFIX", "nightly")
     found: dict[str, Any] = json.loads(text)
     found["Statement"] = [one for one in found["Statement"] if one["Sid"] != "NeverInTheClear"]
     return found
+
+
+def granted(file: Path) -> set[str]:
+    """Return the actions a policy allows."""
+    allowed = [one["Action"] for one in policy(file)["Statement"] if one["Effect"] == "Allow"]
+    return {action for one in allowed for action in ([one] if isinstance(one, str) else one)}
+
+
+def role(server: servers.S3Server, name: str, file: Path) -> Any:
+    """Make a user with a policy; return its client."""
+    root = boto3.session.Session("test", "test", region_name="us-east-1").client("iam", endpoint_url=server.endpoint)
+    root.create_user(UserName=name)
+    root.put_user_policy(UserName=name, PolicyName=name, PolicyDocument=json.dumps(policy(file)))
+    key = root.create_access_key(UserName=name)["AccessKey"]
+    mine = boto3.session.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name="us-east-1")
+    return mine.client("s3", endpoint_url=server.endpoint)
 
 
 def enforce(server: servers.S3Server, on: bool) -> None:
@@ -50,15 +72,9 @@ def enforce(server: servers.S3Server, on: bool) -> None:
 def guarded() -> Iterator[tuple[servers.S3Server, Any]]:
     """A server that asks for rights, and the pipeline's own client."""
     with servers.moto() as server:
-        root = boto3.session.Session("test", "test", region_name="us-east-1").client(
-            "iam", endpoint_url=server.endpoint
-        )
-        root.create_user(UserName="cardlink")
-        root.put_user_policy(UserName="cardlink", PolicyName="cardlink", PolicyDocument=json.dumps(policy()))
-        key = root.create_access_key(UserName="cardlink")["AccessKey"]
+        mine = role(server, "cardlink", POLICY)
         enforce(server, True)
-        mine = boto3.session.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name="us-east-1")
-        yield server, mine.client("s3", endpoint_url=server.endpoint)
+        yield server, mine
 
 
 def test_a_night_needs_no_right_that_the_policy_lacks_and_calls_for_each_it_has(
@@ -79,17 +95,44 @@ def test_a_night_needs_no_right_that_the_policy_lacks_and_calls_for_each_it_has(
 
     assert run
     assert called <= ROLE.keys()
-    granted = {
-        action
-        for one in policy()["Statement"]
-        if one["Effect"] == "Allow"
-        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
-    }
     needed = {ROLE[name] for name in called} | {"s3:GetObjectVersion", "s3:AbortMultipartUpload"}
-    assert needed == granted
+    assert needed == granted(POLICY)
 
 
-@pytest.mark.parametrize("place", [extracts(BANK), results(BANK)])
+def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
+    guarded: tuple[servers.S3Server, Any],
+) -> None:
+    server, client = guarded
+    enforce(server, False)
+    purger = role(server, "purger", PURGE)
+    outside = Bench(servers.store(server, "nightly"), issuer(), now=lambda: datetime.now(UTC))
+    run = outside.submit(outside.drop(30, "bank-20261119.csv", seed=1)).manifest.run
+    outside.answer()
+    outside.ingest()
+    before = outside.snapshot().keys()
+    enforce(server, True)
+    called: set[str] = set()
+    purger.meta.events.register("before-call.s3", lambda model, **_: called.add(model.name))
+    old = Bench(S3Store(server.bucket, "nightly", client), issuer(), now=lambda: datetime.now(UTC) + timedelta(days=9))
+
+    due = purge(old.edges, S3Store(server.bucket, "nightly", purger))
+
+    enforce(server, False)
+    assert (
+        {keys_of(run).chunk(1)}
+        <= before - outside.snapshot().keys()
+        == {entry.key for lot in due.lots for entry in lot.entries}
+    )
+    assert granted(PURGE) == {ROLE[name] for name in called} | {"s3:AbortMultipartUpload"}
+    enforce(server, True)
+    for kept in (f"{extracts(BANK)}x", f"{results(BANK)}x", keys_of(run).plan, keys_of(run).purged("chunks")):
+        with pytest.raises(StoreDeniedError):
+            S3Store(server.bucket, "nightly", purger).delete(kept)
+    with pytest.raises(StoreDeniedError):
+        S3Store(server.bucket, "nightly", client).delete(keys_of(run).chunk(1))
+
+
+@pytest.mark.parametrize("place", [extracts(BANK), results(BANK), corrections(BANK), transactions(BANK)])
 def test_what_others_drop_cannot_be_written(guarded: tuple[servers.S3Server, Any], place: str) -> None:
     server, client = guarded
     store = S3Store(server.bucket, "nightly", client)
