@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from flows.core.service.answers import job_of, link_of, messages_of, refusal_of, text_in
-from flows.core.service.service_errors import NoSuchRecordError, StrangeAnswerError, UnauthorisedError
+from flows.core.service.service_errors import LinkRequestError, NoSuchRecordError, StrangeAnswerError, UnauthorisedError
 from flows.core.storage.retry import Retry
 from flows.edge.service.sending import Again, Answer, Request, Sender, connect
 from flows.edge.service.session import Credentials, LoginSession, Session
@@ -41,6 +41,8 @@ class ServiceClient:
     def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
         """Ask for one link (2.8); a refusal is returned. AnswerLostError: it may be made, so never blindly again."""
         told = self._settings
+        if not told.fi_key:
+            raise LinkRequestError("service.fi_key.missing (a setting of [service])")
         who = {"service_server": told.base_url, **self._credentials.as_json()}
         body = {told.service_property: who, **request.body(), told.fi_key_property: told.fi_key}
         body[told.safe_key_property] = told.safe_key
