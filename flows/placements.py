@@ -1,6 +1,7 @@
 """What became of the links: looked at, counted as a funnel, shown. Thin on purpose."""
 
 # Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard around it.
+from contextlib import nullcontext
 from typing import Any, Literal
 
 from prefect import flow, get_run_logger, task
@@ -27,8 +28,8 @@ from flows.wiring import config_folder, service_client, wire
 def look_at_links(issuer: str, run: str, again: bool) -> dict[str, Any]:
     """Follow the links of an issuer's runs to their ends, show the funnel, and return what was done."""
     edges = wire(config_folder(), issuer)
-    service = service_client(edges.issuer) if edges.issuer.service else None
-    facts = follow_links(edges, service, run, again=again)
+    with service_client(edges.issuer) if edges.issuer.service else nullcontext() as service:
+        facts = follow_links(edges, service, run, again=again)
     shown = run or issuer
     create_table_artifact(
         facts["funnel"]["stages"], key=f"{shown}-funnel", description=f"{shown}: from link to placed card"

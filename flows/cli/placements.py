@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ def show_placements(folder: Path, name: str, run: str | None, *, again: bool) ->
     if run is not None and run_of(run).issuer != name:
         raise OtherIssuerError(run, name)
     edges = wire(folder, name)
-    service = service_client(edges.issuer) if edges.issuer.service else None
-    facts = follow_links(edges, service, run or "", again=again)
+    with service_client(edges.issuer) if edges.issuer.service else nullcontext() as service:
+        facts = follow_links(edges, service, run or "", again=again)
     unanswered = sum(one["unanswered"] for one in facts["looked"])
     lines = [*_did(edges, facts), "", *funnel_lines(facts["funnel"]), *_breaks(facts), *_where(edges, facts, run)]
     code = 4 if facts["breaks"] else 75 if unanswered else 0
