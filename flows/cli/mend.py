@@ -7,9 +7,11 @@ from typing import Any
 
 from flows.cli.answer import Answer
 from flows.cli.commands import report_answer
+from flows.core.redaction import redact
 from flows.steps.edges import IssuerEdges
 from flows.steps.mend.abandon import abandon
 from flows.steps.mend.attribute import attribute_row, withdraw
+from flows.steps.mend.close_break import Mended, close_break, reopen_break
 from flows.steps.mend.decide import Decided
 from flows.steps.mend.ingest_again import ingest_again
 from flows.steps.mend.take_over import take_over
@@ -61,6 +63,29 @@ def withdraw_attribution(folder: Path, issuer: str, result: str, row: int, reaso
     edges = wire(folder, issuer)
     done = withdraw(edges, result, row, reason, dry_run=dry_run)
     return _decided(edges, done, f"{result}: what was said by hand of row {row} is withdrawn")
+
+
+def close_breaks(folder: Path, run: str, name: str, place: str, reason: str, *, dry_run: bool) -> Answer:
+    """Close breaks of a run."""
+    edges = wire(folder, run_of(run).issuer)
+    return _mended(edges, run, close_break(edges, run, name, place, reason, dry_run=dry_run), "closed", reason)
+
+
+def reopen_breaks(folder: Path, run: str, name: str, place: str, reason: str, *, dry_run: bool) -> Answer:
+    """Take back the closing of breaks of a run."""
+    edges = wire(folder, run_of(run).issuer)
+    return _mended(edges, run, reopen_break(edges, run, name, place, reason, dry_run=dry_run), "open again", reason)
+
+
+def _mended(edges: IssuerEdges, run: str, done: Mended, state: str, reason: str) -> Answer:
+    """Say which breaks were closed or opened, and how the run stands now."""
+    lines = [f"{one.name} ({one.rows:,} rows) {one.place}: {state}" for one in done.breaks]
+    told = [{"name": one.name, "rows": one.rows, "place": one.place} for one in done.breaks]
+    facts: dict[str, Any] = {"run": run, "breaks": told, "reason": redact(reason)}
+    if done.report is None:
+        return _answer(facts, lines, f"cardlink report {run}", dry_run=True)
+    answer = report_answer(edges, done.report.summary)
+    return _answer({**facts, "report": answer.facts}, [*lines, "", *answer.lines], answer.then, dry_run=False)
 
 
 def _decided(edges: IssuerEdges, done: Decided, line: str) -> Answer:
