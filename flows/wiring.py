@@ -23,7 +23,7 @@ import socket
 import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -174,8 +174,8 @@ def edges(root: str, folder: Path) -> Edges:
     return Edges(open_store(root, folder), now, actor(), race)
 
 
-def service_client(issuer: Issuer) -> ServiceClient:
-    """Return the client of an issuer's [service]; nothing is sent before it is asked something.
+def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
+    """Open the client of an issuer's [service]; nothing is sent before it is asked something.
 
     Raises NoServiceError, ServiceSecretsError, FileUnreadableError.
     """

@@ -11,6 +11,7 @@ from threading import Timer
 import click
 
 from flows.cli.answer import Answer
+from flows.cli.command import StoppedError
 from flows.core.errors import TryAgainError
 from flows.core.redaction import redact
 from flows.steps.follow import WARN_SECONDS, Clock, Followed, follow
@@ -32,16 +33,13 @@ class FollowingStoppedError(TryAgainError):
 
 def follow_job(folder: Path, name: str, job: str, *, polling: bool) -> Answer:
     """Follow a job until it ends."""
-    client = service_client(load_issuer(folder, name))
-    try:
-        ended = follow(client, job, Terminal(), Clock(time.monotonic, time.sleep), polling=polling)
-    except (KeyboardInterrupt, click.Abort):
-        stopped = True
-    else:
-        stopped = False
-    if stopped:
-        raise FollowingStoppedError(name, job)
-    return _answer(name, ended)
+    clock = Clock(time.monotonic, time.sleep)
+    with service_client(load_issuer(folder, name)) as client:
+        try:
+            return _answer(name, follow(client, job, Terminal(), clock, polling=polling))
+        except (KeyboardInterrupt, click.Abort, StoppedError):
+            pass
+    raise FollowingStoppedError(name, job)
 
 
 def _answer(name: str, ended: Followed) -> Answer:

@@ -86,14 +86,15 @@ def link_row_of_run(folder: Path, run: str, row: int, override: str) -> Answer:
     if parsed is None:
         raise UnknownRunError(run)
     edges = wire(folder, parsed.issuer)
-    return _answer(link_row(edges, service_client(edges.issuer), run, row, override=override, supply=_supply))
+    with service_client(edges.issuer) as client:
+        return _answer(link_row(edges, client, run, row, override=override, supply=_supply))
 
 
 def link_typed_in(folder: Path, issuer: str, override: str) -> Answer:
     """Ask for one link for fields typed in."""
     edges = wire(folder, issuer)
-    client = service_client(edges.issuer)
-    return _answer(link_typed(edges, client, _typed(), override=override))
+    with service_client(edges.issuer) as client:
+        return _answer(link_typed(edges, client, _typed(), override=override))
 
 
 def _answer(single: Single) -> Answer:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, Self
 from urllib.parse import quote
 
@@ -137,11 +138,14 @@ class ServiceClient:
         return self._sender.send(_with(request, self._session.headers()))
 
 
-def open_client(settings: ServiceSettings, credentials: Credentials, retry: Retry) -> ServiceClient:
-    """Return a client with a session by login; nothing is sent before the first call."""
+@contextmanager
+def open_client(settings: ServiceSettings, credentials: Credentials, retry: Retry) -> Iterator[ServiceClient]:
+    """Open a client with a session by login; nothing is sent before the first call."""
     turns = Turns(settings.requests_per_second, retry.clock, retry.sleep)
-    sender = Sender(connect(settings), turns, retry)
-    return ServiceClient(settings, credentials, LoginSession(lambda: log_in(settings, credentials, sender)), sender)
+    with connect(settings) as http:
+        sender = Sender(http, turns, retry)
+        session = LoginSession(lambda: log_in(settings, credentials, sender))
+        yield ServiceClient(settings, credentials, session, sender)
 
 
 def log_in(settings: ServiceSettings, credentials: Credentials, sender: Sender) -> str | None:
