@@ -39,6 +39,7 @@ JOB: Final = pl.Struct(
         "authenticated": pl.Boolean,  # with the merchant site
         "percent": pl.UInt8,
         "merchant_site": pl.String,  # null where the service does not say
+        "recorded": pl.Boolean,  # its record was read: messages alone do not name the site
     }
 )
 
@@ -57,7 +58,8 @@ class Placements(pa.DataFrameModel):
     status: pl.String = pa.Field(nullable=True, str_matches=CODE)
     termination_type: pl.String = pa.Field(nullable=True, str_matches=CODE)
     merchant_site: pl.String = pa.Field(nullable=True)
-    running: pl.Boolean  # a job has not ended
+    running: pl.Boolean  # a job has not ended, and none has placed the card
+    settled: pl.Boolean  # the card is placed and every job's record was read: nothing more is asked of this row
     reads: pl.UInt32  # objects below placements/messages/ that are counted in
     trouble: pl.String = pa.Field(nullable=True)  # why the last look learnt nothing, as link.record.missing
     seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # the last look; as above

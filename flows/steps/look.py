@@ -37,7 +37,7 @@ from flows.steps.funnel import placements_key, read_placements
 from flows.steps.rows import read_rows, write_parquet
 from flows.steps.runs import keys_of
 from schemas.manifest import LedgerPart, Manifest
-from schemas.placements import BILLABLE, Placements, dtypes
+from schemas.placements import Placements, dtypes
 from schemas.service import ServiceSettings
 
 BATCH = 256  # rows asked of at a time
@@ -117,10 +117,9 @@ class _Part:
         """Return the rows to ask of with their urls, those never asked of first."""
         now = self._edges.now()
         rows = self._known.join(self._urls.select("row", "url", "expires_on"), on="row", how="left")
-        placed = pl.col("termination_type").eq_missing(BILLABLE)
         alive = pl.col("expires_on").is_null() | (pl.col("expires_on") >= now.date()) | pl.col("running")
         rested = pl.col("seen").is_null() | (pl.col("seen") <= now - timedelta(hours=self._settings.look_again_hours))
-        return rows.filter(~placed & alive & (rested | again)).sort("seen", "row", nulls_last=False)
+        return rows.filter(~pl.col("settled") & alive & (rested | again)).sort("seen", "row", nulls_last=False)
 
     def _ask(self, due: pl.DataFrame) -> Iterator[list[Placement]]:
         """Yield what was learnt, batch by batch, and keep it now and then."""
@@ -156,7 +155,7 @@ class _Part:
         one = self._recorded(one._replace(trouble=None), url)
         if one.cardholder_id and self._settings.follow_cardholders:
             one = self._listen(one, one.cardholder_id)
-        told = (self._job(known.job_id) for known in one.jobs if known.running)
+        told = (self._job(known.job_id) for known in one.jobs if known.running or not known.recorded)
         return one.hear(found for found in told if found is not None)
 
     def _recorded(self, one: Placement, url: str) -> Placement:
@@ -207,7 +206,8 @@ class _Part:
             record = self._service.job(job_id)
         except NoSuchRecordError:
             return None
-        return job(job_id, record, record.merchant_site)
+        told = job(job_id, record, record.merchant_site)
+        return told._replace(recorded=True) if told else None
 
     def _replace(self, news: Sequence[Placement]) -> None:
         fresh = pl.DataFrame([one.record() for one in news], schema=dtypes())
@@ -231,7 +231,7 @@ def _links(store: Store, keys: RunKeys, part: LedgerPart) -> pl.DataFrame:
 
 def _joined(links: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """Return a record for every linked row: what is known of it, or that nothing is."""
-    nothing = {"opened": False, "authenticated": False, "running": False, "reads": 0}
+    nothing = {"opened": False, "authenticated": False, "running": False, "settled": False, "reads": 0}
     joined = links.join(known.drop("cuid", "last_4"), on="row", how="left")
     filled = joined.with_columns(
         *(pl.col(name).fill_null(value) for name, value in nothing.items()), pl.col("jobs").fill_null([])

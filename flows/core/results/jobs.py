@@ -33,6 +33,7 @@ class Job(NamedTuple):
     authenticated: bool = False
     percent: int = 0
     merchant_site: str | None = None
+    recorded: bool = False  # told by its record, not by messages alone
 
     @property
     def placed(self) -> bool:
@@ -90,8 +91,8 @@ def code(text: str | None) -> str:
 def merged(jobs: Iterable[Job]) -> tuple[Job, ...]:
     """Put together what was told of jobs at different times: one of each id, by id.
 
-    An end stands over what was told before it, the furthest word over a lesser one; authentication and the merchant
-    site are not forgotten.
+    An end stands over what was told before it, the furthest word over a lesser one; authentication, the merchant site
+    and that a record was read are not forgotten.
     """
     known: dict[str, Job] = {}
     for one in jobs:
@@ -111,7 +112,9 @@ def _later(one: Job, other: Job) -> Job:
     ahead = max(one, other, key=_rank)
     sites = [site for site in (one.merchant_site, other.merchant_site) if site]
     return ahead._replace(
-        authenticated=one.authenticated or other.authenticated, merchant_site=max(sites, default=None)
+        authenticated=one.authenticated or other.authenticated,
+        merchant_site=max(sites, default=None),
+        recorded=one.recorded or other.recorded,
     )
 
 

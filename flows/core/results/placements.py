@@ -35,12 +35,13 @@ class Placement(NamedTuple):
 
     def record(self) -> dict[str, Any]:
         """Return the record of the table."""
-        chosen = best(self.jobs)
+        chosen, placed = best(self.jobs), any(one.placed for one in self.jobs)
         told = chosen._asdict() if chosen else dict.fromkeys(Job._fields)
         return {
             **self._asdict(),
             "jobs": [one._asdict() for one in self.jobs],
             "authenticated": any(one.authenticated for one in self.jobs),
             **{name: told[name] for name in ("job_id", "status", "termination_type", "merchant_site")},
-            "running": any(one.running for one in self.jobs) and not any(one.placed for one in self.jobs),
+            "running": any(one.running for one in self.jobs) and not placed,
+            "settled": placed and all(one.recorded for one in self.jobs),
         }

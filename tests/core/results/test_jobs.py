@@ -22,6 +22,7 @@ jobs = st.builds(
     st.booleans(),
     st.integers(0, 100),
     st.sampled_from((None, "shop.example.com", "video.example.com")),
+    st.booleans(),
 )
 told = st.lists(jobs, max_size=8)
 

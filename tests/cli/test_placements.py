@@ -1,0 +1,114 @@
+"""`cardlink placements` as an operator runs it: a service that listens, a folder of TOMLs, an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.cli.placements import OtherIssuerError, show_placements
+from flows.core.names import transactions
+from flows.core.service.service_errors import ServiceSecretsError
+from flows.steps.placements import NoLinksError
+from flows.steps.runs import UnknownRunError
+from tests import keys
+from tests.night import BANK, Bench, local_bench
+from tests.placed import placed
+from tests.service import RunningService
+
+TOML = """
+issuer = "bank"
+root = "store"
+test = true
+[limits]
+max_reject_rate = 0.5
+max_error_rate = 0.5
+[portal]
+fingerprints = ["{fingerprint}"]
+allowed_hosts = ["links.example.com"]
+"""
+
+
+def configure(folder: Path, more: str = "") -> None:
+    (folder / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint) + more)
+
+
+def reported(folder: Path, rows: int = 12) -> tuple[Bench, str]:
+    """Return a bench without a service whose run has links."""
+    configure(folder)
+    bench = local_bench(folder)
+    run = bench.submit(bench.drop(rows)).manifest.run
+    bench.answer()
+    bench.ingest()
+    return bench, run
+
+
+def cardlink(folder: Path, service: RunningService, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process whose environment says who we are at the service."""
+    who = {f"CARDLINK_SERVICE_{name.upper()}": value for name, value in service.client._asdict().items()}
+    starter = [sys.executable, "-c", "from flows.cli.main import main; main()"]
+    return subprocess.run(
+        [*starter, *arguments], cwd=folder, env={**os.environ, **who, "PYTHONPATH": str(Path.cwd())},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path: Path) -> None:
+    with placed(tmp_path, 8) as night:
+        settings = f'[service]\nbase_url = "{night.service.address}"\nfollow_cardholders = true\n'
+        configure(tmp_path, settings + "requests_per_second = 1000\n")
+        link_id = next(iter(night.service.books.links.links))
+        night.service.act(lambda books: setattr(books.links.open(link_id, books.now), "authenticated_on", books.now))
+        night.service.act(lambda books: books.place(link_id, ["shop.example.com"], {"shop.example.com": {"a": "b"}}))
+        night.service.advance(600)
+
+        done = cardlink(tmp_path, night.service, "--json", "placements", "bank", night.run)
+        shown = cardlink(tmp_path, night.service, "placements", "bank")
+
+    facts = json.loads(done.stdout)
+    assert (0, 0) == (done.returncode, shown.returncode)
+    assert [8, 8, 8, 1, 1, 1] == [one["cardholders"] for one in facts["funnel"]["stages"]]
+    assert "bank: 1 runs, 0 links asked of" in shown.stdout
+    assert "shop.example.com" in shown.stdout
+
+
+def test_a_transaction_report_that_does_not_fit_exits_with_4_and_its_next_step(tmp_path: Path) -> None:
+    bench, _ = reported(tmp_path)
+    bench.store.replace(transactions(BANK) + "t.csv", [b"cuid,status,completed_on\nstranger,SUCCESSFUL,\n"])
+
+    answer = show_placements(tmp_path, "bank", None, again=False)
+
+    assert 4 == answer.exit_code
+    assert "UNKNOWN_TRANSACTION (1 rows) t.csv, rows 1" in answer.lines
+    assert "no [service] in the TOML: only transaction reports count" in answer.lines
+
+
+def test_a_service_without_leave_to_read_messages_is_told_as_such(tmp_path: Path) -> None:
+    with placed(tmp_path, 3, follow_cardholders=False) as night:
+        configure(tmp_path, f'[service]\nbase_url = "{night.service.address}"\n')
+
+        done = cardlink(tmp_path, night.service, "placements", "bank")
+
+    assert "jobs are not looked for: [service] follow_cardholders is off" in done.stdout
+
+
+def test_runs_that_cannot_be_looked_at_say_why(tmp_path: Path) -> None:
+    bench, run = reported(tmp_path)
+    unanswered = bench.submit(bench.drop(5, name="bank-20261121.csv", seed=3)).manifest.run
+
+    refusals = {unanswered: NoLinksError, run.replace("bank", "other"): OtherIssuerError, f"{run}-r7": UnknownRunError}
+    for asked, error in refusals.items():
+        with pytest.raises(error):
+            show_placements(tmp_path, "bank", asked, again=False)
+
+
+def test_without_credentials_in_the_environment_nothing_is_asked(tmp_path: Path) -> None:
+    reported(tmp_path)
+    configure(tmp_path, '[service]\nbase_url = "http://127.0.0.1:9"\n')
+
+    with pytest.raises(ServiceSecretsError):
+        show_placements(tmp_path, "bank", None, again=False)
