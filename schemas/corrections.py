@@ -32,6 +32,7 @@ WRONG = {
     "too_many": "has too many fields", "short": "is too short", "long": "is too long",
     "control": "holds a control character", "unavailable": "could not be taken just then",
     "length": "has the wrong length", "exists": "is there already", "unsupported": "is not supported",
+    "renewed": "has a newer link", "absent": "is not in the extract", "before_link": "ends before a link would",
     "unreadable": "is refused without a readable reason", "other": "is refused for another reason",
 }  # fmt: skip
 

@@ -101,7 +101,7 @@ def corrected_cells(given: Given, manifest: Manifest, store: Store) -> pl.DataFr
     numbers = filled["row"].unique().implode()
     found = [rows.filter(pl.col("row").is_in(numbers)) for rows in run_rows(store, manifest)]
     refuse(name, misplaced(filled, pl.concat(found)))
-    return filled.select(CELL)
+    return filled.select(*CELL)
 
 
 def cells_of(edges: IssuerEdges, manifest: Manifest) -> pl.DataFrame:
