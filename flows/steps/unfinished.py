@@ -46,7 +46,7 @@ def _committed(edges: IssuerEdges, keys: RunKeys, entries: Sequence[Entry]) -> S
     committed = min((item.clock for item in items), default=_written(keys.manifest, entries))
     since = retention.last_answer(committed, events)
     if summary is None:
-        return State(since, ("no report yet",))
+        return State(since, (*retention.still_open(items, {}, (), closed=False), "no report yet"))
     breaks = open_breaks(store, keys, _breaks(summary))
     closed = bool(closed_breaks(store, keys))
     told = retention.still_open(items, _awaiting(store, keys), breaks, closed=closed)
