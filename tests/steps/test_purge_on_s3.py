@@ -1,0 +1,67 @@
+"""Retention on S3 servers: what is due goes, uploads never completed are aborted, and versions are told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from flows.cli.purge import facts
+from flows.edge.s3 import S3Store
+from flows.steps.purge import look, purge
+from flows.steps.purged import without_ledger
+from tests import servers
+from tests.night import BANK, Bench, issuer
+
+Server = Callable[[Path], AbstractContextManager[servers.S3Server]]
+
+
+@pytest.fixture(scope="module", params=["moto", "ministack"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.S3Server]:
+    folder = tmp_path_factory.mktemp("s3")
+    with servers.moto() if request.param == "moto" else servers.ministack(folder) as running:
+        yield running
+
+
+def answered(store: S3Store) -> Bench:
+    """Return a bench on a store, 400 days after everything of its one run was answered."""
+    bench = Bench(store, issuer(), now=lambda: datetime.now(UTC))
+    bench.submit(bench.drop(30))
+    bench.answer()
+    bench.ingest()
+    return replace(bench, now=lambda: datetime.now(UTC) + timedelta(days=400))
+
+
+def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(server: servers.S3Server) -> None:
+    store, client = servers.store(server, "plain"), servers.client(server.endpoint)
+    bench = answered(store)
+    dead = f"{BANK}/runs/bank-20261120-00000000/report/links.csv"
+    client.create_multipart_upload(Bucket=server.bucket, Key=f"plain/{dead}")
+    before = bench.snapshot().keys()
+
+    dry = look(bench.edges, store)
+    purge(bench.edges, store)
+
+    assert before - bench.snapshot().keys() == {entry.key for lot in dry.lots for entry in lot.entries}
+    assert ([dead], False) == ([entry.key for entry in dry.leftovers], dry.hides)
+    assert ([], ()) == (store.leftovers("", bench.now()), look(bench.edges, store).lots)
+    assert 1 == len(without_ledger(store, BANK))
+
+
+def test_a_bucket_that_keeps_versions_is_told_of_with_the_rule_it_needs(server: servers.S3Server) -> None:
+    client = servers.client(server.endpoint)
+    client.create_bucket(Bucket="versions")
+    client.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
+    store = S3Store("versions", "", client)
+    bench = answered(store)
+
+    due = purge(bench.edges, store)
+
+    [gone, *_] = [entry.key for lot in due.lots for entry in lot.entries]
+    kept = client.list_object_versions(Bucket="versions", Prefix=gone)
+    assert (1, 1) == (len(kept["Versions"]), len(kept["DeleteMarkers"]))
+    assert facts(BANK, due)["versions_stay"] is True
