@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: leaks torture demo ui test check setup clean screenshots screenshots-ui ops
+.PHONY: quarter leaks torture demo ui test check setup clean screenshots screenshots-ui ops
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -48,6 +48,11 @@ torture: N = 300
 SEED ?= 0
 torture: .venv/test-ready
 	@$(BIN)/python -m tests.torture $(N) $(SEED)
+
+# Ninety nights of a full portfolio with corrections, renewals, a key rotation, crashes and retention, recounted at the
+# end; SMALL sizes run in the suite: make quarter QUARTER='--nights 30 --rows 2000'
+quarter: .venv/test-ready
+	@$(BIN)/python -m tests.quarter $(QUARTER)
 
 setup: .venv/test-ready
 
