@@ -31,7 +31,7 @@ from schemas.manifest import LedgerPart, Manifest
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): so long an error keeps its card from being sent unchanged
 READERS = 16
-RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", "fate", "name_check", "address_check"]
+RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", "name_check", "address_check"]
 SENT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32,
     "chunk": pl.UInt32,
@@ -103,7 +103,7 @@ def lives(manifest: Manifest, summary: dict[str, Any] | None, today: date) -> bo
     """Tell whether a run still says something of its cards on that day."""
     if summary is None or summary["rows"]["awaiting"] or manifest.as_of + LIFE >= today:
         return True
-    return any(not day or date.fromisoformat(day) >= today for day in summary["expires"])
+    return any(day and date.fromisoformat(day) >= today for day in summary["expires"])
 
 
 def attempts_of(store: Store, manifest: Manifest) -> Iterator[Attempts]:
@@ -113,15 +113,14 @@ def attempts_of(store: Store, manifest: Manifest) -> Iterator[Attempts]:
 
 def _attempts(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Attempts]:
     keys = keys_of(manifest.run)
-    if not reported:
-        yield from _unanswered(store, keys, manifest.ledger, _cancelled(store, keys, manifest))
-        return
     cancelled = _cancelled(store, keys, manifest)
-    for part, sent in zip(manifest.ledger, _sent(store, keys, manifest.ledger), strict=True):
+    if not reported:
+        yield from _unanswered(store, keys, manifest.ledger, cancelled)
+        return
+    for part in manifest.ledger:
         content = read(store, rows_key(keys, part))
-        told = pl.read_parquet(BytesIO(content), columns=["row", "state", "expires_on"])
-        settled = told.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # where nobody said so
-        rows = sent.join(settled, on="row", how="left", maintain_order="left")
+        told = pl.read_parquet(BytesIO(content), columns=[*SENT])
+        rows = told.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # where nobody said so
         digest = hashlib.sha256(content + repr(sorted(cancelled)).encode()).hexdigest()
         yield Attempts(str(keys.run), _without(rows, cancelled), digest)
 
@@ -130,14 +129,9 @@ def _unanswered(
     store: Store, keys: RunKeys, parts: Iterable[LedgerPart], cancelled: frozenset[int] = frozenset()
 ) -> Iterator[Attempts]:
     parts = list(parts)
-    for part, sent in zip(parts, _sent(store, keys, parts), strict=True):
+    for part, sent in zip(parts, read_ledger(store, keys, parts, RECORD, ledger.SUBMITTED), strict=True):
         rows = sent.with_columns(pl.lit(AWAITING).alias("state"), pl.lit(None, pl.Date).alias("expires_on"))
         yield Attempts(str(keys.run), _without(rows, cancelled), f"{part.sha256} {sorted(cancelled)}")
-
-
-def _sent(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> Iterator[pl.DataFrame]:
-    for records in read_ledger(store, keys, parts, RECORD):
-        yield records.filter(fate=ledger.SUBMITTED)
 
 
 def _without(rows: pl.DataFrame, cancelled: frozenset[int]) -> pl.DataFrame:

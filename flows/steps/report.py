@@ -38,7 +38,8 @@ from schemas import ledger
 from schemas.breaks import Break
 from schemas.manifest import LedgerPart, Manifest
 
-RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", "reasons"]
+AS_SENT = ["expiration", "origin", "name_check", "address_check"]  # kept with the outcome: later runs ask for them
+RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
 NIGHTS = 14  # runs the trend shows
 
 
@@ -111,7 +112,8 @@ def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[S
         sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(manifest.run).alias("run"))
         outcomes = told.of(sent["chunk"].unique().to_list())
         settled = reconcile(sent, outcomes, today)
-        yield Settled(part, settled.rows, tally(records, settled, outcomes))
+        rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
+        yield Settled(part, rows, tally(records, settled, outcomes))
 
 
 def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:

@@ -157,17 +157,21 @@ def rows_before(store: Store, run: RunId) -> list[int]:
 
 
 def read_ledger(
-    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None = None
+    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None = None, fate: str = ""
 ) -> Iterator[pl.DataFrame]:
     """Yield the parts of a run's ledger, each checked against its digest; a chunk never spans two parts.
 
-    Raises LedgerPurgedError where it is gone, ConflictError where it is not what was written.
+    With `fate` only the records of that fate are decoded. Raises LedgerPurgedError where it is gone, ConflictError
+    where it is not what was written.
     """
     for part in parts:
         data = _part(store, keys, part)
         if digest(data) != part.sha256:
             raise ConflictError(keys.ledger + part.name)
-        yield pl.read_parquet(BytesIO(data), columns=columns)
+        if fate:
+            yield pl.scan_parquet(BytesIO(data)).filter(fate=fate).select(columns or pl.all()).collect()
+        else:
+            yield pl.read_parquet(BytesIO(data), columns=columns)
 
 
 def _part(store: Store, keys: RunKeys, part: LedgerPart) -> bytes:
