@@ -20,6 +20,7 @@ from flows.core.redaction import redact
 from flows.core.results.attribution import OUTCOME, Attributed, attribute_claims, read_claims, spoken_of
 from flows.core.results.results import TOO_LARGE, Arrived, ResultRows, read_results
 from flows.core.results.sent import number_sent
+from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical
 from flows.core.sealing.openpgp import looks_like_message
 from flows.core.storage.store_errors import ObjectMissingError
@@ -128,7 +129,7 @@ def examine(edges: IssuerEdges, found: Found) -> tuple[ResultRows, Attributed]:
     """Read and attribute one result file as an ingest would; nothing is kept."""
     store = edges.edges.store
     with edges.opener() as opener:
-        files = _read([found.entry], [_content(store, opener, found.entry)])
+        files = _read(edges.issuer.time_zone, [found.entry], [_content(store, opener, found.entry)])
     return files[0], _attribute(edges, SentBooks(store, edges.issuer.issuer), [found], files)[0]
 
 
@@ -140,7 +141,7 @@ def _take_up(edges: IssuerEdges, fresh: Sequence[Found]) -> Iterator[Taken]:
             batch = fresh[start : start + BATCH]
             entries = [found.entry for found in batch]
             contents = readers.map(lambda entry: _content(edges.edges.store, opener, entry), entries)
-            files = _read(entries, list(contents))
+            files = _read(edges.issuer.time_zone, entries, list(contents))
             yield from _keep(edges, batch, _attribute(edges, books, batch, files))
 
 
@@ -161,11 +162,11 @@ def _attribute(
     return attribute_claims(files, claims, number_sent(sent), edges.issuer.portal.allowed_hosts, forced)
 
 
-def _read(entries: Sequence[Entry], contents: Sequence[tuple[bytes, str]]) -> list[ResultRows]:
+def _read(time_zone: str, entries: Sequence[Entry], contents: Sequence[tuple[bytes, str]]) -> list[ResultRows]:
     """Read result files; what kept one from being opened is one more problem of it, or its only one."""
     arrived = [
         # whoever names a result may name it after a card
-        Arrived(content, redact(entry.key.rpartition("/")[2]), entry.modified.date())
+        Arrived(content, redact(entry.key.rpartition("/")[2]), local_day(entry.modified, time_zone))
         for entry, (content, _) in zip(entries, contents, strict=True)
     ]
     return [

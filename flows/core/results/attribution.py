@@ -18,7 +18,7 @@ import polars as pl
 
 from flows.core.results.error_object import ErrorObject, parse_error
 from flows.core.results.masking import storable
-from flows.core.results.placing import place_rows
+from flows.core.results.placing import Files, place_rows
 from flows.core.results.results import ResultRows
 from flows.core.results.sent import SentRows, number_sent
 from schemas import breaks
@@ -96,7 +96,8 @@ def attribute_claims(
     What a row says of its sent row is judged by the same rules, whoever found that row.
     """
     named = named_places([result.name for result in results], numbered.places)
-    placed = _by_hand(place_rows(claims, numbered, named), claims, numbered, forced)
+    files = Files(named, [result.received for result in results])
+    placed = _by_hand(place_rows(claims, numbered, files), claims, numbered, forced)
     judged = _judge(claims.join(placed.drop("file"), on="at", how="left"), numbered, named, allowed_hosts)
     parts = {key[0]: part for key, part in judged.partition_by("file", as_dict=True).items()}
     empty = pl.DataFrame(schema=OUTCOME)

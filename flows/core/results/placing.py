@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import NamedTuple
+
 import polars as pl
 
+from flows.core.names import RunId
 from flows.core.results.sent import SentRows
 
 PROOF = 3  # link rows that must stand where they were sent from before a position counts
@@ -24,19 +29,26 @@ def words_of(text: pl.Expr) -> pl.Expr:
     return text.str.extract_all(_TOKEN).list.eval(pl.element().str.strip_chars(".#!?"))
 
 
-def place_rows(claims: pl.DataFrame, sent: SentRows, named: dict[int, int]) -> pl.DataFrame:
+class Files(NamedTuple):
+    """What is known of result files beside their rows, by their number: the place of their name, the day they came."""
+
+    named: Mapping[int, int]
+    received: Sequence[date | None] = ()
+
+
+def place_rows(claims: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFrame:
     """Return at, file, place, spot, how, exact for every result row that can be placed.
 
-    `claims`: at, file, position, cuid, last_4, error, error_cuid, claim; `named`: place by file's number.
+    `claims`: at, file, position, cuid, last_4, error, error_cuid, claim.
     """
     how = pl.when(pl.col("cuid").is_not_null()).then(pl.lit("cuid")).otherwise(pl.lit("error_cuid")).alias("how")
     pairs = _pairs(claims.select("at", "file", "last_4", "claim", how).drop_nulls("claim"), sent)
-    ranked = _rank(pairs, claims, sent, named)
+    ranked = _rank(pairs, claims, sent, files)
     sure = pl.col("exact") & pl.col("last_4").is_not_null()
     first = _choose(ranked.filter(sure), _nobody(), ["file", "claim", "last_4"])
     others = ranked.filter(~sure).join(first, on="at", how="anti", maintain_order="left")
     placed = pl.concat([first, _doubt(_choose(others, first, ["file", "claim"]), first)])
-    placed = pl.concat([placed, _by_token(claims, placed, sent, named)])
+    placed = pl.concat([placed, _by_token(claims, placed, sent, files)])
     return pl.concat([placed, _by_order(claims, placed, sent)])
 
 
@@ -51,30 +63,52 @@ def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
     return claims.join(rows, left_on="claim", right_on="cuid", how="inner").with_columns(exact.alias("exact"))
 
 
-def _rank(pairs: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, named: dict[int, int]) -> pl.DataFrame:
-    """Order the candidates: right digits, then the chunk most of the file speaks of, of its size, of its name."""
+def _rank(pairs: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFrame:
+    """Order the candidates: right digits, then the chunk most of the file speaks of, of its size, of its name.
+
+    What is sent again (a resubmission, a renewal) may stand in chunks of several runs: then the newest run that was
+    there when the file came is meant. A run of a later day is not, unless the file carries its name.
+    """
     twice = pl.col("at").is_duplicated()
     clear, several = pairs.filter(~twice), pairs.filter(twice)
     if several.is_empty():
         return clear
     votes = pairs.filter("exact").group_by("file", "place").agg(pl.col("at").n_unique().alias("votes"))
-    files = claims.group_by("file").agg(pl.len().alias("height"))
-    name = pl.col("file").replace_strict(named, default=None, return_dtype=pl.UInt32)
+    heights = claims.group_by("file").agg(pl.len().alias("height"))
+    name = pl.col("file").replace_strict(dict(files.named), default=None, return_dtype=pl.UInt32)
+    days = dict(enumerate(files.received))
+    came = pl.col("file").replace_strict(days, default=None, return_dtype=pl.Date)
+    by_name = (name == pl.col("place")).fill_null(False)
     ordered = (
         several.join(votes, on=["file", "place"], how="left")
         .join(sent.places.select("place", "sent"), on="place", how="left")
-        .join(files, on="file", how="left")
+        .join(heights, on="file", how="left")
+        .join(_turns(sent.places), on="place", how="left")
         .with_columns(
+            (by_name | (pl.col("day") <= came).fill_null(True)).alias("possible"),
             pl.col("votes").fill_null(0),
             (pl.col("sent") == pl.col("height")).alias("whole"),
-            (name == pl.col("place")).fill_null(False).alias("named"),
+            by_name.alias("named"),
         )
         .sort(
-            ["at", "exact", "votes", "whole", "named", "place", "spot"],
-            descending=[False, True, True, True, True, False, False],
+            ["at", "exact", "possible", "votes", "whole", "named", "turn", "place", "spot"],
+            descending=[False, *[True] * 6, False, False],
         )
     )
     return pl.concat([clear, ordered.select(clear.columns)])
+
+
+def _turns(places: pl.DataFrame) -> pl.DataFrame:
+    """Return place, day, turn: the business day of a place's run, and its turn among the runs, oldest first."""
+    runs = {text: RunId.parse(text) for text in places["run"].unique()}
+    dated = sorted((run.day, run.again, text) for text, run in runs.items() if run is not None)
+    told = [(text, day, turn) for turn, (day, _, text) in enumerate(dated, start=1)]
+    turns = pl.DataFrame(told, {"run": pl.String, "day": pl.Date, "turn": pl.UInt32}, orient="row")
+    return (
+        places.select("place", "run")
+        .join(turns, on="run", how="left")
+        .select("place", "day", pl.col("turn").fill_null(0))
+    )
 
 
 def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same: list[str]) -> pl.DataFrame:
@@ -110,7 +144,7 @@ def _leftover(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
     return nameless.join(placed, on="at", how="anti")
 
 
-def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, named: dict[int, int]) -> pl.DataFrame:
+def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFrame:
     """Place errors whose text holds exactly one cuid still open in the file's chunks.
 
     Where no row of a file names a cuid, any chunk will do that half of its rows speak of.
@@ -129,7 +163,7 @@ def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, named:
     homeless = found.join(mute.filter("mute"), on="file").filter(spoken).select(found.columns)
     open_ones = pl.concat([at_home, homeless]).filter(pl.col("claim").n_unique().over("at") == 1)
     alone = open_ones.filter(pl.col("at").n_unique().over("file", "claim") == 1)
-    return _choose(_rank(alone, claims, sent, named), _nobody(), ["file", "claim"])
+    return _choose(_rank(alone, claims, sent, files), _nobody(), ["file", "claim"])
 
 
 def _by_order(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
