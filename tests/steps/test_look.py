@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 import pytest
 
+from flows.core.ports import Entry, Source, Store
+from flows.core.run.lease import ClaimedError
 from flows.core.service.service_errors import NoSuchRecordError, ServiceBusyError
 from flows.steps.funnel import read_placements
 from flows.steps.look import ServiceSilentError, look
@@ -23,6 +26,7 @@ from schemas.card_link import CardLink
 from schemas.jobs import JobRecord
 from tests.night import NOON, Bench, local_bench
 
+T = TypeVar("T")
 SERVICE = {"base_url": "http://127.0.0.1:1", "follow_cardholders": True, "requests_per_second": 1e6}
 
 
@@ -129,7 +133,7 @@ def test_a_link_nobody_opened_yet_is_no_error_and_asked_of_again_later(tmp_path:
     look(bench.edges, partner, settings(bench), bench.manifest(run))
     before = looked(bench, run)["trouble"].unique().to_list()
     know_all(partner, linked)
-    later = Bench(bench.store, bench.issuer, lambda: NOON + timedelta(hours=7))
+    later = replace(bench, now=lambda: NOON + timedelta(hours=7))
 
     look(later.edges, partner, settings(bench), bench.manifest(run))
 
@@ -223,3 +227,81 @@ def test_the_round_counts_the_funnel_and_the_report_shows_it(tmp_path: Path) -> 
     assert facts["funnel"] == json.loads(bench.report(run, "summary.json"))["funnel"]
     assert b"From link to placed card" in bench.report(run, "report.html")
     assert [] == follow_links(bench.edges, partner)["rebuilt"]
+
+
+class Killed(BaseException):
+    """What a killed process leaves: nothing after it runs, whatever tries to tidy up."""
+
+
+@dataclass
+class DyingStore:
+    """A store whose process is killed right after its last write: everything later fails too."""
+
+    store: Store
+    writes: int
+
+    def create(self, key: str, data: bytes) -> bool:
+        return self._written(lambda: self.store.create(key, data))
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        self._written(lambda: self.store.replace(key, parts))
+
+    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
+        return self.store.open(key, pin, start)
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        return self.store.keys(prefix, shallow=shallow)
+
+    def check(self) -> None:
+        if self.writes <= 0:
+            raise Killed
+
+    def _written(self, write: Callable[[], T]) -> T:
+        self.check()
+        self.writes -= 1
+        done = write()
+        self.check()
+        return done
+
+
+def busy(linked: pl.DataFrame) -> Partner:
+    """Return a partner with a job, told of in messages, for every other link."""
+    partner = Partner()
+    know_all(partner, linked)
+    for row in linked["row"][::2]:
+        partner.messages[f"h-{row}"] = [status(str(row), "AUTH")]
+        partner.jobs[str(row)] = {"id": row, "status": "SUCCESSFUL", "termination_type": "BILLABLE"}
+    return partner
+
+
+@pytest.mark.parametrize("writes", range(1, 9))
+def test_a_look_killed_after_any_of_its_writes_and_run_again_loses_no_message(tmp_path: Path, writes: int) -> None:
+    bench, run, linked = night(tmp_path, requests_at_a_time=1)
+    partner, dying = busy(linked), DyingStore(bench.store, writes)
+    partner.before = lambda _: dying.check()
+    with suppress(Killed):
+        look(replace(bench, store=dying).edges, partner, settings(bench), bench.manifest(run))
+    partner.before = lambda _: None
+
+    later = replace(bench, now=lambda: NOON + timedelta(hours=7))
+    look(later.edges, partner, settings(bench), bench.manifest(run))
+
+    placed_rows = looked(bench, run).filter(termination_type="BILLABLE")["row"].to_list()
+    assert linked["row"].to_list()[::2] == placed_rows
+
+
+def test_of_two_looks_at_once_one_works_and_the_other_is_told_so(tmp_path: Path) -> None:
+    bench, run, linked = night(tmp_path)
+    partner, told = busy(linked), list[str]()
+
+    def look_too(_: str) -> None:
+        if not told:
+            told.append("")
+            with pytest.raises(ClaimedError) as caught:
+                look(replace(bench, actor="other:2").edges, Partner(), settings(bench), bench.manifest(run))
+            told[0] = str(caught.value)
+
+    partner.before = look_too
+    look(bench.edges, partner, settings(bench), bench.manifest(run))
+
+    assert "tester:1 has claimed" in told[0]
