@@ -22,6 +22,7 @@ from flows.steps.outbox import outboxes
 from flows.steps.rehearse import Rehearsal
 from flows.steps.renew import Due
 from flows.steps.report import RunReport
+from flows.steps.resubmit import Chosen
 from flows.steps.runs import keys_of
 from flows.steps.submit import Submitted
 
@@ -84,6 +85,14 @@ def show_renewals(edges: IssuerEdges, due: Due) -> None:
     name, told = edges.issuer.issuer, f"{due.rows.height:,} links that end by {due.until} are due, from {due.of.run}"
     create_table_artifact(reason_rows(due.left_out), key=f"{name}-renewal", description=f"{told}; left out:")
     get_run_logger().info("%s: %s", name, told)
+
+
+def show_chosen(edges: IssuerEdges, chosen: Chosen) -> None:
+    """Show how many rows of a run would go out again, and why the others stay."""
+    run, told = chosen.of.run, f"{chosen.going.height:,} rows of {chosen.of.run} would go out again"
+    stays = [{"rows": rows, "stays": why} for why, rows in chosen.left.items()]
+    create_table_artifact(stays, key=f"{run}-again", description=f"Dry run: {told}; the others:")
+    get_run_logger().info("%s: %s; nothing was written", edges.issuer.issuer, told)
 
 
 def show_missed(edges: IssuerEdges, listed: Listed) -> None:

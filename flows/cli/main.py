@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from flows.cli.again import corrections, resubmit
 from flows.cli.answer import Answer
 from flows.cli.by_hand import job, link, mend, outbox
 from flows.cli.command import ISSUER, StoppedError, command
@@ -282,3 +283,5 @@ main.add_command(outbox)
 main.add_command(mend)
 main.add_command(link)
 main.add_command(job)
+main.add_command(resubmit)
+main.add_command(corrections)

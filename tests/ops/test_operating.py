@@ -92,11 +92,11 @@ def weekend(toml: Path) -> None:
 def test_every_deployment_of_the_file_stands_on_the_server(story: Story) -> None:
     each = {
         f"{flow}-{issuer}"
-        for flow in ("nightly", "ingest", "watch", "reconciliation", "renew")
+        for flow in ("nightly", "ingest", "watch", "reconciliation", "renew", "placements")
         for issuer in (ISSUER, LATE)
     }
 
-    assert each | {"rerun", "outbox", "backfill"} == set(story.stage.deployments())
+    assert each | {"rerun", "outbox", "backfill", "resubmit"} == set(story.stage.deployments())
 
 
 def test_each_deployment_has_its_limit_of_one_and_runs_anywhere(story: Story) -> None:
@@ -198,6 +198,15 @@ def test_a_missed_extract_is_delivered_once_and_closes_when_it_comes(story: Stor
     assert len(about(f"{LATE}: Night skipped")) == 1
 
 
+def test_placements_without_a_service_completes_and_shows_its_funnel(story: Story) -> None:
+    ended = story.stage.do(f"placements-{ISSUER}", issuer=ISSUER)
+
+    funnel = json.loads(story.stage.artifacts()[f"{ISSUER}-funnel"]["data"])
+    assert ended["state_name"] == "Completed"
+    assert [one["stage"] for one in funnel][:3] == ["cardholders", "sent", "linked"]
+    assert funnel[2]["cardholders"] > 0
+
+
 def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: Story) -> None:
     stage, name = story.stage, f"reconciliation-{LATE}"
     with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
@@ -256,6 +265,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         (f"ingest-{ISSUER}", ["rebuilt even without new results"]),
         (f"watch-{ISSUER}", ["Whose extracts, runs, results"]),
         (f"reconciliation-{ISSUER}", ["First business date"]),
+        (f"placements-{ISSUER}", ["asked of lately"]),
     ],
 )
 def test_the_form_of_each_deployment_shows_help_and_choices(

@@ -75,7 +75,7 @@ def test_a_filled_in_template_makes_the_resubmission(tmp_path: Path) -> None:
 
 
 def test_a_postal_code_is_what_was_filled_in_though_its_column_lost_its_zeros(tmp_path: Path) -> None:
-    lost = [{POSTAL_CODE: "2108"} for _ in range(30)]
+    lost: list[dict[str, str | None]] = [{POSTAL_CODE: "2108"} for _ in range(30)]
     bench, run = of_rows(tmp_path, *lost, {CITY: None, POSTAL_CODE: "2108"})
     content = fill(bench, run, {(31, CITY): "Boston"}, (31, POSTAL_CODE, "02109"))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -24,10 +23,8 @@ from flows.steps.resubmit import (
     StandingRowsError,
     choose,
     command,
-    resubmit,
 )
-from flows.steps.submit import Submitted
-from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN, POSTAL_CODE
+from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN
 from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent
 from tests.builders import portal_rows
 from tests.night import NOON, Bench, local_bench, portal_csv
@@ -182,12 +179,13 @@ def test_rejects_whose_source_is_unchanged_stay(tmp_path: Path) -> None:
 
 
 def test_rejects_go_out_where_the_rules_let_them_pass_now(tmp_path: Path) -> None:
-    bench, run = of_rows(tmp_path, {}, {CVV: None})
+    bench, _ = of_rows(tmp_path, {})
     rules = {"cvv_missing": "reject"}
     strict = Bench(bench.store, bench.issuer.model_copy(update={"rules": bench.issuer.rules.model_copy(update=rules)}))
-    run = strict.submit(strict.drop_bytes(portal_csv(portal_rows({CUID: "z-1"}, {CUID: "z-2", CVV: None})), "b.csv"))
+    rows = portal_rows({CUID: "z-1"}, {CUID: "z-2", CVV: None})
+    refused = strict.submit(strict.drop_bytes(portal_csv(rows), "b.csv")).manifest.run
 
-    done = again(bench, run.manifest.run, REJECTS)
+    done = again(bench, refused, REJECTS)
 
     assert [(2, "z-2")] == bench.ledger(done.manifest.run).select("origin", "cuid").rows()
 
