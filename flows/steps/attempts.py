@@ -35,7 +35,6 @@ RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", "name_check"
 SENT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32,
     "chunk": pl.UInt32,
-    "origin": pl.UInt32,
     **ATTEMPT,
 }
 

@@ -1,11 +1,11 @@
 """What earlier runs say of an issuer's cards: which rows of an extract that repeats everybody need no sending.
 
-Kept in about 25 bytes a card, so that a portfolio of ten millions fits beside the pass.
+Kept in about 35 bytes a card, so that a portfolio of ten millions fits beside the pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date, timedelta
 from typing import NamedTuple
 from zlib import crc32
@@ -39,6 +39,7 @@ ATTEMPT: dict[str, pl.DataType | type[pl.DataType]] = {
     "expiration": pl.String,  # YYMM
     "state": pl.Enum(STATES),
     "expires_on": pl.Date,  # the day the link ends, where it has one
+    "origin": pl.UInt32,  # where the attempt repeats a row: it may have been sent with corrections
     "name_check": pl.UInt32,
     "address_check": pl.UInt32,
 }
@@ -78,8 +79,8 @@ class Known:
     def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min) -> None:
         self._newest = newest
         table = pl.concat([pl.DataFrame(schema=_COMPACT), *map(_compact, attempts)])
-        last = [pl.col(name).last() for name in ("state", "name_check", "address_check")]
-        cards = table.group_by("card", "expiration").agg(*last, pl.col("until").max()).sort("card", "expiration")
+        state, until = pl.col("state").last(), pl.col("until").max()
+        cards = table.group_by("card", "expiration").agg(state, until, *_last_sent()).sort("card", "expiration")
         self._cards: NDArray[np.uint64] = cards["card"].to_numpy()
         self._facts = cards.drop("card")
 
@@ -131,16 +132,27 @@ _COMPACT: dict[str, pl.DataType | type[pl.DataType]] = {
     "expiration": pl.UInt16,
     "state": pl.Enum(STATES),
     "until": pl.Date,
+    "again": pl.Boolean,
     "name_check": pl.UInt32,
     "address_check": pl.UInt32,
 }
+CHECKS = ("name_check", "address_check")
 
 
 def _compact(attempts: pl.DataFrame) -> pl.DataFrame:
     linked = pl.when(pl.col("state") == "linked").then("expires_on").alias("until")
-    return attempts.select(
-        _card("cuid"), pl.col("expiration").cast(pl.UInt16), "state", linked, "name_check", "address_check"
-    )
+    again = pl.col("origin").is_not_null().alias("again")
+    return attempts.select(_card("cuid"), pl.col("expiration").cast(pl.UInt16), "state", linked, again, *CHECKS)
+
+
+def _last_sent() -> Iterator[pl.Expr]:
+    """Yield the checks of the last night that sent a card, and of the last attempt where that repeated the row.
+
+    A row that was corrected on its way stands unchanged in the extract: neither value is news.
+    """
+    for name in CHECKS:
+        yield pl.col(name).filter(~pl.col("again")).drop_nulls().last()
+        yield pl.when(pl.col("again").last()).then(pl.col(name).last()).alias(f"{name}_again")
 
 
 def _card(cuid: str) -> pl.Expr:
@@ -150,8 +162,8 @@ def _card(cuid: str) -> pl.Expr:
 
 def _verdict(terms: Terms, changes: Collection[Change]) -> pl.Expr:
     differs = {
-        "name": _differs("asked_name", "name_check"),
-        "address": _differs("asked_address", "address_check"),
+        "name": _differs("asked_name", "name_check", "name_check_again"),
+        "address": _differs("asked_address", "address_check", "address_check_again"),
         "expiration": _differs("expiration_asked", "expiration"),
     }
     changed = pl.any_horizontal([pl.lit(value=False), *(differs[name] for name in changes)])
@@ -165,6 +177,7 @@ def _verdict(terms: Terms, changes: Collection[Change]) -> pl.Expr:
     )  # fmt: skip
 
 
-def _differs(new: str, old: str) -> pl.Expr:
-    """Compare where both are known: what was not kept has not changed."""
-    return (pl.col(new) != pl.col(old)).fill_null(value=False)
+def _differs(new: str, *old: str) -> pl.Expr:
+    """Compare with what is known: what was not kept has not changed."""
+    unlike = [(pl.col(new) != pl.col(name)).fill_null(value=True) for name in old]
+    return pl.all_horizontal(unlike) & pl.any_horizontal(pl.col(name).is_not_null() for name in old)

@@ -20,7 +20,7 @@ from flows.core.rows.checks import check
 from flows.core.rows.cvv import hash_cvv
 from flows.core.rows.duplicates import SeenRows
 from flows.core.rows.foreseen import Repeats
-from flows.core.rows.known import Known, Terms, check_values
+from flows.core.rows.known import CHECKS, Known, Terms, check_values
 from flows.core.rows.normalise import normalise
 from flows.core.rows.picked import Picked
 from flows.core.rows.repairs import Decided, decide, repair
@@ -63,6 +63,7 @@ class Refiner:
         self._picked, self._known, repeats, self._decided, self._keep_cvv = choice
         self._rules = issuer.rules
         self._terms = Terms(issuer.portfolio, as_of)
+        self._portfolio = issuer.full_portfolio
         self._repairs = issuer.repairs
         self._as_of = as_of
         self._name = source.key
@@ -124,10 +125,13 @@ class Refiner:
 
     def _suppress(self, good: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Part the rows to send from those that earlier runs leave nothing to do for."""
-        if self._known is None:
-            nothing = [pl.lit(None, pl.UInt32).alias(name) for name in ("name_check", "address_check")]
-            return good.with_columns(nothing), pl.DataFrame(schema=ledger.dtypes()).drop("origin")
+        nobody = pl.DataFrame(schema=ledger.dtypes()).drop("origin")
+        if not self._portfolio:
+            nothing = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
+            return good.with_columns(nothing), nobody
         checked = check_values(good)
+        if self._known is None:
+            return checked, nobody
         why = self._known.suppressed(checked, self._terms)
         resting = checked.filter(why.is_not_null()).with_columns(
             pl.concat_list(pl.format("|{}", why.drop_nulls())).alias("reasons")
