@@ -202,7 +202,7 @@ def test_placements_without_a_service_completes_and_shows_its_funnel(story: Stor
     ended = story.stage.do(f"placements-{ISSUER}", issuer=ISSUER)
 
     funnel = json.loads(story.stage.artifacts()[f"{ISSUER}-funnel"]["data"])
-    assert ended["state_name"] == "Completed"
+    assert ended.state == "Completed"
     assert [one["stage"] for one in funnel][:3] == ["cardholders", "sent", "linked"]
     assert funnel[2]["cardholders"] > 0
 
