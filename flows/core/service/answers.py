@@ -43,9 +43,10 @@ def job_of(body: bytes) -> JobRecord | None:
 
 def link_of(body: bytes) -> CardLink | None:
     """Return the link's record in a body (2.9), None where it holds none."""
-    found = object_of(body)
-    inner = found.get("card_link") if found else None
-    return CardLink.model_validate(inner if isinstance(inner, dict) else found) if found else None
+    found = object_of(body) or {}
+    inner = found.get("card_link")
+    link = CardLink.model_validate(inner if isinstance(inner, dict) else found)
+    return link if link.id or link.url or link.cardholder_long_token else None
 
 
 def refusal_of(body: bytes) -> Refusal:
