@@ -125,10 +125,12 @@ class LocalStore:
         return False
 
     def _path(self, key: str) -> Path:
-        path = self._root / checked(key)
-        if path.resolve() != path:
-            raise KeyRefusedError(key, "a symbolic link leads elsewhere")
-        return path
+        place = str(self._root)
+        for part in checked(key).split("/"):  # part by part: resolving the whole path from the top costs five times it
+            place = f"{place}/{part}"
+            if os.path.islink(place):  # noqa: PTH114  a Path for each part costs more than the look
+                raise KeyRefusedError(key, "a symbolic link leads elsewhere")
+        return Path(place)
 
     def _list(self, folder: str, start: str, shallow: bool) -> Iterator[Entry]:
         """Walk so that keys come in the order S3 lists them: by UTF-8 bytes, a folder counting as `name/`."""

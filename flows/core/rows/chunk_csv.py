@@ -55,7 +55,7 @@ def write_chunk(rows: pl.DataFrame, header: Header) -> bytes:
     """Return the CSV of at most 1000 rows holding the 20 portal columns (interface.md 2.6)."""
     out = BytesIO()
     out.write(header.line)
-    rows.select(header.order).write_csv(out, include_header=False, quote_style="necessary")
+    rows[list(header.order)].write_csv(out, include_header=False, quote_style="necessary")
     return out.getvalue()
 
 
