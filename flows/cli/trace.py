@@ -37,8 +37,9 @@ def trace_cardholder(folder: Path, cuid: str, name: str | None, *, url: bool) ->
 
 def _lines(one: Attempt) -> Iterator[str]:
     where = f", chunk {one.chunk} position {one.position}" if one.chunk else ""
+    row = f"{one.run} row {one.row}" if one.run else "typed in"
     card = _card(one.last_4, one.expiration)
-    yield f"{one.at:%Y-%m-%d %H:%M}  {one.run} row {one.row}{where}: card {card}, {one.state}"
+    yield f"{one.at:%Y-%m-%d %H:%M}  {row}{where}: card {card}, {one.state}"
     known = {
         "repeats": one.origin,
         "chunk": one.sent,

@@ -12,15 +12,15 @@ from flows.core.errors import OperatorError
 from flows.core.names import RunId, RunKeys
 from flows.core.ports import Store
 from flows.core.redaction import passes_luhn, redact
-from flows.core.report.trace import ROWS, Attempt, attempts_of
+from flows.core.report.trace import ROWS, Attempt, attempts_of, single_attempt
 from flows.core.results.reconcile import AWAITING
-from flows.core.run.planning import digest
 from flows.core.storage.store_errors import ObjectMissingError
-from flows.steps.edges import ConflictError, Edges, read
-from flows.steps.outbox import standing_of
+from flows.steps.edges import Edges, read
+from flows.steps.outbox import outbox
 from flows.steps.purged import without_ledger
 from flows.steps.rows import rows_key
-from flows.steps.runs import keys_of, read_manifest, run_ids
+from flows.steps.runs import keys_of, read_ledger, read_manifest, run_ids
+from flows.steps.singles import prompted_singles, singles
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
 
@@ -63,40 +63,42 @@ def trace(edges: Edges, issuer: str, cuid: str, *, urls: bool = False) -> Trace:
     ids, gone = run_ids(store, issuer), without_ledger(store, issuer)
     with ThreadPoolExecutor(READERS) as readers:
         there = [run for run in ids if str(run) not in gone]
-        found = [one for told in readers.map(lambda run: _of_run(store, run, cuid), there) for one in told]
+        found = [one for told in readers.map(lambda run: _of_run(edges, run, cuid), there) for one in told]
+    typed = [one for one in prompted_singles(store, issuer) if one.asked.cuid == cuid]
+    found += [single_attempt(Attempt(one.asked.at, issuer, ""), one.asked, one.answered) for one in typed]
     shown = found if urls else [one._replace(url=None) for one in found]
     return Trace(tuple(sorted(shown, key=lambda one: (one.at, one.row))), tuple(sorted(gone)))
 
 
-def _of_run(store: Store, run: RunId, cuid: str) -> list[Attempt]:
+def _of_run(edges: Edges, run: RunId, cuid: str) -> list[Attempt]:
     """Return the attempts in one run; of a ledger part without the cuid nothing but that column is decoded."""
-    keys = RunKeys(run)
+    store, keys = edges.store, RunKeys(run)
     manifest = read_manifest(store, keys)
     if manifest is None:
         return []
     told: list[Attempt] = []
     for part in manifest.ledger:
-        data = read(store, keys.ledger + part.name)
-        if (pl.read_parquet(BytesIO(data), columns=["cuid"])["cuid"] == cuid).any():
-            if digest(data) != part.sha256:
-                raise ConflictError(keys.ledger + part.name)
-            records = pl.read_parquet(BytesIO(data), columns=RECORD).filter(cuid=cuid)
-            told += _of_part(store, manifest, part, records)
+        (cuids,) = read_ledger(store, keys, [part], ["cuid"])
+        if (cuids["cuid"] == cuid).any():
+            (records,) = read_ledger(store, keys, [part], RECORD)
+            told += _of_part(edges, manifest, part, records.filter(cuid=cuid))
     return told
 
 
-def _of_part(store: Store, manifest: Manifest, part: LedgerPart, records: pl.DataFrame) -> list[Attempt]:
-    keys = keys_of(manifest.run)
+def _of_part(edges: Edges, manifest: Manifest, part: LedgerPart, records: pl.DataFrame) -> list[Attempt]:
+    store, keys = edges.store, keys_of(manifest.run)
     rows = _rows(store, keys, part, records["row"])
     with store.open(keys.manifest) as source:
         committed = source.entry.modified
-    shared = Attempt(
-        committed, manifest.as_of, keys.run.issuer, manifest.run, 0, None, None, "",
-        origin=manifest.selection.of if manifest.selection else "",
-    )  # fmt: skip
+    repeats = manifest.selection.of if manifest.selection else ""
+    shared = Attempt(committed, keys.run.issuer, manifest.run, origin=repeats)
     waiting = records.filter(fate=ledger.SUBMITTED).join(rows.filter(pl.col("state") != AWAITING), on="row", how="anti")
-    chunks = {item.chunk.number: item.state for item in standing_of(store, keys, manifest)} if waiting.height else {}
-    return attempts_of(shared, records, rows, dict(chunks))
+    items = outbox(edges, manifest.run) if waiting.height else []
+    alone = [one for one in singles(store, keys) if one.asked.row in records["row"]]
+    return [
+        *attempts_of(shared, records, rows, {item.chunk.number: item.state for item in items}),
+        *(single_attempt(shared._replace(origin=""), one.asked, one.answered) for one in alone),
+    ]
 
 
 def _rows(store: Store, keys: RunKeys, part: LedgerPart, wanted: pl.Series) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from flows.core.results.attribution import ERROR, LINKED
 from flows.core.results.reconcile import AWAITING
 from schemas import ledger
 from schemas.reasons import FIX, NOTHING, RESUBMIT, reason
+from schemas.singles import Outcome, SingleAnswered, SingleAsked
 
 ROWS: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32,
@@ -24,10 +25,30 @@ ROWS: dict[str, pl.DataType | type[pl.DataType]] = {
     "told": pl.List(pl.String),  # the partner's reasons
 }
 CANCELLED = "cancelled"
+SINGLE = "single"
+UNSENT = "not taken"  # a single link the service did not take the request for
+SOON = 14  # days before its end in which a link is worth renewing
+_WAITS = {  # where a row without an answer stands and what to do, by the state of its chunk in the outbox
+    "waiting": ("waits for its upload", "upload it: cardlink outbox fetch {run} {chunk} --to FOLDER"),
+    "held": ("is held back with its chunk", "when that is settled: cardlink outbox release {run} {chunk} --reason WHY"),
+    "uploaded": ("is at the portal, not answered", "fetch the result of chunk {chunk}, then: cardlink ingest {issuer}"),
+    "answered": ("has no answer in its chunk's result", "see the breaks: cardlink report {run}"),
+    SINGLE: ("was asked for by itself, and nobody knows what came of it", "ask the partner before asking again"),
+}
+_WORDS = {
+    ERROR: "was refused by the partner",
+    ledger.REJECTED: "was refused by us",
+    ledger.DUPLICATE: "stands in its extract twice",
+    ledger.SUPPRESSED: "was not sent",
+    CANCELLED: "was not sent: its chunk was cancelled",
+    UNSENT: "was not asked for: the service did not take the request",
+}
+_SINGLES: dict[Outcome, str] = {"linked": LINKED, "refused": ERROR, "unsent": UNSENT}
 SOON = 14  # days before its end in which a link is worth renewing
 _CHUNKS = {  # what a chunk without an answer waits for, by its state in the outbox
     "waiting": "upload chunk {chunk}: cardlink outbox fetch {run} {chunk} --to FOLDER",
     "held": "chunk {chunk} is held; release it when that is settled: cardlink outbox release {run} {chunk}",
+    SINGLE: "ask the partner whether the link was made before asking for another",
     "uploaded": "the portal has chunk {chunk}: fetch its result, then: cardlink ingest {issuer}",
 }
 
@@ -36,17 +57,17 @@ class Attempt(NamedTuple):
     """One row of the cardholder in one run: where it went and what came of it.
 
     `state` is linked, error or awaiting for a row that was sent, else its fate; `sent` the state of its chunk in the
-    outbox. `reasons` are codes, the partner's where it answered, else ours.
+    outbox, or SINGLE for a link that was asked for by itself; `row` is 0 where its fields were typed in. `reasons` are
+    codes, the partner's where it answered, else ours.
     """
 
     at: datetime  # of the commit
-    as_of: date
     issuer: str
     run: str
-    row: int
-    last_4: str | None
-    expiration: str | None  # YYMM
-    state: str
+    row: int = 0
+    last_4: str | None = None
+    expiration: str | None = None  # YYMM
+    state: str = ""
     chunk: int | None = None
     position: int | None = None
     sent: str = ""
@@ -82,6 +103,22 @@ def attempts_of(told: Attempt, records: pl.DataFrame, rows: pl.DataFrame, chunks
     return [_attempt(told, one, chunks) for one in joined.iter_rows(named=True)]
 
 
+def single_attempt(told: Attempt, asked: SingleAsked, answer: SingleAnswered | None) -> Attempt:
+    """Return the attempt of a link that was asked for by itself; without an answer nobody knows what came of it."""
+    attempt = told._replace(
+        at=asked.at, row=asked.row or 0, last_4=asked.last_4, expiration=asked.expiration, state=AWAITING, sent=SINGLE
+    )
+    if answer is None:
+        return attempt
+    return attempt._replace(
+        state=_SINGLES[answer.outcome],
+        url=answer.url,
+        expires_on=answer.expires_on,
+        message=answer.message or None,
+        reasons=answer.reasons,
+    )
+
+
 def stands(attempts: Sequence[Attempt], today: date) -> list[Stand]:
     """Return where every card stands: by its longest living link, else by what last happened to it."""
     cards: dict[tuple[str, str | None, str | None], list[Attempt]] = {}
@@ -107,7 +144,7 @@ def _attempt(told: Attempt, one: dict[str, Any], chunks: dict[int, str]) -> Atte
 
 def _stand(found: Sequence[Attempt], today: date) -> Stand:
     living = [one for one in found if one.living(today)]
-    telling = [one for one in found if one.state not in (ledger.SUPPRESSED, ledger.DUPLICATE, CANCELLED)]
+    telling = [one for one in found if one.state not in (ledger.SUPPRESSED, ledger.DUPLICATE, CANCELLED, UNSENT)]
     if living:
         last = max(living, key=lambda one: one.expires_on or date.max)
         return _of(last, *_linked(last, today))
@@ -116,9 +153,10 @@ def _stand(found: Sequence[Attempt], today: date) -> Stand:
         then = f"a new link: cardlink renew {last.issuer}"
         return _of(last, f"its link ended on {last.expires_on}", then)
     if last.state == AWAITING:
-        then = _CHUNKS.get(last.sent, "").format(chunk=last.chunk, run=last.run, issuer=last.issuer)
-        return _of(last, f"sent and not answered ({last.sent})" if last.sent else "sent and not answered", then)
-    return _of(last, _words(last), _next(last))
+        waits, then = _WAITS[last.sent]
+        return _of(last, waits, then.format(chunk=last.chunk, run=last.run, issuer=last.issuer))
+    why = f": {', '.join(last.reasons)}" if last.reasons else ""
+    return _of(last, _WORDS[last.state] + why, _next(last))
 
 
 def _linked(last: Attempt, today: date) -> tuple[str, str]:
@@ -128,24 +166,17 @@ def _linked(last: Attempt, today: date) -> tuple[str, str]:
     return f"has a link until {last.expires_on}", f"it ends soon: cardlink renew {last.issuer}" if soon else ""
 
 
-def _words(last: Attempt) -> str:
-    why = f": {', '.join(last.reasons)}" if last.reasons else ""
-    return {
-        ERROR: "refused by the partner",
-        ledger.REJECTED: "refused by us",
-        CANCELLED: "its chunk was cancelled",
-    }.get(last.state, last.state) + why
-
-
 def _next(last: Attempt) -> str:
-    """Say what the first reason that asks for something asks for."""
+    """Say what the first reason that asks for something asks for, and how the row goes out again."""
     told = next((one for one in map(reason, last.reasons) if one.action != NOTHING), None)
+    typed = f"cardlink link {last.issuer} --prompt"
+    again = f"cardlink resubmit {last.run} --row {last.row} --reason WHY" if last.run else typed
+    if last.state in (CANCELLED, UNSENT) or (told is not None and told.action == RESUBMIT):
+        return f"send it again as it is: {again}"
     if told is None:
-        return f"send it again: cardlink resubmit {last.run}" if last.state == CANCELLED else ""
-    if told.action == RESUBMIT:
-        return f"send it again as it is: cardlink resubmit {last.run}"
+        return ""
     if told.action == FIX:
-        return f"mend it at the source{f' ({told.hint})' if told.hint else ''}, then: cardlink resubmit {last.run}"
+        return f"mend it at the source{f' ({told.hint})' if told.hint else ''}, then: {again}"
     return f"{told.action}, naming {last.run}, chunk {last.chunk}" if last.chunk else told.action
 
 

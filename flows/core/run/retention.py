@@ -25,9 +25,9 @@ _LEDGER = re.compile(
     r"|seals/\d{5}-\d{3}\.json"
     r"|claims/\d{6}\.json"
     r"|selection\.parquet"
-    r"|exchanged/[0-9a-f]{16}-\d{4}-(keys|verdicts)\.parquet"
     r"|single/\d+-\d+(-answer)?\.json"
-    r"|placements/(part-(\d{4}-)?\d{5}\.parquet|messages/part-(\d{4}-)?\d{5}/\d{9}-\d{8}T\d{12}-[0-9a-f]{8}\.json|claims/\d{6}\.json)"
+    r"|placements/(part-(\d{4}-)?\d{5}\.parquet|claims/\d{6}\.json"
+    r"|messages/part-(\d{4}-)?\d{5}/\d{9}-\d{8}T\d{12}-[0-9a-f]{8}\.json)"
     r"|report/((rejects|errors|chunks|links(-\d{5})?)\.csv|summary\.json|report\.(html|xlsx)"
     r"|(rows|links)/part-(\d{4}-)?\d{5}\.parquet)"
 )
