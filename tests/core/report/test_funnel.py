@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, timedelta
+from io import BytesIO
 from typing import Any
 
+import openpyxl
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.report.funnel import ENDS, LINK_AGES, OTHERS, SITES, add, age_of, cells, facts, standings
+from flows.core.report.page import run_page
+from flows.core.report.workbook import run_workbook
 from schemas.placements import STAGES
+from tests.facts import facts as run_facts
 
 KINDS = (None, "BILLABLE", "USER_DATA_FAILURE", "NEVER_STARTED")
 NOTHING: dict[str, Any] = dict.fromkeys(ENDS)
@@ -159,3 +164,33 @@ def test_no_rows_have_an_empty_funnel() -> None:
     told = facts(cells([]))
 
     assert ([0] * 6, [], []) == ([one["cardholders"] for one in told["stages"]], told["failed"], told["sites"])
+
+
+def told_on_a_page(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Return the facts and chunks of a run whose funnel is that of these rows."""
+    summary, chunks = run_facts()
+    funnel = {**facts(cells([standing(rows)])), "seen": "2026-11-20T09:00:00+00:00", "unasked": 7}
+    return {**summary, "funnel": funnel}, chunks
+
+
+def test_the_page_shows_the_funnel_where_there_is_one() -> None:
+    rows = [row("a", opened=True, termination_type="NEVER_STARTED", merchant_site="<b>shop</b>"), row("b")]
+
+    with_one, without = run_page(*told_on_a_page(rows)), run_page(*run_facts())
+
+    assert "From link to placed card" not in without
+    assert "failed: <code>NEVER_STARTED</code>" in with_one
+    assert "&lt;b&gt;shop&lt;/b&gt;" in with_one
+    assert "7 links were not looked at yet" in with_one
+
+
+def test_the_workbook_has_a_sheet_of_the_funnel_with_the_same_numbers() -> None:
+    summary, chunks = told_on_a_page(
+        [row("a", opened=True, termination_type="BILLABLE", merchant_site="shop"), row("b")]
+    )
+
+    book = openpyxl.load_workbook(BytesIO(run_workbook(summary, chunks)))
+
+    lines = [tuple(cell.value for cell in line) for line in book["Funnel"].iter_rows(min_row=2)]
+    assert ("stage", "", "placed", 1) in [(by, which or "", reached, count) for by, which, reached, count in lines]
+    assert ("merchant site", "shop", "placed", 1) in lines
