@@ -38,10 +38,13 @@ def listen(port: int = 0, host: str = "127.0.0.1") -> socket.socket:
     if not _loopback(host):
         raise NotLoopbackError(host)
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError:
-        pass
-    raise PortTakenError(port)
+        listener = None
+    if listener is None:
+        raise PortTakenError(port)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it every answer takes 40 ms
+    return listener
 
 
 def address(listener: socket.socket) -> str:
