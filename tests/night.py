@@ -22,6 +22,7 @@ from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
 from flows.steps.edges import Edges, IssuerEdges
 from flows.steps.ingest import Ingested, ingest
+from flows.steps.resealed import lying
 from flows.steps.runs import keys_of, read_ledger, read_manifest
 from flows.steps.submit import Request, Submitted, submit
 from schemas.issuer import Issuer
@@ -109,7 +110,7 @@ class Bench:
     def chunks(self, run: str) -> list[bytes]:
         """Return the plain CSV of every committed chunk, in order, as the portal opens it."""
         with GpgOpener([self.key.secret]) as opener:
-            names = [keys_of(run).chunks + chunk.name for chunk in self.manifest(run).chunks]
+            names = [one.key for one in lying(self.store, self.manifest(run)).values()]
             return [opener.open(self.content(name), 1 << 24) for name in names]
 
     def report(self, run: str, name: str) -> bytes:

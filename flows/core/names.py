@@ -114,6 +114,11 @@ def runs(issuer: str) -> str:
     return f"{issuer}/runs/"
 
 
+def link(prefix: str, number: int) -> str:
+    """Return the key of a link (from 1) of a chain of records."""
+    return f"{prefix}{number:06d}.json"
+
+
 class RunKeys(NamedTuple):
     """Where the objects of one run lie."""
 
@@ -189,9 +194,14 @@ class RunKeys(NamedTuple):
         """The prefix of the chain of records that chunks were sealed anew."""
         return f"{self.base}reseals/"
 
+    @property
+    def resealed(self) -> str:
+        """The prefix of all chunks that were sealed anew."""
+        return f"{self.base}sealed/"
+
     def sealed(self, generation: int) -> str:
         """Return the prefix of the chunks that were sealed anew for that time (from 1)."""
-        return f"{self.base}sealed/{generation}/"
+        return f"{self.resealed}{generation}/"
 
     @property
     def singles(self) -> str:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from flows.core.errors import TryAgainError
-from flows.core.names import RunId, RunKeys, results, runs
+from flows.core.names import RunId, RunKeys, link, results, runs
 from flows.core.ports import Store
+from flows.core.run.resealed import in_effect
+from flows.core.storage.store_errors import ObjectMissingError
 from flows.simulator.chance import chance, token
 from flows.simulator.portal import Booked, Portal, UploadRefusedError
 from schemas.manifest import Manifest
+from schemas.mended import Reseal
 
 
 class Habits(NamedTuple):
@@ -79,7 +83,15 @@ def committed_chunks(store: Store, issuer: str) -> Iterator[tuple[str, str]]:
             if content.startswith(b'{"abandoned":true'):  # ended by an operator before its commit
                 continue
             manifest = Manifest.model_validate_json(content)
-            yield from ((keys.chunks + chunk.name, chunk.name) for chunk in manifest.chunks)
+            yield from ((one.key, one.chunk.name) for one in in_effect(keys, manifest, _reseals(store, keys)).values())
+
+
+def _reseals(store: Store, keys: RunKeys) -> Iterator[Reseal]:
+    for number in count(1):
+        try:
+            yield Reseal.model_validate_json(_content(store, link(keys.reseals, number)))
+        except ObjectMissingError:
+            return
 
 
 class _Person:

@@ -17,7 +17,7 @@ from flows.steps.edges import read
 from flows.steps.purged import read_purged
 from flows.steps.records import records
 from flows.steps.runs import UnknownRunError, keys_of, read_end, read_plan
-from schemas.mended import Abandoned, Closing
+from schemas.mended import Abandoned, Closing, Reseal
 from schemas.purged import PARTS
 
 
@@ -40,7 +40,7 @@ def history(store: Store, run: str) -> list[Happening]:
     """Return everything that happened to a run, oldest first; UnknownRunError where no run has that id."""
     keys = keys_of(run)
     made = [*_planned(store, keys), *_claimed(store, keys), *_events(store, keys), *_manifest(store, keys)]
-    found = [*made, *_closed(store, keys), *_purged(store, keys)]
+    found = [*made, *_closed(store, keys), *_resealed(store, keys), *_purged(store, keys)]
     if not found:
         raise UnknownRunError(run)
     return sorted(found, key=lambda one: datetime.fromisoformat(one.at))
@@ -84,6 +84,12 @@ def _closed(store: Store, keys: RunKeys) -> Iterator[Happening]:
     for one in records(store, keys.closed, Closing):
         facts = {"break": one.name, "place": one.place, "rows": one.rows, "reason": one.reason}
         yield Happening(_iso(one.at), f"break {one.what}", one.by, facts)
+
+
+def _resealed(store: Store, keys: RunKeys) -> Iterator[Happening]:
+    for one in records(store, keys.reseals, Reseal):
+        facts = {"chunks": [chunk.name for chunk in one.chunks], "sealed to": list(one.recipients)}
+        yield Happening(_iso(one.at), "sealed anew", one.by, {**facts, "reason": one.reason})
 
 
 def _manifest(store: Store, keys: RunKeys) -> Iterator[Happening]:

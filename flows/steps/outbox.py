@@ -20,6 +20,7 @@ from flows.core.run.planning import digest
 from flows.steps.edges import ConflictError, Edges, note, read
 from flows.steps.outcomes import Told
 from flows.steps.purged import read_purged
+from flows.steps.resealed import as_it_lies, lying
 from flows.steps.runs import UnknownRunError, keys_of, read_manifest, run_ids
 from schemas.manifest import Manifest
 
@@ -94,7 +95,7 @@ def move(
     """
     if what != "uploaded" and not reason.strip():
         raise ReasonMissingError(run, what)
-    chosen = _choose(outbox(edges, run), run, MOVES[what][0], what, numbers)
+    chosen = choose(outbox(edges, run), run, MOVES[what][0], what, numbers)
     if dry_run:
         done = Moved(what, edges.now(), edges.actor, reason=redact(reason.strip()))
         return [after(item, done) for item in chosen]
@@ -111,12 +112,14 @@ def fetch(edges: Edges, run: str, put: Callable[[str, bytes], None], numbers: Co
     Chunks that are held, uploaded, answered or cancelled are not given out: ChunkStateError where one is named.
     """
     waiting: frozenset[State] = frozenset({"waiting"})
-    chosen = _choose(outbox(edges, run), run, waiting, "fetched", numbers)
+    chosen = choose(outbox(edges, run), run, waiting, "fetched", numbers)
     keys = keys_of(run)
+    manifest = read_manifest(edges.store, keys)
+    there = lying(edges.store, manifest) if manifest else {}
     for item in chosen:
-        content = read(edges.store, keys.chunks + item.chunk.name)
+        content = read(edges.store, there[item.chunk.number].key)
         if digest(content) != item.chunk.sha256:
-            raise ConflictError(keys.chunks + item.chunk.name)
+            raise ConflictError(there[item.chunk.number].key)
         put(item.chunk.name, content)
     sums = "".join(f"{item.chunk.sha256}  {item.chunk.name}\n" for item in chosen)
     put(SUMS, sums.encode())
@@ -134,9 +137,10 @@ def refuse_twice(edges: Edges, extract: str, runs: Collection[str]) -> None:
             raise SentTwiceError(extract, len(out), len(found), run)
 
 
-def _choose(
+def choose(
     found: Sequence[Item], run: str, states: Collection[State], what: str, numbers: Collection[int]
 ) -> list[Item]:
+    """Return the chunks of these numbers, or all in one of these states; NoSuchChunkError, ChunkStateError."""
     by_number = {item.chunk.number: item for item in found}
     for number in numbers:
         if number not in by_number:
@@ -162,7 +166,7 @@ def standing_of(store: Store, keys: RunKeys, manifest: Manifest, answered: Colle
     """Return how every chunk of a run stands by its events, those known to be answered apart."""
     events = [json.loads(read(store, entry.key)) for entry in list(store.keys(keys.events)) if _WHAT.search(entry.key)]
     moves = [_moved(event, manifest) for event in events if event["what"] in MOVES]
-    return items(manifest.run, manifest.chunks, _committed(store, keys, events), moves, answered)
+    return items(manifest.run, as_it_lies(store, manifest).chunks, _committed(store, keys, events), moves, answered)
 
 
 def _moved(event: dict[str, object], manifest: Manifest) -> Moved:

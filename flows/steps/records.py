@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from flows.core.names import link
 from flows.core.ports import Store
 from flows.core.run.planning import canonical
 from flows.core.storage.store_errors import ObjectMissingError, StoreBusyError
@@ -21,7 +22,7 @@ CONTESTS = 16  # others that add to one chain at the same moment
 def records(store: Store, prefix: str, kind: type[T]) -> Iterator[T]:
     """Yield the records of a chain, oldest first; ConflictError for what is none of ours."""
     for number in count(1):
-        record = _read(store, _key(prefix, number), kind)
+        record = _read(store, link(prefix, number), kind)
         if record is None:
             return
         yield record
@@ -31,14 +32,14 @@ def add_record(store: Store, prefix: str, record: Document) -> int:
     """Add a record at the end of a chain and return its number; StoreBusyError where others are always faster."""
     number = sum(1 for _ in records(store, prefix, type(record)))
     for at in range(number + 1, number + CONTESTS):
-        if store.create(_key(prefix, at), canonical(record)):
+        if store.create(link(prefix, at), canonical(record)):
             return at
     raise StoreBusyError(prefix, "contested")
 
 
 def add_next(store: Store, prefix: str, number: int, record: Document) -> bool:
     """Add a record as exactly that number of its chain; False where another was first."""
-    return store.create(_key(prefix, number), canonical(record))
+    return store.create(link(prefix, number), canonical(record))
 
 
 def _read(store: Store, key: str, kind: type[T]) -> T | None:
@@ -49,7 +50,3 @@ def _read(store: Store, key: str, kind: type[T]) -> T | None:
     except ValidationError:  # its text shows what it found; ours is raised below without a chain
         pass
     raise ConflictError(key)
-
-
-def _key(prefix: str, number: int) -> str:
-    return f"{prefix}{number:06d}.json"

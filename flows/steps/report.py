@@ -30,6 +30,7 @@ from flows.steps.links import write_links
 from flows.steps.mend.close import closed_breaks
 from flows.steps.outcomes import Told
 from flows.steps.purged import refuse_purged
+from flows.steps.resealed import as_it_lies
 from flows.steps.rows import csv_pieces, read_rows, write_rows
 from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest, run_ids
 from flows.steps.sending import moment_of
@@ -67,7 +68,9 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     summary = summarise(manifest, total, books, edges.issuer, moment, _versions(), found.closed)
     if (funnel := run_funnel(store, manifest, local_day(now, edges.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
-    chunks = tables.chunks(manifest, total.chunks)
+    if (again := attempts_after(store, manifest, _own(summary["rows"]))) is not None:
+        summary["attempts"] = again
+    chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
     write_rejects(store, keys, manifest.ledger)
     _write_errors(store, keys, manifest.ledger)
     write_links(store, keys, manifest.ledger, edges.issuer.links)
@@ -77,6 +80,11 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     store.replace(keys.report("report.xlsx"), [run_workbook(told, chunks)])
     store.replace(keys.report("report.html"), [run_page(told, chunks).encode()])
     return RunReport(books, found.open, summary)
+
+
+def _own(rows: Mapping[str, int]) -> dict[str, int]:
+    """Return what became of the rows of a run itself, as its history counts them."""
+    return {**{state: rows[state] for state in SENT_STATES}, REFUSED: rows["rejected"]}
 
 
 def find_breaks(edges: IssuerEdges, run: str) -> tuple[Break, ...]:

@@ -23,7 +23,7 @@ from schemas import breaks, ledger
 LOST = (breaks.UNATTRIBUTED_ERROR, breaks.UNKNOWN_CUID, breaks.FOREIGN_FILE, breaks.LAST4_MISMATCH)
 
 
-class NoSuchRowError(OperatorError):
+class RowNotThereError(OperatorError):
     """A row that is named is not there."""
 
     says = "{0} has no row {1} {2}."
@@ -66,7 +66,7 @@ def attribute_row(
     """Give data row `position` (from 1) of a result file to a sent row, `to` run and row, that waits for an answer.
 
     A link whose last four digits are not the card's goes to a wrong cardholder at worst, so it needs the partner's
-    word: `last_4_confirmed`. Raises NoSuchResultError, NoSuchRowError, RowSettledError, LastFourError, UnknownRunError.
+    word: `last_4_confirmed`. Raises NoSuchResultError, RowNotThereError, RowSettledError, LastFourError, UnknownRunError.
     """
     why, found = given(reason), find_result(edges, result)
     rows, seen = examine(edges, found)
@@ -86,7 +86,7 @@ def withdraw(edges: IssuerEdges, result: str, position: int, reason: str, *, dry
     rows, _ = examine(edges, found)
     said = [one for one in found.decided if one.position == position and one.digest == rows.digest]
     if not said or said[-1].what != "attributed":
-        raise NoSuchRowError(rows.name, position, "that was attributed by hand")
+        raise RowNotThereError(rows.name, position, "that was attributed by hand")
     record = decision(edges, found, rows.digest, "withdrawn", why).model_copy(update={"position": position})
     return decide(edges, found, record, dry_run=dry_run)
 
@@ -95,7 +95,7 @@ def _lost_row(rows: ResultRows, seen: Attributed, position: int) -> str | None:
     """Return the last four digits a row of a result came with, where it has no place; else say why it needs none."""
     there = seen.outcomes.filter(position=position)
     if there.is_empty():
-        raise NoSuchRowError(rows.name, position, "")
+        raise RowNotThereError(rows.name, position, "")
     trouble = there["trouble"][0]
     if trouble not in LOST:
         raise RowSettledError(rows.name, position, f"is {there['state'][0]}, {trouble or 'with its place'}")
@@ -114,7 +114,7 @@ def _waiting_row(store: Store, run: str, row: int) -> str:
         part.filter(row=row, fate=ledger.SUBMITTED) for part in read_ledger(store, keys, manifest.ledger, columns)
     )
     if sent.is_empty():
-        raise NoSuchRowError(run, row, "that was sent")
+        raise RowNotThereError(run, row, "that was sent")
     answers = (one.outcomes.filter(row=row, run=run) for one in Told(store, keys).of([sent["chunk"][0]]))
     settled = next((one["state"][0] for one in answers if one.filter(pl.col("state") != BROKEN).height), None)
     if settled:

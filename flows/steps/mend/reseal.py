@@ -1,0 +1,176 @@
+"""Seal chunks of a run anew, for a key that was rotated: same rows, same chunks, new ciphertext; the old is retired.
+
+The commit is a record in the run's chain `reseals/`, written when every new object stands in a place of its own. The
+manifest is never changed. What the record replaces is deleted after it; killed in between, the same command finishes.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.core.errors import CardlinkError
+from flows.core.names import RunKeys
+from flows.core.ports import Plain, Sealer, Store, Sweeper
+from flows.core.redaction import redact
+from flows.core.rows.chunk_csv import write_chunk
+from flows.core.run.lease import LeaseLostError
+from flows.core.run.outbox import Item, State
+from flows.core.run.planning import differences, digest, row_settings
+from flows.steps.claim import Claim, claimed
+from flows.steps.edges import IssuerEdges, note, write_once
+from flows.steps.mend.reason import given
+from flows.steps.mend.rows_again import rows_again
+from flows.steps.outbox import choose, outbox
+from flows.steps.plan import SettingsChangedError
+from flows.steps.publish import GROUP, WIRES, PartialRunError
+from flows.steps.records import add_next, records
+from flows.steps.resealed import lying
+from flows.steps.run_rows import committed
+from flows.steps.runs import UnknownRunError, keys_of, read_plan
+from schemas.manifest import Manifest, ManifestChunk
+from schemas.mended import Reseal
+
+FITS: frozenset[State] = frozenset({"waiting", "held"})
+FORM = frozenset({"portal.armor", "portal.compression"})  # of the message, not of its rows
+
+
+class Resealed(NamedTuple):
+    """Chunks that were, or would be, sealed anew, to whom; old objects that were deleted, and that are still there."""
+
+    chunks: tuple[int, ...]
+    recipients: tuple[str, ...]
+    retired: int = 0
+    left: int = 0
+
+
+def reseal(
+    edges: IssuerEdges, sweeper: Sweeper, run: str, numbers: Collection[int], reason: str, *, dry_run: bool = False
+) -> Resealed:
+    """Seal waiting and held chunks anew: these, or all that are sealed to other keys than the settings name now.
+
+    Every row is read again and held against the ledger first; a dry run does that too, and no more. Raises
+    UnknownRunError, ChunkStateError, SettingsChangedError, SourceGoneError, RowsDifferError, PartialRunError.
+    """
+    why, manifest = given(reason), committed(edges.edges.store, run)
+    keys = keys_of(run)
+    _refuse_changed(edges, keys)
+    with edges.sealer() as sealer:
+        chosen = [item.chunk.number for item in _chosen(edges, manifest, numbers, sealer)]
+        for _ in rows_again(edges, manifest, chosen) if chosen else ():
+            pass  # each chunk is held against the ledger on its way
+        if dry_run:
+            return Resealed(tuple(chosen), sealer.fingerprints)
+        with claimed(edges.edges, keys.claims) as claim:
+            if chosen:
+                _seal(edges, manifest, chosen, sealer, claim, why)
+            retired, left = _retire(edges, sweeper, manifest)
+    return Resealed(tuple(chosen), sealer.fingerprints, retired, left)
+
+
+def _refuse_changed(edges: IssuerEdges, keys: RunKeys) -> None:
+    plan = read_plan(edges.edges.store, keys)
+    if plan is None:
+        raise UnknownRunError(str(keys.run))
+    changed = set(differences(plan.settings, row_settings(edges.issuer, edges.header))) - FORM
+    if changed:
+        raise SettingsChangedError(plan.run, ", ".join(sorted(changed)))
+
+
+def _chosen(edges: IssuerEdges, manifest: Manifest, numbers: Collection[int], sealer: Sealer) -> list[Item]:
+    found = choose(outbox(edges.edges, manifest.run), manifest.run, FITS, "sealed anew", numbers)
+    if numbers:
+        return found
+    there = lying(edges.edges.store, manifest)
+    return [item for item in found if there[item.chunk.number].recipients != sealer.fingerprints]
+
+
+def _seal(
+    edges: IssuerEdges, manifest: Manifest, numbers: Sequence[int], sealer: Sealer, claim: Claim, why: str
+) -> None:
+    """Publish new ciphertext in a place of its own, and commit it where the chunks still wait."""
+    store, keys = edges.edges.store, keys_of(manifest.run)
+    chain = list(records(store, keys.reseals, Reseal))
+    generation = max([*_generations(store, keys), *(one.generation for one in chain)], default=0) + 1
+    names = {one.number: one.name for one in manifest.chunks}
+    chunks: list[ManifestChunk] = []
+    read_anew = rows_again(edges, manifest, numbers)
+    while group := list(islice(read_anew, GROUP)):
+        claim.check()
+        chunks += _publish(edges, sealer, keys, keys.sealed(generation), names, group)
+    choose(outbox(edges.edges, manifest.run), manifest.run, FITS, "sealed anew", numbers)
+    record = Reseal(
+        at=edges.edges.now(),
+        by=redact(edges.edges.actor),
+        reason=why,
+        run=manifest.run,
+        generation=generation,
+        recipients=sealer.fingerprints,
+        chunks=tuple(sorted(chunks, key=lambda one: one.number)),
+    )
+    if not add_next(store, keys.reseals, len(chain) + 1, record):
+        raise LeaseLostError(keys.claims)
+
+
+def _publish(
+    edges: IssuerEdges,
+    sealer: Sealer,
+    keys: RunKeys,
+    place: str,
+    names: dict[int, str],
+    group: Sequence[tuple[int, pl.DataFrame]],
+) -> Iterator[ManifestChunk]:
+    """Seal a group of chunks and publish each create-only, read back; PartialRunError where gpg fails one."""
+    plain = [Plain(keys.chunk_name(number, "csv"), write_chunk(rows, edges.header)) for number, rows in group]
+    sealed = sealer.seal(plain)
+    troubles = Counter(one.trouble for one in sealed if one.trouble)
+    if troubles:
+        why = ", ".join(f"{count} {code}" for code, count in troubles.most_common())
+        again = shlex.join(["cardlink", "mend", "reseal", str(keys.run), "--reason", "WHY"])
+        raise PartialRunError(str(keys.run), troubles.total(), why, len(sealed) - troubles.total(), again)
+    with ThreadPoolExecutor(WIRES) as wires:
+        written = [
+            wires.submit(write_once, edges.edges.store, place + names[number], one.data)
+            for (number, _), one in zip(group, sealed, strict=True)
+        ]
+        for done in written:
+            done.result()
+    for (number, rows), one in zip(group, sealed, strict=True):
+        size, sha256 = len(one.data), digest(one.data)
+        yield ManifestChunk(number=number, name=names[number], rows=rows.height, bytes=size, sha256=sha256)
+
+
+def _retire(edges: IssuerEdges, sweeper: Sweeper, manifest: Manifest) -> tuple[int, int]:
+    """Delete what was replaced, and what attempts that died left; return how many are gone and how many are left.
+
+    Whoever may not delete leaves them: they count for nothing, and go with the run's chunks at the latest.
+    """
+    store, keys = edges.edges.store, keys_of(manifest.run)
+    there = lying(store, manifest)
+    counting = {one.key for one in there.values()}
+    names = {one.chunk.name for one in there.values()}
+    listed = [entry.key for prefix in (keys.chunks, keys.resealed) for entry in store.keys(prefix)]
+    old = [key for key in listed if key not in counting and key.rpartition("/")[2] in names]
+    if old:
+        note(edges.edges, keys, "retired", objects=[key.removeprefix(keys.base) for key in old])
+    gone = 0
+    for key in old:
+        with suppress(CardlinkError):
+            sweeper.delete(key)
+            gone += 1
+    return gone, len(old) - gone
+
+
+def _generations(store: Store, keys: RunKeys) -> Iterator[int]:
+    """Yield the places that attempts before, whole or not, have taken."""
+    for folder in store.keys(keys.resealed, shallow=True):
+        name = folder.key.rstrip("/").rpartition("/")[2]
+        if name.isdecimal():
+            yield int(name)
