@@ -59,7 +59,7 @@ def _told(edges: IssuerEdges, due: Due, verb: str) -> Iterator[str]:
     if due.lots:
         rows = [
             [
-                lot.record.run,
+                lot.record.run or "single links",
                 lot.record.part,
                 len(lot.entries),
                 sum(one.size for one in lot.entries),

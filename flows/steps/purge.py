@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from flows.core.errors import CardlinkError
-from flows.core.names import RunId, RunKeys, probes
+from flows.core.names import RunId, RunKeys, probes, prompted, purged
 from flows.core.ports import Entry, Store, Sweeper
 from flows.core.redaction import redact
 from flows.core.run import retention
@@ -25,6 +25,7 @@ from flows.steps.edges import IssuerEdges
 from flows.steps.mend.abandon import abandon
 from flows.steps.purged import read_purged
 from flows.steps.runs import AbandonedError, read_summary, run_ids
+from flows.steps.singles import answer_key
 from flows.steps.sweep import OLD
 from flows.steps.unfinished import state_of
 from schemas.purged import PARTS, Part, Purged
@@ -35,9 +36,12 @@ _PROBE = re.compile(r"[0-9a-f]{16}/\d")
 
 
 class Lot(NamedTuple):
-    """One part of a run that is due: its record, and the objects that go; `resumed` where the record stood already."""
+    """What goes together, a part of a run as a rule: the record of it and its key, and the objects.
 
-    keys: RunKeys
+    `resumed` where the record stood already: a purge that was killed is finished.
+    """
+
+    key: str
     record: Purged
     entries: tuple[Entry, ...]
     resumed: bool = False
@@ -56,8 +60,8 @@ class Kept(NamedTuple):
 class Due(NamedTuple):
     """What a purge deletes, what it keeps, what it does not know, and whether the store only hides what is deleted.
 
-    `leftovers` are half-written files and uploads never completed, `temporary` what race probes and
-    the workers of a run left for each other.
+    `leftovers` are half-written files and uploads never completed, `temporary` what race probes and the workers of
+    a run left for each other.
     """
 
     lots: tuple[Lot, ...]
@@ -83,7 +87,7 @@ def look(edges: IssuerEdges, sweeper: Sweeper) -> Due:
         looks = list(readers.map(lambda run: _look(edges, run), run_ids(store, issuer)))
     passing = [entry for one in looks for entry in one.passing]
     return Due(
-        tuple(lot for one in looks for lot in one.lots),
+        (*(lot for one in looks for lot in one.lots), *_typed(edges)),
         tuple(kept for one in looks for kept in one.kept),
         tuple(key for one in looks for key in one.unknown),
         tuple(_leftovers(sweeper, issuer, now - OLD)),
@@ -104,7 +108,7 @@ def purge(edges: IssuerEdges, sweeper: Sweeper) -> Due:
             if lot.abandons:
                 _abandon(edges, lot)
             if not lot.resumed:
-                edges.edges.store.create(lot.keys.purged(lot.record.part), canonical(lot.record))
+                edges.edges.store.create(lot.key, canonical(lot.record))
             list(deleters.map(lambda entry: sweeper.delete(entry.key), lot.entries))
         list(deleters.map(lambda entry: sweeper.delete(entry.key), due.temporary))
     if due.leftovers:
@@ -116,6 +120,23 @@ def _abandon(edges: IssuerEdges, lot: Lot) -> None:
     """Abandon a run for good; its other part may have been the reason to do so just before."""
     with suppress(AbandonedError):
         abandon(edges.edges, lot.record.run, f"never committed, {lot.record.setting}")
+
+
+def _typed(edges: IssuerEdges) -> Iterator[Lot]:
+    """Yield the links that were asked for from no run, where all that came of them is as old as a ledger may be."""
+    issuer, now = edges.issuer.issuer, edges.edges.now()
+    entries = {entry.key: entry for entry in edges.edges.store.keys(prompted(issuer))}
+    name, length = retention.setting("ledger", edges.issuer.retention)
+    pairs = [(entry, entries.get(answer_key(key))) for key, entry in entries.items()]
+    old = [pair for pair in pairs if pair[1] is not None and pair[1].modified + length <= now]
+    mine = tuple(entry for pair in old for entry in pair if entry is not None)
+    if mine:
+        since, size = max(entry.modified for entry in mine), sum(entry.size for entry in mine)
+        record = Purged(
+            run="", part="ledger", at=now, by=redact(edges.edges.actor), since=since, setting=name,
+            objects={"single": len(mine)}, bytes=size,
+        )  # fmt: skip
+        yield Lot(f"{purged(issuer)}single/{now:%Y%m%dT%H%M%S%f}.json", record, mine)
 
 
 def _probes(store: Store, issuer: str, before: datetime) -> Iterator[Entry]:
@@ -155,13 +176,14 @@ def _judge(
     store, settings, now = edges.edges.store, edges.issuer.retention, edges.edges.now()
     record = read_purged(store, keys, part)
     if record is not None:
-        return Lot(keys, record, mine, resumed=True)
+        return Lot(keys.purged(part), record, mine, resumed=True)
     found = retention.too_young("chunks", keys.run, settings, now)
     if found is None:
         state = state_of(edges, keys, entries)
         found = retention.verdict(part, state, settings, now)
         if found.due:
-            return Lot(keys, _record(edges, keys, part, state, found, mine), mine, abandons=state.end == "never")
+            record = _record(edges, keys, part, state, found, mine)
+            return Lot(keys.purged(part), record, mine, abandons=state.end == "never")
     return Kept(str(keys.run), part, found.why, found.until)
 
 

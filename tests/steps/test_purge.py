@@ -23,11 +23,12 @@ from flows.steps.mend.abandon import abandon
 from flows.steps.metrics import measure
 from flows.steps.outbox import move, outboxes
 from flows.steps.purge import Due, look, purge
-from flows.steps.purged import LedgerPurgedError, read_purged
+from flows.steps.purged import LedgerPurgedError, read_purged, without_ledger
 from flows.steps.reconcile import reconcile_runs
 from flows.steps.records import add_record
 from flows.steps.report import rebuild
 from flows.steps.runs import AbandonedError, keys_of
+from flows.steps.singles import answer_key
 from flows.steps.status import standing
 from flows.steps.submit import Submitted
 from flows.steps.trace import trace
@@ -430,3 +431,20 @@ def test_nothing_that_is_open_young_or_a_source_is_ever_deleted(
     assert ("chunks" in parts) == (done and days >= WEEK and ingested)
     assert ("ledger" in parts) == (done and days >= YEAR and ingested)
     assert not parts & {"plan.json", "manifest.json", "events"}
+
+
+def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_knows_what_came_of_them(
+    tmp_path: Path,
+) -> None:
+    bench = later(local_bench(tmp_path), 0)
+    known, unknown = ("bank/single/20261120T000000000001.json", "bank/single/20261120T000000000002.json")
+    for key in (known, answer_key(known), unknown):
+        bench.store.create(key, b"{}")
+
+    young = look(later(bench, 390).edges, sweeper(bench))
+    due = purge(later(bench, YEAR).edges, sweeper(bench))
+
+    assert ((), {known, answer_key(known)}) == (young.lots, deleted(due))
+    assert [unknown] == [entry.key for entry in bench.store.keys("bank/single/")]
+    assert [due.lots[0].key] == [entry.key for entry in bench.store.keys("bank/purged/")]
+    assert frozenset() == without_ledger(bench.store, BANK)

@@ -78,8 +78,9 @@ def passing(keys: RunKeys, key: str) -> bool:
 
 def too_young(part: Part, run: RunId, settings: Retention, now: datetime) -> Verdict | None:
     """Say so where a run's business date alone keeps a part, so that little of it need be read; None where not."""
-    earliest = datetime.combine(run.day, time(), UTC) + timedelta(days=_days(part, settings))
-    return _young(_name(part, settings), earliest) if earliest > now else None
+    name, length = setting(part, settings)
+    earliest = datetime.combine(run.day, time(), UTC) + length
+    return _young(name, earliest) if earliest > now else None
 
 
 def verdict(part: Part, state: State, settings: Retention, now: datetime) -> Verdict:
@@ -88,11 +89,11 @@ def verdict(part: Part, state: State, settings: Retention, now: datetime) -> Ver
     An abandoned run goes whole with its chunks; one that was never ended stays as long as a ledger does.
     """
     decides = part if state.end == "committed" else _UNCOMMITTED[state.end]
-    name, due = _name(decides, settings), state.since + timedelta(days=_days(decides, settings))
+    name, length = setting(decides, settings)
     if state.open:
         return Verdict(False, "; ".join(state.open))
-    if due > now:
-        return _young(name, due)
+    if state.since + length > now:
+        return _young(name, state.since + length)
     if part == "ledger" and state.links_until is not None and state.links_until >= now.date():
         return Verdict(False, f"it has links that live until {state.links_until}", state.links_until)
     return Verdict(True, name)
@@ -102,12 +103,10 @@ def _young(name: str, due: datetime) -> Verdict:
     return Verdict(False, f"{name}: not before {due:%Y-%m-%d}", due.date())
 
 
-def _days(part: Part, settings: Retention) -> int:
-    return settings.chunks_days if part == "chunks" else settings.ledger_days
-
-
-def _name(part: Part, settings: Retention) -> str:
-    return f"{part}_days = {_days(part, settings)}"
+def setting(part: Part, settings: Retention) -> tuple[str, timedelta]:
+    """Return the setting that decides on a part, as the TOML writes it, and its length."""
+    days = settings.chunks_days if part == "chunks" else settings.ledger_days
+    return f"{part}_days = {days}", timedelta(days=days)
 
 
 def still_open(
