@@ -59,14 +59,14 @@ def _measure(
         for name, cost in costs.items():
             print(f"    {name:36}{cost.wall:8.2f} s wall{cost.cpu:8.2f} s CPU{cost.megabytes:8.0f} MB")
     if "growth" in asked.only:
-        told, sizes = figures.growth(folder, scene, asked.sizes)
+        told, sizes = figures.growth(folder, scene, asked.sizes, asked.rounds)
         found += _say(told)
     parts: dict[str, Callable[[], Iterator[Figure]]] = {
         "ingest": lambda: figures.answer(scene, costs.get(OURS) or cost_of(scene.submit())),
         "nights": lambda: figures.small_nights(scene, asked.nights),
         "s3": lambda: figures.bucket(scene, asked.rounds),
-        "cli": lambda: figures.command_line(folder, asked.rounds),
-        "repeats": figures.memory_of_repeats,
+        "cli": lambda: figures.command_line(folder, asked.rounds, asked.runs),
+        "repeats": lambda: figures.memory_of_repeats(asked.sizes[-1]),
     }
     for name, part in parts.items():
         if name in asked.only:
@@ -100,6 +100,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the extract of the contest")
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--nights", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=1000, help="runs of the store that `status` looks through")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--out", type=Path, default=Path("dist/bench"), help="folder of bench.json and bench.svg")

@@ -22,7 +22,6 @@ from tests.servers import moto
 OURS, OURS_PLAIN, FLOOR = "cardlink submit", "cardlink submit, compression none", "floor"
 SHELL, SCRIPT = "shell loop", "straightforward script"
 HERE = Path(__file__).parent
-RUNS = 1000
 
 
 class Figure(NamedTuple):
@@ -66,12 +65,12 @@ def contest(scene: Scene, rounds: int) -> tuple[list[Figure], dict[str, Cost]]:
     return figures, {name: middle(found) for name, found in costs.items()}
 
 
-def growth(folder: Path, scene: Scene, sizes: list[int]) -> tuple[list[Figure], dict[int, Cost]]:
+def growth(folder: Path, scene: Scene, sizes: list[int], rounds: int) -> tuple[list[Figure], dict[int, Cost]]:
     """Measure time and memory of the submit at each size, the smallest first."""
     costs = {}
     for rows in sizes:
         one = make_scene(folder / f"rows-{rows}", rows, scene.key)
-        costs[rows] = middle([cost_of(one.submit()) for _ in range(3 if rows <= 1_000_000 else 1)])
+        costs[rows] = middle([cost_of(one.submit()) for _ in range(rounds if rows <= 1_000_000 else 1)])
         shutil.rmtree(one.folder)
     small, large = costs[sizes[-2]], costs[sizes[-1]]
     told = f"{sizes[-1]:,} rows against {sizes[-2]:,}"
@@ -124,28 +123,28 @@ def bucket(scene: Scene, rounds: int) -> Iterator[Figure]:
     yield Figure("submit to S3, less the server's CPU / to a directory", sorted(spent)[len(spent) // 2], 1.5)
 
 
-def command_line(folder: Path, rounds: int) -> Iterator[Figure]:
-    """Measure `--help`, and `status` on a store of 1,000 runs of 2,000 rows each."""
+def command_line(folder: Path, rounds: int, many: int) -> Iterator[Figure]:
+    """Measure `--help`, and `status` on a store of so many runs of 2,000 rows each."""
     scene = make_scene(folder / "runs", 2000)
     cost_of(scene.submit())
     runs = scene.folder / "store" / BANK / "runs"
     (run,) = runs.iterdir()
     manifest = (run / "manifest.json").read_bytes()
-    for number in range(RUNS):
+    for number in range(many):
         keys = RunKeys(RunId(BANK, DAY, f"{number:08x}"))
         (runs / str(keys.run)).mkdir()
         (scene.folder / "store" / keys.manifest).write_bytes(
             manifest.replace(run.name.encode(), str(keys.run).encode())
         )
     config = [CARDLINK, "--config", str(scene.folder)]
-    for name, words, limit in (("--help", ["--help"], 0.2), (f"status of {RUNS:,} runs", ["status"], 1.0)):
+    for name, words, limit in (("--help", ["--help"], 0.2), (f"status of {many:,} runs", ["status"], 1.0)):
         contender = Contender(name, lambda: None, [*config, *words])
         yield Figure(
             f"cardlink {name}", middle([cost_of(contender) for _ in range(2 * rounds + 1)]).wall, limit, unit="s"
         )
 
 
-def memory_of_repeats(rows: int = 10_000_000) -> Iterator[Figure]:
+def memory_of_repeats(rows: int) -> Iterator[Figure]:
     """Measure what telling repeats apart takes of memory, by filling the real table."""
     table, random = Table(rows), np.random.default_rng(0)
     for _ in range(0, rows, BLOCK):
