@@ -25,6 +25,7 @@ from flows.core.run.planning import canonical
 from flows.core.sealing.openpgp import looks_like_message
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import IssuerEdges, note, read
+from flows.steps.lineage import latest_first
 from flows.steps.mend.decided import by_hand, chain_of, decisions, spoken_for
 from flows.steps.outcomes import Answer, keep
 from flows.steps.purged import without_ledger
@@ -94,6 +95,7 @@ class Taken(NamedTuple):
 def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
     """Attribute every result file that is not taken up yet, report the runs they touch (and the run `also`), mark them.
 
+    The runs that those repeat are reported as well, since their rows have a new end.
     The marks come last: killed anywhere before, the next call does it all again, with the same outcome.
     """
     store, name = edges.edges.store, edges.issuer.issuer
@@ -105,7 +107,8 @@ def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
     purged = without_ledger(store, name) if taken else frozenset()
     touched = {run for one in taken for run in one.runs} - purged | ({also} if also else set())
     sweep(edges.edges, ingested(name), *(keys_of(run).base for run in touched))
-    reports = tuple(_report(edges, run, {key for one in taken for key in one.kept}) for run in sorted(touched))
+    kept = {key for one in taken for key in one.kept}
+    reports = tuple(_report(edges, run, kept) for run in latest_first(store, touched))
     with ThreadPoolExecutor(WRITERS) as writers:
         list(writers.map(lambda one: _set_mark(store, name, one), (one for one in taken if one.settled)))
     rows = sum(one.rows for one in taken)

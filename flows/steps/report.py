@@ -26,6 +26,7 @@ from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical
 from flows.steps.edges import IssuerEdges
 from flows.steps.funnel import run_funnel
+from flows.steps.lineage import attempts_after
 from flows.steps.links import write_links
 from flows.steps.mend.close import closed_breaks
 from flows.steps.outcomes import Told
@@ -68,7 +69,7 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     summary = summarise(manifest, total, books, edges.issuer, moment, _versions(), found.closed)
     if (funnel := run_funnel(store, manifest, local_day(now, edges.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
-    if (again := attempts_after(store, manifest, _own(summary["rows"]))) is not None:
+    if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
     chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
     write_rejects(store, keys, manifest.ledger)
@@ -80,11 +81,6 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     store.replace(keys.report("report.xlsx"), [run_workbook(told, chunks)])
     store.replace(keys.report("report.html"), [run_page(told, chunks).encode()])
     return RunReport(books, found.open, summary)
-
-
-def _own(rows: Mapping[str, int]) -> dict[str, int]:
-    """Return what became of the rows of a run itself, as its history counts them."""
-    return {**{state: rows[state] for state in SENT_STATES}, REFUSED: rows["rejected"]}
 
 
 def find_breaks(edges: IssuerEdges, run: str) -> tuple[Break, ...]:

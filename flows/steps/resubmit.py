@@ -25,11 +25,13 @@ from flows.steps.commits import commits_since
 from flows.steps.corrections import Given, by_row, cells_of, corrected_cells, give, given_as, merge, take
 from flows.steps.edges import IssuerEdges, note
 from flows.steps.ingest import ingest
+from flows.steps.lineage import note_repeat, repeated
 from flows.steps.making import Job, Tell
 from flows.steps.outbox import ReasonMissingError
 from flows.steps.plan import plan_selection
 from flows.steps.prove import prove
 from flows.steps.replaced import numbered
+from flows.steps.report import rebuild
 from flows.steps.reread import keep_selection, rows_digest
 from flows.steps.run_rows import committed, run_rows
 from flows.steps.runs import keys_of
@@ -187,11 +189,12 @@ def _send(edges: IssuerEdges, request: Request, chosen: Chosen, sealer: Sealer, 
     if over.height:  # before the commit: a crash right after it would lose the record
         runs = sorted(over["where"].unique())
         note(edges.edges, keys, "overridden", rows=over.height, runs=runs, reason=request.override)
+    note_repeat(edges.edges, request.run, plan.run, rows.height, request.reason)
     choice = Choice(picked=Picked(rows, chosen.corrected))
     job = Job(plan, chosen.source.entry, choice, (), command(request), since=chosen.commit)
     done = carry_out(edges, job, sealer, tell)
-    if not done.already:
-        note(edges.edges, keys_of(request.run), "resubmitted", run=plan.run, rows=rows.height, reason=request.reason)
+    for run in repeated(edges.edges.store, plan.run):  # their reports tell what became of their rows after all attempts
+        rebuild(edges, run)
     return done
 
 

@@ -17,7 +17,7 @@ from flows.steps.runs import UnknownRunError, finished, keys_of, read_ledger, re
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
 
-RECORD = ["row", "cuid", "last_4", "fate", "chunk", "reasons"]
+RECORD = ["row", "origin", "cuid", "last_4", "fate", "chunk", "reasons"]
 NOTHING = pl.DataFrame(schema={"row": pl.UInt32, "settled": pl.String, "told": pl.List(pl.String)})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -315,3 +316,46 @@ def test_the_command_that_finishes_a_resubmission_can_be_pasted() -> None:
         "cardlink resubmit bank-20261120-3f9c21aa --errors --code card.pan --row 3 --row 7 "
         "--reason 'they said so' --override lost"
     )
+
+
+def history_of(bench: Bench, run: str) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
+    """Return the attempts a run's summary tells: run, rows, linked, error, awaiting of each, and what is after all."""
+    told = json.loads(bench.report(run, "summary.json"))["attempts"]
+    figures = [tuple(one[name] for name in ("run", "rows", "linked", "error", "awaiting")) for one in told["runs"]]
+    return figures, told["after"]
+
+
+def test_the_report_of_a_run_tells_what_became_of_its_rows_after_all_attempts(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {}, {}, {CITY: None})
+    bench.answer(fail_share=1.0)
+
+    once = again(bench, run).manifest.run
+    waiting = history_of(bench, run)
+    bench.answer(fail_share=0.5, seed=1)
+    bench.ingest()
+    answered = history_of(bench, run)
+    twice = again(bench, once, reason="and again").manifest.run
+    bench.answer()
+    bench.ingest()
+    done = history_of(bench, run)
+
+    linked = len(in_state(bench, once, "linked"))
+    assert linked in (1, 2)
+    first = (once, 3, linked, 3 - linked, 0)
+    refused = {"error": 0, "refused": 1}
+    assert ([(once, 3, 0, 0, 3)], {"linked": 0, "awaiting": 3, **refused}) == waiting
+    assert ([first], {"linked": linked, "awaiting": 0, "error": 3 - linked, "refused": 1}) == answered
+    second = (twice, 3 - linked, 3 - linked, 0, 0)
+    assert ([first, second], {"linked": 3, "awaiting": 0, **refused}) == done
+
+
+def test_a_reject_that_is_corrected_counts_by_its_last_state(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None})
+    bench.answer()
+    fixed = portal_rows({CUID: "c-2", PAN: PANS[1]})
+
+    again(bench, run, REJECTS, extract=correct(bench, portal_csv(fixed)))
+    bench.answer()
+    bench.ingest()
+
+    assert {"linked": 2, "awaiting": 0, "error": 0, "refused": 0} == history_of(bench, run)[1]

@@ -16,12 +16,20 @@ REFUSED = (ERROR, ledger.REJECTED, ledger.DUPLICATE)
 # A row of a run as it stands: `state` is linked, error, awaiting, CANCELLED, or the fate of a row that was not sent.
 RUN_ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32,
+    "origin": pl.UInt32,  # the row of the run it repeats, where it does
     "cuid": pl.String,
     "last_4": pl.String,
     "state": pl.String,
     "reasons": pl.List(pl.String),  # "column|code" each; the partner's have no column
 }
-ASKED = {**RUN_ROW, "reason": pl.String, "named": pl.Boolean}
+ASKED: dict[str, pl.DataType | type[pl.DataType]] = {
+    "row": pl.UInt32,
+    "cuid": pl.String,
+    "last_4": pl.String,
+    "state": pl.String,
+    "reason": pl.String,
+    "named": pl.Boolean,
+}
 
 
 class Wanted(NamedTuple):

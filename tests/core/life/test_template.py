@@ -16,7 +16,7 @@ RUN = "bank-20261120-3f9c21aa"
 
 def lines(*reasons: str, cuid: str = "c-1") -> list[dict[str, str]]:
     """Return the template of one row with these reasons."""
-    row = pl.DataFrame([(1, cuid, "4242", "rejected", list(reasons))], RUN_ROW, orient="row")
+    row = pl.DataFrame([(1, None, cuid, "4242", "rejected", list(reasons))], RUN_ROW, orient="row")
     found = template(row, RUN)
     Template.validate(found)
     return found.to_dicts()
