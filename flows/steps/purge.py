@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from flows.core.errors import CardlinkError
-from flows.core.names import RunId, RunKeys, probes, prompted, purged
+from flows.core.names import RunId, RunKeys, probes, prompted, purged, runs
 from flows.core.ports import Entry, Store, Sweeper
 from flows.core.redaction import redact
 from flows.core.run import retention
@@ -103,6 +103,8 @@ def purge(edges: IssuerEdges, sweeper: Sweeper) -> Due:
     A run that was planned and never committed is abandoned first, so that nobody takes it up while it goes.
     """
     due = look(edges, sweeper)
+    if due.lots:  # who may not delete is told so before a record says that anything went; there is no such object
+        sweeper.delete(f"{runs(edges.issuer.issuer)}purge")
     with ThreadPoolExecutor(READERS) as deleters:
         for lot in due.lots:
             if lot.abandons:
@@ -157,7 +159,7 @@ def _look(edges: IssuerEdges, run: RunId) -> _Look:
     entries = list(edges.edges.store.keys(keys.base))
     parts = {entry.key: retention.part_of(keys, entry.key) for entry in entries}
     passing = [entry for entry in entries if retention.passing(keys, entry.key)]
-    unknown = [key for key, part in parts.items() if part is None and not retention.passing(keys, key)]
+    unknown = [redact(key) for key, part in parts.items() if part is None and not retention.passing(keys, key)]
     found = _Look([], [], unknown, [entry for entry in passing if entry.modified < now - DEAD])
     for part in PARTS:
         mine = tuple(entry for entry in entries if parts[entry.key] == part and entry.key != _last_claim(keys, entries))

@@ -17,6 +17,7 @@ from flows.core.storage.store_errors import StoreDeniedError
 from flows.edge.s3 import S3Store
 from flows.steps.metrics import measure
 from flows.steps.purge import purge
+from flows.steps.purged import read_purged
 from flows.steps.runs import keys_of
 from flows.steps.watch import watch
 from tests import servers
@@ -128,8 +129,24 @@ def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
     for kept in (f"{extracts(BANK)}x", f"{results(BANK)}x", keys_of(run).plan, keys_of(run).purged("chunks")):
         with pytest.raises(StoreDeniedError):
             S3Store(server.bucket, "nightly", purger).delete(kept)
+
+
+def test_whoever_may_not_delete_is_told_before_a_record_says_that_anything_went(
+    guarded: tuple[servers.S3Server, Any],
+) -> None:
+    server, client = guarded
+    enforce(server, False)
+    outside = Bench(servers.store(server, "nightly"), issuer(), now=lambda: datetime.now(UTC))
+    run = outside.submit(outside.drop(30, "bank-20261118.csv", seed=2)).manifest.run
+    outside.answer()
+    outside.ingest()
+    enforce(server, True)
+    old = Bench(S3Store(server.bucket, "nightly", client), issuer(), now=lambda: datetime.now(UTC) + timedelta(days=9))
+
     with pytest.raises(StoreDeniedError):
-        S3Store(server.bucket, "nightly", client).delete(keys_of(run).chunk(1))
+        purge(old.edges, old.store)  # type: ignore[arg-type]  # the pipeline's own store, which may not
+
+    assert read_purged(old.store, keys_of(run), "chunks") is None
 
 
 @pytest.mark.parametrize("place", [extracts(BANK), results(BANK), corrections(BANK), transactions(BANK)])
