@@ -43,7 +43,7 @@ def run_funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] 
     """Return the funnel of a run whose rows are reconciled; None where neither service nor transaction report told."""
     keys = keys_of(manifest.run)
     asked = any(entry.key.endswith(".parquet") for entry in store.keys(keys.placements, shallow=True))
-    reports = any(True for _ in store.keys(f"{placements(keys.run.issuer)}transactions/", shallow=True))
+    reports = any(True for _ in store.keys(f"{placements(keys.run.issuer)}reports/", shallow=True))
     if not (asked or reports):
         return None
     return funnel_of(store, keys.run.issuer, [manifest], today)

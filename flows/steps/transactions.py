@@ -57,12 +57,12 @@ def told(store: Store, issuer: str, share: pl.Expr) -> pl.DataFrame:
 
 
 def _kept(store: Store, issuer: str) -> list[str]:
-    return [entry.key for entry in store.keys(f"{placements(issuer)}transactions/")]
+    return [entry.key for entry in store.keys(f"{placements(issuer)}reports/")]
 
 
 def _key(issuer: str, entry: Entry) -> str:
     identity = f"{entry.key}|{entry.size}|{entry.version}"
-    return f"{placements(issuer)}transactions/{digest(identity.encode())[:32]}.parquet"
+    return f"{placements(issuer)}reports/{digest(identity.encode())[:32]}.parquet"
 
 
 def _keep(store: Store, key: str, entry: Entry) -> None:

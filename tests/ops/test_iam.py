@@ -16,6 +16,7 @@ from flows.core.names import corrections, extracts, results, transactions
 from flows.core.storage.store_errors import StoreDeniedError
 from flows.edge.s3 import S3Store
 from flows.steps.metrics import measure
+from flows.steps.placements import follow_links
 from flows.steps.purge import purge
 from flows.steps.purged import read_purged
 from flows.steps.runs import keys_of
@@ -98,6 +99,24 @@ def test_a_night_needs_no_right_that_the_policy_lacks_and_calls_for_each_it_has(
     assert called <= ROLE.keys()
     needed = {ROLE[name] for name in called} | {"s3:GetObjectVersion", "s3:AbortMultipartUpload"}
     assert needed == granted(POLICY)
+
+
+def test_a_look_at_placements_needs_no_other_right(guarded: tuple[servers.S3Server, Any]) -> None:
+    server, client = guarded
+    bench = Bench(S3Store(server.bucket, "nightly", client), issuer())
+    dropped = servers.store(server, "nightly")
+    enforce(server, False)
+    before = Bench(dropped, issuer())
+    run = before.submit(before.drop(7, name="bank-20261119.csv", seed=5)).manifest.run
+    before.answer()
+    before.ingest()
+    report = f"cuid,status,completed_on\n{before.ledger(run)['cuid'][0]},SUCCESSFUL,\n"
+    dropped.replace(f"{transactions(BANK)}t.csv", [report.encode()])
+    enforce(server, True)
+
+    facts = follow_links(bench.edges, None, run)
+
+    assert [7, 7, 7, 1, 1, 1] == [one["cardholders"] for one in facts["funnel"]["stages"]]
 
 
 def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
