@@ -18,6 +18,7 @@ from flows.core.errors import CardlinkError, OperatorError, TryAgainError
 from flows.core.names import RunKeys, prompted
 from flows.core.ports import Linking
 from flows.core.redaction import redact
+from flows.core.report.trace import SINGLE, Attempt
 from flows.core.results.attribution import allowed
 from flows.core.results.reconcile import AWAITING
 from flows.core.results.results import day_in
@@ -29,16 +30,17 @@ from flows.core.run.planning import canonical
 from flows.core.service.linking import link_request
 from flows.core.service.service_errors import AnswerLostError, LinkRequestError, NoServiceError, StrangeAnswerError
 from flows.steps.edges import IssuerEdges, note
+from flows.steps.purged import refuse_purged
 from flows.steps.reread import source_again
 from flows.steps.runs import UnknownRunError, keys_of, read_manifest
 from flows.steps.scan import Readable, Scan, open_extract
-from flows.steps.singles import Single, answer_key, prompted_singles, singles
+from flows.steps.singles import Single, answer_key, singles
 from flows.steps.trace import trace
 from schemas.card_link import CardLink, CardLinkRequest, Refusal
 from schemas.manifest import SourceIdentity
 from schemas.portal import CUID, NAME_ON_CARD, PHONE, columns
 from schemas.service import ServiceSettings
-from schemas.singles import LINKED, REFUSED, UNKNOWN, UNSENT, SingleAnswered, SingleAsked
+from schemas.singles import LINKED, REFUSED, UNSENT, SingleAnswered, SingleAsked
 from schemas.source import SourceSettings
 
 SUPPLIED: Final = (PHONE, NAME_ON_CARD)  # a request requires them, the upload file does not (2.6, 2.8)
@@ -83,13 +85,14 @@ def link_row(
 ) -> Single:
     """Ask for one link for a row (from 1) of a run's source, which is read and refined again.
 
-    Raises NoServiceError, UnknownRunError, NoRowError, SourceGoneError, LinkRequestError, CardTakenError, and what
-    the service's client raises.
+    Raises NoServiceError, UnknownRunError, LedgerPurgedError, NoRowError, SourceGoneError, LinkRequestError,
+    CardTakenError, and what the service's client raises.
     """
     keys = keys_of(run)
     manifest = read_manifest(edges.edges.store, keys)
     if manifest is None:
         raise UnknownRunError(run)
+    refuse_purged(edges.edges.store, keys)  # nobody could tell whether the card has a link
     entry, source = source_again(edges, run, manifest.source)
     picked = Picked(pl.DataFrame({"row": [row], "origin": [row]}, PICK))
     with open_extract(edges, entry, source) as stream:
@@ -116,7 +119,7 @@ def link_typed(edges: IssuerEdges, linking: Linking, typed: Mapping[str, str], *
     fields = _refined(edges._replace(issuer=plain), stream, made, Choice(keep_cvv=True))
     if fields is None:
         raise LinkRequestError("row.record.missing")
-    key = f"{prompted(edges.issuer.issuer)}{edges.edges.now():%Y%m%dT%H%M%S%f}.json"
+    key = f"{prompted(edges.issuer.issuer)}{edges.edges.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
     return _Asking(edges, linking, key).ask(fields, override, lambda _: "")
 
 
@@ -213,24 +216,16 @@ class _Asking:
             note(self._edges.edges, self._keys, "single", attempt=number, outcome=answered.outcome)
 
     def _refuse_taken(self, asked: SingleAsked) -> None:
-        """Raise CardTakenError where the card has a living link or waits for one, in any run or single attempt."""
-        store, issuer = self._edges.edges.store, self._edges.issuer.issuer
-        tried = [one for one in trace(self._edges.edges, issuer, asked.cuid).attempts if one.last_4 == asked.last_4]
-        for one in tried:
-            if one.living(self._today) or one.state == AWAITING:
-                how = "has a link" if one.state == LINKED else "is sent and not answered"
-                raise CardTakenError(f"row {one.row} of {one.run} {how}")
-        runs = {keys_of(one.run) for one in tried} | ({self._keys} if self._keys else set())
-        found = [single for keys in runs for single in singles(store, keys)] + prompted_singles(store, issuer)
-        for single in found:
-            if (single.asked.cuid, single.asked.last_4) == (asked.cuid, asked.last_4):
-                self._refuse_single(single)
+        """Raise CardTakenError where the card has a living link or waits for one, in any run or by itself."""
+        for one in trace(self._edges.edges, self._edges.issuer.issuer, asked.cuid).attempts:
+            if one.last_4 == asked.last_4 and (one.living(self._today) or one.state == AWAITING):
+                where = f"row {one.row} of {one.run}" if one.run else "what was typed in for this card"
+                raise CardTakenError(f"{where} {_how(one)}")
 
-    def _refuse_single(self, single: Single) -> None:
-        ends = single.answered.expires_on if single.answered else None
-        if single.state == UNKNOWN:
-            raise CardTakenError(
-                f"{single.key} was asked for, and its answer was lost: ask the partner what came of it"
-            )
-        if single.state == LINKED and (ends is None or ends >= self._today):
-            raise CardTakenError(f"{single.key} has a link")
+
+def _how(attempt: Attempt) -> str:
+    if attempt.state == LINKED:
+        return "has a link"
+    if attempt.sent == SINGLE:
+        return "was asked for by itself and has no answer: it is under way, or was lost, which the partner can tell"
+    return "is sent and not answered"

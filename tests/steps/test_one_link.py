@@ -1,0 +1,417 @@
+"""One link for one cardholder: a row read again as a night reads it, asked for once, recorded before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.core.errors import CardlinkError
+from flows.core.ports import Linking
+from flows.core.run.gates import WrongCardsError
+from flows.core.service.service_errors import (
+    AnswerLostError,
+    LinkRequestError,
+    NoServiceError,
+    ServiceBusyError,
+    StrangeAnswerError,
+)
+from flows.edge.service.client import ServiceClient
+from flows.steps.history import history
+from flows.steps.one_link import CardTakenError, NoRowError, link_row, link_typed
+from flows.steps.reread import SourceGoneError
+from flows.steps.runs import UnknownRunError, keys_of
+from flows.steps.singles import prompted_singles, singles
+from schemas.card_link import CardLink, CardLinkRequest, Refusal
+from schemas.portal import CUID, CVV, CVV_HASH, PAN, PHONE
+from tests.builders import GOOD, portal_rows
+from tests.edge.service_clients import client_of
+from tests.night import BANK, Bench, local_bench, portal_csv
+from tests.service import RunningService, running_service
+
+SERVICE = {"base_url": "https://service.example.com", "fi_key": "practice-bank"}
+REACHED = {PHONE: "6175550100"}
+PANS = ("4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117")
+URL = "https://links.example.com/l/abc"
+
+
+class Linker:
+    """A service that answers as it is told, and remembers what it was asked."""
+
+    def __init__(self, told: CardLink | Refusal | Exception | None = None) -> None:
+        self._told = told or CardLink.model_validate({"id": "abc", "url": URL, "expiration_date": "2027-01-02"})
+        self.asked: list[CardLinkRequest] = []
+        self.before: Callable[[], object] = lambda: None
+
+    def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
+        self.before()
+        self.asked.append(request)
+        if isinstance(self._told, Exception):
+            raise self._told
+        return self._told
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return local_bench(tmp_path, service=SERVICE)
+
+
+def night(bench: Bench, *changes: dict[str, str | None]) -> str:
+    """Submit these rows, each with another test card; return the run."""
+    rows = [{PAN: pan, **REACHED, **change} for pan, change in zip(PANS, changes, strict=False)]
+    return bench.submit(bench.drop_bytes(portal_csv(portal_rows(*rows)))).manifest.run
+
+
+def answered(bench: Bench, run: str, *lines: str) -> None:
+    head = "cuid,last_4,url,expiration_date,error"
+    bench.drop_result("\n".join([head, *lines]).encode(), f"{run}-00001.csv")
+    bench.ingest()
+
+
+def left_over(bench: Bench) -> str:
+    """Return a run of two rows of which the partner linked the first and refused the second."""
+    run = night(bench, {}, {})
+    error = '"{""cuid"": ""c-2"", ""errors"": [""address: try again""]}"'
+    answered(bench, run, f"c-1,4242,{URL}/1,2027-01-20,", f",,,,{error}")
+    return run
+
+
+def test_a_row_the_partner_refused_gets_its_link_and_a_record_before_and_after(bench: Bench) -> None:
+    run, linker = left_over(bench), Linker()
+    linker.before = lambda: seen.append(singles(bench.store, keys_of(run))[0].state)
+    seen: list[str] = []
+
+    single = link_row(bench.edges, linker, run, 2)
+
+    (kept,) = singles(bench.store, keys_of(run))
+    assert seen == ["unknown"]
+    assert kept == single
+    assert (kept.asked.row, kept.asked.cuid, kept.asked.last_4) == (2, "c-2", "1111")
+    assert kept.answered is not None
+    assert (kept.state, kept.answered.url, kept.answered.link_id) == ("linked", URL, "abc")
+    assert kept.answered.expires_on == date(2027, 1, 2)
+
+
+def test_the_request_is_of_the_row_refined_with_the_raw_cvv(bench: Bench) -> None:
+    run, linker = night(bench, {}, {CVV: "007"}), Linker()
+
+    link_row(bench.edges, linker, run, 2, override="for a test")
+
+    (request,) = linker.asked
+    assert request.card.pan == "4111111111111111"
+    assert request.card.cvv == "007"
+    assert request.cardholder.cuid == "c-2"
+
+
+def test_a_source_with_hashes_only_sends_no_cvv(bench: Bench) -> None:
+    hashed = "pmWkWSBCL51Bfkhn79xPuKBKHz//H6B+mY6G9/eieuM="
+    run, linker = night(bench, {CVV: None, CVV_HASH: hashed}), Linker()
+
+    link_row(bench.edges, linker, run, 1, override="for a test")
+
+    assert linker.asked[0].card.cvv is None
+    assert hashed not in repr(linker.asked[0].body())
+
+
+def test_over_real_http_the_link_is_the_services_own(bench: Bench, service: RunningService, client: Linking) -> None:
+    run = left_over(bench)
+
+    single = link_row(bench.edges, client, run, 2)
+
+    assert single.answered is not None
+    link = service.books.links.find(single.answered.link_id or "")
+    assert link.url == single.answered.url
+    assert link.expires == single.answered.expires_on
+    assert service.books.links.cardholders[link.cardholder_id].cuid == "c-2"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[RunningService]:
+    with running_service() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(service: RunningService) -> Iterator[ServiceClient]:
+    with client_of(service) as opened:
+        yield opened
+
+
+def test_a_row_that_has_a_link_is_refused_unless_somebody_says_why(bench: Bench) -> None:
+    run, linker = left_over(bench), Linker()
+
+    with pytest.raises(CardTakenError, match=r"row 1 of .* has a link"):
+        link_row(bench.edges, linker, run, 1)
+    single = link_row(bench.edges, linker, run, 1, override="the first one was sent to an old address")
+
+    assert len(linker.asked) == 1
+    assert single.asked.override == "the first one was sent to an old address"
+
+
+def test_a_row_that_waits_for_its_answer_is_refused(bench: Bench) -> None:
+    run = night(bench, {})
+
+    with pytest.raises(CardTakenError, match="sent and not answered"):
+        link_row(bench.edges, Linker(), run, 1)
+
+
+def test_a_card_that_a_later_run_linked_is_refused(bench: Bench) -> None:
+    run = left_over(bench)
+    later = portal_csv(portal_rows({**REACHED, CUID: "c-2", PAN: PANS[1]}))
+    again = bench.submit(bench.drop_bytes(later, "bank-20261121.csv")).manifest.run
+    answered(bench, again, f"c-2,1111,{URL}/2,2027-01-20,")
+
+    with pytest.raises(CardTakenError, match=again):
+        link_row(bench.edges, Linker(), run, 2)
+
+
+def test_a_second_link_is_not_asked_for_by_mistake(bench: Bench) -> None:
+    run, linker = left_over(bench), Linker()
+    link_row(bench.edges, linker, run, 2)
+
+    with pytest.raises(CardTakenError, match="has a link"):
+        link_row(bench.edges, linker, run, 2)
+
+    assert len(linker.asked) == 1
+
+
+def test_a_lost_answer_leaves_the_attempt_unknown_and_is_never_repeated(bench: Bench) -> None:
+    run, lost = left_over(bench), Linker(AnswerLostError("POST /card_links", "ReadTimeout", "Ask the partner."))
+
+    with pytest.raises(AnswerLostError):
+        link_row(bench.edges, lost, run, 2)
+    with pytest.raises(CardTakenError, match="has no answer"):
+        link_row(bench.edges, lost, run, 2)
+
+    assert [one.state for one in singles(bench.store, keys_of(run))] == ["unknown"]
+    assert len(lost.asked) == 1
+
+
+def test_a_link_without_a_url_stays_unknown(bench: Bench) -> None:
+    run, odd = left_over(bench), Linker(CardLink.model_validate({"id": "abc", "cardholder_long_token": "t"}))
+
+    with pytest.raises(StrangeAnswerError, match="link_url"):
+        link_row(bench.edges, odd, run, 2)
+
+    assert [one.state for one in singles(bench.store, keys_of(run))] == ["unknown"]
+
+
+def test_a_token_becomes_a_url_where_the_settings_say_how(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, service={**SERVICE, "link_url": "https://links.example.com/v/{token}"})
+    run, linker = left_over(bench), Linker(CardLink.model_validate({"cardholder_long_token": "t-9"}))
+
+    single = link_row(bench.edges, linker, run, 2)
+
+    assert single.answered is not None
+    assert single.answered.url == "https://links.example.com/v/t-9"
+    assert single.answered.expires_on == date(2027, 1, 20)
+
+
+@pytest.mark.parametrize("raw", ["2027-02-03", "2027-02-03T00:00:00.000Z", "02/03/2027"])
+def test_the_day_a_link_ends_is_read_however_it_is_written(bench: Bench, raw: str) -> None:
+    run, linker = left_over(bench), Linker(CardLink.model_validate({"url": URL, "expiration_date": raw}))
+
+    single = link_row(bench.edges, linker, run, 2)
+
+    assert single.answered is not None
+    assert (single.answered.expires_on, single.answered.expires_raw) == (date(2027, 2, 3), raw)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://evil.example.org/l/abc", "http://links.example.com/l", "nonsense", f"{URL}/{PANS[1]}"]
+)
+def test_a_url_that_no_result_file_may_hold_is_no_link(bench: Bench, url: str) -> None:
+    run, linker = left_over(bench), Linker(CardLink.model_validate({"id": "abc", "url": url}))
+
+    single = link_row(bench.edges, linker, run, 2)
+
+    assert single.answered is not None
+    assert (single.state, single.answered.url, single.answered.reasons) == ("refused", None, ("link.url.not_allowed",))
+
+
+def test_a_refusal_is_recorded_with_codes_and_the_row_may_be_tried_again(bench: Bench) -> None:
+    run = left_over(bench)
+
+    refused = link_row(bench.edges, Linker(Refusal("address.city.format, card.pan.exists", "no such city")), run, 2)
+    linked = link_row(bench.edges, Linker(), run, 2)
+
+    assert refused.answered is not None
+    assert (refused.state, refused.answered.message) == ("refused", "no such city")
+    assert refused.answered.reasons == ("address.city.format", "card.pan.exists")
+    assert [one.state for one in singles(bench.store, keys_of(run))] == ["refused", "linked"]
+    assert linked.key.endswith("/single/000000002-2.json")
+
+
+def test_a_service_that_did_not_take_the_request_leaves_the_row_free(bench: Bench) -> None:
+    run = left_over(bench)
+
+    with pytest.raises(ServiceBusyError):
+        link_row(bench.edges, Linker(ServiceBusyError("POST /card_links", "HTTP 429")), run, 2)
+    single = link_row(bench.edges, Linker(), run, 2)
+
+    assert [one.state for one in singles(bench.store, keys_of(run))] == ["unsent", "linked"]
+    assert single.state == "linked"
+
+
+def test_whoever_asks_while_another_waits_for_the_answer_is_refused(bench: Bench) -> None:
+    run, first, second = left_over(bench), Linker(), Linker()
+    refused: list[CardlinkError] = []
+
+    def meanwhile() -> None:
+        with pytest.raises(CardTakenError) as told:
+            link_row(bench.edges, second, run, 2)
+        refused.append(told.value)
+
+    first.before = meanwhile
+    link_row(bench.edges, first, run, 2)
+
+    assert "under way" in str(refused[0])
+    assert second.asked == []
+
+
+def test_of_two_who_begin_at_once_one_asks(bench: Bench) -> None:
+    run, first, second = night(bench, {PHONE: None}), Linker(), Linker()
+
+    def meanwhile(_: str) -> str:
+        link_row(bench.edges, second, run, 1, override="for a test", supply=lambda column: "6175550199")
+        return "6175550199"
+
+    with pytest.raises(SingleUnderWayError):
+        link_row(bench.edges, first, run, 1, override="for a test", supply=meanwhile)
+
+    assert (len(first.asked), len(second.asked)) == (0, 1)
+
+
+def test_a_taken_record_is_not_written_over(bench: Bench) -> None:
+    run, linker = left_over(bench), Linker()
+    bench.store.create(f"{keys_of(run).singles}000000002-1.json", b"{}\n")
+
+    with pytest.raises(CardlinkError):
+        link_row(bench.edges, linker, run, 2)
+
+    assert linker.asked == []
+
+
+def test_a_row_we_would_refuse_is_told_by_its_codes_and_not_sent(bench: Bench) -> None:
+    run, linker = night(bench, {}, {"service_card.address.postal_code": "99999"}), Linker()
+
+    with pytest.raises(LinkRequestError, match=r"address\.postal_code\.mismatch"):
+        link_row(bench.edges, linker, run, 2)
+
+    assert linker.asked == []
+
+
+def test_a_card_that_expired_since_the_night_is_told_so(bench: Bench) -> None:
+    run = night(bench, {"service_card.expiration_year": "26", "service_card.expiration_month": "11"})
+    bench.now = lambda: datetime(2026, 12, 1, 12, tzinfo=UTC)
+
+    with pytest.raises(LinkRequestError, match=r"card\.expiration\.expired"):
+        link_row(bench.edges, Linker(), run, 1, override="for a test")
+
+
+def test_what_the_extract_lacks_may_be_supplied(bench: Bench) -> None:
+    run, linker = night(bench, {PHONE: None}), Linker()
+
+    with pytest.raises(LinkRequestError, match=r"address\.phone_number\.missing"):
+        link_row(bench.edges, linker, run, 1, override="for a test")
+    link_row(bench.edges, linker, run, 1, override="for a test", supply=lambda column: "6175550199")
+
+    assert [one.address.phone_number for one in linker.asked] == ["6175550199"]
+
+
+@pytest.mark.parametrize(("run", "row", "error"), [("", 9, NoRowError), ("bank-20261120-00000000", 1, UnknownRunError)])
+def test_a_row_that_is_not_there_is_told_so(bench: Bench, run: str, row: int, error: type[CardlinkError]) -> None:
+    known = night(bench, {})
+
+    with pytest.raises(error):
+        link_row(bench.edges, Linker(), run or known, row)
+
+
+def test_another_extract_under_the_same_name_is_not_read_for_it(bench: Bench) -> None:
+    run = night(bench, {})
+    bench.drop_bytes(portal_csv(portal_rows({**REACHED, CUID: "c-9"})))
+
+    with pytest.raises(SourceGoneError):
+        link_row(bench.edges, Linker(), run, 1)
+
+
+def test_an_issuer_without_a_service_is_told_so(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    run = night(bench, {})
+
+    with pytest.raises(NoServiceError):
+        link_row(bench.edges, Linker(), run, 1)
+
+
+def test_the_runs_history_tells_of_it_without_url_or_card(bench: Bench) -> None:
+    run = left_over(bench)
+
+    link_row(bench.edges, Linker(), run, 2)
+
+    told = "\n".join(map(str, history(bench.store, run)))
+    assert "single" in told
+    assert [word for word in (URL, PANS[1]) if word in told] == []
+
+
+def test_nothing_of_a_card_stands_in_the_store_afterwards(bench: Bench) -> None:
+    run = left_over(bench)
+    before = bench.snapshot()
+
+    link_row(bench.edges, Linker(Refusal("card.pan.exists", "exists")), run, 2)
+    link_row(bench.edges, Linker(), run, 2)
+
+    new = b"".join(content for key, content in bench.snapshot().items() if key not in before)
+    assert [word for word in (b"4111111111111111", b'"123"', b"Byron", b"Main St", b"6175550100") if word in new] == []
+
+
+TYPED = {**GOOD, **REACHED}
+
+
+def test_typed_fields_pass_the_same_rules_and_are_recorded_with_the_issuer(bench: Bench) -> None:
+    linker = Linker()
+
+    single = link_typed(bench.edges, linker, {**TYPED, CVV: "007"})
+
+    assert [single] == prompted_singles(bench.store, BANK)
+    assert (single.asked.row, single.asked.cuid, single.asked.last_4) == (None, "c-1", "4242")
+    assert linker.asked[0].card.cvv == "007"
+
+
+def test_a_typing_mistake_is_told_by_its_code_and_nothing_is_kept(bench: Bench) -> None:
+    with pytest.raises(LinkRequestError, match=r"card\.pan\.luhn") as told:
+        link_typed(bench.edges, Linker(), {**TYPED, PAN: "4242424242424241"})
+
+    assert "4242" not in str(told.value)
+    assert bench.snapshot() == {}
+
+
+def test_a_made_cuid_says_nothing_of_the_card(bench: Bench) -> None:
+    first, second = (link_typed(bench.edges, Linker(), {**TYPED, CUID: ""}) for _ in range(2))
+
+    assert first.asked.cuid != second.asked.cuid
+
+
+def test_an_issuers_own_columns_and_filters_do_not_touch_typed_fields(tmp_path: Path) -> None:
+    own: dict[str, Any] = {"columns": {CUID: "ID"}, "filter": {"STATE": "active"}, "source": {"delimiter": ";"}}
+    bench = local_bench(tmp_path, service=SERVICE, **own)
+
+    single = link_typed(bench.edges, Linker(), TYPED)
+
+    assert single.state == "linked"
+
+
+def test_a_typed_card_that_has_a_link_is_refused(bench: Bench) -> None:
+    left_over(bench)
+
+    with pytest.raises(CardTakenError):
+        link_typed(bench.edges, Linker(), TYPED)
+
+
+def test_a_test_card_is_not_asked_for_in_production(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, service=SERVICE, test=False)
+
+    with pytest.raises(WrongCardsError):
+        link_typed(bench.edges, Linker(), TYPED)
