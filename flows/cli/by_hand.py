@@ -122,6 +122,19 @@ def mend_take_over(config: Path, run: str, reason: str, *, dry_run: bool) -> Ans
     return take_over_claim(config, run, reason, dry_run=dry_run)
 
 
+@mend.command("reseal")
+@RUN
+@CHUNKS
+@REASON
+@DRY_RUN
+@command
+def mend_reseal(config: Path, run: str, chunks: tuple[int, ...], reason: str, *, dry_run: bool) -> Answer:
+    """Seal waiting and held chunks of RUN anew (or the CHUNKS numbered) to the keys the settings name now."""
+    from flows.cli.mend import reseal_chunks
+
+    return reseal_chunks(config, run, chunks, reason, dry_run=dry_run)
+
+
 @mend.command("ingest-again")
 @ISSUER
 @RESULT

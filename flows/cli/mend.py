@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from flows.cli.answer import Answer
 from flows.cli.commands import report_answer
+from flows.cli.outbox import numbered
 from flows.core.redaction import redact
 from flows.steps.edges import IssuerEdges
 from flows.steps.mend.abandon import abandon
@@ -14,9 +16,10 @@ from flows.steps.mend.attribute import attribute_row, withdraw
 from flows.steps.mend.close_break import Mended, close_break, reopen_break
 from flows.steps.mend.decide import Decided
 from flows.steps.mend.ingest_again import ingest_again
+from flows.steps.mend.reseal import reseal
 from flows.steps.mend.take_over import take_over
 from flows.steps.outbox import run_of
-from flows.wiring import wire
+from flows.wiring import sweeper, wire
 
 DRY = "dry run, nothing was done: "
 
@@ -75,6 +78,22 @@ def reopen_breaks(folder: Path, run: str, name: str, place: str, reason: str, *,
     """Take back the closing of breaks of a run."""
     edges = wire(folder, run_of(run).issuer)
     return _mended(edges, run, reopen_break(edges, run, name, place, reason, dry_run=dry_run), "open again", reason)
+
+
+def reseal_chunks(folder: Path, run: str, numbers: Collection[int], reason: str, *, dry_run: bool) -> Answer:
+    """Seal waiting and held chunks of a run anew."""
+    issuer = run_of(run).issuer
+    edges = wire(folder, issuer)
+    done = reseal(edges, sweeper(edges.issuer.root, folder), run, numbers, reason, dry_run=dry_run)
+    facts: dict[str, Any] = {"run": run, **done._asdict()}
+    keys = ", ".join(done.recipients)
+    lines = [f"{run}: {numbered(done.chunks)} sealed anew to {keys}, every row as the ledger has it"]
+    if not done.chunks:
+        lines = [f"{run}: every chunk that waits or is held is sealed to {keys} already"]
+    if done.retired or done.left:
+        left = f"; {done.left:,} could not be deleted here: they count for nothing" if done.left else ""
+        lines += [f"{done.retired:,} old objects are deleted{left}"]
+    return _answer(facts, lines, f"cardlink outbox list {issuer} --run {run}", dry_run=dry_run)
 
 
 def _mended(edges: IssuerEdges, run: str, done: Mended, state: str, reason: str) -> Answer:

@@ -58,17 +58,22 @@ def move_chunks(
     done = move(_edges(folder, issuer), run, what, numbers, reason, dry_run=dry_run)
     facts = {"run": run, "move": what, "dry_run": dry_run, "chunks": [_facts(item) for item in done]}
     would = "dry run, nothing was noted: " if dry_run else ""
-    return Answer(facts, [f"{would}{run}: {_numbers(done)} {DONE[what]}"], f"cardlink outbox list {issuer}")
+    return Answer(
+        facts,
+        [f"{would}{run}: {numbered([item.chunk.number for item in done])} {DONE[what]}"],
+        f"cardlink outbox list {issuer}",
+    )
 
 
 def _edges(folder: Path, issuer: str) -> Edges:
     return edges(load_issuer(folder, issuer).root, folder)
 
 
-def _numbers(done: Sequence[Item]) -> str:
-    named = ", ".join(str(item.chunk.number) for item in done[:10])
-    more = f" and {len(done) - 10:,} more" if len(done) > 10 else ""
-    return f"chunks {named}{more}" if done else "no chunks"
+def numbered(numbers: Sequence[int]) -> str:
+    """Name chunks by number, at most ten of them."""
+    named = ", ".join(map(str, numbers[:10]))
+    more = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
+    return f"chunks {named}{more}" if numbers else "no chunks"
 
 
 def _facts(item: Item) -> dict[str, Any]:
