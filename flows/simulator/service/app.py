@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from flows.simulator.service import wire
 from flows.simulator.service.books import Books, Client
@@ -31,10 +32,10 @@ def create_app(books: Books, settings: ServiceSettings, clock: Callable[[], date
         docs_url=None,  # its pages would load scripts from elsewhere
         redoc_url=None,
         dependencies=[Depends(desk.on_time)],
-        responses={},
     )
     app.add_exception_handler(RefusedRequestError, _refusal)
     app.add_exception_handler(RequestValidationError, _unfit)
+    app.add_exception_handler(HTTPException, _unread)
 
     @app.post(settings.login_path, responses=refusals(401))
     async def log_in(login: wire.Login) -> dict[str, str]:
@@ -56,6 +57,12 @@ async def _unfit(_request: Request, error: Exception) -> JSONResponse:
     """Say which entity and property do not fit; FastAPI's own answer would repeat what was sent."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - for the type checker: registered for it
     return _body(422, map(_fault, error.errors()))
+
+
+async def _unread(_request: Request, error: Exception) -> JSONResponse:
+    """Say in our form what the framework refuses by itself: no such path, no JSON."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker: registered for it
+    return _body(error.status_code, [Fault("request", "", "refused", str(error.detail))])
 
 
 def _fault(found: dict[str, Any]) -> Fault:

@@ -15,7 +15,7 @@ from flows.simulator.portal import Portal
 from flows.simulator.service import on_demand
 from flows.simulator.service.channels import Channels, Message, credential_request, status_message
 from flows.simulator.service.jobs import Job, Pace, Snapshot
-from flows.simulator.service.links import USUAL, Link, Links
+from flows.simulator.service.links import USUAL, Card, Link, Links
 from flows.simulator.service.refusals import refused
 from flows.simulator.service.sites import SITES
 
@@ -115,14 +115,14 @@ class Books:
             raise refused(401, "service", "refused", "is not open to these credentials")
         fields = on_demand.read_fields(request, self.now.date())
         expires = on_demand.expiry(request.get("expiration"), self.now.date())
-        reference = request["card"].get("reference")
-        if reference is not None and reference.get("id") not in self.links.cards:
-            raise refused(422, "card", "unknown", "reference is not known", "reference")
-        cuid = fields["cuid"] or f"made-{self._made('cuid')[:12]}"
-        cardholder = self.links.cardholder(cuid, fields)
-        card = self.links.cards[reference["id"]] if reference else self.links.card(cardholder, fields)
+        referred = self._referred(request["card"].get("reference"), fields["cuid"])
+        if referred:
+            card, cardholder_id = referred, referred.cardholder_id
+        else:
+            cardholder = self.links.cardholder(fields["cuid"] or f"made-{self._made('cuid')[:12]}", fields)
+            card, cardholder_id = self.links.card(cardholder, fields), cardholder.id
         link_id = self._made("link")
-        return self._link(link_id, f"https://{self.habits.host}/l/{link_id}", cardholder.id, card.id, expires)
+        return self._link(link_id, f"https://{self.habits.host}/l/{link_id}", cardholder_id, card.id, expires)
 
     def place(self, link_id: str, sites: Sequence[str], credentials: Mapping[str, Mapping[str, str]]) -> list[Job]:
         """Start a placement job at each site for the cardholder of a verified link; credentials are by site."""
@@ -195,6 +195,15 @@ class Books:
     def broadcasts(self, job_id: int, access_key: str) -> list[Message]:
         """Read a broadcast channel: status messages only, whatever other channels have read."""
         return self._channels[self.job(job_id).id].broadcast(access_key)
+
+    def _referred(self, reference: Mapping[str, Any] | None, cuid: str) -> Card | None:
+        """Return the card a request refers to, which must be the cardholder's own."""
+        if reference is None:
+            return None
+        card = self.links.cards.get(reference["id"])
+        if card is None or (cuid and cuid != self.links.cardholders[card.cardholder_id].cuid):
+            raise refused(422, "card", "unknown", "reference is not a card of this cardholder", "reference")
+        return card
 
     def _start(self, link: Link, site: str, with_credentials: bool) -> Job:
         account = self._accounts.setdefault((link.cardholder_id, site), len(self._accounts) + 1)

@@ -40,5 +40,5 @@ class Desk:
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI responses of refusals, 422 (a body or parameter that does not fit) included."""
-    return {status: {"model": wire.Faults} for status in (*statuses, 422)}
+    """Return the OpenAPI responses of refusals: these, 400 (no JSON at all) and 422 (a value that does not fit)."""
+    return {status: {"model": wire.Faults} for status in (400, *statuses, 422)}

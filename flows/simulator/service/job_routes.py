@@ -12,6 +12,7 @@ from flows.simulator.service.refusals import refused
 from schemas.service import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 
 MESSAGES: dict[str, Any] = {"response_model": list[wire.Envelope], "response_model_exclude_unset": True}
+REQUESTS: dict[str, Any] = {"response_model": list[wire.FlatRequest], "response_model_exclude_unset": True}
 RECORD: dict[str, Any] = {"response_model": wire.JobRecord, "response_model_exclude_unset": True}
 
 
@@ -61,7 +62,7 @@ def message_routes(desk: Desk) -> APIRouter:
         """Read the messages of all jobs of a cardholder; each carries its `job_id`."""
         return books.cardholder_messages(cardholder_id)
 
-    @routes.get(JOB_MESSAGES + "/{job_id}/credential_requests", response_model=list[wire.FlatRequest], responses=known)
+    @routes.get(JOB_MESSAGES + "/{job_id}/credential_requests", **REQUESTS, responses=known)
     async def read_requests(job_id: int) -> list[Message]:
         """Return what a job waits for, the status data beside the rest instead of in `message`."""
         return [flat_request(request) for request in books.credential_requests(job_id)]

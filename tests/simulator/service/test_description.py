@@ -1,0 +1,84 @@
+"""The service held to its own OpenAPI description by schemathesis: whatever is sent, the answer is a described one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import BaseSchema, Case, GenerationMode
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from schemathesis.core.result import Ok
+
+from flows.simulator.service.app import create_app
+from flows.simulator.service.books import Books, Habits
+from flows.simulator.service.jobs import Pace
+from flows.simulator.service.people_at_links import Shares, let_people_act
+from schemas.service import ServiceSettings
+from tests.service import NOON
+from tests.simulator.uploads import PaperOpener, people, upload_csv
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+def lived_in() -> Books:
+    """Return books with links, jobs that wait and jobs that have ended, whose ids guessing finds."""
+    books = Books(PaperOpener(), NOON, Habits(pace=Pace(timeout=1e6)))
+    books.upload("night.csv", upload_csv(people(7)))
+    let_people_act(books, lambda *_: 0.5, shares=Shares(open=1, forget=0, second=1), until_ended=False)
+    return books
+
+
+@pytest.fixture(scope="module")
+def books() -> Books:
+    return lived_in()
+
+
+@pytest.fixture(scope="module")
+def description(books: Books) -> BaseSchema:
+    app = create_app(books, ServiceSettings(base_url="http://127.0.0.1"), lambda: books.now)
+    return schemathesis.openapi.from_asgi("/openapi.json", app)
+
+
+def explore(
+    description: BaseSchema, mode: GenerationMode, headers: Callable[[], dict[str, str]], examples: int
+) -> None:
+    """Send made-up requests to every operation, fitting its description or not, and hold the answers to it."""
+    for found in description.get_all_operations():
+        assert isinstance(found, Ok)
+
+        @given(found.ok().as_strategy(generation_mode=mode))
+        @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        def answered_as_described(case: Case[Any]) -> None:
+            case.validate_response(case.call(headers=headers()), checks=CHECKS)
+
+        # what is made of free text alone cannot be wrong
+        with suppress(Unsatisfiable) if mode is GenerationMode.NEGATIVE else nullcontext():
+            answered_as_described()
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_every_answer_to_a_client_is_one_the_description_knows(
+    books: Books, description: BaseSchema, mode: GenerationMode
+) -> None:
+    explore(description, mode, lambda: {"Authorization": f"Bearer {books.login(books.habits.client)}"}, examples=10)
+
+
+def test_every_answer_to_a_stranger_is_one_the_description_knows(description: BaseSchema) -> None:
+    explore(description, GenerationMode.POSITIVE, lambda: {"Authorization": "Bearer made-up"}, examples=5)
