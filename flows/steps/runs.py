@@ -157,19 +157,19 @@ def rows_before(store: Store, run: RunId) -> list[int]:
 
 
 def read_ledger(
-    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None = None, fate: str = ""
+    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None = None, **only: str
 ) -> Iterator[pl.DataFrame]:
     """Yield the parts of a run's ledger, each checked against its digest; a chunk never spans two parts.
 
-    With `fate` only the records of that fate are decoded. Raises LedgerPurgedError where it is gone, ConflictError
-    where it is not what was written.
+    With `fate` or `cuid` only the records that have it are decoded. Raises LedgerPurgedError where it is gone,
+    ConflictError where it is not what was written.
     """
     for part in parts:
         data = _part(store, keys, part)
         if digest(data) != part.sha256:
             raise ConflictError(keys.ledger + part.name)
-        if fate:
-            yield pl.scan_parquet(BytesIO(data)).filter(fate=fate).select(columns or pl.all()).collect()
+        if only:
+            yield pl.scan_parquet(BytesIO(data)).filter(**only).select(columns or pl.all()).collect()
         else:
             yield pl.read_parquet(BytesIO(data), columns=columns)
 

@@ -78,21 +78,21 @@ def _of_run(edges: Edges, run: RunId, cuid: str) -> list[Attempt]:
         return []
     told: list[Attempt] = []
     for part in manifest.ledger:
-        (cuids,) = read_ledger(store, keys, [part], ["cuid"])
-        if (cuids["cuid"] == cuid).any():
-            (records,) = read_ledger(store, keys, [part], RECORD)
-            told += _of_part(edges, manifest, part, records.filter(cuid=cuid))
+        (records,) = read_ledger(store, keys, [part], RECORD, cuid=cuid)
+        if records.height:
+            told += _of_part(edges, manifest, part, records)
     return told
 
 
 def _of_part(edges: Edges, manifest: Manifest, part: LedgerPart, records: pl.DataFrame) -> list[Attempt]:
     store, keys = edges.store, keys_of(manifest.run)
-    rows = _rows(store, keys, part, records["row"])
+    sent = records.filter(fate=ledger.SUBMITTED)
+    rows = _rows(store, keys, part, sent["row"]) if sent.height else pl.DataFrame(schema=ROWS)
     with store.open(keys.manifest) as source:
         committed = source.entry.modified
     repeats = manifest.selection.of if manifest.selection else ""
     shared = Attempt(committed, keys.run.issuer, manifest.run, origin=repeats)
-    waiting = records.filter(fate=ledger.SUBMITTED).join(rows.filter(pl.col("state") != AWAITING), on="row", how="anti")
+    waiting = sent.join(rows.filter(pl.col("state") != AWAITING), on="row", how="anti")
     items = outbox(edges, manifest.run) if waiting.height else []
     alone = [one for one in singles(store, keys) if one.asked.row in records["row"]]
     return [
@@ -107,5 +107,5 @@ def _rows(store: Store, keys: RunKeys, part: LedgerPart, wanted: pl.Series) -> p
         data = read(store, rows_key(keys, part))
     except ObjectMissingError:
         return pl.DataFrame(schema=ROWS)
-    rows = pl.read_parquet(BytesIO(data), columns=[*list(ROWS)[:-1], "reasons"])
-    return rows.filter(pl.col("row").is_in(wanted.implode())).rename({"reasons": "told"})
+    rows = pl.scan_parquet(BytesIO(data)).filter(pl.col("row").is_in(wanted.implode()))
+    return rows.rename({"reasons": "told"}).select(*ROWS).collect()
