@@ -34,6 +34,8 @@ def _told(facts: dict[str, Any]) -> list[str]:
     waiting, alerts = facts["outstanding"], facts["alerts"]
     lines = [f"{facts['issuer']}: {len(facts['runs']):,} runs, {facts['verdict']}", ""]
     lines += table(("rows", "count"), [[name, count] for name, count in facts["rows"].items()])
+    held = [[state, number] for state, number in facts["cardholders"].items()]
+    lines += ["", *table(("cardholders by last state", "count"), held)]
     if waiting["count"]:
         ages = [[age, sizes["count"], sizes["rows"]] for age, sizes in waiting["ages"].items()]
         lines += ["", *table(("outstanding since", "chunks", "rows"), ages), ""]

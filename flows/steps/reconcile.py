@@ -13,19 +13,23 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from flows.core.life.history import Cardholders
 from flows.core.names import RunKeys, reconciliation
 from flows.core.ports import Store
 from flows.core.report import across, unlinked
 from flows.core.report.across import RunFacts, Terms, Waiting
 from flows.core.report.page import across_page
 from flows.core.report.summary import HELD, MISSING, missing
+from flows.core.results.attribution import ERROR, LINKED
+from flows.core.results.reconcile import AWAITING
 from flows.core.run.planning import canonical
+from flows.steps.commits import commits_since
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.purged import read_purged, without_ledger
 from flows.steps.rows import csv_pieces, read_rows
+from flows.steps.run_rows import run_rows
 from flows.steps.runs import keys_of, manifests, read_ledger, read_summary
 from flows.steps.sending import moment_of
-from schemas import ledger
 from schemas.manifest import Manifest
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): who has none after that was in a later extract, or is gone
@@ -54,17 +58,28 @@ def reconcile_runs(edges: IssuerEdges, start: date | None = None, end: date | No
         found = list(readers.map(lambda run: _facts(store, run, terms), runs))
     since = start or terms.now.date() - LIFE
     gone = without_ledger(store, issuer.issuer)
-    cards = _unlinked(store, [run for run in runs if run.as_of >= since and run.run not in gone])
+    lately = [run for run in runs if run.as_of >= since and run.run not in gone]
+    cards = _unlinked(store, lately)
     facts = {
         "issuer": issuer.issuer,
         "from": start.isoformat() if start else None,
         "to": end.isoformat() if end else None,
         "cardholders_since": since.isoformat(),
         **across.across(found, cards, terms),
+        "cardholders": _cardholders(store, issuer.issuer, lately),
         "alerts": _alert(edges, found, terms)._asdict(),
     }
     _write(store, issuer.issuer, facts, across.outstanding(found, terms), unlinked.listed(cards))
     return facts
+
+
+def _cardholders(store: Store, issuer: str, runs: Sequence[Manifest]) -> dict[str, int]:
+    """Count the cardholders of these runs, each once, by its last state."""
+    turns = {link.run: turn for turn, link in enumerate(commits_since(store, issuer))}
+    held = Cardholders()
+    for run in sorted(runs, key=lambda one: turns.get(one.run, -1)):
+        held.add(run_rows(store, run))
+    return held.count()
 
 
 def _unlinked(store: Store, runs: Sequence[Manifest]) -> pl.DataFrame:
@@ -116,14 +131,9 @@ def _waiting(store: Store, keys: RunKeys, manifest: Manifest, terms: Terms, *, r
 
 
 def _states(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
-    """Yield cuid, last_4, state of a run's sent rows: as reconciled, or awaiting where nothing is reported yet."""
-    keys = keys_of(manifest.run)
-    if read_summary(store, keys) is not None:
-        yield from read_rows(store, keys, manifest.ledger, ["cuid", "last_4", "state"])
-        return
-    for records in read_ledger(store, keys, manifest.ledger, ["cuid", "last_4", "fate"]):
-        sent = records.filter(fate=ledger.SUBMITTED)
-        yield sent.select("cuid", "last_4", pl.lit("awaiting").alias("state"))
+    """Yield cuid, last_4, state of the rows that a run sent; what was cancelled before its upload was not."""
+    for rows in run_rows(store, manifest):
+        yield rows.filter(pl.col("state").is_in([LINKED, ERROR, AWAITING])).select("cuid", "last_4", "state")
 
 
 def _attempts(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:

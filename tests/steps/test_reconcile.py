@@ -11,6 +11,8 @@ from flows.steps.edges import note
 from flows.steps.outbox import move
 from flows.steps.reconcile import reconcile_runs
 from flows.steps.runs import keys_of
+from schemas.portal import CITY, PAN
+from tests.again import again, in_state, of_rows
 from tests.night import NOON, Bench, local_bench
 
 
@@ -164,3 +166,30 @@ def test_an_issuer_without_runs_has_nothing_outstanding(tmp_path: Path) -> None:
 
     assert ("nothing outstanding", []) == (facts["verdict"], facts["runs"])
     assert b"Outstanding chunks" in bench.content(reconciliation("bank") + "report.html")
+
+
+def test_every_cardholder_counts_once_by_its_last_state_whatever_the_number_of_runs(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {}, {CITY: None}, {PAN: None}, {})
+    bench.answer(fail_share=0.5, seed=2)
+    bench.ingest()
+    again(bench, run)
+
+    facts = reconcile_runs(bench.edges)
+
+    linked = len(in_state(bench, run, "linked"))
+    assert linked in (1, 2)
+    assert {"linked": linked, "awaiting": 3 - linked, "error": 0, "refused": 2} == facts["cardholders"]
+    assert 2 == facts["unlinked"]["cardholders"]
+
+
+def test_a_cancelled_chunk_leaves_its_cardholders_where_they_were(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {})
+    bench.answer(fail_share=1.0)
+    bench.ingest()
+    second = again(bench, run).manifest.run
+    move(bench.edges.edges, second, "cancelled", reason="another key")
+
+    facts = reconcile_runs(bench.edges)
+
+    assert {"linked": 0, "awaiting": 0, "error": 2, "refused": 0} == facts["cardholders"]
+    assert 2 == facts["unlinked"]["cardholders"]

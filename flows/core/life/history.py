@@ -33,10 +33,12 @@ def after_all(own: Mapping[str, int], rows: pl.DataFrame, attempts: Sequence[pl.
     `own`: how many were after the run itself. `rows`: row, state (as `wanted.RUN_ROW`) of those that were sent again.
     `attempts`: of each resubmission, oldest first, origin (the row of this run) and state.
     """
-    told = rows.with_columns(state=pl.col("state").replace(CANCELLED, AWAITING))  # so its own balance counts it
-    before = Counter(_named(told)["state"])
-    frames = [told.select("row", "state"), *(one.select(row="origin", state="state") for one in attempts)]
-    now = Counter(_last(_named(pl.concat(frames)), "row")["state"])
+    waits = pl.col("state").replace(CANCELLED, AWAITING)  # so the run's own balance counts what was cancelled
+    before = Counter(_named(rows.with_columns(waits))["state"])
+    frames = [rows.select("row", "state"), *(one.select(row="origin", state="state") for one in attempts)]
+    ends = _last(_named(pl.concat(frames)), "row")
+    idle = rows.filter(state=CANCELLED).join(ends, on="row", how="anti")
+    now = Counter(ends["state"]) + Counter({AWAITING: idle.height})
     return {state: own.get(state, 0) - before[state] + now[state] for state in STATES}
 
 

@@ -38,6 +38,7 @@ def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
                 ],
             ),
             "Links by expiry": _table(summary["links"], "when", "links"),
+            **_attempts(summary.get("attempts")),
             **_funnel(summary.get("funnel")),
             "Reasons": _table(refused_by(summary), "code", "by", "rows", "action", "hint"),
             "Error texts": _table(summary["shapes"], "shape", "reason", "rows", "message"),
@@ -105,6 +106,16 @@ def _table(facts: Iterable[Mapping[str, Any]], *names: str) -> tuple[Sequence[st
 def _closed(closed: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
     """Return the sheet of breaks closed by hand, where there are any."""
     return {"Closed": _table(closed, "name", "place", "rows", "reason", "by", "at")} if closed else {}
+
+
+def _attempts(attempts: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
+    """Return the sheet of what was sent again, where something was."""
+    if attempts is None:
+        return {}
+    head, lines = _table(attempts["runs"], "run", "rows", "linked", "error", "awaiting", "rejected")
+    after = attempts["after"]
+    last = ["after all attempts", None, *(after[state] for state in ("linked", "error", "awaiting", "refused"))]
+    return {"Sent again": (head, [*lines, last])}
 
 
 def _funnel(funnel: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:

@@ -40,6 +40,7 @@ def across(**changes: Any) -> dict[str, Any]:
         "links": [{"when": "expired", "links": 0}],
         "reasons": [],
         "unlinked": {"cardholders": 0, "by_attempts": [], "reasons": []},
+        "cardholders": {"linked": 0, "awaiting": 0, "error": 0, "refused": 0},
     }
     return {**empty, **changes}
 
