@@ -1,0 +1,103 @@
+"""`cardlink purge` and `cardlink trace` as an operator meets them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from flows.cli.purge import purge_issuers
+from flows.cli.trace import trace_cardholder
+from flows.core.rows.cards import PUBLISHED
+from flows.edge.local import LocalStore
+from flows.steps.trace import CardGivenError
+from tests import keys
+from tests.night import Bench
+
+TOML = """
+issuer = "{name}"
+root = "store"
+test = true
+[limits]
+max_reject_rate = 0.5
+max_error_rate = 0.5
+[retention]
+chunks_days = {chunks_days}
+[portal]
+fingerprints = ["{fingerprint}"]
+allowed_hosts = ["links.example.com"]
+"""
+
+
+def bank(folder: Path, name: str = "bank", *, chunks_days: int = 0) -> tuple[Bench, str]:
+    """Return a bench whose issuer is configured in `folder`, and its one run, sent and answered days ago."""
+    toml = TOML.format(name=name, fingerprint=keys.sound().fingerprint, chunks_days=chunks_days)
+    (folder / f"{name}.toml").write_text(toml)
+    (folder / "store").mkdir(exist_ok=True)
+    then = datetime.now(UTC) - timedelta(days=3)
+    bench = Bench(LocalStore(folder / "store"), now=lambda: then)
+    bench = replace(bench, issuer=bench.issuer.model_copy(update={"issuer": name}))
+    run = bench.submit(bench.drop(20, "bank-20261101.csv")).manifest.run
+    bench.answer()
+    bench.ingest()
+    return bench, run
+
+
+def test_a_dry_run_shows_what_goes_and_what_stays_and_says_how_to_do_it(tmp_path: Path) -> None:
+    bench, run = bank(tmp_path)
+    before = bench.snapshot()
+
+    answer = purge_issuers(tmp_path, "bank", dry_run=True)
+
+    assert (0, "cardlink purge bank", before) == (answer.exit_code, answer.then, bench.snapshot())
+    assert answer.lines[0].startswith("bank: 1 objects")
+    assert any(line.startswith(f"{run}  chunks") and line.endswith("chunks_days = 0") for line in answer.lines)
+    assert any(line.startswith("kept for their age: ledger of 1 runs") for line in answer.lines)
+    assert [f"bank/runs/{run}/chunks/{run}-00001.csv.pgp"] == answer.facts["issuers"][0]["lots"][0]["keys"]
+
+
+def test_without_an_issuer_all_are_purged_and_then_nothing_is_left_to_do(tmp_path: Path) -> None:
+    first, _ = bank(tmp_path)
+    bank(tmp_path, "other")
+    bank(tmp_path, "young", chunks_days=30)
+
+    done, again = (purge_issuers(tmp_path, None, dry_run=False) for _ in range(2))
+
+    assert [["chunks"], ["chunks"], []] == [[lot["part"] for lot in one["lots"]] for one in done.facts["issuers"]]
+    assert [[], [], []] == [one["lots"] for one in again.facts["issuers"]]
+    assert [key.split("/")[0] for key in first.snapshot() if key.endswith(".pgp")] == ["young"]
+
+
+def test_what_is_not_ours_is_shown(tmp_path: Path) -> None:
+    bench, run = bank(tmp_path)
+    bench.store.create(f"bank/runs/{run}/copy of {PUBLISHED[0]}.csv", b"x")
+
+    answer = purge_issuers(tmp_path, "bank", dry_run=True)
+
+    assert f"not ours, left alone: bank/runs/{run}/copy of [masked].csv" in answer.lines
+
+
+def test_a_cardholder_is_traced_over_all_issuers_and_told_what_to_do_next(tmp_path: Path) -> None:
+    bench, run = bank(tmp_path)
+    bank(tmp_path, "other")
+    cuid = bench.ledger(run)["cuid"][0]
+
+    everywhere, here = (trace_cardholder(tmp_path, cuid, issuer, url=False) for issuer in (None, "bank"))
+    shown = trace_cardholder(tmp_path, cuid, "bank", url=True)
+
+    assert ["bank", "other"] == sorted(one["issuer"] for one in everywhere.facts["attempts"])
+    assert [run] == [one["run"] for one in here.facts["attempts"]]
+    assert here.lines[-1].startswith("now: card ..")
+    assert [False, True] == [any("https://" in line for line in one.lines) for one in (here, shown)]
+
+
+def test_an_unknown_cuid_is_no_error_and_a_card_number_is(tmp_path: Path) -> None:
+    bank(tmp_path)
+
+    answer = trace_cardholder(tmp_path, "nobody", None, url=False)
+
+    assert (0, ["no run that has its ledger still knows this cuid"]) == (answer.exit_code, answer.lines)
+    with pytest.raises(CardGivenError):
+        trace_cardholder(tmp_path, PUBLISHED[0], None, url=False)
