@@ -17,6 +17,7 @@ from flows.core.ports import Store
 from flows.core.report.funnel import ENDS, add, age_of, cells, facts, standings
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import read
+from flows.steps.linked import linked_rows, single_links, states_with
 from flows.steps.rows import read_rows
 from flows.steps.runs import keys_of, read_ledger
 from flows.steps.transactions import told
@@ -67,7 +68,8 @@ def _standings(
     for run in runs:
         keys, age = keys_of(run.run), pl.lit(age_of(run.as_of, today), pl.UInt8).alias("age")
         records = read_ledger(store, keys, run.ledger, ["row", "cuid", "fate"])
-        states = read_rows(store, keys, run.ledger, ["row", "state"])
+        alone = single_links(store, keys)
+        states = (states_with(frame, alone) for frame in read_rows(store, keys, run.ledger, ["row", "state"]))
         for part, sent, state in zip(run.ledger, records, states, strict=True):
             named = sent.filter(mine).with_columns(pl.lit(run.run).alias("run"))
             by_row = read_placements(store, keys, part, ["row", *ENDS])
@@ -78,10 +80,10 @@ def _asked(store: Store, runs: Sequence[Manifest]) -> dict[str, Any]:
     last: datetime | None = None
     asked = linked = 0
     for run in runs:
-        keys = keys_of(run.run)
-        for part, rows in zip(run.ledger, read_rows(store, keys, run.ledger, ["state"]), strict=True):
+        keys, alone = keys_of(run.run), single_links(store, keys_of(run.run))
+        for part in run.ledger:
             seen = read_placements(store, keys, part, ["seen"])["seen"].drop_nulls()
-            linked += rows.filter(state="linked").height
+            linked += linked_rows(store, keys, part, alone).height
             asked += len(seen)
             newest = seen.max()
             if isinstance(newest, datetime):

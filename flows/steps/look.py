@@ -19,8 +19,7 @@ import polars as pl
 
 from flows.core.errors import TryAgainError
 from flows.core.names import RunKeys
-from flows.core.ports import Placing, Store
-from flows.core.results.attribution import LINKED
+from flows.core.ports import Placing
 from flows.core.results.jobs import Job, job, kept
 from flows.core.results.placements import Placement
 from flows.core.run.planning import canonical, digest
@@ -34,7 +33,8 @@ from flows.core.service.service_errors import (
 from flows.steps.claim import claimed
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.funnel import placements_key, read_placements
-from flows.steps.rows import read_rows, write_parquet
+from flows.steps.linked import linked_rows, single_links
+from flows.steps.rows import write_parquet
 from flows.steps.runs import keys_of
 from schemas.manifest import LedgerPart, Manifest
 from schemas.placements import Placements, dtypes
@@ -70,7 +70,8 @@ def look(
     """
     keys = keys_of(manifest.run)
     with claimed(edges.edges, f"{keys.placements}claims/"):
-        parts = [_Part(edges, service, settings, keys, part).look(again=again) for part in manifest.ledger]
+        alone = single_links(edges.edges.store, keys)
+        parts = [_Part(edges, service, settings, keys, part, alone).look(again=again) for part in manifest.ledger]
     return Looked(manifest.run, *(sum(counts) for counts in zip(*parts, strict=True)) if parts else (0, 0, 0, 0))
 
 
@@ -88,7 +89,13 @@ class _Part:
     """The links of one ledger part while they are looked at."""
 
     def __init__(
-        self, edges: IssuerEdges, service: Placing, settings: ServiceSettings, keys: RunKeys, part: LedgerPart
+        self,
+        edges: IssuerEdges,
+        service: Placing,
+        settings: ServiceSettings,
+        keys: RunKeys,
+        part: LedgerPart,
+        alone: pl.DataFrame,
     ) -> None:
         self._edges = edges.edges
         self._service = service
@@ -96,7 +103,7 @@ class _Part:
         self._run = str(keys.run)
         self._key = placements_key(keys, part)
         self._messages = f"{keys.placements}messages/{part.name.partition('.')[0]}/"
-        self._urls = _links(edges.edges.store, keys, part)
+        self._urls = linked_rows(edges.edges.store, keys, part, alone)
         self._known = _joined(self._urls, read_placements(edges.edges.store, keys, part))
         self._silent = 0
 
@@ -222,11 +229,6 @@ def _heard(placement: Placement, content: bytes) -> Placement:
     told = messages_of(canonical({"messages": json.loads(content)["messages"]}))
     said = [(one.job_id, one.message) for one in told.statuses] + [(one.job_id, one.message) for one in told.requests]
     return placement.hear(found for job_id, standing in said if (found := job(job_id, standing)) is not None)
-
-
-def _links(store: Store, keys: RunKeys, part: LedgerPart) -> pl.DataFrame:
-    columns = ["row", "cuid", "last_4", "state", "url", "expires_on"]
-    return pl.concat(read_rows(store, keys, [part], columns)).filter(state=LINKED).drop("state")
 
 
 def _joined(links: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from flows.core.run.planning import canonical
 from flows.steps.attempts import lives
 from flows.steps.edges import IssuerEdges
 from flows.steps.funnel import funnel_of, run_funnel
+from flows.steps.linked import single_links
 from flows.steps.look import Looked, look
 from flows.steps.purged import refuse_purged, without_ledger
 from flows.steps.report import rebuild
@@ -84,7 +85,9 @@ def _followed(store: Store, manifest: Manifest, edges: IssuerEdges) -> bool:
     """Tell whether a run has links, and says something of them still."""
     summary = read_summary(store, keys_of(manifest.run))
     today = local_day(edges.edges.now(), edges.issuer.time_zone)
-    return summary is not None and bool(summary["rows"]["linked"]) and lives(manifest, summary, today)
+    if summary is None or not lives(manifest, summary, today):
+        return False
+    return bool(summary["rows"]["linked"] or single_links(store, keys_of(manifest.run)).height)
 
 
 def _renewed(edges: IssuerEdges, manifest: Manifest) -> bool:

@@ -21,8 +21,10 @@ from flows.core.results.results import DAMAGE
 from flows.core.results.transactions import TOLD, read_transactions, settled
 from flows.core.run.planning import digest
 from flows.steps.edges import read
+from flows.steps.linked import single_links
 from flows.steps.rows import read_rows
 from flows.steps.runs import keys_of, read_summary
+from flows.steps.singles import prompted_singles
 from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, found
 from schemas.manifest import Manifest
 
@@ -38,14 +40,14 @@ class TakenUp(NamedTuple):
 
 
 def take_up(store: Store, issuer: str, runs: Iterable[Manifest]) -> TakenUp:
-    """Keep every transaction report that is not kept yet; name the rows whose cuid has no link in any of the runs."""
+    """Keep every transaction report that is not kept yet; name the rows whose cuid has no link: in none of the runs."""
     kept = set(_kept(store, issuer))
     listed = {_key(issuer, entry): entry for entry in store.keys(transactions(issuer)) if entry.size}
     for key, entry in listed.items():
         if key not in kept:
             _keep(store, key, entry)
     files = sorted(kept | listed.keys())
-    strange = _strange(store, files, runs)
+    strange = _strange(store, issuer, files, runs)
     breaks = {one for key in files for one in _breaks(read(store, key), strange)}
     return TakenUp(len(files), sum(_frame(store, key, [POSITION]).height for key in files), tuple(sorted(breaks)))
 
@@ -78,10 +80,15 @@ def _frame(store: Store, key: str, columns: list[str]) -> pl.DataFrame:
     return pl.read_parquet(BytesIO(read(store, key)), columns=columns)
 
 
-def _strange(store: Store, files: Iterable[str], runs: Iterable[Manifest]) -> pl.Series:
-    """Return 64-bit marks of the cuids that no linked row has; runs are read until every one is found."""
+def _strange(store: Store, issuer: str, files: Iterable[str], runs: Iterable[Manifest]) -> pl.Series:
+    """Return 64-bit marks of the cuids that nobody with a link has; runs are read until every one is found."""
     marks = [_frame(store, key, ["cuid"]).drop_nulls().select(_mark()) for key in files]
     left = pl.concat([pl.DataFrame(schema={"mark": pl.UInt64}), *marks])["mark"].unique()
+    if left.len():
+        typed = [one.asked.cuid for one in prompted_singles(store, issuer)]
+        left = left.filter(
+            ~left.is_in(pl.DataFrame({"cuid": typed}, {"cuid": pl.String}).select(_mark())["mark"].implode())
+        )
     for manifest in runs:
         if left.is_empty():
             break
@@ -92,6 +99,7 @@ def _strange(store: Store, files: Iterable[str], runs: Iterable[Manifest]) -> pl
 
 def _linked(store: Store, manifest: Manifest) -> Iterator[pl.Series]:
     keys = keys_of(manifest.run)
+    yield single_links(store, keys).select(_mark())["mark"]
     if read_summary(store, keys) is not None:
         for rows in read_rows(store, keys, manifest.ledger, ["cuid", "state"]):
             yield rows.filter(state=LINKED).select(_mark())["mark"]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ import pytest
 
 from flows.core.ports import Entry, Source, Store
 from flows.core.run.lease import ClaimedError
+from flows.core.run.planning import canonical
 from flows.core.service.service_errors import NoSuchRecordError, ServiceBusyError
 from flows.steps.funnel import read_placements
 from flows.steps.look import ServiceSilentError, look
@@ -24,6 +25,7 @@ from flows.steps.placements import follow_links
 from flows.steps.runs import keys_of
 from schemas.card_link import CardLink
 from schemas.jobs import JobRecord
+from schemas.singles import SingleAnswered, SingleAsked
 from tests.night import NOON, Bench, local_bench
 
 T = TypeVar("T")
@@ -305,3 +307,27 @@ def test_of_two_looks_at_once_one_works_and_the_other_is_told_so(tmp_path: Path)
     look(bench.edges, partner, settings(bench), bench.manifest(run))
 
     assert "tester:1 has claimed" in told[0]
+
+
+def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_others(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, service=SERVICE)
+    run = bench.submit(bench.drop(40, bad=0.3)).manifest.run
+    bench.answer()
+    bench.ingest()
+    row, cuid, last_4 = (
+        bench.ledger(run).filter(fate="rejected").drop_nulls("cuid").select("row", "cuid", "last_4").row(0)
+    )
+    asked = SingleAsked(row=row, cuid=cuid, last_4=last_4 or "4242", expiration="2911", at=NOON, by="tester")
+    url = "https://links.example.com/l/alone"
+    told = SingleAnswered(outcome="linked", at=NOON, link_id="alone", url=url, expires_on=date(2027, 1, 20))
+    for name, document in ((f"{row}-1.json", asked), (f"{row}-1-answer.json", told)):
+        bench.store.create(keys_of(run).singles + name, canonical(document))
+    before = follow_links(bench.edges, None)["funnel"]["stages"]
+    partner = Partner(links={"alone": {"card": {"cardholder": {"id": "h"}}}}, messages={"h": [status("1", "AUTH")]})
+    partner.jobs["1"] = {"id": 1, "status": "SUCCESSFUL", "termination_type": "BILLABLE"}
+
+    after = follow_links(bench.edges, partner)["funnel"]["stages"]
+
+    assert bench.ledger(run).filter(fate="submitted").height + 1 == before[2]["cardholders"]
+    assert (before[2]["cardholders"], 1) == (after[2]["cardholders"], after[5]["cardholders"])
+    assert row in looked(bench, run).filter(termination_type="BILLABLE")["row"]
