@@ -46,6 +46,7 @@ class ServiceSettings(Settings):
     requests_per_second: float = Field(10, gt=0)
     requests_at_a_time: int = Field(4, ge=1, le=64)  # of the look at placements
     look_again_hours: float = Field(6, gt=0)  # so long a link that is not placed yet is left alone after a look
+    follow_every_seconds: float = Field(2, gt=0)  # from one look at a job that is followed in the terminal to the next
     follow_cardholders: bool = False  # read cardholders' messages: each is read once, so another client misses it
 
     @field_validator("link_id")

@@ -14,7 +14,7 @@ from flows.cli.answer import Answer
 from flows.cli.command import StoppedError
 from flows.core.errors import TryAgainError
 from flows.core.redaction import redact
-from flows.steps.follow import WARN_SECONDS, Clock, Followed, follow
+from flows.steps.follow import EVERY_SECONDS, WARN_SECONDS, Clock, Followed, follow
 from flows.wiring import load_issuer, service_client
 from schemas.jobs import UPDATING, CredentialRequest, Standing
 
@@ -33,8 +33,10 @@ class FollowingStoppedError(TryAgainError):
 
 def follow_job(folder: Path, name: str, job: str, *, polling: bool) -> Answer:
     """Follow a job until it ends."""
-    clock = Clock(time.monotonic, time.sleep)
-    with service_client(load_issuer(folder, name)) as client:
+    issuer = load_issuer(folder, name)
+    with service_client(issuer) as client:
+        every = issuer.service.follow_every_seconds if issuer.service else EVERY_SECONDS
+        clock = Clock(time.monotonic, time.sleep, every)
         try:
             return _answer(name, follow(client, job, Terminal(), clock, polling=polling))
         except (KeyboardInterrupt, click.Abort, StoppedError):

@@ -20,6 +20,7 @@ from schemas.jobs import ACK, CredentialRequest, Standing
 
 WARN_SECONDS: Final = 60  # before a job's time is up (2.1, rule 3)
 EVERY_SECONDS: Final = 2.0  # from one look to the next
+ADDED_SECONDS: Final = 5.0  # more than a job's time jumps by rounding: time was added to it
 QUIET_LOOKS: Final = 5  # without a message before the record is read: another client may have read them
 MOST_SILENT: Final = 10  # looks in a row the service does not answer
 _ACKNOWLEDGED: Final = ("tfa_message",)  # a message was sent to the user: there is no code to type
@@ -56,10 +57,11 @@ class Talk(Protocol):
 
 
 class Clock(NamedTuple):
-    """Monotonic seconds, and a way to let them pass."""
+    """Monotonic seconds, a way to let them pass, and how many pass between two looks."""
 
     now: Callable[[], float]
     sleep: Callable[[float], None]
+    every: float = EVERY_SECONDS
 
 
 class Followed(NamedTuple):
@@ -104,7 +106,7 @@ class _Following:
     def to_the_end(self) -> Followed:
         heard = self._record()
         while not self._take_in(heard):
-            self._clock.sleep(EVERY_SECONDS)
+            self._clock.sleep(self._clock.every)
             heard = self._look()
         end = self._last.termination_type or ""
         return Followed(self._job_id, self._last.status or "", end, MEANINGS.get(end, UNKNOWN_END), self._answered)
@@ -153,7 +155,7 @@ class _Following:
         """Take in one standing; a heartbeat that says nothing new is not shown."""
         if standing.job_timeout is not None:
             deadline = self._clock.now() + standing.job_timeout
-            self._warned = self._warned and deadline < (self._deadline or 0) + EVERY_SECONDS
+            self._warned = self._warned and deadline < (self._deadline or 0) + ADDED_SECONDS
             self._deadline = deadline
         if not self._last.ended and _told(standing) != _told(self._last):
             self._last = standing

@@ -21,7 +21,7 @@ from flows.core.service.service_errors import (
 )
 from flows.edge.service.client import ServiceClient
 from flows.steps.history import history
-from flows.steps.one_link import CardTakenError, NoRowError, link_row, link_typed
+from flows.steps.one_link import CardTakenError, NoRowError, SingleUnderWayError, link_row, link_typed
 from flows.steps.reread import SourceGoneError
 from flows.steps.runs import UnknownRunError, keys_of
 from flows.steps.singles import prompted_singles, singles
