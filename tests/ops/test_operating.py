@@ -92,11 +92,11 @@ def weekend(toml: Path) -> None:
 def test_every_deployment_of_the_file_stands_on_the_server(story: Story) -> None:
     each = {
         f"{flow}-{issuer}"
-        for flow in ("nightly", "ingest", "watch", "reconciliation", "renew", "placements")
+        for flow in ("nightly", "ingest", "watch", "reconciliation", "renew", "placements", "purge")
         for issuer in (ISSUER, LATE)
     }
 
-    assert each | {"rerun", "outbox", "backfill", "resubmit"} == set(story.stage.deployments())
+    assert each | {"rerun", "outbox", "backfill", "resubmit", "mend"} == set(story.stage.deployments())
 
 
 def test_each_deployment_has_its_limit_of_one_and_runs_anywhere(story: Story) -> None:
@@ -261,6 +261,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     [
         ("rerun", ["nothing is written", "dry run", "row-jump", ISSUER, "go out twice"]),
         ("outbox", ["A cancelled chunk is never sent", "uploaded", "release"]),
+        ("mend", ["claim of a dead process", "reseal", "RESULT_SHORT"]),
         (f"nightly-{ISSUER}", ["weekend or holiday", ISSUER]),
         (f"ingest-{ISSUER}", ["rebuilt even without new results"]),
         (f"watch-{ISSUER}", ["Whose extracts, runs, results"]),
