@@ -5,6 +5,7 @@ Cardholders are counted in shares of about two million rows, each share in a pas
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from io import BytesIO
@@ -38,6 +39,15 @@ def read_placements(store: Store, keys: RunKeys, part: LedgerPart, columns: list
         return pl.read_parquet(BytesIO(read(store, placements_key(keys, part))), columns=columns)
     except ObjectMissingError:
         return pl.DataFrame(schema=dtypes()).select(columns or list(dtypes()))
+
+
+def read_funnel(store: Store, issuer: str) -> dict[str, Any] | None:
+    """Return the funnel over an issuer's runs as the last look at placements left it; None before the first."""
+    try:
+        found: dict[str, Any] = json.loads(read(store, f"{placements(issuer)}summary.json"))["funnel"]
+    except ObjectMissingError:
+        return None
+    return found
 
 
 def run_funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | None:

@@ -184,7 +184,10 @@ class _Part:
 
     def _listen(self, one: Placement, cardholder_id: str) -> Placement:
         """Read the cardholder's messages, and keep them before anything is made of them."""
-        messages = kept(self._service.cardholder_messages(cardholder_id))
+        try:
+            messages = kept(self._service.cardholder_messages(cardholder_id))
+        except NoSuchRecordError:  # nobody has written to this cardholder yet
+            return one
         if not messages:
             return one
         at = self._edges.now()

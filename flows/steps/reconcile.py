@@ -25,6 +25,7 @@ from flows.core.results.reconcile import AWAITING
 from flows.core.run.planning import canonical
 from flows.steps.commits import commits_since
 from flows.steps.edges import IssuerEdges, read
+from flows.steps.funnel import read_funnel
 from flows.steps.purged import read_purged, without_ledger
 from flows.steps.rows import csv_pieces, read_rows
 from flows.steps.run_rows import run_rows
@@ -68,6 +69,7 @@ def reconcile_runs(edges: IssuerEdges, start: date | None = None, end: date | No
         **across.across(found, cards, terms),
         "cardholders": _cardholders(store, issuer.issuer, lately),
         "alerts": _alert(edges, found, terms)._asdict(),
+        "funnel": read_funnel(store, issuer.issuer),
     }
     _write(store, issuer.issuer, facts, across.outstanding(found, terms), unlinked.listed(cards))
     return facts

@@ -89,6 +89,7 @@ def across_page(facts: Mapping[str, Any]) -> str:
         more_chunks=max(0, len(chunks) - OPEN_CHUNKS) + facts["outstanding"]["more"],
         runs=newest[: -RUNS - 1 : -1],
         columns=trend(newest, ""),
+        funnel=facts.get("funnel"),
         days=sorted({one["as_of"] for one in newest})[-NIGHTS:],
         reasons=facts["reasons"][:MOST_REASONS],
         expiry=[
