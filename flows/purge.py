@@ -35,7 +35,8 @@ def clear(issuer: str, *, dry_run: bool) -> dict[str, Any]:
     gone = [{name: lot[name] for name in ("run", "part", "setting", "bytes")} for lot in told["lots"]]
     described = f"{issuer}: {'would be deleted' if dry_run else 'deleted'}, each part with its record"
     create_table_artifact(gone, key=f"{issuer}-purged", description=described)
-    create_table_artifact(told["kept"], key=f"{issuer}-kept", description=f"{issuer}: kept, and why")
+    stays = [{name: one[name] for name in ("run", "part", "why")} for one in told["kept"] if one["until"] is None]
+    create_table_artifact(stays, key=f"{issuer}-kept", description=f"{issuer}: kept for what is open, however old")
     return {name: len(told[name]) for name in ("lots", "kept", "unknown", "temporary")}
 
 

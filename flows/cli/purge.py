@@ -44,7 +44,7 @@ def facts(issuer: str, due: Due) -> dict[str, Any]:
             }
             for lot in due.lots
         ],
-        "kept": [kept._asdict() for kept in due.kept],
+        "kept": [{**kept._asdict(), "until": kept.until and kept.until.isoformat()} for kept in due.kept],
         "unknown": list(due.unknown),
         "temporary": [entry.key for entry in (*due.leftovers, *due.temporary)],
         "versions_stay": due.hides,
