@@ -1,0 +1,68 @@
+"""`python -m tests.quarter --nights 90 --rows 20000`: a quarter in full size, and the recount at its end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.quarter.life import Plan, Quarter, lived
+from tests.quarter.recount import Witness, forgotten, sent_without_cause
+
+
+def main() -> int:
+    """Live through a quarter, print what happened and what does not agree; 1 where anything does not."""
+    plan = _plan()
+    witness = Witness()
+    with tempfile.TemporaryDirectory(prefix="quarter-") as folder, lived(Path(folder), plan, witness, _say) as quarter:
+        wrong, causes = sent_without_cause(quarter)
+        faults = {
+            "reports that differ from the books": witness.differing(quarter),
+            "cards sent twice without cause": wrong,
+            "cardholders left without a link": forgotten(quarter),
+            "purged too soon": witness.too_soon,
+        }
+        for line in _told(quarter, witness, causes):
+            _say(line)
+    for name, found in faults.items():
+        _say(f"{name}: {len(found)}")
+    return int(any(faults.values()))
+
+
+def _plan() -> Plan:
+    parser = argparse.ArgumentParser(prog="python -m tests.quarter", description=__doc__)
+    for name, default in Plan()._asdict().items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
+    return Plan(**vars(parser.parse_args()))
+
+
+def _told(quarter: Quarter, witness: Witness, causes: Counter[str]) -> list[str]:
+    """Return what happened, in figures."""
+    runs = quarter.runs()
+    kinds = Counter(run.selection.kind if run.selection else "night" for run in runs)
+    rows = Counter(
+        {fate: sum(getattr(run.counts, fate) for run in runs) for fate in ("read", "submitted", "suppressed")}
+    )
+    states = Counter("linked" if row.url else "error" for row in quarter.partner.delivered.values())
+    gone = Counter(lot.record.part for _, due in quarter.purged for lot in due.lots if not lot.resumed)
+    cpu = sum(os.times()[:4])
+    return [
+        f"runs {dict(kinds)}, of which {len(witness.gone)} are purged and were held against the books before",
+        f"rows {dict(rows)}, received by the portal {len(quarter.partner.received):,}, delivered {dict(states)}",
+        f"sent again because of {dict(causes)}",
+        f"steps {dict(sorted(quarter.did.items()))}",
+        f"purged {dict(gone)}, {sum(lot.record.bytes for _, due in quarter.purged for lot in due.lots):,} bytes",
+        f"CPU {cpu:.0f} s",
+    ]
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

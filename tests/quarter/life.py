@@ -1,0 +1,257 @@
+"""A quarter of an issuer's life: nights, answers, corrections, renewals, a key rotation, deaths, and retention."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import polars as pl
+
+from flows.core.life.wanted import Wanted
+from flows.core.names import extracts
+from flows.core.ports import Opener
+from flows.edge.pgp import GpgOpener, PortalKey
+from flows.simulator.portal import Portal
+from flows.steps.corrections import correction_template
+from flows.steps.mend.close_break import close_break
+from flows.steps.purge import Due, look, purge
+from flows.steps.renew import Request as Renewal
+from flows.steps.renew import renew
+from flows.steps.resubmit import NothingToSendError, Request, resubmit
+from flows.steps.runs import keys_of, manifests, read_summary
+from schemas.breaks import RESULT_SHORT
+from schemas.manifest import Manifest
+from schemas.portal import CITY, POSTAL_CODE
+from schemas.reasons import RESUBMIT
+from tests import keys
+from tests.night import BANK, Bench, issuer
+from tests.quarter.mortal import KilledError, MortalStore
+from tests.quarter.partner import Keyring, Partner
+from tests.quarter.town import Town, found
+
+FIRST = date(2026, 8, 24)
+WITHIN = 14  # days before its end a link is renewed by `renew`; a night does it later
+PATIENCE = 9  # days until rows without an answer are given up
+ROWS = pl.DataFrame(
+    schema={
+        **{"chunk": pl.UInt32, "position": pl.UInt32, "row": pl.UInt32},
+        **dict.fromkeys(("cuid", "last_4", "state", "url"), pl.String),
+        "expires_on": pl.Date,
+    }
+)
+T = TypeVar("T")
+
+
+class Plan(NamedTuple):
+    """How long and how large: nights, days between them, people, rows a chunk, the share of steps that are killed."""
+
+    nights: int = 90
+    stride: int = 1
+    rows: int = 20_000
+    per_chunk: int = 1000
+    deaths: float = 0.15
+    seed: int = 1
+
+
+@dataclass
+class Quarter:
+    """What happened: the bench, the town, the partner, and what was purged when."""
+
+    plan: Plan
+    bench: Bench
+    store: MortalStore
+    town: Town
+    partner: Partner
+    chance: random.Random
+    day: date = FIRST
+    hour: float = 0.0
+    did: Counter[str] = field(default_factory=Counter)
+    purged: list[tuple[date, Due]] = field(default_factory=list)
+    usual: dict[str, int] = field(default_factory=dict)  # operations a step passes
+    dropped: set[str] = field(default_factory=set)  # keys of extracts and results: what is not ours to delete
+    given_up: set[str] = field(default_factory=set)  # chunks whose gaps were closed by hand
+    watch: Callable[[Quarter, Due], None] = lambda *_: None  # looks at what a purge is about to delete
+
+    def now(self) -> datetime:
+        """Return the moment by the quarter's clock."""
+        return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC) + timedelta(hours=self.hour)
+
+    def runs(self) -> list[Manifest]:
+        """Return the committed runs."""
+        return list(manifests(self.store, BANK))
+
+    def survive(self, what: str, work: Callable[[], T]) -> T:
+        """Do a step; now and then the process is killed within it, and it is run again an hour later."""
+        while self.chance.random() < self.plan.deaths:
+            self.store.die_after(self.chance.randrange(self.usual.get(what, 40)))
+            try:
+                done = work()
+            except KilledError:
+                self.did[f"killed: {what}"] += 1
+                self.hour += 1
+                continue
+            finally:
+                self.store.die_after(None)
+            return done
+        done = work()
+        self.usual[what] = self.store.passed
+        self.store.die_after(None)
+        self.did[what] += 1
+        return done
+
+
+@contextmanager
+def lived(
+    folder: Path, plan: Plan, watch: Callable[[Quarter, Due], None], tell: Callable[[str], None] = lambda _: None
+) -> Iterator[Quarter]:
+    """Live through the quarter and give it after its last night; `watch` looks on before anything is purged."""
+    (folder / "store").mkdir(parents=True)
+    first, second = keys.sound(), keys.sound(copy=2)
+    with GpgOpener([first.secret]) as opens_first, GpgOpener([second.secret]) as opens_second:
+        keyring = Keyring([opens_first])
+        portal = Portal(keyring, today=FIRST, fail_share=0.04, seed=plan.seed)
+        quarter = _begin(folder, plan, Partner(portal, keyring))
+        quarter.watch = watch
+        for night in range(plan.nights):
+            if night == plan.nights // 2:
+                _rotate(quarter, second, opens_second)
+            _day(quarter, night)
+            tell(f"{quarter.day}: {dict(quarter.did)}")
+        _answers(quarter)
+        yield quarter
+
+
+def _begin(folder: Path, plan: Plan, partner: Partner) -> Quarter:
+    settings = issuer(
+        full_portfolio=True,
+        portfolio={"renew_within_days": WITHIN // 2},
+        retention={"chunks_days": 7, "ledger_days": 63},
+        portal={"rows_per_chunk": plan.per_chunk},
+    )
+    clock: list[Quarter] = []
+    store = MortalStore(folder / "store", lambda: clock[0].now())
+    bench = Bench(store, settings, lambda: clock[0].now())
+    days = plan.nights * plan.stride
+    town = found(plan.rows, days, FIRST, plan.seed)
+    clock.append(Quarter(plan, bench, store, town, partner, random.Random(plan.seed)))
+    return clock[0]
+
+
+def _day(quarter: Quarter, night: int) -> None:
+    """Live through a night and the working day after it."""
+    if night:
+        quarter.day, quarter.hour = quarter.day + timedelta(days=quarter.plan.stride), 1.5
+        quarter.town.live(quarter.day, quarter.plan.stride)
+    extract = quarter.bench.drop_bytes(quarter.town.extract(), f"bank-{quarter.day:%Y%m%d}.csv")
+    quarter.dropped.add(extracts(BANK) + extract)
+    quarter.survive("submit", lambda: quarter.bench.submit(extract))
+    quarter.hour = max(quarter.hour, 9)
+    _answers(quarter)
+    _resubmit_as_is(quarter)
+    _give_up(quarter)
+    if night % max(1, 7 // quarter.plan.stride) == 0:
+        _correct(quarter)
+        quarter.survive("renew", lambda: renew(quarter.bench.edges, Renewal(WITHIN)))
+        _purge(quarter)
+
+
+def _answers(quarter: Quarter) -> None:
+    """Carry to the partner what waits, bring back what there is, and take it up."""
+    quarter.partner.take(quarter.bench, quarter.day)
+    quarter.dropped |= quarter.partner.answer(quarter.bench, quarter.day)
+    quarter.survive("ingest", quarter.bench.ingest)
+
+
+def _resubmit_as_is(quarter: Quarter) -> None:
+    """Send again what the partner could not take just then."""
+    wanted = Wanted(actions=frozenset({RESUBMIT}))
+    for run in _lately(quarter, 21, "error"):
+        _resubmit(quarter, Request(run, wanted, "as it is"))
+
+
+def _correct(quarter: Quarter) -> None:
+    """Fill in what is known by now of the rows that were refused, and send them again."""
+    wanted = Wanted(rejects=True, codes=frozenset({"address.postal_code"}))
+    for run in {*_lately(quarter, 21, "error"), *_lately(quarter, quarter.plan.stride, "rejected")}:
+        asked = pl.concat(correction_template(quarter.bench.edges, run, wanted))
+        filled = asked.with_columns(
+            correction=pl.Series([_right(quarter, *cell) for cell in _cells(asked)], dtype=pl.String)
+        )
+        if filled["correction"].count():
+            name = f"{run}-{quarter.day:%Y%m%d}.csv"
+            request = Request(run, Wanted(), "corrected by the issuer", corrections=name)
+            _resubmit(quarter, request, filled.write_csv().encode())
+
+
+def _cells(asked: pl.DataFrame) -> list[tuple[str, str]]:
+    return asked.select("cuid", "column").rows()
+
+
+def _right(quarter: Quarter, cuid: str, column: str) -> str | None:
+    """Say what ought to stand in a cell: the city that was left out, another postal code of the same place."""
+    if column == CITY:
+        return quarter.town.cities.get(cuid)
+    if column != POSTAL_CODE:
+        return None
+    code = quarter.town.cell(cuid, POSTAL_CODE)
+    return code[:-1] + str((int(code[-1]) + 1) % 10)
+
+
+def _resubmit(quarter: Quarter, request: Request, content: bytes | None = None) -> None:
+    try:
+        quarter.survive("resubmit", lambda: resubmit(quarter.bench.edges, request, content=content))
+    except NothingToSendError:
+        quarter.did["nothing to resubmit"] += 1
+
+
+def _give_up(quarter: Quarter) -> None:
+    """Send again, on a recorded word, what the partner never answered, and close the break."""
+    partner, edges = quarter.partner, quarter.bench.edges
+    overdue = quarter.day - timedelta(days=PATIENCE)
+    for chunk in sorted(one for one in partner.lost if partner.answered.get(one, date.max) <= overdue):
+        partner.lost.remove(chunk)
+        run, number = chunk.partition(".")[0][:-6], int(chunk.partition(".")[0][-5:])
+        rows = report_rows(quarter, run).filter(chunk=number, state="awaiting")["row"]
+        word = "the partner lost them"
+        _resubmit(quarter, Request(run, Wanted(rows=frozenset(rows)), word, override=word))
+        close_break(edges, run, RESULT_SHORT, f"chunk {number}", word)
+        quarter.given_up.add(chunk)
+        quarter.did["breaks closed"] += 1
+
+
+def _purge(quarter: Quarter) -> None:
+    due = look(quarter.bench.edges, quarter.store)
+    quarter.watch(quarter, due)
+    quarter.survive("purge", lambda: purge(quarter.bench.edges, quarter.store))
+    quarter.purged.append((quarter.day, due))
+
+
+def _rotate(quarter: Quarter, key: PortalKey, opener: Opener) -> None:
+    """Change the portal's key: from now on only the new one opens what comes."""
+    portal = quarter.bench.issuer.portal.model_copy(update={"fingerprints": (key.fingerprint,)})
+    quarter.bench.issuer = quarter.bench.issuer.model_copy(update={"portal": portal})
+    quarter.bench.key = key
+    quarter.partner.keyring.openers = [opener]
+    quarter.did["key rotated"] += 1
+
+
+def _lately(quarter: Quarter, days: int, what: str) -> list[str]:
+    """Return the runs of the last days whose report counts rows of a kind."""
+    since = quarter.day - timedelta(days=days)
+    recent = [one.run for one in quarter.runs() if one.as_of > since]
+    reports = {run: read_summary(quarter.store, keys_of(run)) for run in recent}
+    return [run for run, report in reports.items() if report and report["rows"][what]]
+
+
+def report_rows(quarter: Quarter, run: str) -> pl.DataFrame:
+    """Return the reconciled rows of a run as its report has them."""
+    parts = [entry.key for entry in quarter.store.keys(keys_of(run).report("rows/"))]
+    frames = (pl.read_parquet(BytesIO(quarter.bench.content(key)), columns=ROWS.columns) for key in parts)
+    return pl.concat([ROWS, *frames])

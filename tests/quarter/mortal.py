@@ -1,0 +1,62 @@
+"""A store that dies with its process: from a chosen operation on nothing is done any more, until it is revived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+
+from flows.core.ports import Entry
+from flows.edge.local import LocalSource
+from tests.clocked import ClockedStore
+
+
+class KilledError(BaseException):
+    """The process is dead: no handler of errors may stop it."""
+
+
+class MortalStore(ClockedStore):
+    """Counts operations; the process dies before the one that `die_after` names."""
+
+    def __init__(self, root: Path, now: Callable[[], datetime]) -> None:
+        super().__init__(root, now)
+        self._lock = Lock()
+        self._left: int | None = None
+        self.passed = 0
+
+    def die_after(self, operations: int | None) -> None:
+        """Die after so many operations; None: live."""
+        with self._lock:
+            self._left, self.passed = operations, 0
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a key, where the process lives."""
+        self._live()
+        return super().create(key, data)
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        """Write a derived object, where the process lives."""
+        self._live()
+        super().replace(key, parts)
+
+    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> LocalSource:
+        """Open a key, where the process lives."""
+        self._live()
+        return super().open(key, pin, start)
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        """List keys, where the process lives."""
+        self._live()
+        return super().keys(prefix, shallow=shallow)
+
+    def delete(self, key: str) -> None:
+        """Delete a key, where the process lives."""
+        self._live()
+        super().delete(key)
+
+    def _live(self) -> None:
+        with self._lock:
+            self.passed += 1
+            if self._left is not None and self.passed > self._left:
+                raise KilledError

@@ -1,0 +1,107 @@
+"""The partner, and the person who carries files to it: uploads what waits, brings back what comes, with gaps."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import NamedTuple
+
+from flows.core.errors import CardlinkError
+from flows.core.names import results
+from flows.core.ports import Opener
+from flows.simulator.chance import chance
+from flows.simulator.portal import Booked, Portal
+from flows.steps.outbox import fetch, move, outboxes
+from tests.night import Bench
+
+LATE = 0.15  # of the chunks are answered one to three days later
+FORGOTTEN = 0.1  # of the chunks: one row in three is not in the result
+WHOLE_AFTER = 6  # days until the partner brings the rest, where it is asked
+NEVER = 0.3  # of the gaps are never filled
+
+
+class Received(NamedTuple):
+    """One row as the portal received it, and on which day."""
+
+    day: date
+    chunk: str
+    row: Booked
+
+
+class Coming(NamedTuple):
+    """A result file that will come."""
+
+    day: date
+    name: str
+    chunk: str
+    rows: tuple[Booked, ...]
+
+
+@dataclass
+class Keyring:
+    """The keys the portal has at the moment."""
+
+    openers: list[Opener]
+
+    def open(self, message: bytes, limit: int) -> bytes:
+        """Open a message with the first key that fits."""
+        for opener in self.openers[:-1]:
+            with suppress(CardlinkError):
+                return opener.open(message, limit)
+        return self.openers[-1].open(message, limit)
+
+
+@dataclass
+class Partner:
+    """The portal with its books, the files that will come, and every row that was delivered."""
+
+    portal: Portal
+    keyring: Keyring
+    received: list[Received] = field(default_factory=list)
+    coming: list[Coming] = field(default_factory=list)
+    delivered: dict[tuple[str, int], Booked] = field(default_factory=dict)
+    answered: dict[str, date] = field(default_factory=dict)  # the last day on which a chunk was answered
+    lost: set[str] = field(default_factory=set)  # chunks whose gaps are never filled
+
+    def take(self, bench: Bench, day: date) -> None:
+        """Upload every chunk that waits."""
+        self.portal.today = day
+        edges = bench.edges.edges
+        waiting = list(outboxes(edges, bench.issuer.issuer, frozenset({"waiting"})))
+        for run in sorted({item.run for item in waiting}):
+            files: dict[str, bytes] = {}
+            fetched = fetch(edges, run, files.__setitem__)
+            for item in fetched.items:
+                self.portal.upload(item.chunk.name, files[item.chunk.name])
+                rows = self.portal.books[-1].rows
+                self.received += [Received(day, item.chunk.name, row) for row in rows]
+                self._promise(item.chunk.name, rows, day)
+            move(edges, run, "uploaded")
+
+    def answer(self, bench: Bench, day: date) -> set[str]:
+        """Bring the result files that are due; return their keys."""
+        due = [one for one in self.coming if one.day <= day]
+        for file in due:
+            self.coming.remove(file)
+            bench.store.replace(results(bench.issuer.issuer) + file.name, [self.portal.result(file.rows)])
+            news = {(file.chunk, row.row): row for row in file.rows}
+            if news.keys() - self.delivered.keys():
+                self.answered[file.chunk] = day
+            self.delivered |= news
+        return {results(bench.issuer.issuer) + file.name for file in due}
+
+    def _promise(self, chunk: str, rows: tuple[Booked, ...], day: date) -> None:
+        """Decide when a chunk is answered, and whether something is forgotten."""
+        seed, name = self.portal.seed, f"card-links-{chunk.partition('.')[0]}-result"
+        late = chance(seed, "late", chunk)
+        when = day + timedelta(days=1 + int(late / LATE * 3) if late < LATE else 0)
+        if len(rows) < 2 or chance(seed, "forgotten", chunk) >= FORGOTTEN:
+            self.coming.append(Coming(when, f"{name}.csv", chunk, rows))
+            return
+        some = tuple(row for row in rows if row.row % 3)
+        self.coming.append(Coming(when, f"{name}.csv", chunk, some))
+        if chance(seed, "never", chunk) < NEVER:
+            self.lost.add(chunk)
+        else:
+            self.coming.append(Coming(when + timedelta(days=WHOLE_AFTER), f"{name}-whole.csv", chunk, rows))

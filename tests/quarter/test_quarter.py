@@ -1,0 +1,53 @@
+"""A quarter in a small size: what the reports say at its end, against a recount from the partner's books."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from flows.core.names import extracts, results
+from tests.night import BANK
+from tests.quarter.life import Plan, Quarter, lived
+from tests.quarter.recount import Witness, forgotten, sent_without_cause
+
+SMALL = Plan(nights=14, stride=7, rows=120, per_chunk=30, deaths=0.3)
+
+
+WITNESS = Witness()
+
+
+@pytest.fixture(scope="module")
+def quarter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quarter]:
+    with lived(tmp_path_factory.mktemp("quarter"), SMALL, WITNESS) as done:
+        yield done
+
+
+def test_every_report_says_of_every_cardholder_what_the_books_say(quarter: Quarter) -> None:
+    assert {} == WITNESS.differing(quarter)
+    assert len(quarter.partner.received) == sum(run.counts.submitted for run in quarter.runs())
+
+
+def test_no_card_was_sent_twice_without_cause(quarter: Quarter) -> None:
+    wrong, causes = sent_without_cause(quarter)
+
+    assert [] == wrong
+    assert {"change", "ending link", "error sent again"} <= causes.keys()
+
+
+def test_nobody_who_could_have_a_link_is_left_without(quarter: Quarter) -> None:
+    assert [] == forgotten(quarter)
+
+
+def test_everything_purged_was_due_and_no_file_of_others_is_gone(quarter: Quarter) -> None:
+    dropped = {
+        entry.key for entry in quarter.store.keys(f"{BANK}/") if entry.key.startswith((extracts(BANK), results(BANK)))
+    }
+
+    assert [] == WITNESS.too_soon
+    assert quarter.dropped == dropped
+    assert {"chunks", "ledger"} == {lot.record.part for _, due in quarter.purged for lot in due.lots}
+
+
+def test_processes_were_killed_in_every_kind_of_step(quarter: Quarter) -> None:
+    assert {"killed: submit", "killed: ingest"} <= quarter.did.keys()
