@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import polars as pl
 import pytest
 
+from flows.core.names import reconciliation
 from flows.core.ports import Entry, Source, Store
 from flows.core.run.lease import ClaimedError
 from flows.core.run.planning import canonical
@@ -22,11 +23,12 @@ from flows.core.service.service_errors import NoSuchRecordError, ServiceBusyErro
 from flows.steps.funnel import read_placements
 from flows.steps.look import ServiceSilentError, look
 from flows.steps.placements import follow_links
+from flows.steps.reconcile import reconcile_runs
 from flows.steps.runs import keys_of
 from schemas.card_link import CardLink
 from schemas.jobs import JobRecord
 from schemas.singles import SingleAnswered, SingleAsked
-from tests.night import NOON, Bench, local_bench
+from tests.night import BANK, NOON, Bench, local_bench
 
 T = TypeVar("T")
 SERVICE = {"base_url": "http://127.0.0.1:1", "follow_cardholders": True, "requests_per_second": 1e6}
@@ -331,3 +333,34 @@ def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_o
     assert bench.ledger(run).filter(fate="submitted").height + 1 == before[2]["cardholders"]
     assert (before[2]["cardholders"], 1) == (after[2]["cardholders"], after[5]["cardholders"])
     assert row in looked(bench, run).filter(termination_type="BILLABLE")["row"]
+
+
+def test_the_page_across_runs_shows_the_issuers_funnel_once_links_were_looked_at(tmp_path: Path) -> None:
+    bench, _, linked = night(tmp_path)
+    partner = busy(linked)
+    page = f"{reconciliation(BANK)}report.html"
+    reconcile_runs(bench.edges)
+    before = bench.content(page)
+
+    follow_links(bench.edges, partner)
+    facts = reconcile_runs(bench.edges)
+
+    assert b"From link to placed card" not in before
+    assert b"From link to placed card" in bench.content(page)
+    assert 6 == facts["funnel"]["stages"][-1]["cardholders"]
+
+
+def test_a_cardholder_nobody_has_written_to_is_no_error(tmp_path: Path) -> None:
+    bench, run, linked = night(tmp_path)
+    partner = Partner()
+    know_all(partner, linked)
+
+    def unknown(what: str) -> None:
+        if what == "messages":
+            raise NoSuchRecordError("the messages")
+
+    partner.before = unknown
+    done = look(bench.edges, partner, settings(bench), bench.manifest(run))
+
+    assert (12, 0) == (done.asked, done.unanswered)
+    assert [None] == looked(bench, run)["trouble"].unique().to_list()
