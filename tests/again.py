@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import shutil
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import polars as pl
 
 from flows.core.life.wanted import Wanted
 from flows.core.names import corrections
+from flows.edge.local import LocalStore
 from flows.steps.resubmit import Request, resubmit
 from flows.steps.submit import Submitted
 from schemas.portal import PAN
 from tests.builders import portal_rows
-from tests.night import Bench, local_bench, portal_csv
+from tests.night import Bench, issuer, local_bench, portal_csv
 
 ERRORS = Wanted(errors=True)
 REJECTS = Wanted(rejects=True)
 PANS = ["4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117"]
 
 
-def night(folder: Path, rows: int = 30, fail: float = 0.3, **changes: Any) -> tuple[Bench, str]:
-    """Submit, answer and ingest one extract; return the bench and the run."""
-    bench = local_bench(folder, **changes)
-    run = bench.submit(bench.drop(rows)).manifest.run
+def night(folder: Path, fail: float = 0.3, chunk: int = 1000) -> tuple[Bench, str]:
+    """Return a copy of a night of 30 rows that was submitted, answered and ingested, and its run."""
+    made, run = _night(fail, chunk)
+    shutil.copytree(made, folder / "store")
+    return Bench(LocalStore(folder / "store"), issuer(portal={"rows_per_chunk": chunk})), run
+
+
+@cache
+def _night(fail: float, chunk: int) -> tuple[Path, str]:
+    folder = Path(mkdtemp(prefix="night-"))
+    bench = local_bench(folder, portal={"rows_per_chunk": chunk})
+    run = bench.submit(bench.drop(30)).manifest.run
     bench.answer(fail_share=fail, seed=1)
     bench.ingest()
-    return bench, run
+    return folder / "store", run
 
 
 def of_rows(folder: Path, *rows: dict[str, str | None]) -> tuple[Bench, str]:

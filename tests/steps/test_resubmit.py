@@ -72,7 +72,7 @@ def test_results_that_are_there_are_taken_up_before_it_is_decided(tmp_path: Path
     again(bench, run)
     bench.answer()  # all linked, and nobody ingests
 
-    with pytest.raises(NothingToSendError, match=r"9 linked|7 linked"):
+    with pytest.raises(NothingToSendError, match="7 linked"):
         again(bench, run, reason="once more")
 
 
@@ -256,16 +256,16 @@ def test_a_source_that_changed_since_says_so(tmp_path: Path) -> None:
 
 
 def test_row_numbers_the_run_has_not_are_named(tmp_path: Path) -> None:
-    bench, run = night(tmp_path, rows=5)
+    bench, run = night(tmp_path)
 
     with pytest.raises(NoSuchRowError) as refused:
-        again(bench, run, Wanted(rows=frozenset({1, 6, 70})))
+        again(bench, run, Wanted(rows=frozenset({1, 31, 70})))
 
-    assert (run, "6, 70") == refused.value.args
+    assert (run, "31, 70") == refused.value.args
 
 
 def test_rows_must_be_asked_for_and_a_reason_given(tmp_path: Path) -> None:
-    bench, run = night(tmp_path, rows=5)
+    bench, run = night(tmp_path)
 
     with pytest.raises(NothingAskedError):
         again(bench, run, Wanted())

@@ -79,7 +79,7 @@ def decide(facts: Facts, lifted: frozenset[str] | None = None) -> pl.DataFrame:
     free = pl.lit(value=False) if lifted is None else ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
     decided = told.with_columns(why=pl.when(stands & ~free).then("stands").otherwise(_refused(facts.corrected)))
     return decided.select(
-        "row", "origin", *(name for name in ASKED if name != "row"), "why",
+        "row", "origin", *(name for name in ASKED if name not in ("row", "reasons")), "why",
         pl.when(stands).then("where").alias("where"), (stands & pl.col("why").is_null()).alias("over"),
     )  # fmt: skip
 

@@ -27,6 +27,7 @@ ASKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "cuid": pl.String,
     "last_4": pl.String,
     "state": pl.String,
+    "reasons": pl.List(pl.String),
     "reason": pl.String,
     "named": pl.Boolean,
 }
