@@ -12,6 +12,7 @@ import click
 
 from flows.cli.answer import Answer
 from flows.cli.command import StoppedError
+from flows.cli.typing_in import ask
 from flows.core.errors import TryAgainError
 from flows.core.redaction import redact
 from flows.steps.follow import EVERY_SECONDS, WARN_SECONDS, Clock, Followed, follow
@@ -76,8 +77,7 @@ class Terminal:
         """Prompt for each value under its label, secret ones unseen; warn while that is being done."""
         with _warning(self, left):
             return {
-                one.key_name: click.prompt(shown(one.label or one.key_name), hide_input=one.secret, err=True)
-                for one in request.account_link
+                one.key_name: ask(shown(one.label or one.key_name), secret=one.secret) for one in request.account_link
             }
 
 

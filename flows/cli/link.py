@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import click
 
 from flows.cli.answer import Answer
+from flows.cli.typing_in import ask
 from flows.core.errors import TryAgainError
 from flows.core.names import RunId
 from flows.steps.one_link import link_row, link_typed
@@ -129,7 +130,4 @@ def _supply(column: str) -> str:
 
 def _prompt(field: Field) -> str:
     default = field.usual or ("" if field.optional else None)
-    typed: str = click.prompt(
-        field.label, default=default, hide_input=field.secret, show_default=bool(field.usual), err=True
-    )
-    return typed.strip()
+    return ask(field.label, secret=field.secret, default=default, show_default=bool(field.usual)).strip()
