@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator
+from datetime import date
+from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -43,6 +46,7 @@ from schemas.manifest import LedgerPart, Manifest
 AS_SENT = ["expiration", "origin", "name_check", "address_check"]  # kept with the outcome: later runs ask for them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
 NIGHTS = 14  # runs the trend shows
+CHUNKS = 100  # reconciled at a time
 
 
 class RunReport(NamedTuple):
@@ -90,34 +94,52 @@ def find_breaks(edges: IssuerEdges, run: str) -> tuple[Break, ...]:
     if manifest is None:
         raise UnknownRunError(run)
     refuse_purged(edges.edges.store, keys)
-    return tuple(sorted(add([one.tally for one in _settle(edges, keys, manifest)]).breaks))
+    return tuple(sorted(add([one for part in _settle(edges, keys, manifest) for one in part.tallies]).breaks))
 
 
 class Settled(NamedTuple):
-    """One ledger part, reconciled: its rows, and what is counted of them."""
+    """One ledger part, reconciled: its rows, and what is counted of them, a hundred chunks at a time."""
 
     part: LedgerPart
     rows: pl.DataFrame
-    tally: Tally
+    tallies: tuple[Tally, ...]
 
 
 def _written(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Tally]:
     """Keep the reconciled rows of each part (`report/rows/`) and yield what is counted of them."""
-    for one in _settle(edges, keys, manifest):
-        write_rows(edges.edges.store, keys, one.part, one.rows)
-        yield one.tally
+    write = partial(_write, edges.edges.store, keys)
+    return chain.from_iterable(map(write, _settle(edges, keys, manifest)))  # holds no part while the next is made
+
+
+def _write(store: Store, keys: RunKeys, one: Settled) -> tuple[Tally, ...]:
+    write_rows(store, keys, one.part, one.rows)
+    return one.tallies
 
 
 def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
     """Reconcile part by part."""
     store, today = edges.edges.store, edges.edges.now().date()
     told = Told(store, keys)
-    for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, RECORD), strict=True):
-        sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(manifest.run).alias("run"))
-        outcomes = told.of(sent["chunk"].unique().to_list())
-        settled = reconcile(sent, outcomes, today)
-        rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
-        yield Settled(part, rows, tally(records, settled, outcomes))
+    return (_settle_part(store, keys, part, told, today) for part in manifest.ledger)
+
+
+def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, told: Told, today: date) -> Settled:
+    """Reconcile the chunks of a part, a hundred at a time: answers take five times the memory of what was sent."""
+    (records,) = read_ledger(store, keys, [part], RECORD)
+    groups = records.with_columns(group=pl.col("chunk").rank("dense").sub(1).floordiv(CHUNKS).fill_null(0))
+    done = [
+        _settle_some(group.drop("group"), str(keys.run), told, today)
+        for group in groups.partition_by("group", maintain_order=True)
+    ]
+    return Settled(part, pl.concat([rows for rows, _ in done]).sort("row"), tuple(counted for _, counted in done))
+
+
+def _settle_some(records: pl.DataFrame, run: str, told: Told, today: date) -> tuple[pl.DataFrame, Tally]:
+    sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(run).alias("run"))
+    outcomes = told.of(sent["chunk"].unique().to_list())
+    settled = reconcile(sent, outcomes, today)
+    rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
+    return rows, tally(records, settled, outcomes)
 
 
 def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:

@@ -3,9 +3,11 @@ from pathlib import Path
 
 import openpyxl
 import polars as pl
+import pytest
 
 from flows.core.run.planning import canonical, digest
 from flows.simulator.answer import Habits
+from flows.steps import report
 from flows.steps.report import rebuild
 from flows.steps.runs import keys_of
 from schemas.manifest import LedgerPart
@@ -50,6 +52,21 @@ def test_a_ledger_in_many_parts_gives_the_report_of_a_ledger_in_one(tmp_path: Pa
 
     assert before == {name: sorted(bench.report(run, name).splitlines()) for name in FILES}
     assert whole == cut
+
+
+def test_chunks_reconciled_a_few_at_a_time_give_the_report_of_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    habits = Habits(halves=0.4, twice=0.4, swapped=True, foreign=True)
+    bench, run = answered(tmp_path, habits, fail_share=0.2, shuffle=True, error_shape="mixed")
+    whole = rebuild(bench.edges, run)
+    before = {name: bench.report(run, name) for name in FILES}
+    monkeypatch.setattr(report, "CHUNKS", 3)
+
+    few = rebuild(bench.edges, run)
+
+    assert before == {name: bench.report(run, name) for name in FILES}
+    assert whole == few
 
 
 def test_the_tables_of_a_report_keep_to_their_schemas(tmp_path: Path) -> None:
