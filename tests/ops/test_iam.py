@@ -168,13 +168,22 @@ def test_whoever_may_not_delete_is_told_before_a_record_says_that_anything_went(
     assert read_purged(old.store, keys_of(run), "chunks") is None
 
 
-@pytest.mark.parametrize("place", [extracts(BANK), results(BANK), corrections(BANK), transactions(BANK)])
+@pytest.mark.parametrize("place", [extracts(BANK), results(BANK), transactions(BANK)])
 def test_what_others_drop_cannot_be_written(guarded: tuple[servers.S3Server, Any], place: str) -> None:
     server, client = guarded
     store = S3Store(server.bucket, "nightly", client)
 
     with pytest.raises(StoreDeniedError):
         store.create(f"{place}x.csv", b"x")
+
+
+def test_a_filled_in_template_may_be_dropped(guarded: tuple[servers.S3Server, Any]) -> None:
+    server, client = guarded
+    store = S3Store(server.bucket, "nightly", client)
+
+    dropped = store.create(f"{corrections(BANK)}fix.csv", b"run,row,column,correction")
+
+    assert dropped
 
 
 def test_nothing_outside_the_prefix_can_be_written(guarded: tuple[servers.S3Server, Any]) -> None:
