@@ -99,12 +99,13 @@ def reseal_chunks(folder: Path, run: str, numbers: Collection[int], reason: str,
 def _mended(edges: IssuerEdges, run: str, done: Mended, state: str, reason: str) -> Answer:
     """Say which breaks were closed or opened, and how the run stands now."""
     lines = [f"{one.name} ({one.rows:,} rows) {one.place}: {state}" for one in done.breaks]
-    told = [{"name": one.name, "rows": one.rows, "place": one.place} for one in done.breaks]
-    facts: dict[str, Any] = {"run": run, "breaks": told, "reason": redact(reason)}
+    named = [{"name": one.name, "rows": one.rows, "place": one.place} for one in done.breaks]
+    facts: dict[str, Any] = {"run": run, "breaks": named, "reason": redact(reason)}
     if done.report is None:
         return _answer(facts, lines, f"cardlink report {run}", dry_run=True)
     answer = report_answer(edges, done.report.summary)
-    return _answer({**facts, "report": answer.facts}, [*lines, "", *answer.lines], answer.then, dry_run=False)
+    told = [*lines, "", *answer.lines]
+    return Answer({**facts, "dry_run": False, "report": answer.facts}, told, answer.then, answer.exit_code)
 
 
 def _decided(edges: IssuerEdges, done: Decided, line: str) -> Answer:
@@ -116,7 +117,9 @@ def _decided(edges: IssuerEdges, done: Decided, line: str) -> Answer:
     answers = [report_answer(edges, report.summary) for report in done.ingested.reports]
     lines = [line, *(f"break: {one}" for one in done.ingested.breaks)]
     lines += [text for answer in answers for text in ("", *answer.lines)]
-    return _answer({**facts, "reports": [answer.facts for answer in answers]}, lines, then, dry_run=False)
+    facts = {**facts, "dry_run": False, "reports": [answer.facts for answer in answers]}
+    code = max((answer.exit_code for answer in answers), default=0)
+    return Answer(facts, lines, then, max(code, 4 if done.ingested.breaks else 0))
 
 
 def _answer(facts: dict[str, Any], lines: list[str], then: str, *, dry_run: bool) -> Answer:

@@ -18,7 +18,7 @@ from flows.core.run.planning import business_date, canonical, differences, diges
 from flows.core.storage.store_errors import ObjectMissingError, StoreBusyError
 from flows.steps.cut import cut, read_once
 from flows.steps.edges import ConflictError, IssuerEdges, read, write_once
-from flows.steps.runs import has_manifest, keys_of, plans, read_plan
+from flows.steps.runs import finished, has_manifest, keys_of, plans, read_plan
 from schemas.manifest import RECIPE, Document, Plan, Selection, SourceIdentity
 
 CONTESTS = 16  # twins that ask for a run of one extract at the same moment
@@ -109,7 +109,7 @@ def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str =
     from the plan where there is one, so that a rerun after midnight gives the same rows. The same reason for a new
     run is the same new run: repeating a command never sends an extract twice. `known` is the digest of what other
     runs say of the issuer's cards: a plan that was made before they said so, and never committed, is made anew.
-    Raises DuplicateExtractError, SettingsChangedError.
+    Raises DuplicateExtractError, SettingsChangedError, AbandonedError.
     """
     digested = read_once(edges.edges.store, entry)
     source = digested.source
@@ -122,6 +122,7 @@ def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str =
             plan = plan.model_copy(update={"cut": ways})
         write_once(edges.edges.store, keys_of(plan.run).plan, canonical(plan))
         return Planned(plan, taken_over=False, remarks=_remarks(edges, source))
+    finished(edges.edges.store, keys_of(plan.run))  # AbandonedError, before settings are told to be put back
     _compare(plan, stored, day)
     return Planned(stored.model_copy(update={"source": source}), taken_over=True)
 

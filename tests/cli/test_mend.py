@@ -1,0 +1,162 @@
+"""`cardlink mend` and the dry runs of `cardlink outbox`, as an operator types them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.cli.main import main
+from flows.core.rows.cards import PUBLISHED
+from flows.edge.pgp import PortalKey
+from flows.steps.runs import keys_of
+from flows.wiring import open_store
+from tests import keys
+from tests.night import Bench, issuer
+
+TOML = """
+issuer = "bank"
+root = "store"
+test = true
+[limits]
+max_reject_rate = 0.5
+[portal]
+fingerprints = ["{fingerprint}"]
+allowed_hosts = ["links.example.com"]
+rows_per_chunk = 10
+"""
+WHY = ("--reason", f"the partner asked for it, see {PUBLISHED[0]}")
+NEW = keys.sound(copy=2)
+HEAD = "cuid,last_4,url,expiration_date,error\n"
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Bench:
+    """Return the bench that writes where the command line of `tmp_path` reads."""
+    (tmp_path / "store").mkdir()
+    pin(tmp_path, keys.sound())
+    portal = {"rows_per_chunk": 10}
+    return Bench(open_store("store", tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC))
+
+
+@pytest.fixture
+def run(bank: Bench) -> str:
+    """A committed run of three chunks."""
+    return bank.submit(bank.drop(30)).manifest.run
+
+
+def pin(folder: Path, key: PortalKey) -> None:
+    """Let the issuer's settings name this key of the portal."""
+    (folder / "portal.asc").write_bytes(key.public)
+    (folder / "bank.toml").write_text(TOML.format(fingerprint=key.fingerprint))
+
+
+def cardlink(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["--config", str(folder), *arguments])
+
+
+def told(folder: Path, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cardlink(folder, "--json", *arguments).stdout)
+    return found
+
+
+def history(folder: Path, run: str) -> list[tuple[str, str]]:
+    """Return what happened to a run and why, where somebody said why."""
+    found = told(folder, "history", run)["history"]
+    return [(one["what"], one["facts"]["reason"]) for one in found if "reason" in one["facts"]]
+
+
+@pytest.mark.parametrize("verb", ["hold", "release", "cancel", "uploaded"])
+def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would_be_refused(
+    bank: Bench, run: str, tmp_path: Path, verb: str
+) -> None:
+    cardlink(tmp_path, "outbox", "hold", run, "3", *WHY)
+    chunk, other = ("3", "1") if verb == "release" else ("1", "3")
+    why = () if verb == "uploaded" else WHY
+    before = bank.snapshot()
+
+    tried = cardlink(tmp_path, "outbox", verb, run, chunk, *why, "--dry-run")
+    refused = cardlink(tmp_path, "outbox", verb, run, other, *why, "--dry-run")
+
+    assert (tried.exit_code, refused.exit_code) == (0, 0 if verb == "cancel" else 2)
+    assert f"dry run, nothing was noted: {run}: chunks {chunk} " in tried.stdout
+    assert bank.snapshot() == before
+
+
+def test_a_run_is_abandoned_and_the_extract_submitted_as_a_new_run(bank: Bench, run: str, tmp_path: Path) -> None:
+    (tmp_path / "store" / keys_of(run).manifest).unlink()
+
+    tried = cardlink(tmp_path, "mend", "abandon", run, *WHY, "--dry-run")
+    done = cardlink(tmp_path, "mend", "abandon", run, *WHY)
+    refused = cardlink(tmp_path, "submit", "bank", "--extract", "bank-20261120.csv")
+    again = cardlink(tmp_path, "submit", "bank", "--extract", "bank-20261120.csv", "--new-run", "once more")
+
+    assert (tried.exit_code, done.exit_code, refused.exit_code, again.exit_code) == (0, 0, 2, 0)
+    assert tried.stdout == f"dry run, nothing was done: {done.stdout}"
+    assert "the partner asked for it, see [masked]" in refused.stderr
+    assert f"{run}-r2: 30 read, 30 submitted" in again.stdout
+    assert history(tmp_path, run) == [("abandoned", "the partner asked for it, see [masked]")]
+
+
+def test_a_claim_nobody_holds_is_said_to_be_free(run: str, tmp_path: Path) -> None:
+    done = cardlink(tmp_path, "mend", "take-over", run, *WHY)
+
+    assert done.exit_code == 2
+    assert "Nobody has claimed" in done.stderr
+
+
+def test_chunks_are_sealed_anew_once_the_settings_name_the_new_key(bank: Bench, run: str, tmp_path: Path) -> None:
+    before = bank.chunks(run)
+    pin(tmp_path, NEW)
+
+    tried = told(tmp_path, "mend", "reseal", run, *WHY, "--dry-run")
+    done = told(tmp_path, "mend", "reseal", run, *WHY)
+    again = cardlink(tmp_path, "mend", "reseal", run, *WHY)
+
+    bank.key = NEW
+    assert (tried["chunks"], done["chunks"], done["retired"]) == ([1, 2, 3], [1, 2, 3], 3)
+    assert bank.chunks(run) == before
+    assert "already" in again.stdout
+    assert ("sealed anew", "the partner asked for it, see [masked]") in history(tmp_path, run)
+
+
+def test_a_row_is_attributed_withdrawn_and_its_break_closed(bank: Bench, run: str, tmp_path: Path) -> None:
+    bank.answer(fail_share=0.0)
+    bank.ingest()
+    bank.drop_result(f"{HEAD},,,,[object Object]\n".encode(), f"card-links-{run}-00001-result-2.csv")
+    out = cardlink(tmp_path, "ingest", "bank")
+    name = f"card-links-{run}-00001-result-2.csv"
+
+    taken = cardlink(tmp_path, "mend", "attribute", "bank", name, "--row", "1", "--to", f"{run}:1", *WHY)
+    closed = cardlink(tmp_path, "mend", "close", run, "UNATTRIBUTED_ERROR", *WHY)
+    opened = cardlink(tmp_path, "mend", "reopen", run, "UNATTRIBUTED_ERROR", *WHY)
+
+    assert (out.exit_code, taken.exit_code, closed.exit_code, opened.exit_code) == (4, 2, 0, 4)
+    assert "is linked already" in taken.stderr
+    assert "closed by" in closed.stdout
+    assert "1 closed by hand" in closed.stdout
+    assert [what for what, _ in history(tmp_path, run)] == ["break closed", "break reopened"]
+
+
+def test_a_result_is_taken_up_again_and_the_next_step_named(bank: Bench, run: str, tmp_path: Path) -> None:
+    bank.answer(fail_share=0.0)
+    cardlink(tmp_path, "ingest", "bank")
+
+    done = cardlink(tmp_path, "mend", "ingest-again", "bank", f"card-links-{run}-00002-result.csv", *WHY)
+
+    assert done.exit_code == 0
+    assert f"{run}: balanced" in done.stdout
+    assert "next: cardlink status bank" in done.stderr
+
+
+@pytest.mark.parametrize("to", ["nonsense", "bank-20261120-00000000:1", "{run}:x", "{run}:99"])
+def test_a_place_that_is_none_is_refused(bank: Bench, run: str, tmp_path: Path, to: str) -> None:
+    bank.drop_result(f"{HEAD},,,,[object Object]\n".encode(), "a.csv")
+
+    done = cardlink(tmp_path, "mend", "attribute", "bank", "a.csv", "--row", "1", "--to", to.format(run=run), *WHY)
+
+    assert done.exit_code == 2
