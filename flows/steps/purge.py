@@ -24,10 +24,11 @@ from flows.core.run.retention import State, Verdict
 from flows.steps.edges import IssuerEdges
 from flows.steps.mend.abandon import abandon
 from flows.steps.purged import read_purged
-from flows.steps.runs import AbandonedError, read_summary, run_ids
+from flows.steps.runs import AbandonedError, read_end, read_summary, run_ids
 from flows.steps.singles import answer_key
 from flows.steps.sweep import OLD
 from flows.steps.unfinished import state_of
+from schemas.mended import Abandoned
 from schemas.purged import PARTS, Part, Purged
 
 READERS = 16  # runs looked at, and objects deleted, at a time
@@ -179,14 +180,20 @@ def _judge(
     record = read_purged(store, keys, part)
     if record is not None:
         return Lot(keys.purged(part), record, mine, resumed=True)
-    found = retention.too_young("chunks", keys.run, settings, now)
-    if found is None:
+    found = retention.too_young(part, keys.run, settings, now)
+    if found is None or _goes_early(edges, keys):
         state = state_of(edges, keys, entries)
         found = retention.verdict(part, state, settings, now)
         if found.due:
             record = _record(edges, keys, part, state, found, mine)
             return Lot(keys.purged(part), record, mine, abandons=state.end == "never")
     return Kept(str(keys.run), part, found.why, found.until)
+
+
+def _goes_early(edges: IssuerEdges, keys: RunKeys) -> bool:
+    """Tell whether a run is an abandoned one, which goes whole with its chunks."""
+    young = retention.too_young("chunks", keys.run, edges.issuer.retention, edges.edges.now())
+    return young is None and isinstance(read_end(edges.edges.store, keys), Abandoned)
 
 
 def _last_claim(keys: RunKeys, entries: Sequence[Entry]) -> str:
