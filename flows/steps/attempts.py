@@ -17,11 +17,13 @@ import polars as pl
 
 from flows.core.names import RunKeys
 from flows.core.ports import Store
+from flows.core.results.attribution import LINKED
 from flows.core.results.reconcile import AWAITING
 from flows.core.rows.known import ATTEMPT, Known
 from flows.core.run.calendar import local_day
 from flows.steps.commits import commits_since
 from flows.steps.edges import IssuerEdges, read
+from flows.steps.linked import single_links
 from flows.steps.outbox import standing_of
 from flows.steps.purged import without_ledger
 from flows.steps.rows import rows_key
@@ -86,7 +88,7 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
         told = list(readers.map(lambda run: read_summary(store, keys_of(run.run)), committed))
     for manifest, summary in zip(committed, told, strict=True):
         if manifest.counts.submitted and lives(manifest, summary, today):
-            yield from _attempts(store, manifest, reported=summary is not None)
+            yield from _of_run(store, manifest, reported=summary is not None)
     done = {manifest.run for manifest in committed} | without_ledger(store, issuer)
     for link in links:
         if link.run not in done and not _abandoned(store, keys_of(link.run)):  # about to be committed: counts as sent
@@ -107,7 +109,27 @@ def lives(manifest: Manifest, summary: dict[str, Any] | None, today: date) -> bo
 
 def attempts_of(store: Store, manifest: Manifest) -> Iterator[Attempts]:
     """Yield the attempts of one committed run, part by part."""
-    yield from _attempts(store, manifest, reported=read_summary(store, keys_of(manifest.run)) is not None)
+    yield from _of_run(store, manifest, reported=read_summary(store, keys_of(manifest.run)) is not None)
+
+
+def _of_run(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Attempts]:
+    """Yield a run's attempts; a single link that was made for one of its rows since is one more of them."""
+    alone = single_links(store, keys_of(manifest.run))
+    for one in _attempts(store, manifest, reported=reported):
+        made = alone.join(one.rows.drop("cuid", "last_4", "state", "expires_on"), on="row", how="inner")
+        rest = alone.join(one.rows, on="row", how="anti")
+        rows = pl.concat([one.rows, _linked(made)])
+        yield one._replace(rows=rows, digest=f"{one.digest} {made['row'].to_list()}")
+        alone = rest
+    if not alone.is_empty():  # rows that were never sent
+        yield Attempts(manifest.run, _linked(alone), f"{alone['row'].to_list()}")
+
+
+def _linked(alone: pl.DataFrame) -> pl.DataFrame:
+    rows = alone.with_columns(pl.lit(LINKED).alias("state"))
+    return rows.select(
+        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind) for name, kind in SENT.items()
+    )
 
 
 def _attempts(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Attempts]:

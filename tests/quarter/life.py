@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -21,6 +22,8 @@ from flows.edge.pgp import GpgOpener, PortalKey
 from flows.simulator.portal import Portal
 from flows.steps.corrections import correction_template
 from flows.steps.mend.close_break import close_break
+from flows.steps.mend.reseal import reseal
+from flows.steps.outbox import outboxes
 from flows.steps.purge import Due, look, purge
 from flows.steps.renew import Request as Renewal
 from flows.steps.renew import renew
@@ -120,6 +123,7 @@ def lived(
         quarter = _begin(folder, plan, Partner(portal, keyring))
         quarter.watch = watch
         for night in range(plan.nights):
+            _night(quarter, night)
             if night == plan.nights // 2:
                 _rotate(quarter, second, opens_second)
             _day(quarter, night)
@@ -144,14 +148,18 @@ def _begin(folder: Path, plan: Plan, partner: Partner) -> Quarter:
     return clock[0]
 
 
-def _day(quarter: Quarter, night: int) -> None:
-    """Live through a night and the working day after it."""
+def _night(quarter: Quarter, night: int) -> None:
+    """Let the town live, drop its extract, and submit it."""
     if night:
         quarter.day, quarter.hour = quarter.day + timedelta(days=quarter.plan.stride), 1.5
         quarter.town.live(quarter.day, quarter.plan.stride)
     extract = quarter.bench.drop_bytes(quarter.town.extract(), f"bank-{quarter.day:%Y%m%d}.csv")
     quarter.dropped.add(extracts(BANK) + extract)
     quarter.survive("submit", lambda: quarter.bench.submit(extract))
+
+
+def _day(quarter: Quarter, night: int) -> None:
+    """Live through the working day after a night."""
     quarter.hour = max(quarter.hour, 9)
     _answers(quarter)
     _resubmit_as_is(quarter)
@@ -234,12 +242,15 @@ def _purge(quarter: Quarter) -> None:
 
 
 def _rotate(quarter: Quarter, key: PortalKey, opener: Opener) -> None:
-    """Change the portal's key: from now on only the new one opens what comes."""
+    """Change the portal's key: what still waits is sealed anew, since only the new key opens what comes."""
     portal = quarter.bench.issuer.portal.model_copy(update={"fingerprints": (key.fingerprint,)})
     quarter.bench.issuer = quarter.bench.issuer.model_copy(update={"portal": portal})
     quarter.bench.key = key
     quarter.partner.keyring.openers = [opener]
-    quarter.did["key rotated"] += 1
+    waiting = {item.run for item in outboxes(quarter.bench.edges.edges, BANK)}
+    for run in sorted(waiting):
+        again = partial(reseal, quarter.bench.edges, quarter.store, run, (), "the portal has a new key")
+        quarter.did["chunks sealed anew"] += len(quarter.survive("reseal", again).chunks)
 
 
 def _lately(quarter: Quarter, days: int, what: str) -> list[str]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from flows.simulator.portal import Booked
 from flows.steps.purge import Due
+from flows.steps.runs import keys_of
 from schemas.manifest import Manifest
 from tests.quarter.life import WITHIN, Quarter, report_rows
 from tests.quarter.partner import Received
@@ -152,6 +153,6 @@ def purged_too_soon(quarter: Quarter, day: date, due: Due) -> Iterator[str]:
         last = max(
             (quarter.partner.answered[chunk] for chunk in chunks if chunk in quarter.partner.answered), default=None
         )
-        due_on = (last or lot.keys.run.day) + SETTLED[lot.record.part == "ledger"]
+        due_on = (last or keys_of(lot.record.run).run.day) + SETTLED[lot.record.part == "ledger"]
         if waits or due_on > day:
             yield f"{lot.record.part} of {lot.record.run}: {len(waits)} chunks without an answer, due on {due_on}"

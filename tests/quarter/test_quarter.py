@@ -49,5 +49,12 @@ def test_everything_purged_was_due_and_no_file_of_others_is_gone(quarter: Quarte
     assert {"chunks", "ledger"} == {lot.record.part for _, due in quarter.purged for lot in due.lots}
 
 
-def test_processes_were_killed_in_every_kind_of_step(quarter: Quarter) -> None:
+def test_what_waited_for_its_upload_was_sealed_anew_for_the_new_key(quarter: Quarter) -> None:
+    assert quarter.did["chunks sealed anew"] >= 1
+
+
+def test_processes_were_killed_and_every_kind_of_run_was_made(quarter: Quarter) -> None:
+    kinds = {run.selection.kind if run.selection else "night" for run in quarter.runs()}
+
+    assert {"night", "resubmit", "renew"} == kinds
     assert {"killed: submit", "killed: ingest"} <= quarter.did.keys()
