@@ -74,11 +74,13 @@ def answer_store(store: Store, issuer: str, portal: Portal, habits: Habits | Non
 
 
 def committed_chunks(store: Store, issuer: str) -> Iterator[tuple[str, str]]:
-    """Yield key and upload name of every chunk of every run that has a manifest."""
+    """Yield key and upload name of every chunk of every run that has a manifest; purged ones are done with."""
     for entry in store.keys(runs(issuer), shallow=True):
         run = RunId.parse(PurePosixPath(entry.key).name)
         keys = RunKeys(run) if run else None
         if keys and any(found.key == keys.manifest for found in store.keys(keys.manifest)):
+            if any(True for _ in store.keys(keys.purged("chunks"))):
+                continue
             content = _content(store, keys.manifest)
             if content.startswith(b'{"abandoned":true'):  # ended by an operator before its commit
                 continue
