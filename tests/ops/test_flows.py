@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 from prefect.client.schemas.objects import TaskRun
@@ -16,6 +16,7 @@ from flows.core.run.gates import RowJumpError
 from flows.core.storage.store_errors import StoreBusyError, StoreDeniedError
 from flows.forms import ExtractName, Reason, RunIdText
 from flows.nightly import passing, submit
+from flows.resubmit import WHICH, CorrectedName, ReasonCode, Which
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,8 @@ def test_only_passing_trouble_is_tried_again(error: CardlinkError, again: bool) 
     [
         (RunIdText, "first-bank-20261120-3f9c21aa-r2", "first-bank-20261120"),
         (ExtractName, "2026/cards-20261120.csv", "../../secrets.csv"),
+        (ReasonCode, "address.postal_code", "4242424242424242"),
+        (CorrectedName, "fixed/corrections.csv", "../secrets.csv"),
         (Reason, "the portal lost 3 files on 20261120", "card 4242 4242 4242 4242 again"),
     ],
 )
@@ -47,3 +50,8 @@ def test_a_free_field_takes_what_it_is_for_and_never_a_card_number(field: Any, g
     assert good == adapter.validate_python(good)
     with pytest.raises(ValidationError):
         adapter.validate_python(bad)
+
+
+def test_every_choice_of_rows_to_send_again_asks_for_something_or_says_where_it_is_said() -> None:
+    assert get_args(Which) == tuple(WHICH)
+    assert ["as codes or corrections say"] == [name for name, wanted in WHICH.items() if not wanted.anything]

@@ -150,6 +150,19 @@ def test_the_dry_run_showed_exactly_what_the_night_sent(story: Story) -> None:
     assert [one["rows"] for one in story.rehearsed_artifacts] == [one["rows"] for one in sent]
 
 
+def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> None:
+    asked = {"run": story.run, "which": "errors to resubmit as is", "reason": "the portal was busy"}
+    rehearsal, again = (story.stage.start("resubmit", **asked, mode=mode) for mode in ("dry run", "send"))
+
+    rehearsed, done = story.stage.ended(rehearsal), story.stage.ended(again)
+
+    assert ("Completed", "Completed") == (rehearsed.state, done.state)
+    assert any("1 rows of" in line and "would go out again; nothing was written" in line for line in rehearsed.logs)
+    assert f"{story.run}-again" in story.stage.artifacts()
+    sent = story.stage.cardlink("outbox", "list", ISSUER)["chunks"]
+    assert [1] == [one["rows"] for one in sent if one["run"] != story.run]
+
+
 def test_a_rerun_that_would_send_cards_twice_is_refused_and_explains_itself(story: Story) -> None:
     assert story.twice.state == "Failed"
     assert "would go out twice" in story.twice.message
@@ -261,6 +274,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     [
         ("rerun", ["nothing is written", "dry run", "row-jump", ISSUER, "go out twice"]),
         ("outbox", ["A cancelled chunk is never sent", "uploaded", "release"]),
+        ("resubmit", ["as codes or corrections say", "dry run", "sent a second time"]),
         ("mend", ["claim of a dead process", "reseal", "RESULT_SHORT"]),
         (f"nightly-{ISSUER}", ["weekend or holiday", ISSUER]),
         (f"ingest-{ISSUER}", ["rebuilt even without new results"]),

@@ -1,0 +1,120 @@
+"""The corrected-file loop as an operator types it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.cli.main import main
+from flows.core.names import corrections
+from flows.wiring import open_store
+from schemas.corrections import template_columns
+from schemas.portal import CITY, CUID, PAN
+from tests import keys
+from tests.again import PANS, correct
+from tests.builders import portal_rows
+from tests.night import Bench, issuer, portal_csv
+
+TOML = """
+issuer = "bank"
+root = "store"
+test = true
+[limits]
+max_reject_rate = 1.0
+max_error_rate = 1.0
+[portal]
+fingerprints = ["{fingerprint}"]
+allowed_hosts = ["links.example.com"]
+"""
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> tuple[Bench, str]:
+    """Return the bench that writes where the command line of `tmp_path` reads, and a run with two rejects."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
+    (tmp_path / "portal.asc").write_bytes(keys.sound().public)
+    limits = {"max_reject_rate": 1.0, "max_error_rate": 1.0}
+    bench = Bench(open_store("store", tmp_path), issuer(limits=limits), now=lambda: datetime.now(UTC))
+    rows = portal_rows({PAN: PANS[0]}, {PAN: PANS[1], CITY: None}, {PAN: PANS[2], CITY: None})
+    return bench, bench.submit(bench.drop_bytes(portal_csv(rows))).manifest.run
+
+
+def cardlink(folder: Path, *arguments: object) -> Result:
+    """Type a command."""
+    return CliRunner().invoke(main, ["--config", str(folder), *map(str, arguments)])
+
+
+def fill(path: Path, **values: str) -> None:
+    """Fill in a template by row, as a spreadsheet saves it: semicolons, CRLF, a BOM."""
+    lines = list(csv.DictReader(path.read_text("utf-8-sig").splitlines()))
+    with path.open("w", encoding="utf-8-sig", newline="") as out:
+        writer = csv.DictWriter(out, template_columns(), delimiter=";")
+        writer.writeheader()
+        writer.writerows({**line, "correction": values.get(f"row{line['row']}", "")} for line in lines)
+
+
+def test_the_loop_from_template_to_upload(bank: tuple[Bench, str], tmp_path: Path) -> None:
+    bench, run = bank
+    path = tmp_path / "wrong.csv"
+
+    written = cardlink(tmp_path, "corrections", run, "--to", path)
+    fill(path, row2="Salem", row3="Salem")
+    rehearsed = cardlink(tmp_path, "resubmit", run, "--corrections", path, "--dry-run")
+    dropped = list(bench.store.keys(corrections("bank")))
+    sent = cardlink(tmp_path, "resubmit", run, "--corrections", path, "--reason", "the branch called")
+    again = cardlink(tmp_path, "resubmit", run, "--corrections", path, "--reason", "the branch called")
+
+    assert [0, 0, 0, 0] == [one.exit_code for one in (written, rehearsed, sent, again)]
+    assert "2 lines, one per row and reason" in written.stdout
+    assert f"2 rows of {run} would go out again" in rehearsed.stdout
+    assert [] == dropped
+    assert f": 2 rows of {run} go out again" in sent.stdout
+    assert f"{sent.stdout.partition(':')[0]}: already committed with these rows, nothing to do" in again.stdout
+
+
+def test_a_template_is_for_its_owner_alone_and_overwrites_nothing(bank: tuple[Bench, str], tmp_path: Path) -> None:
+    _, run = bank
+    path = tmp_path / "wrong.csv"
+    cardlink(tmp_path, "corrections", run, "--to", path)
+    before = path.read_bytes()
+
+    refused = cardlink(tmp_path, "corrections", run, "--to", path)
+
+    assert (2, before) == (refused.exit_code, path.read_bytes())
+    assert 0o600 == path.stat().st_mode & 0o777
+    assert "is already there" in refused.stderr
+
+
+def test_a_dry_run_lists_what_stays_and_why_for_people_and_machines(bank: tuple[Bench, str], tmp_path: Path) -> None:
+    bench, run = bank
+    fixed = portal_rows({PAN: PANS[0]}, {PAN: PANS[1]}, {PAN: PANS[4], CUID: "c-9"})
+    name = correct(bench, portal_csv(fixed))
+    asked = ["resubmit", run, "--rejects", "--row", "1", "--extract", name, "--dry-run", "--override", "asked to"]
+
+    shown = cardlink(tmp_path, *asked)
+    told = json.loads(cardlink(tmp_path, "--json", *asked).stdout)
+
+    assert "1 of them are linked or await their answer: the override sends them a second time" in shown.stdout
+    assert "1 rows of the corrected extract replace nothing asked for" in shown.stdout
+    assert "--override 'asked to'" in shown.stderr
+    assert (2, 1, {"not in the corrected extract": 1}) == (told["rows"], told["overridden"], told["left"])
+    assert not [pan for pan in PANS if pan in shown.stdout + json.dumps(told)]
+
+
+def test_what_is_refused_is_told_in_a_sentence_with_exit_code_2(bank: tuple[Bench, str], tmp_path: Path) -> None:
+    _, run = bank
+
+    nothing = cardlink(tmp_path, "resubmit", run, "--reason", "why not")
+    unreasoned = cardlink(tmp_path, "resubmit", run, "--errors")
+    standing = cardlink(tmp_path, "resubmit", run, "--row", "1", "--reason", "why not")
+
+    assert [2, 2, 2] == [one.exit_code for one in (nothing, unreasoned, standing)]
+    assert "is not said" in nothing.stderr
+    assert "--reason" in unreasoned.stderr
+    assert f"1 of the rows asked for are linked or await their answer (rows 1; in {run})" in standing.stderr
