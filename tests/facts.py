@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from flows.core.report import funnel as report_funnel
 from flows.core.report import tables
 from flows.core.report.summary import Moment, summarise
 from flows.core.report.tally import CHUNKS, ResultFile, Tally, add
@@ -80,3 +81,12 @@ def facts(
     days = [date(2026, 11, 20) - timedelta(days=back) for back in range(13, -1, -1)]
     trend = [{**night, "as_of": day.isoformat()} for day in days]
     return {**summary, "trend": trend}, tables.chunks(run, whole.chunks)
+
+
+def funnel(sites: int = 3, kind: str = "USER_DATA_FAILURE") -> dict[str, Any]:
+    """Return the funnel of a thousand cardholders of each stage, and of each merchant site."""
+    rows: list[tuple[int, str | None, str | None]] = [(stage, None, None) for stage in range(6)]
+    rows += [(3, kind, f"site-{at}.example.com") for at in range(sites)]
+    counted = [(stage, False, failed, site, 0, 1000) for stage, failed, site in rows]
+    told = report_funnel.facts(pl.DataFrame(counted, report_funnel.CELLS, orient="row"))
+    return {**told, "seen": NOW.isoformat(), "unasked": 7}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows.core.report.page import run_page
-from tests.facts import facts
+from tests.facts import facts, funnel
 from tests.screenshots import browser, print_pdf, shoot
 
 CHROMIUM = browser()
@@ -29,8 +29,9 @@ def page(tmp_path: Path) -> Path:
     from schemas.breaks import found
 
     breaks = frozenset({found("FOREIGN_FILE", 10**7, LONG), found("RESULT_SHORT", 1, "chunk 1")})
-    told = facts(30, missing=12, rejected=1234567, breaks=breaks)
-    (tmp_path / "page.html").write_text(run_page(*told))
+    summary, chunks = facts(30, missing=12, rejected=1234567, breaks=breaks)
+    shown = {**summary, "funnel": funnel(60, "A_TERMINATION_TYPE_OF_FORTY_CHARACTERS_X")}
+    (tmp_path / "page.html").write_text(run_page(shown, chunks))
     return tmp_path / "page.html"
 
 
