@@ -1,0 +1,169 @@
+"""`cardlink link` as somebody uses it for the last few of a night: a row of a run, or fields typed in at a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.cli.main import main
+from flows.steps.runs import keys_of
+from flows.steps.singles import prompted_singles, singles
+from schemas.portal import PAN, PHONE
+from tests import keys
+from tests.builders import portal_rows
+from tests.cli.terminal import on_terminal
+from tests.night import BANK, Bench, local_bench, portal_csv
+from tests.service import RunningService, running_service
+
+TOML = """
+issuer = "bank"
+root = "store"
+test = true
+[portal]
+fingerprints = ["{fingerprint}"]
+allowed_hosts = ["links.example.com"]
+[service]
+base_url = "{address}"
+fi_key = "practice-bank"
+requests_per_second = 1000
+"""
+TYPED = [
+    ("Cuid", "c-9"),
+    ("First name", "Ada"),
+    ("Last name", "Byron"),
+    ("Name on the card", "Ada Byron"),
+    ("Card number", "5555555555554444"),
+    ("Expiration month", "11"),
+    ("Expiration year", "29"),
+    ("CVV", "737"),
+    ("Street address", "1 Main St"),
+    ("Apartment", ""),
+    ("City", "Boston"),
+    ("State or province", "MA"),
+    ("ZIP or postal code", "02108"),
+    ("Country", ""),
+    ("Phone number", "6175550100"),
+    ("E-mail", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[RunningService]:
+    with running_service() as running:
+        yield running
+
+
+@pytest.fixture
+def bench(tmp_path: Path, service: RunningService) -> Bench:
+    toml = TOML.format(fingerprint=keys.sound().fingerprint, address=service.address)
+    (tmp_path / "bank.toml").write_text(toml)
+    return local_bench(tmp_path)
+
+
+def who(service: RunningService) -> dict[str, str]:
+    return {f"CARDLINK_SERVICE_{name.upper()}": value for name, value in service.client._asdict().items()}
+
+
+def cardlink(folder: Path, service: RunningService, *arguments: str, typed: str = "") -> Result:
+    return CliRunner(env=who(service)).invoke(main, ["--config", str(folder), *arguments], input=typed)
+
+
+def left_over(bench: Bench) -> str:
+    """Return a run whose one row the partner refused."""
+    run = bench.submit(bench.drop_bytes(portal_csv(portal_rows({PHONE: "6175550100"})))).manifest.run
+    bench.drop_result(b'cuid,last_4,url,expiration_date,error\n,,,,"{""cuid"": ""c-1"", ""errors"": [""busy""]}"\n')
+    bench.ingest()
+    return run
+
+
+def test_a_row_gets_its_link_on_stdout_and_the_record_is_named(
+    tmp_path: Path, bench: Bench, service: RunningService
+) -> None:
+    run = left_over(bench)
+
+    done = cardlink(tmp_path, service, "link", run, "1")
+
+    (kept,) = singles(bench.store, keys_of(run))
+    assert done.exit_code == 0
+    assert kept.answered is not None
+    assert done.stdout.splitlines() == [
+        kept.answered.url,
+        f"c-1: ends on {kept.answered.expires_on}",
+        f"recorded: bank/runs/{run}/single/000000001-1.json",
+    ]
+    assert "next: " in done.stderr
+
+
+def test_a_row_that_has_its_link_now_is_refused_and_a_reason_overrides(
+    tmp_path: Path, bench: Bench, service: RunningService
+) -> None:
+    run = left_over(bench)
+    cardlink(tmp_path, service, "link", run, "1")
+
+    refused = cardlink(tmp_path, service, "link", run, "1")
+    forced = cardlink(tmp_path, service, "--json", "link", run, "1", "--override", "lost by the cardholder")
+
+    facts = json.loads(forced.stdout)
+    assert (refused.exit_code, forced.exit_code) == (2, 0)
+    assert "has a link" in refused.stderr
+    assert (facts["outcome"], facts["attempt"][-6:]) == ("linked", "2.json")
+    assert [one.asked.override for one in singles(bench.store, keys_of(run))] == ["", "lost by the cardholder"]
+
+
+def test_fields_are_typed_in_at_a_terminal_and_card_number_and_cvv_are_not_shown(
+    tmp_path: Path, bench: Bench, service: RunningService
+) -> None:
+    seen = on_terminal(tmp_path, who(service), ["link", "bank", "--prompt"], TYPED)
+
+    (kept,) = prompted_singles(bench.store, BANK)
+    assert seen.code == 0
+    assert kept.answered is not None
+    assert seen.stdout.startswith(f"{kept.answered.url}\nc-9: ends on ")
+    assert "Byron" in seen.terminal
+    assert [word for word in ("5555555555554444", "737") if word in seen.terminal + seen.stdout] == []
+    assert b"5555555555554444" not in b"".join(bench.snapshot().values())
+
+
+def test_a_mistake_in_what_was_typed_is_told_by_its_code(tmp_path: Path, bench: Bench, service: RunningService) -> None:
+    wrong = [text if label != "Card number" else "5555555555554445" for label, text in TYPED]
+
+    done = cardlink(tmp_path, service, "link", "bank", "--prompt", typed="\n".join(wrong) + "\n")
+
+    assert done.exit_code == 2
+    assert "card.pan.luhn" in done.stderr
+    assert "5555" not in done.stdout + done.stderr
+    assert bench.snapshot() == {}
+
+
+def test_the_prompts_can_be_left(tmp_path: Path, bench: Bench, service: RunningService) -> None:
+    done = cardlink(tmp_path, service, "link", "bank", "--prompt", typed="c-9\nAda\n")
+
+    assert done.exit_code == 75
+    assert "Nothing was asked for" in done.stderr
+    assert bench.snapshot() == {}
+
+
+@pytest.mark.parametrize("arguments", [("bank",), ("bank-20261120-00000000", "1", "--prompt")])
+def test_one_way_is_named(tmp_path: Path, bench: Bench, service: RunningService, arguments: tuple[str, ...]) -> None:
+    done = cardlink(tmp_path, service, "link", *arguments)
+
+    assert done.exit_code == 2
+    assert "name a run and a row, or an issuer with --prompt" in done.stderr
+
+
+def test_a_refused_card_is_told_with_the_partners_codes(tmp_path: Path, service: RunningService) -> None:
+    toml = TOML.format(fingerprint=keys.sound().fingerprint, address=service.address)
+    (tmp_path / "bank.toml").write_text(toml + 'service_property = "another"\n')
+    bench = local_bench(tmp_path)
+    run = left_over(bench)
+
+    done = cardlink(tmp_path, service, "link", run, "1")
+
+    assert done.exit_code == 3
+    assert done.stdout.startswith("c-1: no link (")
+    assert [one.state for one in singles(bench.store, keys_of(run))] == ["refused"]
+    assert PAN not in done.stdout
