@@ -65,6 +65,7 @@ def look(
     """Ask the service of every link of a run that is due, and keep what it tells; `again`: of every link not placed.
 
     A link is due until its card is placed, `look_again_hours` after the last look, as long as it lives or a job runs.
+    A job is told of by cardholder, so of two links of one cardholder the one that is looked at first gets it.
     Raises ClaimedError where another look is at it, TryAgainError where the service does not answer any more: what was
     learnt until then is kept.
     """
@@ -193,7 +194,10 @@ class _Part:
         at = self._edges.now()
         content = canonical({"cardholder_id": cardholder_id, "at": at.isoformat(), "messages": messages})
         name = f"{one.row:09d}-{at:%Y%m%dT%H%M%S%f}-{digest(content)[:8]}.json"
-        fresh = self._edges.store.create(self._messages + name, content)
+        try:
+            fresh = self._edges.store.create(self._messages + name, content)
+        except TryAgainError:  # the store is unwell: what was heard goes on with the row, and is kept with the table
+            fresh = False
         return _heard(one, content)._replace(reads=one.reads + fresh)
 
     def _left_over(self) -> Iterator[Placement]:

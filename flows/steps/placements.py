@@ -66,7 +66,7 @@ def follow_links(edges: IssuerEdges, service: Placing | None, run: str = "", *, 
 def _looks(edges: IssuerEdges, service: Placing | None, runs: Sequence[Manifest], *, again: bool) -> Iterator[Looked]:
     settings = edges.issuer.service
     if service is not None and settings is not None:
-        for one in runs:
+        for one in reversed(runs):  # of two links of a cardholder the newer one is the likelier to have led to a job
             yield look(edges, service, settings, one, again=again)
 
 

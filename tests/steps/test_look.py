@@ -20,6 +20,7 @@ from flows.core.ports import Entry, Source, Store
 from flows.core.run.lease import ClaimedError
 from flows.core.run.planning import canonical
 from flows.core.service.service_errors import NoSuchRecordError, ServiceBusyError
+from flows.core.storage.store_errors import StoreBusyError
 from flows.steps.funnel import read_placements
 from flows.steps.look import ServiceSilentError, look
 from flows.steps.placements import follow_links
@@ -268,6 +269,15 @@ class DyingStore:
         return done
 
 
+class UnwellStore(DyingStore):
+    """A store that takes no messages."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        if "/messages/" in key:
+            raise StoreBusyError(key, "503")
+        return super().create(key, data)
+
+
 def busy(linked: pl.DataFrame) -> Partner:
     """Return a partner with a job, told of in messages, for every other link."""
     partner = Partner()
@@ -364,3 +374,13 @@ def test_a_cardholder_nobody_has_written_to_is_no_error(tmp_path: Path) -> None:
 
     assert (12, 0) == (done.asked, done.unanswered)
     assert [None] == looked(bench, run)["trouble"].unique().to_list()
+
+
+def test_messages_read_while_the_store_takes_nothing_are_kept_with_the_table(tmp_path: Path) -> None:
+    bench, run, linked = night(tmp_path)
+    unwell = replace(bench, store=UnwellStore(bench.store, writes=99))
+
+    look(unwell.edges, busy(linked), settings(bench), bench.manifest(run))
+
+    assert 6 == looked(bench, run).filter(termination_type="BILLABLE").height
+    assert [] == [key for key in bench.snapshot() if "/messages/" in key]
