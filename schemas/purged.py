@@ -16,7 +16,7 @@ PARTS: tuple[Part, ...] = ("chunks", "ledger")
 
 
 class Purged(Document):
-    """One part of a run that is gone; `verdict` and `rows` are its last report's, kept with the ledger's."""
+    """One part of a run that is gone; `verdict` and `rows` are what its last report said."""
 
     run: str  # empty for single links that came from no run
     part: Part

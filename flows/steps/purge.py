@@ -14,18 +14,31 @@ from contextlib import suppress
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
-from flows.core.errors import CardlinkError
-from flows.core.names import RunId, RunKeys, probes, prompted, purged, runs
+from flows.core.names import (
+    RunId,
+    RunKeys,
+    corrections,
+    extracts,
+    probes,
+    prompted,
+    purged,
+    results,
+    runs,
+    transactions,
+)
 from flows.core.ports import Entry, Store, Sweeper
 from flows.core.redaction import redact
 from flows.core.run import retention
+from flows.core.run.lease import ClaimedError
 from flows.core.run.planning import canonical
 from flows.core.run.retention import State, Verdict
-from flows.steps.edges import IssuerEdges
-from flows.steps.mend.abandon import abandon
+from flows.core.storage.store_errors import StoreDeniedError
+from flows.steps.edges import ConflictError, IssuerEdges
+from flows.steps.mend.abandon import CommittedError, abandon
 from flows.steps.purged import read_purged
 from flows.steps.runs import AbandonedError, read_end, read_summary, run_ids
 from flows.steps.singles import answer_key
+from flows.steps.status import Standing, standing
 from flows.steps.sweep import OLD
 from flows.steps.unfinished import state_of
 from schemas.mended import Abandoned
@@ -87,11 +100,12 @@ def look(edges: IssuerEdges, sweeper: Sweeper) -> Due:
     with ThreadPoolExecutor(READERS) as readers:
         looks = list(readers.map(lambda run: _look(edges, run), run_ids(store, issuer)))
     passing = [entry for one in looks for entry in one.passing]
+    dead = [entry for folder in _ours(store, issuer) for entry in _leftovers(sweeper, folder, now - OLD)]
     return Due(
         (*(lot for one in looks for lot in one.lots), *_typed(edges)),
         tuple(kept for one in looks for kept in one.kept),
         tuple(key for one in looks for key in one.unknown),
-        tuple(_leftovers(sweeper, issuer, now - OLD)),
+        tuple(dead),
         (*passing, *_probes(store, issuer, now - DEAD)),
         now - OLD,
         sweeper.hides(),
@@ -106,23 +120,37 @@ def purge(edges: IssuerEdges, sweeper: Sweeper) -> Due:
     due = look(edges, sweeper)
     if due.lots:  # who may not delete is told so before a record says that anything went; there is no such object
         sweeper.delete(f"{runs(edges.issuer.issuer)}purge")
+    lots = tuple(lot for lot in due.lots if not lot.abandons or _abandon(edges, lot))
     with ThreadPoolExecutor(READERS) as deleters:
-        for lot in due.lots:
-            if lot.abandons:
-                _abandon(edges, lot)
+        for lot in lots:
             if not lot.resumed:
                 edges.edges.store.create(lot.key, canonical(lot.record))
             list(deleters.map(lambda entry: sweeper.delete(entry.key), lot.entries))
         list(deleters.map(lambda entry: sweeper.delete(entry.key), due.temporary))
-    if due.leftovers:
-        sweeper.sweep(f"{edges.issuer.issuer}/", due.before)
-    return due
+    for folder in _ours(edges.edges.store, edges.issuer.issuer) if due.leftovers else ():
+        sweeper.sweep(folder, due.before)
+    return due._replace(lots=lots)
 
 
-def _abandon(edges: IssuerEdges, lot: Lot) -> None:
-    """Abandon a run for good; its other part may have been the reason to do so just before."""
-    with suppress(AbandonedError):
+def _abandon(edges: IssuerEdges, lot: Lot) -> bool:
+    """Abandon a run for good; False where somebody took it up just now, so that it stays."""
+    try:
         abandon(edges.edges, lot.record.run, f"never committed, {lot.record.setting}")
+    except AbandonedError:  # for its other part
+        return True
+    except (ClaimedError, CommittedError):
+        return False
+    return True
+
+
+def _ours(store: Store, issuer: str) -> list[str]:
+    """Return the folders of an issuer where we write; what is half written in the others is somebody else's."""
+    drops = {extracts(issuer), results(issuer), corrections(issuer), transactions(issuer)}
+    return [
+        entry.key
+        for entry in store.keys(f"{issuer}/", shallow=True)
+        if entry.key.endswith("/") and entry.key not in drops
+    ]
 
 
 def _typed(edges: IssuerEdges) -> Iterator[Lot]:
@@ -149,12 +177,20 @@ def _probes(store: Store, issuer: str, before: datetime) -> Iterator[Entry]:
             yield entry
 
 
-def _leftovers(sweeper: Sweeper, issuer: str, before: datetime) -> Iterator[Entry]:
-    with suppress(CardlinkError):  # a store that may not list uploads keeps them: its own rules end them
-        yield from sweeper.leftovers(f"{issuer}/", before)
+def _leftovers(sweeper: Sweeper, folder: str, before: datetime) -> Iterator[Entry]:
+    with suppress(StoreDeniedError):  # who may not list uploads keeps them: the store's own rules end them
+        yield from sweeper.leftovers(folder, before)
 
 
 def _look(edges: IssuerEdges, run: RunId) -> _Look:
+    """Look at one run; where a document of it is not ours, all of it stays and nobody else's waits for it."""
+    try:
+        return _look_at(edges, run)
+    except ConflictError as error:
+        return _Look([], [Kept(str(run), part, f"not to be read: {error.args[0]}") for part in PARTS], [], [])
+
+
+def _look_at(edges: IssuerEdges, run: RunId) -> _Look:
     """Look at one run: every object of it, and of each part whether it is due."""
     keys, now = RunKeys(run), edges.edges.now()
     entries = list(edges.edges.store.keys(keys.base))
@@ -204,7 +240,8 @@ def _last_claim(keys: RunKeys, entries: Sequence[Entry]) -> str:
 def _record(
     edges: IssuerEdges, keys: RunKeys, part: Part, state: State, found: Verdict, mine: Sequence[Entry]
 ) -> Purged:
-    told = (read_summary(edges.edges.store, keys) if part == "ledger" else None) or {}
+    stands = standing(edges.edges.store, keys.run)
+    reported = read_summary(edges.edges.store, keys) is not None or state.end != "committed"
     folders = Counter(entry.key.removeprefix(keys.base).rpartition("/")[0] or "." for entry in mine)
     return Purged(
         run=str(keys.run),
@@ -215,6 +252,6 @@ def _record(
         setting=found.why,
         objects=dict(folders),
         bytes=sum(entry.size for entry in mine),
-        verdict=told.get("verdict", ""),
-        rows=told.get("rows", {}),
+        verdict=stands.state if reported else "cancelled",
+        rows={name: getattr(stands, name) for name in Standing._fields[2:]},
     )

@@ -45,8 +45,9 @@ def _committed(edges: IssuerEdges, keys: RunKeys, entries: Sequence[Entry]) -> S
     events = [json.loads(read(store, entry.key)) for entry in entries if entry.key.startswith(keys.events)]
     committed = min((item.clock for item in items), default=_written(keys.manifest, entries))
     since = retention.last_answer(committed, events)
-    if summary is None:
-        return State(since, (*retention.still_open(items, {}, (), closed=False), "no report yet"))
+    if summary is None:  # a run that was cancelled as a whole never has one
+        lacks = ["no report yet"] if any(item.state == "answered" for item in items) else []
+        return State(since, (*retention.still_open(items, {}, (), closed=False), *lacks))
     breaks = open_breaks(store, keys, _breaks(summary))
     closed = bool(closed_breaks(store, keys))
     told = retention.still_open(items, _awaiting(store, keys), breaks, closed=closed)

@@ -217,6 +217,16 @@ def test_a_cancelled_chunk_and_a_break_that_was_closed_are_done_with(tmp_path: P
     assert "closed" in {key.split("/")[3] for key in bench.snapshot() if key.startswith("bank/runs/")}
 
 
+def test_a_run_cancelled_as_a_whole_needs_no_report_to_go(tmp_path: Path) -> None:
+    bench, run = sent(tmp_path)
+    move(bench.edges.edges, run, "cancelled", reason="the issuer sent another")
+
+    purge(later(bench, YEAR).edges, sweeper(bench))
+
+    found = standing(bench.store, keys_of(run).run)
+    assert ("cancelled (purged)", 50, 50) == (found.state, found.read, found.awaiting)
+
+
 def test_a_ledger_stays_while_one_of_its_links_lives(tmp_path: Path) -> None:
     bench = later(local_bench(tmp_path, retention={"ledger_days": 63}), 0)
     bench.submit(bench.drop(20))
@@ -312,6 +322,36 @@ def test_a_run_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
     assert ((), {"another works on it"}) == (due.lots, {kept.why for kept in due.kept})
 
 
+def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
+    bench, run = planned(tmp_path)
+    old = later(bench, YEAR)
+
+    class Resumed(Killed):
+        def delete(self, key: str) -> None:
+            if key.endswith("/runs/purge"):  # the first thing a purge does
+                old.submit("bank-20261120.csv")
+            super().delete(key)
+
+    due = purge(old.edges, Resumed(sweeper(bench), 9))
+
+    assert () == due.lots
+    assert [f"{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)] == [
+        entry.key.rpartition("/")[2] for entry in bench.store.keys(keys_of(run).chunks)
+    ]
+    assert not list(bench.store.keys("bank/purged/"))
+
+
+def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    bench.store.create("bank/runs/bank-20250101-00000000/manifest.json", b"{}")
+    bench.store.create("bank/runs/bank-20250101-00000000/chunks/bank-20250101-00000000-00001.csv.pgp", b"x")
+
+    due = purge(later(bench, YEAR).edges, sweeper(bench))
+
+    assert [run, run] == [lot.record.run for lot in due.lots]
+    assert {"not to be read: bank/runs/bank-20250101-00000000/manifest.json"} == {kept.why for kept in due.kept}
+
+
 def test_what_is_not_ours_is_named_and_left(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     strange = [f"bank/runs/{run}/{name}" for name in ("chunks/notes.txt", "report/copy of links.csv", "x")]
@@ -331,6 +371,7 @@ def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -
     for key in (probe, exchanged):
         bench.store.create(key, b"x")
     (tmp_path / "store" / half).write_bytes(b"half")
+    (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").write_bytes(b"half an extract")
 
     young = purge(later(bench, 0).edges, sweeper(bench))
     due = purge(later(bench, 2).edges, sweeper(bench))
@@ -338,6 +379,7 @@ def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -
     assert ((), ()) == (young.temporary, young.leftovers)
     assert ({probe, exchanged}, [half]) == ({one.key for one in due.temporary}, [one.key for one in due.leftovers])
     assert not (tmp_path / "store" / half).exists()
+    assert (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").exists()
     assert not {probe, exchanged} & bench.snapshot().keys()
 
 
@@ -428,8 +470,8 @@ def test_nothing_that_is_open_young_or_a_source_is_ever_deleted(
     done = all(state == "cancelled" or (state == "whole" and ingested) for state in chunks)
     parts = {key.split("/")[3] for key in gone}
     assert all(after[key] == before[key] for key in before if key.startswith(SOURCES))
-    assert ("chunks" in parts) == (done and days >= WEEK and ingested)
-    assert ("ledger" in parts) == (done and days >= YEAR and ingested)
+    assert ("chunks" in parts) == (done and days >= WEEK)
+    assert ("ledger" in parts) == (done and days >= YEAR)
     assert not parts & {"plan.json", "manifest.json", "events"}
 
 
