@@ -29,7 +29,7 @@ from flows.steps.lineage import latest_first
 from flows.steps.mend.decided import by_hand, chain_of, decisions, spoken_for
 from flows.steps.outcomes import Answer, keep
 from flows.steps.purged import without_ledger
-from flows.steps.report import RunReport, rebuild
+from flows.steps.report import RunReport, rebuild_lasting
 from flows.steps.runs import keys_of
 from flows.steps.sent_books import SentBooks
 from flows.steps.sweep import sweep
@@ -116,16 +116,12 @@ def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
 
 
 def _report(edges: IssuerEdges, run: str, kept: Set[str]) -> RunReport:
-    """Rebuild a run's report until nobody has added to its outcomes meanwhile: so the last one written has them all."""
+    """Rebuild a run's report once the store lists what was kept just now."""
     store, prefix = edges.edges.store, keys_of(run).outcomes
-    while True:
-        listed = list(store.keys(prefix))
-        hidden = {key for key in kept if key.startswith(prefix)} - {entry.key for entry in listed}
-        if hidden:
-            raise ListedLateError(min(hidden))
-        report = rebuild(edges, run)
-        if list(store.keys(prefix)) == listed:
-            return report
+    hidden = {key for key in kept if key.startswith(prefix)} - {entry.key for entry in store.keys(prefix)}
+    if hidden:
+        raise ListedLateError(min(hidden))
+    return rebuild_lasting(edges, run)
 
 
 def examine(edges: IssuerEdges, found: Found) -> tuple[ResultRows, Attributed]:

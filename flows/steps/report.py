@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.core.names import RunKeys
-from flows.core.ports import Store
+from flows.core.ports import Entry, Store
 from flows.core.report import tables
 from flows.core.report.page import run_page
 from flows.core.report.summary import summarise
@@ -85,6 +85,20 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     store.replace(keys.report("report.xlsx"), [run_workbook(told, chunks)])
     store.replace(keys.report("report.html"), [run_page(told, chunks).encode()])
     return RunReport(books, found.open, summary)
+
+
+def rebuild_lasting(edges: IssuerEdges, run: str) -> RunReport:
+    """Rebuild a run's report until nobody has added to what it is made of meanwhile: so the last one has it all."""
+    while True:
+        before = _made_of(edges.edges.store, keys_of(run))
+        report = rebuild(edges, run)
+        if _made_of(edges.edges.store, keys_of(run)) == before:
+            return report
+
+
+def _made_of(store: Store, keys: RunKeys) -> list[Entry]:
+    """List what came to a run after its commit and decides what its report says."""
+    return [*store.keys(keys.outcomes), *store.keys(keys.closed)]
 
 
 def find_breaks(edges: IssuerEdges, run: str) -> tuple[Break, ...]:

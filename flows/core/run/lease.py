@@ -25,7 +25,9 @@ class ClaimedError(TryAgainError):
     """Another holder works on it."""
 
     says = "{0} has claimed {1} until {2}."
-    then = "Let it finish; where it has died, the same command takes the claim over after that time."
+    then = (
+        "Let it finish; of a dead one the same command takes over after that time (at once: cardlink mend take-over)."
+    )
 
     def __init__(self, holder: str, prefix: str, until: str) -> None:
         super().__init__(holder, prefix, until)

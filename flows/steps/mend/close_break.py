@@ -16,7 +16,7 @@ from flows.steps.edges import Edges, IssuerEdges
 from flows.steps.mend.close import closed_breaks
 from flows.steps.mend.reason import given
 from flows.steps.records import add_record
-from flows.steps.report import RunReport, find_breaks, rebuild
+from flows.steps.report import RunReport, find_breaks, rebuild_lasting
 from flows.steps.runs import keys_of
 from schemas.breaks import Break
 from schemas.mended import Closing
@@ -79,7 +79,7 @@ def _record(
         return Mended(tuple(chosen), None)
     for one in chosen:
         add_record(edges.edges.store, keys.closed, _closing(edges.edges, what, one, why))
-    return Mended(tuple(chosen), rebuild(edges, str(keys.run)))
+    return Mended(tuple(chosen), rebuild_lasting(edges, str(keys.run)))
 
 
 def _closing(outside: Edges, what: Literal["closed", "reopened"], one: Break | Closed, why: str) -> Closing:
