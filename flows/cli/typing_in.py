@@ -11,4 +11,4 @@ def ask(label: str, *, secret: bool = False, default: str | None = None, show_de
     """Return what is typed in; click.Abort on Ctrl-C and at the end of the input."""
     signal.siginterrupt(signal.SIGINT, True)  # polars takes Ctrl-C so that reads go on: a prompt could not be left
     typed: str = click.prompt(label, default=default, hide_input=secret, show_default=show_default, err=True)
-    return typed
+    return typed.encode("utf-8", "replace").decode()  # a terminal in another encoding gives half surrogates

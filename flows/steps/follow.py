@@ -114,27 +114,34 @@ class _Following:
     def _look(self) -> _Heard:
         """Look once; a service that does not answer for a while is waited for."""
         try:
-            heard = self._record() if self._polling or self._quiet >= QUIET_LOOKS else self._messages()
-        except AnswerLostError:
-            heard = self._record()
+            heard = self._messages() or self._record()
         except ServiceBusyError:
             self._silent += 1
             if self._silent >= MOST_SILENT:
                 raise
-            self._talk.note("The service does not answer; the job runs on. Trying again.")
-            return _Heard((), ())
-        self._silent = 0
-        return heard
+        else:
+            self._silent = 0
+            return heard
+        self._talk.note("The service does not answer; the job runs on. Trying again.")
+        return _Heard((), ())
 
     def _record(self) -> _Heard:
         self._quiet = 0
         record = self._jobs.job(self._job_id)
         return _Heard([record], record.requests)
 
-    def _messages(self) -> _Heard:
-        told = self._jobs.messages(self._job_id)
+    def _messages(self) -> _Heard | None:
+        """Read the messages; None where the record has to be read instead."""
+        if self._polling or self._quiet >= QUIET_LOOKS:
+            return None
+        try:
+            told = self._jobs.messages(self._job_id)
+        except AnswerLostError:
+            return None
         self._quiet = 0 if told.statuses or told.requests else self._quiet + 1
-        return _Heard([one.message for one in told.statuses], told.requests)
+        standings = [one.message for one in told.statuses]
+        blocked = any(one.blocked for one in standings[-1:])  # told of by a status only: ask what for
+        return _Heard(standings, told.requests or (self._jobs.credential_requests(self._job_id) if blocked else ()))
 
     def _take_in(self, heard: _Heard) -> bool:
         """Show, warn and answer; True at the end."""
@@ -142,10 +149,7 @@ class _Following:
             self._hear(standing)
         if self._last.ended:
             return True
-        requests = heard.requests
-        if self._last.blocked and not requests and heard.standings:  # told of by a status only
-            requests = self._jobs.credential_requests(self._job_id)
-        for request in requests:
+        for request in heard.requests:
             if request.envelope_id not in self._seen and request.job_id in (None, self._job_id):
                 self._respond(request)
         self._warn()

@@ -157,6 +157,13 @@ def test_a_refusal_that_quotes_the_card_is_told_without_it() -> None:
     assert [word for word in (PAN, "123") if word in refused.message + str(error.args)] == []
 
 
+def test_an_access_key_no_header_can_hold_is_told() -> None:
+    error, _ = failing(lambda client: client.register("7"), LET_IN, http(200, '{"access_key": "two\\nlines"}'))
+
+    assert isinstance(error, StrangeAnswerError)
+    assert "access key" in str(error)
+
+
 def test_a_link_without_an_fi_key_in_the_settings_is_not_asked_for() -> None:
     with client_at("http://127.0.0.1:9", fi_key="") as client, pytest.raises(LinkRequestError, match="fi_key"):
         client.create_link(request())

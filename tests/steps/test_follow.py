@@ -279,6 +279,25 @@ def test_lost_messages_are_made_up_for_by_the_record() -> None:
     assert follow(Ending(lost), "7", Person(), Passing().clock).placed
 
 
+def test_a_service_that_loses_messages_and_then_is_busy_is_waited_for() -> None:
+    class Failing(Told):
+        calls = 0
+
+        def job(self, job_id: str) -> JobRecord:
+            self.calls += 1
+            if self.calls in (2, 3):
+                raise ServiceBusyError("GET", "HTTP 503")
+            end = {"status": "SUCCESSFUL", "termination_type": "BILLABLE"} if self.calls > 3 else {"status": "AUTH"}
+            return JobRecord.model_validate({"id": job_id, **end})
+
+    person = Person()
+
+    ended = follow(Failing(AnswerLostError("GET", "ReadTimeout", "")), "7", person, Passing().clock)
+
+    assert ended.placed
+    assert len(person.notes) == 2
+
+
 def test_a_service_that_is_silent_for_a_while_is_waited_for_and_not_for_ever() -> None:
     busy, person = ServiceBusyError("GET", "HTTP 503"), Person()
 

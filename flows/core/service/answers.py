@@ -61,6 +61,11 @@ def text_in(body: bytes, names: Iterable[str]) -> str | None:
     return next((value for name in names if (value := identifier(found.get(name)))), None)
 
 
+def fits_header(text: str) -> bool:
+    """Tell whether a text can be sent as the value of a header."""
+    return bool(text) and text.isascii() and text.isprintable()
+
+
 def object_of(body: bytes) -> dict[str, Any] | None:
     """Return the JSON object of a body, None where it is none."""
     found = document_of(body)
@@ -92,7 +97,7 @@ def _request(element: dict[str, Any]) -> CredentialRequest | None:
     """Read an element as a credential request: it has an envelope id."""
     inside = element.get("message")
     lifted = {**inside, **element} if isinstance(inside, dict) else {**element, "message": element}
-    if identifier(lifted.get("envelope_id")) is None:
+    if not fits_header(identifier(lifted.get("envelope_id")) or ""):  # it could not be answered
         return None
     return CredentialRequest.model_validate(lifted)
 

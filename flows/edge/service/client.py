@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import quote
 
-from flows.core.service.answers import job_of, link_of, messages_of, refusal_of, text_in
+from flows.core.service.answers import fits_header, job_of, link_of, messages_of, refusal_of, text_in
 from flows.core.service.service_errors import LinkRequestError, NoSuchRecordError, StrangeAnswerError, UnauthorisedError
 from flows.core.storage.retry import Retry
 from flows.edge.service.sending import Again, Answer, Request, Sender, connect
@@ -30,14 +30,6 @@ class ServiceClient:
         self._credentials = credentials
         self._session = session
         self._sender = sender
-
-    def __enter__(self) -> Self:
-        """Return the client; its connections end with the block."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the connections."""
-        self._sender.close()
 
     def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
         """Ask for one link (2.8); a refusal is returned. AnswerLostError: it may be made, so never blindly again."""
@@ -104,7 +96,7 @@ class ServiceClient:
             "GET", path, f"GET {path}", Again.WRITE, lost="Register again; the lost channel stays unread."
         )
         key = text_in(self._send(request).body, self._settings.access_key_fields)
-        if key is None:
+        if key is None or not fits_header(key):
             raise StrangeAnswerError(f"GET {path}", "no access key; name its field in [service] access_key_fields")
         return key
 

@@ -85,28 +85,20 @@ class Sender:
             kind = str(error)
         raise ServiceBusyError(request.place, kind)
 
-    def close(self) -> None:
-        """End the connections."""
-        self._http.close()
-
     def _attempt(self, request: Request) -> Answer:
         self._turns.take()
-        lost = ""
+        headers, sent = dict(request.headers), True
         try:
-            answer = self._http.request(
-                request.method, request.path.lstrip("/"), headers=dict(request.headers), json=request.body
-            )
+            answer = self._http.request(request.method, request.path.lstrip("/"), headers=headers, json=request.body)
         except _UNSENT as error:
-            unsent = type(error).__name__
+            kind, sent = type(error).__name__, False
         except httpx.HTTPError as error:
-            lost = type(error).__name__
+            kind = type(error).__name__
         else:
             return self._judge(request, answer)
-        if not lost:
-            raise _AgainError(unsent)
-        if request.again is Again.READ:
-            raise _AgainError(lost)
-        raise AnswerLostError(request.place, lost, request.lost)
+        if sent and request.again is not Again.READ:
+            raise AnswerLostError(request.place, kind, request.lost)
+        raise _AgainError(kind)
 
     def _judge(self, request: Request, answer: httpx.Response) -> Answer:
         """Let an answer through, or say what its status means."""

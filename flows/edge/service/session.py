@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
+from flows.core.service.answers import fits_header
 from flows.core.service.service_errors import StrangeAnswerError
 
 
@@ -49,7 +50,7 @@ class LoginSession:
         with self._lock:
             if not self._headers:
                 token = self._login()
-                if not token or not token.isascii() or not token.isprintable():
+                if token is None or not fits_header(token):
                     raise StrangeAnswerError("the login", "no session token")
                 self._headers = {"Authorization": f"Bearer {token}"}
             return self._headers

@@ -104,6 +104,14 @@ def test_a_value_is_secret_unless_the_service_says_it_is_not() -> None:
     assert [(one.key_name, one.secret) for one in request.account_link] == [("a", True), ("b", True), ("c", False)]
 
 
+@pytest.mark.parametrize("envelope", ["", "é", "two\nlines", None, []])
+def test_a_request_that_could_not_be_answered_is_counted_and_not_asked(envelope: object) -> None:
+    told = messages_of(body([{**REQUEST, "envelope_id": envelope, "message": None, "job_id": None}]))
+
+    assert told.requests == ()
+    assert len(told.statuses) + told.unread == 1
+
+
 def test_statuses_and_ends_nobody_knows_are_kept_as_they_are() -> None:
     message = {"status": "BRAND_NEW", "termination_type": "NEVER_STARTED", "percent_complete": "12.5", "extra": [1]}
 
