@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 else:
     _there = issuers(config_folder())
     IssuerName = StrEnum("IssuerName", {name: name for name in _there}) if _there else str
-    BreakName = StrEnum("BreakName", {name: name for name, kind in KINDS.items() if not kind.notice})
+    _breaks = [name for name, kind in KINDS.items() if not kind.notice]
+    BreakName = StrEnum("BreakName", {name: name for name in ("none", *_breaks)})
 
 RunIdText = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?$")]
 ExtractName = Annotated[str, Field(pattern=r"^[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*$", max_length=200)]

@@ -22,7 +22,7 @@ def mend(
     verb: Verb,
     reason: Reason = "",
     chunks: list[ChunkNumber] | None = None,
-    break_name: BreakName | None = None,
+    break_name: BreakName = "none",
     place: ChunkPlace = "",
     dry_run: bool = True,
 ) -> int:
@@ -48,7 +48,7 @@ def mend(
         answer = reseal_chunks(folder, run, chunks or (), reason, dry_run=dry_run)
     else:
         close = close_breaks if verb == "close" else reopen_breaks
-        answer = close(folder, run, break_name or "", place, reason, dry_run=dry_run)
+        answer = close(folder, run, str(break_name), place, reason, dry_run=dry_run)
     return _show(run, answer)
 
 
