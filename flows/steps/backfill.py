@@ -7,7 +7,7 @@ from datetime import date
 from functools import partial
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from flows.core.errors import ExtractError, OperatorError
 from flows.core.names import backfills, extracts
@@ -16,12 +16,12 @@ from flows.core.run.planning import business_date, canonical, digest
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.check import Checked, Nights
 from flows.steps.edges import ConflictError, IssuerEdges, read, write_once
-from flows.steps.making import Progress
+from flows.steps.making import Expected, Progress
 from flows.steps.pending import pending
 from flows.steps.plan import identify
 from flows.steps.rehearse import rehearse
 from flows.steps.runs import keys_of, plans, read_manifest
-from flows.steps.submit import Request, Submitted, submit
+from flows.steps.submit import Request, Submitted, finish_turns, submit
 from schemas.manifest import Counts, Document
 
 DIGITS = 12  # of a list's digest: typed by a person, compared with lists of one issuer
@@ -53,8 +53,12 @@ class Missed(Document):
     run: str = ""
     counts: Counts | None = None
     chunk_rows: tuple[int, ...] = ()
-    reasons: dict[str, int] | None = None
+    reasons: dict[str, int] = Field(default_factory=dict)
     refused: str = ""
+
+    def expected(self) -> Expected | None:
+        """Return what a submit of it must come out as; None where it would be refused."""
+        return Expected(self.sha256, self.counts, self.reasons) if self.counts and not self.refused else None
 
 
 class Listed(Document):
@@ -105,21 +109,25 @@ def send(
     ListChangedError, before anything is sent, where an extract came, changed, or would come out otherwise.
     """
     listed = _agreed(edges, span, asked)
-    return [submit(edges, Request(one.extract, one.as_of), partial(tell, one.extract)) for one in listed.to_send]
+    return [
+        submit(edges, Request(one.extract, one.as_of, expected=one.expected()), partial(tell, one.extract))
+        for one in listed.to_send
+    ]
 
 
 def _agreed(edges: IssuerEdges, span: Span, asked: str) -> Listed:
     """Return the list asked for, where what would be sent now is that list or what is left of it."""
+    finish_turns(edges)
     kept, now = _kept(edges, asked), backfill(edges, span)
     wanted = kept or now
     if wanted.digest != asked:
         raise _changed(edges, span, asked, f"its digest is {now.digest}")
     left = _left(edges, wanted)
-    for one, other in zip(left, now.missed, strict=False):
+    if [one.extract for one in left] != [one.extract for one in now.missed]:
+        raise _changed(edges, span, asked, f"{len(now.missed)} extracts instead of {len(left)}, or others")
+    for one, other in zip(left, now.missed, strict=True):
         if one != other:
-            raise _changed(edges, span, asked, f"{other.extract} would come out otherwise")
-    if len(left) != len(now.missed):
-        raise _changed(edges, span, asked, f"{len(now.missed)} extracts instead of {len(left)}")
+            raise _changed(edges, span, asked, f"{one.extract} would come out otherwise")
     if kept is None:
         write_once(edges.edges.store, _key(edges, asked), canonical(wanted))
     return wanted

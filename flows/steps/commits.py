@@ -24,6 +24,7 @@ from flows.steps.runs import keys_of, read_ledger
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
 
+LATELY = 16  # links looked at for a missing manifest
 _LINK = re.compile(r"(\d{6})\.json$")
 
 
@@ -51,6 +52,11 @@ def last_commit(store: Store, issuer: str) -> int:
     listed = [int(found[1]) for entry in store.keys(commits(issuer)) if (found := _LINK.search(entry.key))]
     number = max(listed, default=0)
     return number + sum(1 for _ in commits_since(store, issuer, number))
+
+
+def late_commits(store: Store, issuer: str) -> Iterator[Manifest]:
+    """Yield the runs of the last links: whoever commits looks at them, so that older ones have their manifest."""
+    return commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY))
 
 
 def take_turn(store: Store, issuer: str, manifest: Manifest, since: int | None = None) -> None:

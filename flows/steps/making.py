@@ -17,6 +17,14 @@ from flows.steps.scan import Counting, Scan, open_extract
 from schemas.manifest import Counts, LedgerPart, ManifestChunk, Plan
 
 
+class Expected(NamedTuple):
+    """What somebody was shown before saying yes: the extract's digest, and where its rows go and why."""
+
+    sha256: str
+    counts: Counts
+    reasons: dict[str, int]
+
+
 class Job(NamedTuple):
     """A planned run and how it is done: which rows, which gates are open, and the command that finishes it."""
 
@@ -26,6 +34,7 @@ class Job(NamedTuple):
     opened: Collection[str]
     again: str
     since: int | None = None  # the last commit that was known when the rows were chosen
+    expected: Expected | None = None  # another outcome is not committed
 
 
 class Progress(NamedTuple):

@@ -6,10 +6,15 @@ from typing import NamedTuple
 
 from flows.core.run.planning import business_date
 from flows.steps.check import Checked, Nights, check_extract
+from flows.steps.commits import late_commits
 from flows.steps.edges import IssuerEdges
 from flows.steps.outbox import refuse_twice
 from flows.steps.plan import find_extract, identify
+<<<<<<< HEAD
+from flows.steps.runs import has_manifest, keys_of, plans, read_manifest
+=======
 from flows.steps.runs import finished, keys_of, plans, read_manifest
+>>>>>>> origin/main
 from flows.steps.submit import Request
 from schemas.manifest import Plan
 
@@ -37,9 +42,13 @@ def rehearse(edges: IssuerEdges, request: Request, nights: Nights | None = None)
     guard_twice(edges, request)
     found = [] if request.new_run else _plans_of(edges, request.extract)
     known = [plan for plan in found if plan.selection is None]
+<<<<<<< HEAD
+    committed = [plan.run for plan in known if plan.run in _about_to_be(edges) or _committed(edges, plan)]
+=======
     for plan in known[-1:]:
         finished(edges.edges.store, keys_of(plan.run))  # AbandonedError, as a real run would raise it
     committed = [plan.run for plan in known if read_manifest(edges.edges.store, keys_of(plan.run)) is not None]
+>>>>>>> origin/main
     day = known[-1].as_of if known else request.business_date  # a rerun takes the day over from the plan
     checked = check_extract(edges, request.extract, day, request.opened, nights)
     return Rehearsal(checked, committed[-1] if committed else "")
@@ -49,6 +58,17 @@ def guard_twice(edges: IssuerEdges, request: Request) -> None:
     """Raise SentTwiceError where another run of the extract would send its cards a second time."""
     if request.new_run:
         refuse_twice(edges.edges, request.extract, [plan.run for plan in _plans_of(edges, request.extract)])
+
+
+def _about_to_be(edges: IssuerEdges) -> set[str]:
+    """Return the runs that died between their turn and their manifest: a real run finishes them first."""
+    store = edges.edges.store
+    lately = (manifest.run for manifest in late_commits(store, edges.issuer.issuer))
+    return {run for run in lately if not has_manifest(store, keys_of(run))}
+
+
+def _committed(edges: IssuerEdges, plan: Plan) -> bool:
+    return read_manifest(edges.edges.store, keys_of(plan.run)) is not None
 
 
 def _plans_of(edges: IssuerEdges, extract: str) -> list[Plan]:

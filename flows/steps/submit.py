@@ -20,9 +20,9 @@ from flows.core.run.gates import OPENABLE, Night, refusal
 from flows.core.run.planning import canonical
 from flows.steps.attempts import Survey, survey
 from flows.steps.claim import Claim, claimed
-from flows.steps.commits import commits_since, last_commit, take_turn
+from flows.steps.commits import late_commits, take_turn
 from flows.steps.edges import ConflictError, Edges, IssuerEdges, note, write_once
-from flows.steps.making import Job, Made, Progress, Tell, make
+from flows.steps.making import Expected, Job, Made, Progress, Tell, make
 from flows.steps.parts import Crew, Threads, make_in_parts
 from flows.steps.plan import find_extract, make_plan
 from flows.steps.prove import prove
@@ -31,7 +31,15 @@ from flows.steps.runs import AbandonedError, finished, has_manifest, keys_of, ro
 from flows.steps.sweep import sweep
 from schemas.manifest import Manifest, Plan
 
-LATELY = 16  # commits looked at for a missing manifest: every run of the issuer looks, so older ones have theirs
+
+class UnexpectedOutcomeError(OperatorError):
+    """A run would come out otherwise than it was shown before somebody said yes."""
+
+    says = "{0} would send {1} rows now, where {2} were listed, or for other reasons. Nothing was committed."
+    then = "Look again at what would be sent, and decide anew."
+
+    def __init__(self, extract: str, now: int, listed: int) -> None:
+        super().__init__(extract, now, listed)
 
 
 class Request(NamedTuple):
@@ -41,6 +49,7 @@ class Request(NamedTuple):
     business_date: date | None = None
     opened: Collection[str] = ()  # gates opened on purpose
     new_run: str = ""  # the reason for a new run of an extract that already has one
+    expected: Expected | None = None  # what it must come out as
 
 
 class Submitted(NamedTuple):
@@ -76,6 +85,7 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None, cr
             request.opened,
             command(edges.issuer.issuer, planned.plan, request.opened),
             since=world.commit if world else None,
+            expected=request.expected,
         )
         done = carry_out(edges, job, sealer, tell, crew)
         return done._replace(remarks=(*planned.remarks, *sealer.warnings))
@@ -140,7 +150,7 @@ def look_around(edges: IssuerEdges) -> Survey:
 def finish_turns(edges: IssuerEdges) -> None:
     """Write the manifests of runs that took their turn and died right after it: they are whole."""
     store, issuer = edges.edges.store, edges.issuer.issuer
-    for manifest in commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY)):
+    for manifest in late_commits(store, issuer):
         if not has_manifest(store, keys_of(manifest.run)):
             with suppress(AbandonedError):  # an operator was first
                 _write(edges, manifest)
@@ -162,6 +172,8 @@ def _work(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell, crew: Crew) 
     plan = job.plan
     made = make(edges, job, sealer, tell) if plan.cut is None else make_in_parts(edges, job, plan.cut, crew, tell)
     _pass_gates(edges, plan, made, OPENABLE if plan.selection else job.opened)
+    if job.expected not in (None, Expected(plan.source.sha256, made.counts, made.reasons)):
+        raise UnexpectedOutcomeError(plan.source.key, made.counts.submitted, job.expected.counts.submitted)
     return _manifest(plan, made)
 
 

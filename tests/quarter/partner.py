@@ -96,10 +96,10 @@ class Partner:
         seed, name = self.portal.seed, f"card-links-{chunk.partition('.')[0]}-result"
         late = chance(seed, "late", chunk)
         when = day + timedelta(days=1 + int(late / LATE * 3) if late < LATE else 0)
-        if len(rows) < 2 or chance(seed, "forgotten", chunk) >= FORGOTTEN:
+        some = tuple(row for row in rows if row.row % 3)
+        if len(some) == len(rows) or chance(seed, "forgotten", chunk) >= FORGOTTEN:
             self.coming.append(Coming(when, f"{name}.csv", chunk, rows))
             return
-        some = tuple(row for row in rows if row.row % 3)
         self.coming.append(Coming(when, f"{name}.csv", chunk, some))
         if chance(seed, "never", chunk) < NEVER:
             self.lost.add(chunk)

@@ -298,6 +298,20 @@ def test_a_run_that_died_between_its_turn_and_its_manifest_is_finished_by_the_ne
     assert (set(), AWAITED) == (place.sent(done), place.rested(done)["b"])
 
 
+def test_a_dry_run_tells_a_run_that_died_right_before_its_manifest_as_done(tmp_path: Path) -> None:
+    place = town(tmp_path, "a")
+    place.settle("b")
+    place.day += timedelta(days=1)
+    extract = place.drop()
+    with pytest.raises(StoreBusyError):
+        dying(place.bench, "create", "/manifest.json").submit(extract)
+
+    told = rehearse(place.bench.edges, Request(extract))
+
+    done = place.bench.submit(extract)
+    assert (True, done.manifest.run) == (done.already, told.already)
+
+
 def test_of_two_nights_at_once_the_second_is_told_and_then_leaves_out_what_the_first_sent(tmp_path: Path) -> None:
     place = town(tmp_path, "a")
     place.settle("b")
