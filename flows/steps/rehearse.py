@@ -10,11 +10,7 @@ from flows.steps.commits import late_commits
 from flows.steps.edges import IssuerEdges
 from flows.steps.outbox import refuse_twice
 from flows.steps.plan import find_extract, identify
-<<<<<<< HEAD
-from flows.steps.runs import has_manifest, keys_of, plans, read_manifest
-=======
-from flows.steps.runs import finished, keys_of, plans, read_manifest
->>>>>>> origin/main
+from flows.steps.runs import finished, has_manifest, keys_of, plans, read_manifest
 from flows.steps.submit import Request
 from schemas.manifest import Plan
 
@@ -42,13 +38,9 @@ def rehearse(edges: IssuerEdges, request: Request, nights: Nights | None = None)
     guard_twice(edges, request)
     found = [] if request.new_run else _plans_of(edges, request.extract)
     known = [plan for plan in found if plan.selection is None]
-<<<<<<< HEAD
-    committed = [plan.run for plan in known if plan.run in _about_to_be(edges) or _committed(edges, plan)]
-=======
     for plan in known[-1:]:
         finished(edges.edges.store, keys_of(plan.run))  # AbandonedError, as a real run would raise it
-    committed = [plan.run for plan in known if read_manifest(edges.edges.store, keys_of(plan.run)) is not None]
->>>>>>> origin/main
+    committed = [plan.run for plan in known if plan.run in _about_to_be(edges) or _committed(edges, plan)]
     day = known[-1].as_of if known else request.business_date  # a rerun takes the day over from the plan
     checked = check_extract(edges, request.extract, day, request.opened, nights)
     return Rehearsal(checked, committed[-1] if committed else "")
