@@ -114,6 +114,7 @@ def report_answer(edges: IssuerEdges, summary: dict[str, Any]) -> Answer:
     for stage, title in (("submit", "why we refused or warned"), ("partner", "why the partner refused")):
         told = [[one["code"], one["rows"], one["action"]] for one in summary["reasons"][stage]]
         lines += ["", *table((title, "rows", "what to do"), told)] if told else []
+    lines += _history(summary.get("attempts"))
     for one in summary["breaks"]:
         lines += ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {one['then']}"]
     for one in summary["closed"]:
@@ -125,6 +126,16 @@ def report_answer(edges: IssuerEdges, summary: dict[str, Any]) -> Answer:
     lines += ["", f"files: {where} (report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json)"]
     then = "upload what waits in chunks.csv" if summary["verdict"] == WAITING else ""
     return Answer(summary, lines, then, EXIT_CODES[summary["verdict"]])
+
+
+def _history(attempts: dict[str, Any] | None) -> list[str]:
+    """Say what was sent again, and what the run's rows came to."""
+    if attempts is None:
+        return []
+    states = ("rows", "linked", "error", "awaiting")
+    told = [[one["run"], *(one[state] for state in states)] for one in attempts["runs"]]
+    after = [[state, rows] for state, rows in attempts["after"].items()]
+    return ["", *table(("sent again", *states), told), "", *table(("rows after all attempts", "count"), after)]
 
 
 def _holds(line: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from flows.core.names import corrections
 from flows.core.ports import Entry, Store
 from flows.core.run.planning import digest
 from flows.steps.edges import IssuerEdges, read, write_once
+from flows.steps.lineage import settled_since
 from flows.steps.reread import source_again
 from flows.steps.run_rows import committed, run_rows
 from flows.steps.runs import keys_of, read_manifest
@@ -54,10 +55,15 @@ class Given(NamedTuple):
 
 
 def correction_template(edges: IssuerEdges, run: str, wanted: Wanted = REFUSED_ROWS) -> Iterator[pl.DataFrame]:
-    """Yield the template (`schemas.corrections.Template`) of a committed run's rows, part by part; UnknownRunError."""
-    manifest = committed(edges.edges.store, run)
-    for rows in run_rows(edges.edges.store, manifest):
-        yield template(asked(rows, wanted), run)
+    """Yield the template (`schemas.corrections.Template`) of a committed run's rows, part by part; UnknownRunError.
+
+    Rows that were sent again since and are linked or awaiting need no correction, unless they are asked for by number.
+    """
+    store = edges.edges.store
+    manifest = committed(store, run)
+    done = pl.col("row").is_in(settled_since(store, manifest).implode())
+    for rows in run_rows(store, manifest):
+        yield template(asked(rows, wanted).filter(pl.col("named") | ~done), run)
 
 
 def given_as(edges: IssuerEdges, name: str, content: bytes) -> Given:

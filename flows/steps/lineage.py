@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.core.life.history import REFUSED, after_all
+from flows.core.life.history import REFUSED, SETTLED, after_all
 from flows.core.names import RunKeys
 from flows.core.ports import Store
 from flows.core.redaction import redact
@@ -71,6 +71,12 @@ def attempts_after(store: Store, manifest: Manifest, counts: Mapping[str, int]) 
     ours = [part.filter(pl.col("row").is_in(origins)).select("row", "state") for part in run_rows(store, manifest)]
     own = {**counts, REFUSED: counts["rejected"]}
     return {"runs": [_told(one) for one in found], "after": after_all(own, pl.concat(ours), frames)}
+
+
+def settled_since(store: Store, manifest: Manifest) -> pl.Series:
+    """Return the rows of a run that were sent again and are linked or awaiting by it."""
+    frames = [one.rows.filter(pl.col("state").is_in(SETTLED))["origin"] for one in _attempts(store, manifest)]
+    return pl.concat([pl.Series("origin", dtype=pl.UInt32), *frames])
 
 
 def _attempts(store: Store, manifest: Manifest) -> Iterator[Attempt]:

@@ -176,7 +176,8 @@ def command(request: Request) -> str:
     for option, values in (("--code", wanted.codes), ("--action", wanted.actions), ("--row", wanted.rows)):
         words += [word for value in sorted(values) for word in (option, str(value))]
     for option in ("corrections", "extract", "reason", "override"):
-        words += [f"--{option}", getattr(request, option)] if getattr(request, option) else []
+        said = redact(getattr(request, option))
+        words += [f"--{option}", said] if said else []
     return shlex.join(words)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -184,3 +185,24 @@ def test_a_file_that_is_not_there_or_far_too_large_is_refused(tmp_path: Path) ->
         take(bench.edges, "mine.csv")
     with pytest.raises(CorrectionsTooLargeError):
         take(bench.edges, "large.csv")
+
+
+def test_rows_that_were_mended_since_leave_the_template_unless_they_are_named(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
+    name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))
+    again(bench, run, NOTHING, corrections=name)
+
+    found = [template_of(bench, run), *correction_template(bench.edges, run, Wanted(rows=frozenset({2})))]
+
+    assert [[3], [2]] == [one["row"].to_list() for one in found]
+
+
+def test_the_report_of_the_new_run_says_whose_rows_it_repeats_and_why(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None})
+    content = fill(bench, run, {(2, CITY): "Salem"})
+
+    done = again(bench, run, NOTHING, "the branch called", corrections=correct(bench, content))
+
+    told = json.loads(bench.report(done.manifest.run, "summary.json"))["repeats"]
+    assert {"kind": "resubmit", "of": run, "reason": "the branch called", "override": ""} == told
+    assert run in bench.report(done.manifest.run, "report.html").decode()

@@ -100,7 +100,10 @@ def summarise(
 
 
 def _identity(manifest: Manifest) -> dict[str, Any]:
+    kept = {"kind", "of", "reason", "override"}
+    repeats = {"repeats": manifest.selection.model_dump(include=kept)} if manifest.selection else {}
     return {
+        **repeats,
         "run": manifest.run,
         "as_of": manifest.as_of.isoformat(),
         "source": manifest.source.model_dump(),
