@@ -129,7 +129,7 @@ def simulate(
     if serve:
         from flows.cli.serve import Serving, serve_issuer
 
-        return serve_issuer(config, issuer, Serving(secret_key, fail_share, seed, port, speed))
+        return serve_issuer(config, issuer, Serving(secret_key, fail_share, shuffle, seed, port, speed))
     from flows.cli.practice import answer_chunks
 
     return answer_chunks(config, issuer, secret_key, fail_share, shuffle, seed)

@@ -27,6 +27,7 @@ class Serving(NamedTuple):
 
     secret_key: Path | None
     fail_share: float
+    shuffle: bool
     seed: int
     port: int
     speed: float
@@ -61,7 +62,11 @@ def _books(edges: IssuerEdges, opener: Opener, serving: Serving, fi_key: str) ->
     from flows.simulator.service.books import Books, Habits
 
     habits = Habits(
-        host=edges.issuer.portal.allowed_hosts[0], fi_key=fi_key, fail_share=serving.fail_share, seed=serving.seed
+        host=edges.issuer.portal.allowed_hosts[0],
+        fi_key=fi_key,
+        fail_share=serving.fail_share,
+        shuffle=serving.shuffle,
+        seed=serving.seed,
     )
     return Books(opener, now(), habits, next(csv.reader([edges.header.line.decode()])))
 

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from flows.simulator.service import wire
 from flows.simulator.service.books import Books, Client
 from flows.simulator.service.desk import Desk, refusals
-from flows.simulator.service.job_routes import job_routes, message_routes
+from flows.simulator.service.job_routes import broadcast_routes, job_routes, message_routes
 from flows.simulator.service.link_routes import link_routes, page_routes
 from flows.simulator.service.portal_routes import portal_routes
 from flows.simulator.service.refusals import RefusedRequestError
@@ -43,7 +43,7 @@ def create_app(books: Books, settings: ServiceSettings, clock: Callable[[], date
         client = Client(login.app_name, login.app_key, login.username, login.password)
         return {settings.session_field: books.login(client)}
 
-    for routes in (link_routes, job_routes, message_routes, page_routes, portal_routes):
+    for routes in (link_routes, job_routes, message_routes, broadcast_routes, page_routes, portal_routes):
         app.include_router(routes(desk))
     return app
 

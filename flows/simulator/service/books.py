@@ -37,6 +37,7 @@ class Habits:
     challenges: tuple[str, ...] = USUAL
     fi_key: str = ""  # empty: any
     fail_share: float = 0.0  # of bulk rows, for reasons only the partner knows
+    shuffle: bool = False  # the rows of a result come in another order than sent
     job_id_as_string: bool = False
     session_seconds: float = 900
     client: Client = field(default_factory=Client)
@@ -60,6 +61,7 @@ class Books:
             host=self.habits.host,
             header=header,
             fail_share=self.habits.fail_share,
+            shuffle=self.habits.shuffle,
             seed=self.habits.seed,
             on_link=self._take_up,
         )

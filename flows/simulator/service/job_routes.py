@@ -47,9 +47,9 @@ def job_routes(desk: Desk) -> APIRouter:
 
 
 def message_routes(desk: Desk) -> APIRouter:
-    """Return the routes that read messages, answer them, and broadcast them."""
+    """Return the routes that read messages and answer them."""
     routes = APIRouter(dependencies=desk.clients_only)
-    books, settings = desk.books, desk.settings
+    books = desk.books
     known = refusals(401, 404)
 
     @routes.get(JOB_MESSAGES + "/{job_id}", **MESSAGES, responses=known)
@@ -75,12 +75,21 @@ def message_routes(desk: Desk) -> APIRouter:
         books.answer(job_id, response.envelope_id, response.account_link)
         return books.job_record(job_id)
 
-    @routes.get(JOB_MESSAGES + "/{job_id}/broadcasts/registrations", response_model=wire.AccessKey, responses=known)
+    return routes
+
+
+def broadcast_routes(desk: Desk) -> APIRouter:
+    """Return the routes of channels that hear the status messages of a job, whoever else reads them."""
+    routes = APIRouter(dependencies=desk.clients_only)
+    books, settings = desk.books, desk.settings
+    below = JOB_MESSAGES + "/{job_id}/broadcasts"
+
+    @routes.get(f"{below}/registrations", response_model=wire.AccessKey, responses=refusals(401, 404))
     async def register(job_id: int) -> dict[str, str]:
         """Register a channel of one's own; its access key goes into the header of every broadcast query."""
         return {"access_key": books.register(job_id)}
 
-    @routes.get(JOB_MESSAGES + "/{job_id}/broadcasts", **MESSAGES, responses=refusals(401, 403, 404))
+    @routes.get(below, **MESSAGES, responses=refusals(401, 403, 404))
     async def read_broadcasts(
         job_id: int, access_key: Annotated[str, Header(alias=settings.access_key_header)] = ""
     ) -> list[Message]:

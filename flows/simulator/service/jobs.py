@@ -14,6 +14,7 @@ from flows.simulator.service.sites import IDLE, TIMEOUT, TOO_MANY_TRIES, Ask, En
 
 SIGNING_IN = 0.6  # share of the whole that the account-link phase counts for
 UPDATING = "UPDATING"
+BILLABLE = "BILLABLE"
 WRONG_BEFORE = "The site did not take that. "
 
 
@@ -73,7 +74,7 @@ class Job:
         self._done: datetime | None = None  # when the work in hand is done
         self._passed = 0  # asks that are answered right
         self._wrong: Request | None = None  # answered wrong, and asked again when the site has noticed
-        self._reached = 0.0  # share of the account-link phase
+        self._signed_in = self._whole = 0.0  # shares of the account-link phase and of the placement: they never fall
 
     def begin(self, *, with_credentials: bool = False) -> Snapshot:
         """Start; without credentials the job asks for them first (interface.md 6)."""
@@ -125,20 +126,21 @@ class Job:
 
     def snapshot(self, at: datetime) -> Snapshot:
         """Return the status data at a moment; percentages never fall."""
-        auth = 1.0 if self.authenticated else self._signed_in(at)
-        whole = 1.0 if self.termination_type == "BILLABLE" else auth * SIGNING_IN
+        self._signed_in = max(self._signed_in, self._progress(at))
+        whole = self._signed_in * SIGNING_IN
         if self.status == UPDATING:
             whole += self._share(at) * (1 - SIGNING_IN)
+        self._whole = 1.0 if self.termination_type == BILLABLE else max(self._whole, whole)
         left = 0 if self.termination_type else max(0, int((self._deadline - at).total_seconds()))
-        return Snapshot(
-            self.status, int(100 * whole), int(100 * auth), left, self.status_message, self.termination_type
-        )
+        percent, auth_percent = int(100 * self._whole), int(100 * self._signed_in)
+        return Snapshot(self.status, percent, auth_percent, left, self.status_message, self.termination_type)
 
-    def _signed_in(self, at: datetime) -> float:
-        share = 0.0 if self._wrong or not self._passed or self.request else self._share(at)
-        now = (max(self._passed - 1, 0) + share) / len(self.site.asks)
-        self._reached = max(self._reached, now)
-        return self._reached
+    def _progress(self, at: datetime) -> float:
+        """Return how much of the account-link phase is done: the questions passed, and the work after the last one."""
+        if self.authenticated or not self._passed:
+            return float(self.authenticated)
+        working = self.request is None and self._wrong is None
+        return (self._passed - 1 + (self._share(at) if working else 0.0)) / len(self.site.asks)
 
     def _share(self, at: datetime) -> float:
         """Return the share of the work in hand that is done."""
