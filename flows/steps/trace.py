@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -12,7 +13,7 @@ from flows.core.errors import OperatorError
 from flows.core.names import RunId, RunKeys
 from flows.core.ports import Store
 from flows.core.redaction import passes_luhn, redact
-from flows.core.report.trace import ROWS, Attempt, attempts_of, single_attempt
+from flows.core.report.trace import ROWS, Attempt, attempt_of, single_attempt
 from flows.core.results.reconcile import AWAITING
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import Edges, read
@@ -80,32 +81,34 @@ def _of_run(edges: Edges, run: RunId, cuid: str) -> list[Attempt]:
     for part in manifest.ledger:
         (records,) = read_ledger(store, keys, [part], RECORD, cuid=cuid)
         if records.height:
-            told += _of_part(edges, manifest, part, records)
+            told += _of_part(edges, manifest, part, records.to_dicts())
     return told
 
 
-def _of_part(edges: Edges, manifest: Manifest, part: LedgerPart, records: pl.DataFrame) -> list[Attempt]:
+def _of_part(edges: Edges, manifest: Manifest, part: LedgerPart, records: Sequence[Mapping[str, Any]]) -> list[Attempt]:
+    """Return the attempts these records of a ledger part are, and the links asked for by themselves from their rows."""
     store, keys = edges.store, keys_of(manifest.run)
-    sent = records.filter(fate=ledger.SUBMITTED)
-    rows = _rows(store, keys, part, sent["row"]) if sent.height else pl.DataFrame(schema=ROWS)
     with store.open(keys.manifest) as source:
         committed = source.entry.modified
     repeats = manifest.selection.of if manifest.selection else ""
     shared = Attempt(committed, keys.run.issuer, manifest.run, origin=repeats)
-    waiting = sent.join(rows.filter(pl.col("state") != AWAITING), on="row", how="anti")
-    items = outbox(edges, manifest.run) if waiting.height else []
-    alone = [one for one in singles(store, keys) if one.asked.row in records["row"]]
-    return [
-        *attempts_of(shared, records, rows, {item.chunk.number: item.state for item in items}),
-        *(single_attempt(shared._replace(origin=""), one.asked, one.answered) for one in alone),
+    sent = {one["row"]: one["chunk"] for one in records if one["fate"] == ledger.SUBMITTED}
+    came = _came(store, keys, part, list(sent)) if sent else {}
+    waiting = [row for row in sent if came.get(row, {}).get("state", AWAITING) == AWAITING]
+    chunks = {item.chunk.number: item.state for item in (outbox(edges, manifest.run) if waiting else ())}
+    attempts = [
+        attempt_of(shared, one, came.get(one["row"], {}), chunks.get(one["chunk"], "") if one["row"] in waiting else "")
+        for one in records
     ]
+    alone = [one for one in singles(store, keys) if any(one.asked.row == record["row"] for record in records)]
+    return attempts + [single_attempt(shared._replace(origin=""), one.asked, one.answered) for one in alone]
 
 
-def _rows(store: Store, keys: RunKeys, part: LedgerPart, wanted: pl.Series) -> pl.DataFrame:
-    """Return what came of some rows, with the columns of ROWS; nothing where there is no report yet."""
+def _came(store: Store, keys: RunKeys, part: LedgerPart, wanted: list[int]) -> dict[int, dict[str, Any]]:
+    """Return what came of some rows, each with the columns of ROWS; nothing where there is no report yet."""
     try:
         data = read(store, rows_key(keys, part))
     except ObjectMissingError:
-        return pl.DataFrame(schema=ROWS)
-    rows = pl.scan_parquet(BytesIO(data)).filter(pl.col("row").is_in(wanted.implode()))
-    return rows.rename({"reasons": "told"}).select(*ROWS).collect()
+        return {}
+    rows = pl.scan_parquet(BytesIO(data)).filter(pl.col("row").is_in(wanted)).rename({"reasons": "told"})
+    return {one["row"]: one for one in rows.select(*ROWS).collect().iter_rows(named=True)}

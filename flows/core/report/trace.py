@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
@@ -94,13 +94,23 @@ class Stand(NamedTuple):
     then: str
 
 
-def attempts_of(told: Attempt, records: pl.DataFrame, rows: pl.DataFrame, chunks: dict[int, str]) -> list[Attempt]:
-    """Return the attempts of a run: `told` is what they share, `records` its ledger rows, `rows` what came of them.
+def attempt_of(told: Attempt, record: Mapping[str, Any], came: Mapping[str, Any], chunk: str) -> Attempt:
+    """Return the attempt of one ledger record: `told` is what all of its run share, `came` what came of the row.
 
-    `rows` has the columns of ROWS, none where there is no report; `chunks` is the state of every chunk.
+    `came` has the columns of ROWS, nothing where there is no report; `chunk` is how its chunk stands in the outbox.
     """
-    joined = records.join(rows, on="row", how="left").sort("row")
-    return [_attempt(told, one, chunks) for one in joined.iter_rows(named=True)]
+    ours = _codes(record["reasons"])
+    state = (came.get("state") or AWAITING) if record["fate"] == ledger.SUBMITTED else record["fate"]
+    sent: dict[str, Any] = {name: record[name] for name in ("row", "last_4", "expiration", "chunk", "position")}
+    answer: dict[str, Any] = {name: came.get(name) for name in ("expires_on", "url", "result", "how", "message")}
+    return told._replace(
+        **sent,
+        **answer,
+        state=CANCELLED if state == AWAITING and chunk == CANCELLED else state,
+        sent=chunk,
+        reasons=_codes(came["told"]) if state == ERROR else ours,
+        origin=f"{told.origin} row {record['origin']}" if record["origin"] else "",
+    )
 
 
 def single_attempt(told: Attempt, asked: SingleAsked, answer: SingleAnswered | None) -> Attempt:
@@ -127,19 +137,8 @@ def stands(attempts: Sequence[Attempt], today: date) -> list[Stand]:
     return [_stand(found, today) for found in cards.values()]
 
 
-def _attempt(told: Attempt, one: dict[str, Any], chunks: dict[int, str]) -> Attempt:
-    sent = one["fate"] == ledger.SUBMITTED
-    ours = tuple(text.rpartition("|")[2] for text in one["reasons"])
-    state = one["state"] or AWAITING if sent else one["fate"]
-    chunk = chunks.get(one["chunk"], "") if sent else ""
-    return told._replace(
-        **{name: one[name] for name in ("row", "last_4", "expiration", "chunk", "position")},
-        **{name: one[name] for name in ("expires_on", "url", "result", "how", "message")},
-        state=CANCELLED if state == AWAITING and chunk == CANCELLED else state,
-        sent=chunk,
-        reasons=tuple(text.rpartition("|")[2] for text in one["told"] or ()) if state == ERROR else ours,
-        origin=f"{told.origin} row {one['origin']}" if one["origin"] else "",
-    )
+def _codes(reasons: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(text.rpartition("|")[2] for text in reasons or ())
 
 
 def _stand(found: Sequence[Attempt], today: date) -> Stand:
