@@ -29,10 +29,11 @@ from flows.core.run.gates import WrongCardsError
 from flows.core.run.planning import canonical
 from flows.core.service.linking import link_request
 from flows.core.service.service_errors import AnswerLostError, LinkRequestError, NoServiceError, StrangeAnswerError
+from flows.steps.corrections import by_row, cells_of
 from flows.steps.edges import IssuerEdges, note
 from flows.steps.purged import refuse_purged
 from flows.steps.reread import source_again
-from flows.steps.runs import UnknownRunError, keys_of, read_manifest
+from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest
 from flows.steps.scan import Readable, Scan, open_extract
 from flows.steps.singles import Single, answer_key, singles
 from flows.steps.trace import trace
@@ -53,7 +54,7 @@ Supply = Callable[[str], str]  # a column's name to what somebody types in for i
 class NoRowError(OperatorError):
     """A run's source has no row of that number."""
 
-    says = "The extract of run {0} has no row {1}."
+    says = "Run {0} has no row {1}."
     then = "Rows are counted from 1 without the header, as in the run's errors.csv and rejects.csv."
 
     def __init__(self, run: str, row: int) -> None:
@@ -93,12 +94,13 @@ def link_row(
     if manifest is None:
         raise UnknownRunError(run)
     refuse_purged(edges.edges.store, keys)  # nobody could tell whether the card has a link
+    records = read_ledger(edges.edges.store, keys, manifest.ledger, ["row"])
+    if not any((part["row"] == row).any() for part in records):
+        raise NoRowError(run, row)
     entry, source = source_again(edges, run, manifest.source)
-    picked = Picked(pl.DataFrame({"row": [row], "origin": [row]}, PICK))
+    picked = Picked(pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(edges, manifest)))
     with open_extract(edges, entry, source) as stream:
         fields = _refined(edges, stream, source, Choice(picked, keep_cvv=True))
-    if fields is None:
-        raise NoRowError(run, row)
     known = [one for one in singles(edges.edges.store, keys) if one.asked.row == row]
     key = f"{keys.singles}{row:09d}-{len(known) + 1}.json"
     return _Asking(edges, linking, key, keys, row).ask(fields, override, supply)
@@ -117,26 +119,24 @@ def link_typed(edges: IssuerEdges, linking: Linking, typed: Mapping[str, str], *
     made = SourceIdentity(key="typed.csv", version="", size=0, sha256=secrets.token_hex(32))
     stream = BytesIO(text.getvalue().encode())
     fields = _refined(edges._replace(issuer=plain), stream, made, Choice(keep_cvv=True))
-    if fields is None:
-        raise LinkRequestError("row.record.missing")
     key = f"{prompted(edges.issuer.issuer)}{edges.edges.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
     return _Asking(edges, linking, key).ask(fields, override, lambda _: "")
 
 
-def _refined(edges: IssuerEdges, stream: Readable, source: SourceIdentity, choice: Choice) -> dict[str, Any] | None:
-    """Return the one row of a source that comes through, None where there is none; LinkRequestError says why not."""
+def _refined(edges: IssuerEdges, stream: Readable, source: SourceIdentity, choice: Choice) -> dict[str, Any]:
+    """Return the one row of a source that comes through; LinkRequestError says why none does."""
     issuer = edges.issuer
     scan = Scan(issuer, stream, source, local_day(edges.edges.now(), issuer.time_zone), choice)
     pieces = list(scan)
     good = [row for piece in pieces for chunk in piece.chunks for row in chunk.iter_rows(named=True)]
     told = pl.concat([piece.others for piece in pieces])["reasons"].explode().drop_nulls().str.split("|").list.last()
-    if told.len():
-        raise LinkRequestError(", ".join(told.unique(maintain_order=True)))
-    if good and issuer.test and scan.refiner.other_cards:
+    if not good:
+        raise LinkRequestError(", ".join(told.unique(maintain_order=True)) or "row.record.missing")
+    if issuer.test and scan.refiner.other_cards:
         raise WrongCardsError(source.key, 1, "real", "true")
-    if good and not issuer.test and scan.refiner.test_cards:
+    if not issuer.test and scan.refiner.test_cards:
         raise WrongCardsError(source.key, 1, "test", "false")
-    return good[0] if good else None
+    return good[0]
 
 
 class _Asking:
