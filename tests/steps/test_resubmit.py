@@ -359,3 +359,17 @@ def test_a_reject_that_is_corrected_counts_by_its_last_state(tmp_path: Path) -> 
     bench.ingest()
 
     assert {"linked": 2, "awaiting": 0, "error": 0, "refused": 0} == history_of(bench, run)[1]
+
+
+def test_a_portfolio_leaves_alone_what_was_sent_again(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, full_portfolio=True, limits={"max_error_rate": 1.0, "max_reject_rate": 1.0})
+    rows = [{CUID: cuid, PAN: PANS[at], CITY: city} for at, (cuid, city) in enumerate([("a", "Boston"), ("b", None)])]
+    run = bench.submit(bench.drop_bytes(portal_csv(portal_rows(*rows)))).manifest.run
+    mended = portal_rows({CUID: "b", PAN: PANS[1]})
+    again(bench, run, REJECTS, extract=correct(bench, portal_csv(mended)))
+    every = portal_csv(portal_rows({CUID: "a", PAN: PANS[0]}, {CUID: "b", PAN: PANS[1]}, {CUID: "c", PAN: PANS[2]}))
+
+    night = bench.submit(bench.drop_bytes(every, "bank-20261121.csv")).manifest
+
+    assert (1, 2) == (night.counts.submitted, night.counts.suppressed)
+    assert [("c",)] == sent(bench, night.run, CUID)
