@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from flows.cli.answer import Answer
@@ -10,6 +11,7 @@ from flows.core.report.trace import Attempt, stands
 from flows.core.run.calendar import local_day
 from flows.steps.trace import Trace, refuse_card, trace
 from flows.wiring import edges, issuers, load_issuer, now
+from schemas import ledger
 
 
 def trace_cardholder(folder: Path, cuid: str, name: str | None, *, url: bool) -> Answer:
@@ -23,7 +25,7 @@ def trace_cardholder(folder: Path, cuid: str, name: str | None, *, url: bool) ->
         told += stands(found[-1].attempts, local_day(now(), settings.time_zone))
     attempts = [one for trace_ in found for one in trace_.attempts]
     purged = [run for trace_ in found for run in trace_.purged]
-    lines = [line for one in attempts for line in _lines(one)]
+    lines = list(_story(attempts))
     lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in told]
     facts = {
         "cuid": cuid,
@@ -33,6 +35,17 @@ def trace_cardholder(folder: Path, cuid: str, name: str | None, *, url: bool) ->
     }
     then = "; ".join(dict.fromkeys(one.then for one in told if one.then))
     return Answer(facts, [*(lines or ["no run that has its ledger still knows this cuid"]), *_gone(purged)], then)
+
+
+def _story(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Yield the lines of every attempt; nights in a row that sent nothing, for the same reason, are one line."""
+    for (state, *_), alike in groupby(attempts, lambda one: (one.state, one.reasons, one.issuer)):
+        found = list(alike)
+        if state == ledger.SUPPRESSED and len(found) > 1:
+            why, last = ", ".join(found[0].reasons), found[-1]
+            yield f"{found[0].at:%Y-%m-%d %H:%M}  {len(found):,} runs to {last.at:%Y-%m-%d}, {last.run}: not sent, {why}"
+        else:
+            yield from (line for one in found for line in _lines(one))
 
 
 def _lines(one: Attempt) -> Iterator[str]:

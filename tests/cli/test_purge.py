@@ -93,6 +93,24 @@ def test_a_cardholder_is_traced_over_all_issuers_and_told_what_to_do_next(tmp_pa
     assert [False, True] == [any("https://" in line for line in one.lines) for one in (here, shown)]
 
 
+def test_nights_in_a_row_that_sent_nothing_are_one_line(tmp_path: Path) -> None:
+    bench, run = bank(tmp_path)
+    daily = bench.issuer.model_copy(update={"full_portfolio": True})
+    toml = tmp_path / "bank.toml"
+    toml.write_text(toml.read_text().replace("test = true", "test = true\nfull_portfolio = true"))
+    content = bench.content("bank/extracts/bank-20261101.csv")
+    for day in (2, 3, 4):
+        again = replace(bench, issuer=daily)
+        again.submit(again.drop_bytes(content + b"\n" * day, f"bank-202611{day:02}.csv"))
+    cuid = bench.ledger(run)["cuid"][0]
+
+    answer = trace_cardholder(tmp_path, cuid, "bank", url=False)
+
+    assert ["linked", *["suppressed"] * 3] == [one["state"] for one in answer.facts["attempts"]]
+    assert 1 == sum("3 runs to" in line and "card.link.standing" in line for line in answer.lines)
+    assert "has a link until" in answer.lines[-1]
+
+
 def test_an_unknown_cuid_is_no_error_and_a_card_number_is(tmp_path: Path) -> None:
     bank(tmp_path)
 
