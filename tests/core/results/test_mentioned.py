@@ -35,7 +35,7 @@ def test_a_file_that_answers_its_chunk_whole_is_settled_and_any_other_is_not() -
     assert frozenset({0}) == found
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(answers, min_size=4, max_size=6), st.booleans(), names)
 def test_what_is_settled_by_its_name_is_attributed_as_among_all_that_was_ever_sent(
     rows: list[Row], whole: bool, name: str
