@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from hypothesis.errors import Unsatisfiable
 from schemathesis import BaseSchema, Case, GenerationMode
 from schemathesis.checks import (
     content_type_conformance,
@@ -35,10 +33,11 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
+FREE_TEXT = {"GET /card_links/{link_id}", "GET /l/{link_id}", "GET /__books"}  # no request to them is a wrong one
 
 
 def lived_in() -> Books:
-    """Return books with links, jobs that wait and jobs that have ended, whose ids guessing finds."""
+    """Return books with links and waiting jobs, whose ids guessing finds."""
     books = Books(PaperOpener(), NOON, Habits(pace=Pace(timeout=1e6)))
     books.upload("night.csv", upload_csv(people(7)))
     let_people_act(books, lambda *_: 0.5, shares=Shares(open=1, forget=0, second=1), until_ended=False)
@@ -62,22 +61,22 @@ def explore(
     """Send made-up requests to every operation, fitting its description or not, and hold the answers to it."""
     for found in description.get_all_operations():
         assert isinstance(found, Ok)
+        if mode is GenerationMode.NEGATIVE and found.ok().label in FREE_TEXT:
+            continue
 
         @given(found.ok().as_strategy(generation_mode=mode))
         @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         def answered_as_described(case: Case[Any]) -> None:
             case.validate_response(case.call(headers=headers()), checks=CHECKS)
 
-        # what is made of free text alone cannot be wrong
-        with suppress(Unsatisfiable) if mode is GenerationMode.NEGATIVE else nullcontext():
-            answered_as_described()
+        answered_as_described()
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_every_answer_to_a_client_is_one_the_description_knows(
     books: Books, description: BaseSchema, mode: GenerationMode
 ) -> None:
-    explore(description, mode, lambda: {"Authorization": f"Bearer {books.login(books.habits.client)}"}, examples=6)
+    explore(description, mode, lambda: {"Authorization": f"Bearer {books.login(books.habits.client)}"}, examples=10)
 
 
 def test_every_answer_to_a_stranger_is_one_the_description_knows(description: BaseSchema) -> None:
