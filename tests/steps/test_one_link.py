@@ -7,9 +7,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from flows.core.errors import CardlinkError
+from flows.core.life.wanted import Wanted
 from flows.core.ports import Linking
 from flows.core.run.gates import WrongCardsError
 from flows.core.service.service_errors import (
@@ -20,13 +22,15 @@ from flows.core.service.service_errors import (
     StrangeAnswerError,
 )
 from flows.edge.service.client import ServiceClient
+from flows.steps.corrections import correction_template
 from flows.steps.history import history
 from flows.steps.one_link import CardTakenError, NoRowError, SingleUnderWayError, link_row, link_typed
 from flows.steps.reread import SourceGoneError
 from flows.steps.runs import UnknownRunError, keys_of
 from flows.steps.singles import prompted_singles, singles
 from schemas.card_link import CardLink, CardLinkRequest, Refusal
-from schemas.portal import CUID, CVV, CVV_HASH, PAN, PHONE
+from schemas.portal import CITY, CUID, CVV, CVV_HASH, PAN, PHONE
+from tests.again import again, correct
 from tests.builders import GOOD, portal_rows
 from tests.edge.service_clients import client_of
 from tests.night import BANK, Bench, local_bench, portal_csv
@@ -114,6 +118,25 @@ def test_a_source_with_hashes_only_sends_no_cvv(bench: Bench) -> None:
 
     assert linker.asked[0].card.cvv is None
     assert hashed not in repr(linker.asked[0].body())
+
+
+def test_a_row_that_was_corrected_is_linked_as_it_was_corrected(bench: Bench) -> None:
+    run, linker = night(bench, {}, {CITY: None}), Linker()
+    corrected = pl.when(pl.col("column") == CITY).then(pl.lit("Salem")).alias("correction")
+    template = pl.concat(correction_template(bench.edges, run)).with_columns(corrected)
+    later = again(bench, run, Wanted(), corrections=correct(bench, template.write_csv().encode())).manifest.run
+
+    link_row(bench.edges, linker, later, 2, override="for a test")
+
+    assert linker.asked[0].address.city == "Salem"
+
+
+def test_a_row_that_a_run_of_picked_rows_does_not_have_is_told_so(bench: Bench) -> None:
+    run = left_over(bench)
+    later = again(bench, run).manifest.run
+
+    with pytest.raises(NoRowError):
+        link_row(bench.edges, Linker(), later, 1)
 
 
 def test_over_real_http_the_link_is_the_services_own(bench: Bench, service: RunningService, client: Linking) -> None:
