@@ -42,8 +42,8 @@ def _story(attempts: Sequence[Attempt]) -> Iterator[str]:
     for (state, *_), alike in groupby(attempts, lambda one: (one.state, one.reasons, one.issuer)):
         found = list(alike)
         if state == ledger.SUPPRESSED and len(found) > 1:
-            why, last = ", ".join(found[0].reasons), found[-1]
-            yield f"{found[0].at:%Y-%m-%d %H:%M}  {len(found):,} runs to {last.at:%Y-%m-%d}, {last.run}: not sent, {why}"
+            why = ", ".join(found[0].reasons)
+            yield f"{found[0].at:%Y-%m-%d %H:%M}  {len(found):,} runs to {found[-1].run}: not sent, {why}"
         else:
             yield from (line for one in found for line in _lines(one))
 
