@@ -20,7 +20,7 @@ from flows.steps.making import Expected, Progress
 from flows.steps.pending import pending
 from flows.steps.plan import identify
 from flows.steps.rehearse import rehearse
-from flows.steps.runs import keys_of, plans, read_manifest
+from flows.steps.runs import AbandonedError, keys_of, plans, read_manifest
 from flows.steps.submit import Request, Submitted, finish_turns, submit
 from schemas.manifest import Counts, Document
 
@@ -146,7 +146,7 @@ def _rehearsed(edges: IssuerEdges, entry: Entry, day: date, nights: Nights) -> M
     found = Missed(extract=name, sha256=identify(edges.edges.store, entry).sha256, as_of=day)
     try:
         done = rehearse(edges, Request(name), nights)
-    except ExtractError as error:
+    except (ExtractError, AbandonedError) as error:
         return found.model_copy(update={"refused": str(error)})
     refused = done.verdict if done.already else done.checked.refused
     return found.model_copy(update={**_outcome(done.checked), "refused": refused})

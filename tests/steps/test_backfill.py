@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from flows.core.names import extracts
 from flows.core.storage.store_errors import StoreBusyError
 from flows.steps.backfill import ListChangedError, Span, backfill, send
+from flows.steps.mend.abandon import abandon
+from flows.steps.runs import plans
 from flows.steps.submit import Request, UnexpectedOutcomeError, submit
-from tests.night import Bench, local_bench
+from tests.night import NOON, Bench, local_bench
 from tests.storms import FailingStore
 
 SPAN = Span(date(2026, 11, 17), date(2026, 11, 18))
@@ -94,6 +97,21 @@ def test_what_would_be_refused_is_listed_with_its_reason_and_left_out(tmp_path: 
         word for one in listed.missed if one.refused for word in ("columns", "refused") if word in one.refused
     ]
     assert 2 == len(done)
+
+
+def test_an_extract_whose_run_was_given_up_stops_nothing(tmp_path: Path) -> None:
+    bench = missed(tmp_path)
+    with pytest.raises(StoreBusyError):
+        failing(bench, "/manifest.json").submit("bank-20261117.csv")
+    later = replace(bench, now=lambda: NOON + timedelta(hours=1))
+    abandon(later.edges.edges, next(iter(plans(bench.store, "bank"))).run, "the issuer took it back")
+    listed = backfill(later.edges, SPAN)
+    os.utime(tmp_path / "store" / extracts("bank") / "bank-20261117.csv")  # dropped once more, as it was
+
+    again = backfill(later.edges, SPAN)
+
+    assert ["bank-20261118.csv"] == [one.extract for one in listed.missed] == [one.extract for one in again.to_send]
+    assert "abandoned" in again.missed[0].refused
 
 
 @pytest.mark.parametrize("what", ["came", "changed", "went"])
