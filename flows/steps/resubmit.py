@@ -22,7 +22,7 @@ from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical, digest
 from flows.steps.again import Source, corrected_extract, own_source, standing_of_cards, try_rows
 from flows.steps.commits import commits_since
-from flows.steps.corrections import Given, by_row, cells_of, corrected_cells, give, given_as, merge, take
+from flows.steps.corrections import CELL, Given, by_row, cells_of, corrected_cells, give, given_as, merge, take
 from flows.steps.edges import IssuerEdges, note
 from flows.steps.ingest import ingest
 from flows.steps.lineage import note_repeat, repeated
@@ -129,7 +129,7 @@ def choose(edges: IssuerEdges, request: Request, content: bytes | None = None) -
     given = _given(edges, request, content)
     fresh = corrected_cells(given, of, store) if given else None
     extract = corrected_extract(edges, of, request.extract) if request.extract else None
-    spoken = extract.picks["origin"] if extract else fresh["row"] if fresh is not None else pl.Series(dtype=pl.UInt32)
+    spoken = _spoken_of(extract, fresh)
     named = _asked(edges, request, of, spoken)
     source = extract.only(named["row"]) if extract else own_source(edges, of, named["row"])
     corrected = by_row(_cells(edges, of, fresh, request))
@@ -226,13 +226,21 @@ def _given(edges: IssuerEdges, request: Request, content: bytes | None) -> Given
 
 def _cells(edges: IssuerEdges, of: Manifest, fresh: pl.DataFrame | None, request: Request) -> pl.DataFrame:
     """Return what was corrected of a run's rows, now and before; a corrected extract stands for itself."""
-    earlier = cells_of(edges, of)
     if request.extract:
-        return earlier.clear()
+        return pl.DataFrame(schema=CELL)
+    earlier = cells_of(edges, of)
     return earlier if fresh is None else merge(earlier, fresh)
 
 
+def _spoken_of(extract: Source | None, fresh: pl.DataFrame | None) -> pl.Series:
+    """Return the rows of the run that a corrected file speaks of."""
+    if extract is not None:
+        return extract.picks["origin"]
+    return pl.Series(dtype=pl.UInt32) if fresh is None else fresh["row"]
+
+
 def _asked(edges: IssuerEdges, request: Request, of: Manifest, spoken: pl.Series) -> pl.DataFrame:
+    """Return the rows asked for; a corrected extract asks for its own only where nothing else is asked for."""
     also = frozenset() if request.extract and request.wanted.anything else frozenset(spoken)
     named = pl.concat([asked(rows, request.wanted, also) for rows in run_rows(edges.edges.store, of)])
     lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
@@ -243,8 +251,9 @@ def _asked(edges: IssuerEdges, request: Request, of: Manifest, spoken: pl.Series
 
 def _repeats(selection: Selection | None, request: Request) -> bool:
     """Tell whether a run was made by the same words: its override is used up, and it may be what is asked for."""
-    same = (request.run, redact(request.reason), redact(request.override))
-    return selection is not None and (selection.of, selection.reason, selection.override) == same
+    if selection is None or (selection.kind, selection.of) != ("resubmit", request.run):
+        return False
+    return (selection.reason, selection.override) == (redact(request.reason), redact(request.override))
 
 
 def _refuse_standing(request: Request, rows: pl.DataFrame, alike: Sequence[Manifest]) -> Manifest | None:

@@ -73,7 +73,7 @@ def decide(facts: Facts, lifted: frozenset[str] | None = None) -> pl.DataFrame:
     lifts what stands in any run but these; such rows go out with `over` true.
     """
     told = facts.asked.rename({"row": "origin"}).join(facts.picks, on="origin", how="left", maintain_order="left")
-    told = told.join(_in_the_way(facts), on="origin", how="left", maintain_order="left")
+    told = told.join(_in_the_way(facts, lifted or frozenset()), on="origin", how="left", maintain_order="left")
     told = told.join(facts.tried.select("row", "fate", now="reasons"), on="row", how="left", maintain_order="left")
     stands = pl.col("stands").is_not_null()
     free = pl.lit(value=False) if lifted is None else ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
@@ -84,10 +84,11 @@ def decide(facts: Facts, lifted: frozenset[str] | None = None) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _in_the_way(facts: Facts) -> pl.DataFrame:
-    """Return origin, stands, where: the last attempt that stands in a row's way."""
+def _in_the_way(facts: Facts, used: frozenset[str]) -> pl.DataFrame:
+    """Return origin, stands, where: the last attempt that stands in a row's way, one of a run in `used` before all."""
     found = cards(facts.asked, facts.picks, facts.tried).join(facts.standing, on=CARD, maintain_order="right")
-    last = found.group_by("origin", maintain_order=True).agg(pl.col("state", "run").last())
+    ordered = found.sort(pl.col("run").is_in(sorted(used)), maintain_order=True)
+    last = ordered.group_by("origin", maintain_order=True).agg(pl.col("state", "run").last())
     return last.rename({"state": "stands", "run": "where"})
 
 

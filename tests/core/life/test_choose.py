@@ -88,20 +88,17 @@ def test_each_row_that_stays_has_one_reason() -> None:
     ] == found.select("origin", "why", "where").rows()
 
 
-def test_an_override_lifts_what_stands_but_not_in_the_runs_that_used_it() -> None:
+def test_an_override_lifts_what_stands_but_never_what_it_sent_itself() -> None:
     rows = asked((1, "a", "1111"), (2, "b", "2222"))
     now = tried((1, "a", "1111", "submitted", []), (2, "b", "2222", "submitted", []))
-    facts = Facts(
-        rows,
-        picks((1, 1), (2, 2)),
-        now,
-        stand(("r1", "a", "1111", "linked"), ("r2", "b", "2222", "awaiting")),
-        corrected(),
-    )
+    attempts = [("r1", "a", "1111", "linked"), ("r2", "b", "2222", "awaiting"), ("r3", "b", "2222", "linked")]
+    facts = Facts(rows, picks((1, 1), (2, 2)), now, stand(*attempts), corrected())
 
     found = decide(facts, frozenset({"r2"}))
 
-    assert [(1, None, True), (2, "awaiting", False)] == found.select("origin", "why", "over").rows()
+    assert [(1, None, "r1", True), (2, "awaiting", "r2", False)] == found.select(
+        "origin", "why", "where", "over"
+    ).rows()
 
 
 CARD = st.tuples(st.sampled_from("abc"), st.sampled_from(["1111", "2222"]))
