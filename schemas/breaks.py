@@ -120,7 +120,7 @@ KINDS = {
         ),
         BreakKind(
             DAMAGED_TRANSACTIONS,
-            "A transaction report is empty, cut off or not one.",
+            "A transaction report is empty, too large or not one.",
             "Download it again from the portal.",
         ),
     )

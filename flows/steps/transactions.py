@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from itertools import chain
 from typing import NamedTuple
 
 import polars as pl
@@ -17,7 +18,7 @@ from flows.core.ports import Entry, Store
 from flows.core.redaction import redact
 from flows.core.results.attribution import LINKED
 from flows.core.results.reconcile import SHOWN
-from flows.core.results.results import DAMAGE
+from flows.core.results.results import DAMAGE, LIMIT, TOO_LARGE
 from flows.core.results.transactions import TOLD, read_transactions, settled
 from flows.core.run.planning import digest
 from flows.steps.edges import read
@@ -40,11 +41,14 @@ class TakenUp(NamedTuple):
 
 
 def take_up(store: Store, issuer: str, runs: Iterable[Manifest]) -> TakenUp:
-    """Keep every transaction report that is not kept yet; name the rows whose cuid has no link: in none of the runs."""
+    """Keep every transaction report that is new or has changed; name the rows whose cuid has a link in none of `runs`.
+
+    A report that is taken away later still counts.
+    """
     kept = set(_kept(store, issuer))
-    listed = {_key(issuer, entry): entry for entry in store.keys(transactions(issuer)) if entry.size}
+    listed = {_key(issuer, entry): entry for entry in store.keys(transactions(issuer)) if entry.key[-1] != "/"}
     for key, entry in listed.items():
-        if key not in kept:
+        if key not in kept or _facts(read(store, key))["version"] != _version(entry):
             _keep(store, key, entry)
     files = sorted(kept | listed.keys())
     strange = _strange(store, issuer, files, runs)
@@ -63,17 +67,26 @@ def _kept(store: Store, issuer: str) -> list[str]:
 
 
 def _key(issuer: str, entry: Entry) -> str:
-    identity = f"{entry.key}|{entry.size}|{entry.version}"
-    return f"{placements(issuer)}reports/{digest(identity.encode())[:32]}.parquet"
+    """Return where a report is kept: named after the file, so that a half written one gives way to the whole."""
+    return f"{placements(issuer)}reports/{digest(entry.key.encode())[:32]}.parquet"
+
+
+def _version(entry: Entry) -> str:
+    return f"{entry.size}|{entry.version}"
 
 
 def _keep(store: Store, key: str, entry: Entry) -> None:
     name = redact(entry.key.rpartition("/")[2])  # whoever names a report may name it after a card
-    report = read_transactions(read(store, entry.key), name)
+    report = read_transactions(read(store, entry.key) if entry.size <= LIMIT else b"", name)
+    problems = report.problems if entry.size <= LIMIT else (TOO_LARGE,)
     out = BytesIO()
-    facts = {"name": report.name, "problems": json.dumps(report.problems)}
+    facts = {"name": report.name, "problems": json.dumps(problems), "version": _version(entry)}
     report.rows.write_parquet(out, compression="zstd", metadata=facts)
     store.replace(key, [out.getvalue()])
+
+
+def _facts(content: bytes) -> dict[str, str]:
+    return pl.read_parquet_metadata(BytesIO(content))
 
 
 def _frame(store: Store, key: str, columns: list[str]) -> pl.DataFrame:
@@ -84,17 +97,16 @@ def _strange(store: Store, issuer: str, files: Iterable[str], runs: Iterable[Man
     """Return 64-bit marks of the cuids that nobody with a link has; runs are read until every one is found."""
     marks = [_frame(store, key, ["cuid"]).drop_nulls().select(_mark()) for key in files]
     left = pl.concat([pl.DataFrame(schema={"mark": pl.UInt64}), *marks])["mark"].unique()
-    if left.len():
-        typed = [one.asked.cuid for one in prompted_singles(store, issuer)]
-        left = left.filter(
-            ~left.is_in(pl.DataFrame({"cuid": typed}, {"cuid": pl.String}).select(_mark())["mark"].implode())
-        )
-    for manifest in runs:
+    for linked in chain(_typed_in(store, issuer), *(_linked(store, manifest) for manifest in runs)):
+        left = left.filter(~left.is_in(linked.implode()))
         if left.is_empty():
             break
-        for linked in _linked(store, manifest):
-            left = left.filter(~left.is_in(linked.implode()))
     return left
+
+
+def _typed_in(store: Store, issuer: str) -> Iterator[pl.Series]:
+    cuids = [one.asked.cuid for one in prompted_singles(store, issuer)]
+    yield pl.DataFrame({"cuid": cuids}, {"cuid": pl.String}).select(_mark())["mark"]
 
 
 def _linked(store: Store, manifest: Manifest) -> Iterator[pl.Series]:
@@ -110,7 +122,7 @@ def _mark() -> pl.Expr:
 
 
 def _breaks(content: bytes, strange: pl.Series) -> Iterator[Break]:
-    facts = pl.read_parquet_metadata(BytesIO(content))
+    facts = _facts(content)
     rows = pl.read_parquet(BytesIO(content), columns=[POSITION, "cuid"])
     for problem in json.loads(facts["problems"]):
         if problem in DAMAGE:

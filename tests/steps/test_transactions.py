@@ -104,3 +104,17 @@ def test_what_is_kept_of_the_reports_can_be_deleted_and_comes_back(tmp_path: Pat
 
     assert before == follow_links(bench.edges, None)["funnel"]
     assert pl.read_parquet(next((tmp_path / "store" / BANK / "placements").rglob("*.parquet"))).height == 1
+
+
+def test_a_report_that_was_half_written_gives_way_to_the_whole_and_one_taken_away_still_counts(tmp_path: Path) -> None:
+    bench, cuids = night(tmp_path)
+    bench.store.replace(transactions(BANK) + "t.csv", [b""])
+    half = follow_links(bench.edges, None)
+    drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,2026-11-20")
+    whole = follow_links(bench.edges, None)
+    (tmp_path / "store" / transactions(BANK) / "t.csv").unlink()
+
+    gone = follow_links(bench.edges, None)
+
+    assert ["DAMAGED_TRANSACTIONS"] == [one["name"] for one in half["breaks"]]
+    assert ([], 1, 1) == (whole["breaks"], reached(whole)[-1], reached(gone)[-1])
