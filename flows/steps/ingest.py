@@ -27,7 +27,7 @@ from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import IssuerEdges, note, read
 from flows.steps.lineage import latest_first
 from flows.steps.mend.decided import by_hand, chain_of, decisions, spoken_for
-from flows.steps.outcomes import Answer, keep
+from flows.steps.outcomes import Answer, Told, keep
 from flows.steps.purged import without_ledger
 from flows.steps.report import RunReport, rebuild_lasting
 from flows.steps.runs import keys_of
@@ -200,9 +200,14 @@ def _keep(edges: IssuerEdges, batch: Sequence[Found], outcomes: Sequence[Attribu
     for found, one in zip(batch, outcomes, strict=True):
         runs = frozenset(one.outcomes["run"].drop_nulls().unique())
         lost = one.outcomes["row"].null_count()
-        gone = {run: _take_back(edges, run, found.entry, one) for run in sorted(spoken_for(found.decided) - runs)}
-        written = (*(kept[run] for run in runs), *gone.values())
-        yield Taken(found, one.digest, one.problems, one.outcomes.height, runs | gone.keys(), lost, written)
+        left = spoken_for(found.decided) - runs  # reported again even where an ingest before this one was killed
+        gone = [_take_back(edges, run, found.entry, one) for run in sorted(left) if _speaks(edges, run, found.entry)]
+        written = (*(kept[run] for run in runs), *gone)
+        yield Taken(found, one.digest, one.problems, one.outcomes.height, runs | left, lost, written)
+
+
+def _speaks(edges: IssuerEdges, run: str, entry: Entry) -> bool:
+    return Told(edges.edges.store, keys_of(run)).speaks(entry.key)
 
 
 def _take_back(edges: IssuerEdges, run: str, entry: Entry, one: Attributed) -> str:

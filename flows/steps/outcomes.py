@@ -82,9 +82,9 @@ class Told:
         """Return the chunks that are answered, in whole or in part."""
         return frozenset(self._files["chunk"].drop_nulls())
 
-    def files(self) -> frozenset[str]:
-        """Return the digests of the keys of the result files that answer anything of the run."""
-        return frozenset(self._files.drop_nulls("chunk")["file"])
+    def speaks(self, result: str) -> bool:
+        """Tell whether the result file of that key answers anything of the run."""
+        return digest(result.encode()) in self._files.drop_nulls("chunk")["file"]
 
     def of(self, chunks: Collection[int]) -> list[Attributed]:
         """Return the attributed result files that speak of any of these chunks."""

@@ -66,7 +66,8 @@ def attribute_row(
     """Give data row `position` (from 1) of a result file to a sent row, `to` run and row, that waits for an answer.
 
     A link whose last four digits are not the card's goes to a wrong cardholder at worst, so it needs the partner's
-    word: `last_4_confirmed`. Raises NoSuchResultError, RowNotThereError, RowSettledError, LastFourError, UnknownRunError.
+    word: `last_4_confirmed`. Raises NoSuchResultError, RowNotThereError, RowSettledError, LastFourError,
+    UnknownRunError, NoReasonError.
     """
     why, found = given(reason), find_result(edges, result)
     rows, seen = examine(edges, found)

@@ -14,7 +14,6 @@ from flows.core.names import RunKeys, results
 from flows.core.ports import Store
 from flows.core.redaction import redact
 from flows.core.results.attribution import Attributed
-from flows.core.run.planning import digest
 from flows.steps.edges import IssuerEdges, note
 from flows.steps.ingest import Found, Ingested, examine, ingest
 from flows.steps.mend.decided import chain_of, decisions
@@ -95,7 +94,6 @@ def _concerned(record: Attribution, after: Attributed) -> Sequence[str]:
 
 def _standing(store: Store, issuer: str, result: str) -> frozenset[str]:
     """Return the runs with which rows of a result file are kept now."""
-    file = digest(result.encode())
     with ThreadPoolExecutor(READERS) as readers:
-        told = readers.map(lambda run: (str(run), Told(store, RunKeys(run)).files()), run_ids(store, issuer))
-        return frozenset(run for run, files in told if file in files)
+        told = readers.map(lambda run: (str(run), Told(store, RunKeys(run)).speaks(result)), run_ids(store, issuer))
+        return frozenset(run for run, speaks in told if speaks)

@@ -23,9 +23,9 @@ def decisions(store: Store, issuer: str) -> dict[str, tuple[Attribution, ...]]:
     return {chain: tuple(records(store, chain, Attribution)) for chain in chains}
 
 
-def by_hand(file: int, digest: str, decided: Sequence[Attribution]) -> Iterator[ByHand]:
+def by_hand(file: int, sha256: str, decided: Sequence[Attribution]) -> Iterator[ByHand]:
     """Yield where rows of the result file numbered `file`, with these bytes, belong: the last word on each row."""
-    last = {one.position: one for one in decided if one.digest == digest and one.what != "again"}
+    last = {one.position: one for one in decided if one.digest == sha256 and one.what != "again"}
     for one in last.values():
         if one.what == "attributed":
             yield ByHand(file, one.position, one.run, one.row)
