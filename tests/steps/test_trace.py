@@ -9,14 +9,21 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from flows.cli.resubmit import Filter
+from flows.core.names import prompted
+from flows.core.report.trace import SINGLE
 from flows.core.rows.cards import PUBLISHED
+from flows.core.run.planning import canonical
 from flows.edge.local import LocalStore
 from flows.steps.edges import ConflictError
 from flows.steps.outbox import move
 from flows.steps.purge import purge
+from flows.steps.resubmit import Request, resubmit
 from flows.steps.runs import keys_of
+from flows.steps.singles import answer_key
 from flows.steps.trace import CardGivenError, trace
 from schemas.portal import ADDRESS1, CUID, POSTAL_CODE
+from schemas.singles import SingleAnswered, SingleAsked
 from tests.builders import portal_rows
 from tests.night import BANK, Bench, local_bench, portal_csv
 
@@ -97,6 +104,39 @@ def test_a_row_without_an_answer_in_an_answered_chunk_is_told_so(bench: Bench) -
     told = {cuid: trace(bench.edges.edges, BANK, cuid).attempts[0] for cuid in "AB"}
 
     assert {("linked", ""), ("awaiting", "answered")} == {(one.state, one.sent) for one in told.values()}
+
+
+def test_a_row_that_was_sent_again_is_an_attempt_that_names_the_one_it_repeats(bench: Bench) -> None:
+    run = bench.submit(drop(bench, 1)).manifest.run
+    bench.answer(fail_share=1.0)
+    bench.ingest()
+    again = resubmit(bench.edges, Request(run, Filter(errors=True).wanted, "the partner asked for it")).manifest.run
+
+    first, second = trace(bench.edges.edges, BANK, "C").attempts
+
+    assert [(run, "error", ""), (again, "awaiting", f"{run} row 3")] == [
+        (one.run, one.state, one.origin) for one in (first, second)
+    ]
+
+
+def test_links_asked_for_by_themselves_are_attempts_too(bench: Bench) -> None:
+    run = bench.submit(drop(bench, 1, {POSTAL_CODE: ""})).manifest.run
+    asked = SingleAsked(row=1, cuid="A", last_4="4242", expiration="3001", at=bench.now(), by="tester")
+    answer = SingleAnswered(outcome="linked", at=bench.now(), url="https://links.example.com/x", link_id="x")
+    alone, typed = f"{keys_of(run).singles}000000001-1.json", f"{prompted(BANK)}20261120T000000000000.json"
+    for key, document in {
+        alone: asked,
+        answer_key(alone): answer,
+        typed: asked.model_copy(update={"row": None}),
+    }.items():
+        bench.store.create(key, canonical(document))
+
+    found = trace(bench.edges.edges, BANK, "A").attempts
+
+    assert [(run, 1, "rejected", ""), (run, 1, "linked", SINGLE), ("", 0, "awaiting", SINGLE)] == [
+        (one.run, one.row, one.state, one.sent)
+        for one in sorted(found, key=lambda one: (-one.row, one.state != "rejected"))
+    ]
 
 
 def test_nobody_is_found_where_nobody_is_and_purged_runs_are_named(bench: Bench) -> None:

@@ -31,8 +31,6 @@ _LEDGER = re.compile(
     r"|report/((rejects|errors|chunks|links(-\d{5})?)\.csv|summary\.json|report\.(html|xlsx)"
     r"|(rows|links)/part-(\d{4}-)?\d{5}\.parquet)"
 )
-
-
 End = Literal["committed", "abandoned", "never"]
 _UNCOMMITTED: dict[End, Part] = {"abandoned": "chunks", "never": "ledger"}
 
