@@ -21,6 +21,8 @@ from schemas.portal import columns
 LISTED = 10  # lines named in a message
 LONGEST = 500  # characters of a correction
 NEEDED = ("row", "column", "correction")
+KEYS = ("cuid", "last_4")  # what must fit the row's number, where it is given
+_COLUMNS = {name.casefold(): name for name in columns()}
 _SEP = re.compile(r'"?sep=(.)"?$', re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s._/-]")
 
@@ -110,9 +112,6 @@ def refuse(name: str, problems: list[Problem]) -> None:
         raise CorrectionsRefusedError(name, len(ordered), told + more)
 
 
-KEYS = ("cuid", "last_4")
-
-
 def _bare(key: str) -> pl.Expr:
     return pl.col(key).str.strip_prefix("'").str.strip_chars_start("0")
 
@@ -195,9 +194,6 @@ def _cell(line: int, record: dict[str, str], run: str) -> _Cell | Problem | None
     if len(correction) > LONGEST:
         return Problem(line, f"the correction has more than {LONGEST} characters")
     return _Cell(line, int(row), record.get("cuid") or None, record.get("last_4") or None, column, correction)
-
-
-_COLUMNS = {name.casefold(): name for name in columns()}
 
 
 def _holds_card(cell: str) -> bool:
