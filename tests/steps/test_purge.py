@@ -432,7 +432,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, run
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chunks=st.lists(
         st.sampled_from(["whole", "short", "none", "held", "uploaded", "cancelled"]), min_size=3, max_size=3
