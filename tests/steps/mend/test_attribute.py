@@ -24,11 +24,16 @@ from flows.steps.mend.reason import NoReasonError
 from flows.steps.report import rebuild
 from flows.steps.runs import UnknownRunError, keys_of
 from tests.night import BANK, NOON, Bench, local_bench
+from tests.storms import FailingStore
 
 WHY = "the partner says so"
 HEAD = "cuid,last_4,url,expiration_date,error\n"
 LATER = "2027-01-01"
 REPORTS = ("links.csv", "errors.csv", "chunks.csv", "rejects.csv")
+
+
+class KilledError(BaseException):
+    """Stands for a kill: nothing catches it."""
 
 
 @pytest.fixture
@@ -249,6 +254,23 @@ def test_a_result_named_after_a_card_leaves_no_card_behind(night: tuple[Bench, s
 
     left = {key: data for key, data in bench.snapshot().items() if not key.startswith((results(BANK), "bank/extracts"))}
     assert [key for key, data in left.items() if PUBLISHED[0] in key or PUBLISHED[0].encode() in data] == []
+
+
+@pytest.mark.parametrize("part", ["/events/", "/outcomes/", "summary.json", "/ingested/"])
+def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(night: tuple[Bench, str], part: str) -> None:
+    bench, run = night
+    attribute_row(bench.edges, "a.csv", 5, (run, 9), WHY)
+
+    def kill(what: str, key: str) -> Exception | None:
+        if what in ("create", "replace") and part in key:
+            raise KilledError
+        return None
+
+    with pytest.raises(KilledError):
+        attribute_row(replace(bench, store=FailingStore(bench.store, kill)).edges, "a.csv", 4, (run, 4), WHY)
+    bench.ingest()
+
+    assert state(bench, run)[4] == ("error", "by hand")
 
 
 def test_a_report_made_from_scratch_says_the_same(night: tuple[Bench, str]) -> None:
