@@ -185,7 +185,7 @@ def _cell(line: int, record: dict[str, str], run: str) -> _Cell | Problem | None
     if not correction:
         return None
     column = _COLUMNS.get(record.get("column", "").casefold(), "")
-    if not (row.isascii() and row.isdecimal() and 0 < int(row) < 1 << 32):
+    if not (row.isascii() and row.isdecimal() and len(row) <= 10 and 0 < int(row) < 1 << 32):
         return Problem(line, "it has no row number")
     if column in AT_SOURCE:
         return Problem(line, "card fields are corrected at the source")

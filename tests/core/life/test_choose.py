@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 import polars as pl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.life.choose import STANDING, TRIED, Facts, cards, decide, standing
@@ -104,6 +104,7 @@ def test_an_override_lifts_what_stands_but_never_what_it_sent_itself() -> None:
 CARD = st.tuples(st.sampled_from("abc"), st.sampled_from(["1111", "2222"]))
 
 
+@settings(deadline=None)
 @given(
     st.lists(CARD, max_size=6),
     st.lists(CARD, min_size=6, max_size=6),

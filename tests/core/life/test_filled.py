@@ -7,7 +7,7 @@ from io import StringIO
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.life.filled import (
@@ -137,6 +137,7 @@ def test_a_line_that_speaks_of_another_row_than_its_cuid_says_is_found() -> None
     assert [(4, other), (5, other), (6, "no such row in the run")] == [tuple(one) for one in found]
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.tuples(st.integers(1, 9), st.sampled_from([name for name in columns() if name not in AT_SOURCE])),
@@ -162,3 +163,8 @@ def test_whatever_is_filled_in_is_read_as_it_was_written(
     Filled.validate(found)
     written = {(row, column): text.strip() for (row, column), text in corrections.items() if text.strip()}
     assert written == {(row, column): text for row, column, text in found.select("row", "column", "correction").rows()}
+
+
+def test_a_number_of_any_length_is_refused_as_no_row_number() -> None:
+    assert refusal(filled(line("1" * 5000, CITY, "Boston"))) == "line 2: something in it looks like a card number"
+    assert refusal(filled(line("4294967296", CITY, "Boston"))) == "line 2: it has no row number"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import polars as pl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.life.history import STATES, Cardholders, after_all
@@ -46,6 +46,7 @@ def test_a_row_whose_card_could_not_be_read_is_its_cardholders_only_where_that_o
     assert {"linked": 1, "refused": 1} == counted(refused, [("a", "1", "linked")])
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(CARD, max_size=6), max_size=5))
 def test_no_card_counts_twice_and_none_is_lost(runs: list[list[tuple[str, str | None, str]]]) -> None:
     settled = {cuid for one in runs for cuid, _, state in one if state in ("linked", "awaiting")}
