@@ -17,7 +17,7 @@ import polars as pl
 
 from flows.core.names import RunKeys
 from flows.core.ports import Store
-from flows.core.results.attribution import LINKED
+from flows.core.results.attribution import ERROR, LINKED
 from flows.core.results.reconcile import AWAITING
 from flows.core.rows.known import ATTEMPT, Known
 from flows.core.run.calendar import local_day
@@ -28,8 +28,10 @@ from flows.steps.outbox import standing_of
 from flows.steps.purged import without_ledger
 from flows.steps.rows import rows_key
 from flows.steps.runs import has_manifest, keys_of, read_ledger, read_manifest, read_summary, with_ledger
+from flows.steps.singles import Single, prompted_singles, singles
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
+from schemas.singles import UNKNOWN
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): so long an error keeps its card from being sent unchanged
 READERS = 16
@@ -93,6 +95,9 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
     for link in links:
         if link.run not in done and not _abandoned(store, keys_of(link.run)):  # about to be committed: counts as sent
             yield from _unanswered(store, keys_of(link.run), link.ledger)
+    typed = _told(prompted_singles(store, issuer))
+    if not typed.is_empty():
+        yield Attempts("", typed, f"typed in {typed['state'].to_list()}")
 
 
 def _abandoned(store: Store, keys: RunKeys) -> bool:
@@ -123,6 +128,23 @@ def _of_run(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Att
         alone = rest
     if not alone.is_empty():  # rows that were never sent
         yield Attempts(manifest.run, _linked(alone), f"{alone['row'].to_list()}")
+    lost = _told(one for one in singles(store, keys_of(manifest.run)) if one.state == UNKNOWN)
+    if not lost.is_empty():
+        yield Attempts(manifest.run, lost, f"unknown {lost['row'].to_list()}")
+
+
+def _told(alone: Iterable[Single]) -> pl.DataFrame:
+    """Return what single links say of their cards (SENT): one nobody knows the end of is awaited."""
+    states = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}
+    rows = [
+        {**one.asked.model_dump(include=SENT.keys() - {"state"}), "state": states[one.state],
+         "expires_on": one.answered and one.answered.expires_on}
+        for one in alone if one.state in states
+    ]  # fmt: skip
+    found = pl.DataFrame(
+        rows, schema={name: kind for name, kind in SENT.items() if name != "state"} | {"state": pl.String}
+    )
+    return found.select(pl.col(name).cast(kind) for name, kind in SENT.items())
 
 
 def _linked(alone: pl.DataFrame) -> pl.DataFrame:

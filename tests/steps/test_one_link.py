@@ -438,3 +438,37 @@ def test_a_test_card_is_not_asked_for_in_production(tmp_path: Path) -> None:
 
     with pytest.raises(WrongCardsError):
         link_typed(bench.edges, Linker(), TYPED)
+
+
+def everybody(tmp_path: Path, card: dict[str, str | None]) -> Bench:
+    """Return an issuer that repeats everybody, whose extract holds this card and another."""
+    bench = local_bench(tmp_path, service=SERVICE, full_portfolio=True)
+    bench.drop_bytes(portal_csv(portal_rows({**REACHED, **card}, {**REACHED, CUID: "other", PAN: PANS[1]})))
+    return bench
+
+
+def resting(bench: Bench) -> list[tuple[str, list[str]]]:
+    """Return who is left out of the night, and why."""
+    found = bench.ledger(bench.submit("bank-20261120.csv").manifest.run).filter(fate="suppressed")
+    return list(found.select("cuid", "reasons").iter_rows())
+
+
+def test_a_card_that_was_linked_by_hand_rests_in_the_night_that_repeats_everybody(tmp_path: Path) -> None:
+    bench = everybody(tmp_path, {CUID: "by-hand"})
+    link_typed(bench.edges, Linker(), {**TYPED, CUID: "by-hand"})
+
+    left_out = resting(bench)
+
+    assert [("by-hand", ["|card.link.standing"])] == left_out
+
+
+def test_a_card_of_whose_single_link_nobody_knows_the_end_rests_as_awaited(tmp_path: Path) -> None:
+    bench = everybody(tmp_path, {CUID: "by-hand"})
+    with pytest.raises(AnswerLostError):
+        link_typed(
+            bench.edges, Linker(AnswerLostError("POST /card_links", "ReadTimeout", "Ask.")), {**TYPED, CUID: "by-hand"}
+        )
+
+    left_out = resting(bench)
+
+    assert [("by-hand", ["|card.link.awaiting"])] == left_out
