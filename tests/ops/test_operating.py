@@ -152,9 +152,8 @@ def test_the_dry_run_showed_exactly_what_the_night_sent(story: Story) -> None:
 
 def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> None:
     asked = {"run": story.run, "which": "errors to resubmit as is", "reason": "the portal was busy"}
-    rehearsal, again = (story.stage.start("resubmit", **asked, mode=mode) for mode in ("dry run", "send"))
 
-    rehearsed, done = story.stage.ended(rehearsal), story.stage.ended(again)
+    rehearsed, done = (story.stage.do("resubmit", **asked, mode=mode) for mode in ("dry run", "send"))
 
     assert ("Completed", "Completed") == (rehearsed.state, done.state)
     assert any("1 rows of" in line and "would go out again; nothing was written" in line for line in rehearsed.logs)
