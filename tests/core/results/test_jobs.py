@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.results.jobs import Job, best, code, job, kept, merged
@@ -33,6 +33,7 @@ def one(status: str, **more: Any) -> Job:
     return found
 
 
+@settings(deadline=None)
 @given(told, st.randoms())
 def test_what_is_told_of_jobs_is_the_same_in_any_order(found: list[Job], luck: Any) -> None:
     mixed = luck.sample(found, len(found))
@@ -41,6 +42,7 @@ def test_what_is_told_of_jobs_is_the_same_in_any_order(found: list[Job], luck: A
     assert best(merged(found)) == best(merged(mixed))
 
 
+@settings(deadline=None)
 @given(told, told)
 def test_what_is_told_twice_or_in_pieces_says_nothing_more(first: list[Job], second: list[Job]) -> None:
     whole = merged([*first, *second])
@@ -48,6 +50,7 @@ def test_what_is_told_twice_or_in_pieces_says_nothing_more(first: list[Job], sec
     assert whole == merged([*merged(first), *merged(second), *first])
 
 
+@settings(deadline=None)
 @given(told)
 def test_no_job_is_forgotten_and_no_end_is_taken_back(found: list[Job]) -> None:
     known = {job.job_id: job for job in merged(found)}
@@ -95,11 +98,13 @@ def test_what_is_kept_of_messages_has_no_text_for_people_no_envelope_and_no_card
     assert [word for word in ("guid", "Ada", "424242424242") if word in found] == []
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80) | st.text(max_size=40).map(str.encode))
 def test_any_body_is_kept_as_something_that_json_can_hold(body: bytes) -> None:
     assert isinstance(json.dumps(kept(body)), str)
 
 
+@settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), st.lists, max_leaves=9))
 def test_a_body_of_any_json_is_kept(document: Any) -> None:
     assert isinstance(kept(json.dumps(document).encode()), list)
