@@ -260,6 +260,28 @@ def test_the_night_ran_on_postgresql(story: Story) -> None:
     assert "database is locked" not in log
 
 
+def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(story: Story) -> None:
+    span = {"issuer": LATE, "first_day": "2020-01-01", "last_day": "2100-01-01"}
+
+    listed = story.stage.do("backfill", **span)
+    told = story.stage.artifacts()[f"{LATE}-backfill"]
+    digest = told["description"].rpartition(" ")[2]
+    wrong = story.stage.start("backfill", **span, send_list="0" * 12)
+    refused, sent = story.stage.ended(wrong), story.stage.do("backfill", **span, send_list=digest)
+
+    assert ("Completed", "Failed", "Completed") == (listed.state, refused.state, sent.state)
+    assert ["late.csv"] == [row["extract"] for row in json.loads(told["data"])]
+    assert "ListChangedError" in refused.message
+
+
+def test_a_renewal_shows_from_its_form_how_many_links_are_due(story: Story) -> None:
+    done = story.stage.do(f"renew-{ISSUER}", issuer=ISSUER, within_days=365, mode="dry run")
+
+    told = story.stage.artifacts()[f"{ISSUER}-renewal"]
+    assert "Completed" == done.state
+    assert re.match(r"[1-9]\d* links that end by ", told["description"])
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with browser(tmp_path_factory.mktemp("chromium")) as opened:
@@ -279,6 +301,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         (f"ingest-{ISSUER}", ["rebuilt even without new results"]),
         (f"watch-{ISSUER}", ["Whose extracts, runs, results"]),
         (f"reconciliation-{ISSUER}", ["First business date"]),
+        (f"renew-{ISSUER}", ["who is left out and why", "dry run", ISSUER]),
+        ("backfill", ["exactly this list", "The first business date", ISSUER]),
         (f"placements-{ISSUER}", ["asked of lately"]),
     ],
 )
