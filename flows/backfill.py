@@ -11,8 +11,8 @@ from flows.core.errors import guarded
 from flows.forms import IssuerName
 from flows.nightly import LONGEST_NIGHT
 from flows.shown import Progressing, show_missed, show_outbox, show_submitted
-from flows.steps.backfill import Span, send
-from flows.steps.backfill import backfill as list_step
+from flows.steps.again.backfill import Span, send
+from flows.steps.again.backfill import backfill as list_step
 from flows.wiring import config_folder, wire
 
 ListDigest = Annotated[str, Field(pattern=r"^([0-9a-f]{12})?$")]

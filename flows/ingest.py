@@ -10,7 +10,7 @@ from flows.core.errors import guarded
 from flows.forms import IssuerName, RunIdText
 from flows.nightly import HOURS, passing
 from flows.shown import show_outbox, show_report
-from flows.steps.ingest import ingest as ingest_step
+from flows.steps.answers.ingest import ingest as ingest_step
 from flows.wiring import config_folder, wire
 
 

@@ -18,9 +18,9 @@ from flows.forms import IssuerName
 from flows.parts import in_parts, runner
 from flows.shown import Progressing, show_outbox, show_submitted
 from flows.steps.edges import IssuerEdges
-from flows.steps.pending import pending
-from flows.steps.submit import Request
-from flows.steps.submit import submit as submit_step
+from flows.steps.night.pending import pending
+from flows.steps.night.submit import Request
+from flows.steps.night.submit import submit as submit_step
 from flows.wiring import config_folder, wire
 
 HOURS = 3600

@@ -9,7 +9,7 @@ from flows.core.errors import guarded
 from flows.core.run.outbox import Move
 from flows.forms import ChunkNumber, Reason, RunIdText
 from flows.shown import show_outbox
-from flows.steps.outbox import move, run_of
+from flows.steps.operate.outbox import move, run_of
 from flows.wiring import config_folder, wire
 
 MOVES: dict[str, Move] = {"uploaded": "uploaded", "hold": "held", "release": "released", "cancel": "cancelled"}

@@ -13,9 +13,9 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.core.errors import OperatorError, guarded
 from flows.shown import Progressing, show_submitted
-from flows.steps.making import Made
-from flows.steps.parts import Look, Place, Seen, look, seal
-from flows.steps.submit import Request, submit
+from flows.steps.night.making import Made
+from flows.steps.night.parts import Look, Place, Seen, look, seal
+from flows.steps.night.submit import Request, submit
 from flows.wiring import config_folder, wire
 from schemas.scale import Scale
 

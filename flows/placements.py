@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from flows.core.errors import guarded
 from flows.forms import IssuerName, RunIdText
 from flows.nightly import HOURS, passing
-from flows.steps.placements import follow_links
+from flows.steps.beyond.placements import follow_links
 from flows.wiring import config_folder, service_client, wire
 
 

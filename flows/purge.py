@@ -11,8 +11,8 @@ from flows.cli.purge import facts
 from flows.core.errors import guarded
 from flows.forms import IssuerName
 from flows.nightly import passing
-from flows.steps.purge import look
-from flows.steps.purge import purge as purge_step
+from flows.steps.operate.purge import look
+from flows.steps.operate.purge import purge as purge_step
 from flows.wiring import clear_machine, config_folder, sweeper, wire
 
 

@@ -9,7 +9,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
 from flows.core.errors import guarded
-from flows.steps.reconcile import reconcile_runs
+from flows.steps.answers.reconcile import reconcile_runs
 from flows.wiring import config_folder, issuers, wire
 
 

@@ -10,8 +10,8 @@ from flows.core.errors import guarded
 from flows.forms import IssuerName
 from flows.nightly import LONGEST_NIGHT
 from flows.shown import Progressing, show_outbox, show_renewals, show_submitted
-from flows.steps.renew import Request, renewals
-from flows.steps.renew import renew as renew_step
+from flows.steps.again.renew import Request, renewals
+from flows.steps.again.renew import renew as renew_step
 from flows.wiring import config_folder, wire
 
 Days = Annotated[int, Field(ge=0, le=365)]

@@ -11,9 +11,9 @@ from flows.core.life.wanted import Wanted
 from flows.forms import Reason, RunIdText
 from flows.nightly import LONGEST_NIGHT
 from flows.shown import Progressing, show_chosen, show_outbox, show_submitted
-from flows.steps.outbox import run_of
-from flows.steps.resubmit import Request, choose
-from flows.steps.resubmit import resubmit as resubmit_step
+from flows.steps.again.resubmit import Request, choose
+from flows.steps.again.resubmit import resubmit as resubmit_step
+from flows.steps.operate.outbox import run_of
 from flows.wiring import config_folder, wire
 from schemas.reasons import RESUBMIT
 

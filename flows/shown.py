@@ -15,16 +15,16 @@ from prefect.artifacts import (
 
 from flows.core.report.artifacts import chunk_rows, count_rows, outbox_rows, planned_rows, reason_rows
 from flows.core.run.pace import pace
-from flows.steps.backfill import Listed, missed_rows
+from flows.steps.again.backfill import Listed, missed_rows
+from flows.steps.again.renew import Due
+from flows.steps.again.resubmit import Chosen
+from flows.steps.answers.report import RunReport
 from flows.steps.edges import IssuerEdges
-from flows.steps.making import Progress
-from flows.steps.outbox import outboxes
-from flows.steps.rehearse import Rehearsal
-from flows.steps.renew import Due
-from flows.steps.report import RunReport
-from flows.steps.resubmit import Chosen
+from flows.steps.night.making import Progress
+from flows.steps.night.rehearse import Rehearsal
+from flows.steps.night.submit import Submitted
+from flows.steps.operate.outbox import outboxes
 from flows.steps.runs import keys_of
-from flows.steps.submit import Submitted
 
 
 class Progressing:

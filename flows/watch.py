@@ -17,9 +17,9 @@ from prefect.events import emit_event
 from flows.core.errors import guarded
 from flows.core.run.alerts import KINDS, Change
 from flows.forms import IssuerName
-from flows.steps.metrics import measure
-from flows.steps.watch import Failure, told
-from flows.steps.watch import watch as watch_step
+from flows.steps.operate.metrics import measure
+from flows.steps.operate.watch import Failure, told
+from flows.steps.operate.watch import watch as watch_step
 from flows.wiring import config_folder, wire
 
 BAD = (StateType.FAILED, StateType.CRASHED)

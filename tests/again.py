@@ -13,8 +13,8 @@ import polars as pl
 from flows.core.life.wanted import Wanted
 from flows.core.names import corrections
 from flows.edge.local import LocalStore
-from flows.steps.resubmit import Request, resubmit
-from flows.steps.submit import Submitted
+from flows.steps.again.resubmit import Request, resubmit
+from flows.steps.night.submit import Submitted
 from schemas.portal import PAN
 from tests.builders import portal_rows
 from tests.night import Bench, issuer, local_bench, portal_csv

@@ -20,11 +20,11 @@ from flows.edge.pgp import GpgOpener, GpgSealer, PortalKey
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
+from flows.steps.answers.ingest import Ingested, ingest
 from flows.steps.edges import Edges, IssuerEdges
-from flows.steps.ingest import Ingested, ingest
-from flows.steps.resealed import lying
+from flows.steps.night.submit import Request, Submitted, submit
+from flows.steps.operate.resealed import lying
 from flows.steps.runs import keys_of, read_ledger, read_manifest
-from flows.steps.submit import Request, Submitted, submit
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 from tests import keys

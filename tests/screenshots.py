@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flows.core.names import reconciliation
-from flows.steps.reconcile import reconcile_runs
-from flows.steps.report import rebuild
+from flows.steps.answers.reconcile import reconcile_runs
+from flows.steps.answers.report import rebuild
 from flows.steps.runs import keys_of
 from tests.twelve import Story, live
 

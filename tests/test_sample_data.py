@@ -19,10 +19,10 @@ from flows.core.rows.cards import GENERATED, PUBLISHED
 from flows.edge.pgp import GpgOpener, PortalKey
 from flows.simulator.portal import Portal
 from flows.simulator.validation import luhn_holds
+from flows.steps.answers.ingest import ingest
 from flows.steps.edges import IssuerEdges, read
-from flows.steps.ingest import ingest
+from flows.steps.night.submit import Request, submit
 from flows.steps.runs import keys_of, read_ledger
-from flows.steps.submit import Request, submit
 from flows.wiring import wire
 from schemas import ledger, portal
 from schemas.manifest import Manifest

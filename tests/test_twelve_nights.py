@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.core.names import reconciliation
-from flows.steps.reconcile import reconcile_runs
+from flows.steps.answers.reconcile import reconcile_runs
 from tests.twelve import NIGHTS, Story, live
 
 

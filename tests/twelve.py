@@ -19,8 +19,8 @@ from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Booked, Portal
-from flows.steps.ingest import Ingested
-from flows.steps.reconcile import reconcile_runs
+from flows.steps.answers.ingest import Ingested
+from flows.steps.answers.reconcile import reconcile_runs
 from tests import keys
 from tests.night import Bench, local_bench
 

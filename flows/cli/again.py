@@ -50,7 +50,7 @@ def resubmit(
 ) -> Answer:
     """Send rows of RUN again as a run of their own, read anew from its extract or taken from a corrected file."""
     from flows.cli.resubmit import Filter, send_again
-    from flows.steps.resubmit import Request
+    from flows.steps.again.resubmit import Request
 
     request = Request(run, Filter(**which).wanted, reason, override, corrections, extract)
     return send_again(config, request, dry_run=dry_run)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flows.cli.answer import Answer, table
 from flows.cli.progress import ProgressLine
-from flows.steps.backfill import Listed, Span, backfill, missed_rows, send
+from flows.steps.again.backfill import Listed, Span, backfill, missed_rows, send
 from flows.wiring import wire
 
 HEAD = ("extract", "business date", "run", "rows", "sent", "rejected", "suppressed", "chunks")

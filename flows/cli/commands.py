@@ -12,13 +12,13 @@ from flows.cli.progress import ProgressLine
 from flows.core.errors import CardlinkError
 from flows.core.names import RunId
 from flows.core.report.summary import EXIT_CODES, WAITING
+from flows.steps.answers.ingest import ingest
+from flows.steps.answers.report import rebuild
 from flows.steps.edges import IssuerEdges
-from flows.steps.ingest import ingest
-from flows.steps.pending import pending
-from flows.steps.rehearse import guard_twice
-from flows.steps.report import rebuild
+from flows.steps.night.pending import pending
+from flows.steps.night.rehearse import guard_twice
+from flows.steps.night.submit import Request, Submitted, submit
 from flows.steps.runs import UnknownRunError, keys_of
-from flows.steps.submit import Request, Submitted, submit
 from flows.wiring import wire
 
 

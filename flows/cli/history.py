@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flows.cli.answer import Answer
 from flows.core.names import RunId
-from flows.steps.history import Happening, history
+from flows.steps.operate.history import Happening, history
 from flows.steps.runs import UnknownRunError
 from flows.wiring import wire
 

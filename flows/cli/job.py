@@ -15,7 +15,7 @@ from flows.cli.command import StoppedError
 from flows.cli.typing_in import ask
 from flows.core.errors import TryAgainError
 from flows.core.redaction import redact
-from flows.steps.follow import EVERY_SECONDS, WARN_SECONDS, Clock, Followed, follow
+from flows.steps.beyond.follow import EVERY_SECONDS, WARN_SECONDS, Clock, Followed, follow
 from flows.wiring import load_issuer, service_client
 from schemas.jobs import UPDATING, CredentialRequest, Standing
 

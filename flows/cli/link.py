@@ -12,9 +12,9 @@ from flows.cli.answer import Answer
 from flows.cli.typing_in import ask
 from flows.core.errors import TryAgainError
 from flows.core.names import RunId
-from flows.steps.one_link import link_row, link_typed
+from flows.steps.beyond.one_link import link_row, link_typed
+from flows.steps.beyond.singles import Single
 from flows.steps.runs import UnknownRunError
-from flows.steps.singles import Single
 from flows.wiring import service_client, wire
 from schemas.portal import (
     ADDRESS1,

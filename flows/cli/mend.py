@@ -18,7 +18,7 @@ from flows.steps.mend.decide import Decided
 from flows.steps.mend.ingest_again import ingest_again
 from flows.steps.mend.reseal import reseal
 from flows.steps.mend.take_over import take_over
-from flows.steps.outbox import run_of
+from flows.steps.operate.outbox import run_of
 from flows.wiring import sweeper, wire
 
 DRY = "dry run, nothing was done: "

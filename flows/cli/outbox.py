@@ -11,7 +11,7 @@ from flows.cli.answer import Answer, table
 from flows.core.report.ages import duration
 from flows.core.run.outbox import Item, Move
 from flows.steps.edges import Edges
-from flows.steps.outbox import SUMS, fetch, move, outbox, outboxes, run_of
+from flows.steps.operate.outbox import SUMS, fetch, move, outbox, outboxes, run_of
 from flows.wiring import edges, load_issuer, now
 
 DONE: dict[Move, str] = {

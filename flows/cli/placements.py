@@ -11,9 +11,9 @@ from flows.core.errors import OperatorError
 from flows.core.names import placements
 from flows.core.report.funnel import REACHED
 from flows.core.report.page import percent
+from flows.steps.beyond.placements import follow_links
 from flows.steps.edges import IssuerEdges
-from flows.steps.outbox import run_of
-from flows.steps.placements import follow_links
+from flows.steps.operate.outbox import run_of
 from flows.steps.runs import keys_of
 from flows.wiring import service_client, wire
 

@@ -8,7 +8,7 @@ import time
 import click
 
 from flows.core.run.pace import pace
-from flows.steps.making import Progress
+from flows.steps.night.making import Progress
 
 OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and where every line stays
 

@@ -9,7 +9,7 @@ from typing import Any
 from flows.cli.answer import Answer, table
 from flows.core.names import runs
 from flows.steps.edges import IssuerEdges
-from flows.steps.purge import Due, look, purge
+from flows.steps.operate.purge import Due, look, purge
 from flows.wiring import clear_machine, issuers, sweeper, wire
 from schemas.purged import PARTS
 

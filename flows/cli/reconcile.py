@@ -10,7 +10,7 @@ from flows.cli.answer import Answer, table
 from flows.core.names import reconciliation
 from flows.core.report.across import EXIT_CODES
 from flows.core.report.advice import across_advice
-from flows.steps.reconcile import reconcile_runs
+from flows.steps.answers.reconcile import reconcile_runs
 from flows.wiring import issuers, wire
 
 SHOWN = 10  # lines of a table on a terminal; the files have them all

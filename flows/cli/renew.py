@@ -8,7 +8,7 @@ from typing import Any
 
 from flows.cli.answer import Answer, table
 from flows.cli.progress import ProgressLine
-from flows.steps.renew import Due, Request, command, renew, renewals
+from flows.steps.again.renew import Due, Request, command, renew, renewals
 from flows.steps.runs import keys_of
 from flows.wiring import wire
 from schemas.reasons import reason

@@ -12,12 +12,12 @@ from flows.cli.progress import ProgressLine
 from flows.core.errors import OperatorError
 from flows.core.life.wanted import Wanted
 from flows.core.names import corrections
-from flows.steps.corrections import REFUSED_ROWS, correction_template
-from flows.steps.outbox import run_of
-from flows.steps.resubmit import Chosen, Request, choose, command, resubmit
+from flows.steps.again.corrections import REFUSED_ROWS, correction_template
+from flows.steps.again.resubmit import Chosen, Request, choose, command, resubmit
+from flows.steps.night.submit import Submitted
+from flows.steps.operate.outbox import run_of
 from flows.steps.rows import csv_pieces
 from flows.steps.runs import keys_of
-from flows.steps.submit import Submitted
 from flows.wiring import wire
 from schemas.corrections import template_columns
 

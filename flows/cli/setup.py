@@ -7,8 +7,8 @@ from pathlib import Path
 
 from flows.cli.answer import Answer, table
 from flows.core.errors import OperatorError
-from flows.steps.check import Checked, check_extract
 from flows.steps.edges import IssuerEdges
+from flows.steps.night.check import Checked, check_extract
 from flows.wiring import in_effect, load_issuer, wire
 
 TOML = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.cli.answer import Answer, table
-from flows.steps.status import Standing, standings
+from flows.steps.operate.status import Standing, standings
 from flows.wiring import issuers, load_issuer, open_store
 
 

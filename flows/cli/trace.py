@@ -9,7 +9,7 @@ from pathlib import Path
 from flows.cli.answer import Answer
 from flows.core.report.trace import Attempt, stands
 from flows.core.run.calendar import local_day
-from flows.steps.trace import Trace, refuse_card, trace
+from flows.steps.operate.trace import Trace, refuse_card, trace
 from flows.wiring import edges, issuers, load_issuer, now
 from schemas import ledger
 

@@ -16,7 +16,7 @@ from flows.core.ports import Store
 from flows.core.run.planning import digest
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import ConflictError, read
-from flows.steps.purged import refuse_purged, without_ledger
+from flows.steps.operate.purged import refuse_purged, without_ledger
 from schemas.manifest import Document, LedgerPart, Manifest, Plan
 from schemas.mended import Abandoned
 

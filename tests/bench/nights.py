@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import fmean
 
 from flows.core.names import extracts
-from flows.steps.prove import prove
-from flows.steps.submit import Request, submit
+from flows.steps.night.prove import prove
+from flows.steps.night.submit import Request, submit
 from flows.wiring import issuers, wire
 from tests.bench.scene import EXTRACT, Scene, write_toml
 

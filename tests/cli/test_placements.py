@@ -13,7 +13,7 @@ import pytest
 from flows.cli.placements import OtherIssuerError, show_placements
 from flows.core.names import transactions
 from flows.core.service.service_errors import ServiceSecretsError
-from flows.steps.placements import NoLinksError
+from flows.steps.beyond.placements import NoLinksError
 from flows.steps.runs import UnknownRunError
 from tests import keys
 from tests.night import BANK, Bench, local_bench

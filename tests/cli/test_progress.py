@@ -8,7 +8,7 @@ import sys
 SCRIPT = """
 import click, sys
 from flows.cli import progress
-from flows.steps.making import Progress
+from flows.steps.night.making import Progress
 progress.OFTEN = progress.SELDOM = 0.0
 with click.Context(click.Command("x"), obj={"verbose": sys.argv[1] == "-v"}):
     with progress.ProgressLine("bank.csv") as line:

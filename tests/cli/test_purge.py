@@ -12,7 +12,7 @@ from flows.cli.purge import purge_issuers
 from flows.cli.trace import trace_cardholder
 from flows.core.rows.cards import PUBLISHED
 from flows.edge.local import LocalStore
-from flows.steps.trace import CardGivenError
+from flows.steps.operate.trace import CardGivenError
 from tests import keys
 from tests.night import Bench
 

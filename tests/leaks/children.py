@@ -21,9 +21,9 @@ from flows.core.redaction import Redaction
 from flows.edge.local import LocalStore
 from flows.simulator.answer import answer_store
 from flows.simulator.portal import Portal
+from flows.steps.answers.ingest import ingest
 from flows.steps.edges import IssuerEdges
-from flows.steps.ingest import ingest
-from flows.steps.submit import Request, submit
+from flows.steps.night.submit import Request, submit
 from flows.wiring import now, wire
 from tests.core import damaged
 from tests.leaks.failing import broken, called

@@ -15,12 +15,12 @@ import pytest
 from flows.core.names import corrections, extracts, results, transactions
 from flows.core.storage.store_errors import StoreDeniedError
 from flows.edge.s3 import S3Store
-from flows.steps.metrics import measure
-from flows.steps.placements import follow_links
-from flows.steps.purge import purge
-from flows.steps.purged import read_purged
+from flows.steps.beyond.placements import follow_links
+from flows.steps.operate.metrics import measure
+from flows.steps.operate.purge import purge
+from flows.steps.operate.purged import read_purged
+from flows.steps.operate.watch import watch
 from flows.steps.runs import keys_of
-from flows.steps.watch import watch
 from tests import servers
 from tests.night import BANK, Bench, issuer
 

@@ -25,7 +25,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from flows.demo import ISSUER
-from flows.steps.watch import Failure
+from flows.steps.operate.watch import Failure
 from flows.watch import failures
 from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import LATE, POSTGRES, ROOT, Run, Stage, install, on_stage, wait_for

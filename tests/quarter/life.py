@@ -20,14 +20,14 @@ from flows.core.names import extracts
 from flows.core.ports import Opener
 from flows.edge.pgp import GpgOpener, PortalKey
 from flows.simulator.portal import Portal
-from flows.steps.corrections import correction_template
+from flows.steps.again.corrections import correction_template
+from flows.steps.again.renew import Request as Renewal
+from flows.steps.again.renew import renew
+from flows.steps.again.resubmit import NothingToSendError, Request, resubmit
 from flows.steps.mend.close_break import close_break
 from flows.steps.mend.reseal import reseal
-from flows.steps.outbox import outboxes
-from flows.steps.purge import Due, look, purge
-from flows.steps.renew import Request as Renewal
-from flows.steps.renew import renew
-from flows.steps.resubmit import NothingToSendError, Request, resubmit
+from flows.steps.operate.outbox import outboxes
+from flows.steps.operate.purge import Due, look, purge
 from flows.steps.runs import keys_of, manifests, read_summary
 from schemas.breaks import RESULT_SHORT
 from schemas.manifest import Manifest

@@ -12,7 +12,7 @@ from flows.core.names import results
 from flows.core.ports import Opener
 from flows.simulator.chance import chance
 from flows.simulator.portal import Booked, Portal
-from flows.steps.outbox import fetch, move, outboxes
+from flows.steps.operate.outbox import fetch, move, outboxes
 from tests.night import Bench
 
 LATE = 0.15  # of the chunks are answered one to three days later

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from flows.simulator.portal import Booked
-from flows.steps.purge import Due
+from flows.steps.operate.purge import Due
 from flows.steps.runs import keys_of
 from schemas.manifest import Manifest
 from tests.quarter.life import WITHIN, Quarter, report_rows

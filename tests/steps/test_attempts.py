@@ -12,10 +12,10 @@ import pytest
 
 from flows.core.run.planning import canonical
 from flows.core.storage.store_errors import StoreBusyError
-from flows.steps.attempts import attempts, survey
-from flows.steps.commits import commits_since
+from flows.steps.again.attempts import attempts, survey
 from flows.steps.mend.abandon import abandon
-from flows.steps.outbox import move
+from flows.steps.night.commits import commits_since
+from flows.steps.operate.outbox import move
 from flows.steps.runs import keys_of
 from schemas.singles import SingleAnswered, SingleAsked
 from tests.night import DAY, NOON, Bench, local_bench

@@ -12,10 +12,10 @@ import pytest
 
 from flows.core.names import extracts
 from flows.core.storage.store_errors import StoreBusyError
-from flows.steps.backfill import ListChangedError, Span, backfill, send
+from flows.steps.again.backfill import ListChangedError, Span, backfill, send
 from flows.steps.mend.abandon import abandon
+from flows.steps.night.submit import Request, UnexpectedOutcomeError, submit
 from flows.steps.runs import plans
-from flows.steps.submit import Request, UnexpectedOutcomeError, submit
 from tests.night import NOON, Bench, local_bench
 from tests.storms import FailingStore
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flows.core.names import commits
-from flows.steps.commits import OvertakenError, commits_since, last_commit, take_turn
 from flows.steps.edges import ConflictError
+from flows.steps.night.commits import OvertakenError, commits_since, last_commit, take_turn
 from flows.steps.runs import keys_of
 from schemas.manifest import Manifest
 from tests.night import Bench, local_bench

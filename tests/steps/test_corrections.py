@@ -11,16 +11,16 @@ import pytest
 from flows.core.life.filled import CorrectionsRefusedError
 from flows.core.life.wanted import Wanted
 from flows.core.names import corrections
-from flows.steps.corrections import (
+from flows.steps.again.corrections import (
     LARGEST,
     CorrectionsNotFoundError,
     CorrectionsTooLargeError,
     correction_template,
     take,
 )
+from flows.steps.again.reread import SourceGoneError
+from flows.steps.again.resubmit import Request, choose, resubmit
 from flows.steps.edges import ConflictError
-from flows.steps.reread import SourceGoneError
-from flows.steps.resubmit import Request, choose, resubmit
 from schemas.corrections import Template
 from schemas.portal import ADDRESS1, ADDRESS2, CITY, CUID, PAN, POSTAL_CODE
 from tests.again import ERRORS, PANS, again, correct, of_rows, sent

@@ -17,9 +17,9 @@ from flows.core.extract.extract_errors import MissingColumnsError, UnknownColumn
 from flows.core.ports import Opener, Plain
 from flows.edge.pgp import GpgOpener, GpgSealer
 from flows.simulator.extract import Dialect, write_sample
-from flows.steps.check import Checked, check_extract
 from flows.steps.edges import IssuerEdges
-from flows.steps.scan import NoKeyForExtractError
+from flows.steps.night.check import Checked, check_extract
+from flows.steps.night.scan import NoKeyForExtractError
 from schemas.portal import CITY, COUNTRY, MONTH, PAN, YEAR, columns
 from tests import keys
 from tests.core import damaged

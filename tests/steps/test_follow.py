@@ -10,7 +10,7 @@ import pytest
 from flows.core.service.service_errors import AnswerLostError, NoSuchRecordError, ServiceBusyError
 from flows.edge.service.client import ServiceClient
 from flows.simulator.service.sites import SITES
-from flows.steps.follow import MEANINGS, UNKNOWN_END, Clock, Followed, follow
+from flows.steps.beyond.follow import MEANINGS, UNKNOWN_END, Clock, Followed, follow
 from schemas.jobs import CredentialRequest, JobMessage, JobRecord, Messages, Standing
 from tests.edge.service_clients import client_of, started_job
 from tests.service import RunningService, running_service

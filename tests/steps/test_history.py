@@ -10,7 +10,7 @@ import pytest
 from flows.core.errors import CardlinkError
 from flows.core.rows.cards import PUBLISHED
 from flows.steps.edges import note
-from flows.steps.history import history
+from flows.steps.operate.history import history
 from flows.steps.runs import UnknownRunError, keys_of
 from tests.night import Bench, local_bench
 

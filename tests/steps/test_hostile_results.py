@@ -15,7 +15,7 @@ from flows.core.names import results
 from flows.core.ports import Plain
 from flows.core.sealing.key_errors import SealedUnreadableError
 from flows.edge.pgp import GpgOpener, GpgSealer
-from flows.steps.ingest import LARGEST
+from flows.steps.answers.ingest import LARGEST
 from tests import keys
 from tests.night import BANK, NOON, Bench, local_bench
 

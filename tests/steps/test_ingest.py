@@ -6,10 +6,10 @@ from pathlib import Path
 import polars as pl
 
 from flows.simulator.answer import Habits
-from flows.steps.pending import pending
-from flows.steps.report import rebuild
+from flows.steps.answers.report import rebuild
+from flows.steps.night.pending import pending
+from flows.steps.operate.status import standings
 from flows.steps.runs import keys_of
-from flows.steps.status import standings
 from tests.night import Bench, local_bench
 
 

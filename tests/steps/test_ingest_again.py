@@ -10,7 +10,7 @@ import pytest
 
 from flows.core.names import results
 from flows.core.ports import Store
-from flows.steps.ingest import ListedLateError
+from flows.steps.answers.ingest import ListedLateError
 from flows.steps.runs import keys_of
 from tests.night import Bench, local_bench
 from tests.storms import FailingStore, LateStore

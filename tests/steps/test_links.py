@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from flows.steps.report import rebuild
+from flows.steps.answers.report import rebuild
 from flows.steps.runs import keys_of
 from schemas.links import LinkSettings
 from schemas.reports import Links

@@ -21,10 +21,10 @@ from flows.core.run.lease import ClaimedError
 from flows.core.run.planning import canonical
 from flows.core.service.service_errors import NoSuchRecordError, ServiceBusyError
 from flows.core.storage.store_errors import StoreBusyError
-from flows.steps.funnel import read_placements
-from flows.steps.look import ServiceSilentError, look
-from flows.steps.placements import follow_links
-from flows.steps.reconcile import reconcile_runs
+from flows.steps.answers.reconcile import reconcile_runs
+from flows.steps.beyond.funnel import read_placements
+from flows.steps.beyond.look import ServiceSilentError, look
+from flows.steps.beyond.placements import follow_links
 from flows.steps.runs import keys_of
 from schemas.card_link import CardLink
 from schemas.jobs import JobRecord

@@ -22,12 +22,12 @@ from flows.core.service.service_errors import (
     StrangeAnswerError,
 )
 from flows.edge.service.client import ServiceClient
-from flows.steps.corrections import correction_template
-from flows.steps.history import history
-from flows.steps.one_link import CardTakenError, NoRowError, SingleUnderWayError, link_row, link_typed
-from flows.steps.reread import SourceGoneError
+from flows.steps.again.corrections import correction_template
+from flows.steps.again.reread import SourceGoneError
+from flows.steps.beyond.one_link import CardTakenError, NoRowError, SingleUnderWayError, link_row, link_typed
+from flows.steps.beyond.singles import prompted_singles, singles
+from flows.steps.operate.history import history
 from flows.steps.runs import UnknownRunError, keys_of
-from flows.steps.singles import prompted_singles, singles
 from schemas.card_link import CardLink, CardLinkRequest, Refusal
 from schemas.portal import CITY, CUID, CVV, CVV_HASH, PAN, PHONE
 from tests.again import again, correct

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from flows.core.run.outbox import Move
-from flows.steps.outbox import (
+from flows.steps.night.rehearse import guard_twice, rehearse
+from flows.steps.night.submit import Request
+from flows.steps.operate.outbox import (
     SUMS,
     ChunkStateError,
     NoSuchChunkError,
@@ -19,9 +21,7 @@ from flows.steps.outbox import (
     outbox,
     outboxes,
 )
-from flows.steps.rehearse import guard_twice, rehearse
 from flows.steps.runs import UnknownRunError
-from flows.steps.submit import Request
 from tests.night import BANK, Bench, local_bench
 
 

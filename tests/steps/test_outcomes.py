@@ -8,7 +8,7 @@ from pathlib import Path
 from flows.core.ports import Entry
 from flows.core.results.attribution import attribute
 from flows.edge.local import LocalStore
-from flows.steps.outcomes import Answer, Told, keep
+from flows.steps.answers.outcomes import Answer, Told, keep
 from flows.steps.runs import keys_of
 from tests.core.outcomes import HOSTS, RUN, link, result, sent_rows
 

@@ -13,15 +13,15 @@ from polars.testing import assert_frame_equal
 from flows.core.extract.extract_errors import TrailerError
 from flows.core.storage.store_errors import ObjectDamagedError
 from flows.simulator.extract import write_sample
-from flows.steps import cut as cutting
-from flows.steps import parts
-from flows.steps.cut import PartStream, cut, read_once
 from flows.steps.edges import IssuerEdges
-from flows.steps.making import Made
-from flows.steps.parts import Look, Place, Seen, Threads
-from flows.steps.plan import find_extract
+from flows.steps.night import cut as cutting
+from flows.steps.night import parts
+from flows.steps.night.cut import PartStream, cut, read_once
+from flows.steps.night.making import Made
+from flows.steps.night.parts import Look, Place, Seen, Threads
+from flows.steps.night.plan import find_extract
+from flows.steps.night.submit import Request, submit
 from flows.steps.runs import keys_of
-from flows.steps.submit import Request, submit
 from schemas.source import SourceSettings
 from tests.night import DAY, Bench, local_bench
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from flows.simulator.service.books import Books
 from flows.simulator.service.sites import SITES
-from flows.steps.placements import follow_links
+from flows.steps.beyond.placements import follow_links
 from tests.placed import Placed, placed
 
 

@@ -16,12 +16,12 @@ from flows.core.errors import CardlinkError
 from flows.core.names import commits
 from flows.core.rows.known import AWAITED, REFUSED, STANDING
 from flows.core.storage.store_errors import StoreBusyError
-from flows.steps.commits import OvertakenError
-from flows.steps.outbox import move
-from flows.steps.publish import PartialRunError
-from flows.steps.rehearse import rehearse
+from flows.steps.night.commits import OvertakenError
+from flows.steps.night.publish import PartialRunError
+from flows.steps.night.rehearse import rehearse
+from flows.steps.night.submit import Request, Submitted
+from flows.steps.operate.outbox import move
 from flows.steps.runs import manifests
-from flows.steps.submit import Request, Submitted
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, YEAR
 from tests.builders import portal_rows
 from tests.night import DAY, Bench, local_bench, portal_csv

@@ -19,7 +19,7 @@ from flows.core.storage.store_errors import (
     StoreFullError,
     StoreUnsafeError,
 )
-from flows.steps.publish import ENOUGH, ForeignChunkError, PartialRunError
+from flows.steps.night.publish import ENOUGH, ForeignChunkError, PartialRunError
 from flows.steps.runs import keys_of, read_manifest
 from tests.edge.sealers import gpg_that
 from tests.night import Bench, local_bench

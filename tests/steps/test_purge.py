@@ -17,22 +17,22 @@ from flows.core.report.across import CLEAR
 from flows.core.run.lease import Lease
 from flows.core.run.outbox import Move
 from flows.edge.local import LocalStore
-from flows.steps.attempts import survey
-from flows.steps.history import history
+from flows.steps.again.attempts import survey
+from flows.steps.answers.reconcile import reconcile_runs
+from flows.steps.answers.report import rebuild
+from flows.steps.beyond.singles import answer_key
 from flows.steps.mend.abandon import abandon
-from flows.steps.metrics import measure
-from flows.steps.outbox import move, outboxes
-from flows.steps.purge import Due, look, purge
-from flows.steps.purged import LedgerPurgedError, read_purged, without_ledger
-from flows.steps.reconcile import reconcile_runs
+from flows.steps.night.submit import Submitted
+from flows.steps.operate.history import history
+from flows.steps.operate.metrics import measure
+from flows.steps.operate.outbox import move, outboxes
+from flows.steps.operate.purge import Due, look, purge
+from flows.steps.operate.purged import LedgerPurgedError, read_purged, without_ledger
+from flows.steps.operate.status import standing
+from flows.steps.operate.trace import trace
+from flows.steps.operate.watch import watch
 from flows.steps.records import add_record
-from flows.steps.report import rebuild
 from flows.steps.runs import AbandonedError, keys_of
-from flows.steps.singles import answer_key
-from flows.steps.status import standing
-from flows.steps.submit import Submitted
-from flows.steps.trace import trace
-from flows.steps.watch import watch
 from schemas.mended import Closing
 from tests.night import BANK, Bench, local_bench
 

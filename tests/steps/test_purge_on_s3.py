@@ -12,8 +12,8 @@ import pytest
 
 from flows.cli.purge import facts
 from flows.edge.s3 import S3Store
-from flows.steps.purge import look, purge
-from flows.steps.purged import without_ledger
+from flows.steps.operate.purge import look, purge
+from flows.steps.operate.purged import without_ledger
 from tests import servers
 from tests.night import BANK, Bench, issuer
 

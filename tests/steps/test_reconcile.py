@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from flows.core.names import reconciliation
+from flows.steps.answers.reconcile import reconcile_runs
 from flows.steps.edges import note
-from flows.steps.outbox import move
-from flows.steps.reconcile import reconcile_runs
+from flows.steps.operate.outbox import move
 from flows.steps.runs import keys_of
 from schemas.portal import CITY, PAN
 from tests.again import again, in_state, of_rows

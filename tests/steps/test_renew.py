@@ -14,10 +14,10 @@ from flows.core.names import extracts
 from flows.core.rows.expiring import ABSENT, DYING
 from flows.core.rows.known import AWAITED
 from flows.core.storage.store_errors import StoreBusyError
-from flows.steps.commits import OvertakenError
-from flows.steps.publish import PartialRunError
-from flows.steps.renew import NoExtractError, Request, renew, renewals
-from flows.steps.reread import SourceGoneError
+from flows.steps.again.renew import NoExtractError, Request, renew, renewals
+from flows.steps.again.reread import SourceGoneError
+from flows.steps.night.commits import OvertakenError
+from flows.steps.night.publish import PartialRunError
 from flows.steps.runs import keys_of, manifests
 from schemas.portal import ADDRESS1, CUID, MONTH, YEAR
 from tests.builders import portal_rows

@@ -7,8 +7,8 @@ import pytest
 
 from flows.core.run.planning import canonical, digest
 from flows.simulator.answer import Habits
-from flows.steps import report
-from flows.steps.report import rebuild
+from flows.steps.answers import report
+from flows.steps.answers.report import rebuild
 from flows.steps.runs import keys_of
 from schemas.manifest import LedgerPart
 from schemas.reports import Chunks, Refusals

@@ -11,13 +11,13 @@ import pytest
 from flows.core.run.lease import ClaimedError, Lease, LeaseLostError
 from flows.core.storage.store_errors import ObjectMissingError, StoreBusyError, StoreUnsafeError
 from flows.edge.local import LocalStore
-from flows.steps.claim import claimed
 from flows.steps.edges import ConflictError, IssuerEdges
-from flows.steps.plan import SettingsChangedError
-from flows.steps.prove import prove
-from flows.steps.publish import PartialRunError
+from flows.steps.night.claim import claimed
+from flows.steps.night.plan import SettingsChangedError
+from flows.steps.night.prove import prove
+from flows.steps.night.publish import PartialRunError
+from flows.steps.night.sweep import OLD, sweep
 from flows.steps.runs import keys_of
-from flows.steps.sweep import OLD, sweep
 from tests.night import NOON, Bench, local_bench
 from tests.steps.test_publish import failing
 from tests.storms import FailingStore, LateStore

@@ -12,11 +12,9 @@ import pytest
 
 from flows.core.life.wanted import Wanted
 from flows.core.names import corrections
-from flows.steps.history import history
-from flows.steps.outbox import ReasonMissingError, move
-from flows.steps.replaced import AmbiguousRowsError
-from flows.steps.reread import SourceGoneError
-from flows.steps.resubmit import (
+from flows.steps.again.replaced import AmbiguousRowsError
+from flows.steps.again.reread import SourceGoneError
+from flows.steps.again.resubmit import (
     NoSuchRowError,
     NothingAskedError,
     NothingToSendError,
@@ -25,6 +23,8 @@ from flows.steps.resubmit import (
     choose,
     command,
 )
+from flows.steps.operate.history import history
+from flows.steps.operate.outbox import ReasonMissingError, move
 from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN
 from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent
 from tests.builders import portal_rows

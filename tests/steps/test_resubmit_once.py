@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from flows.core.errors import CardlinkError
 from flows.core.life.wanted import Wanted
 from flows.core.ports import Store
-from flows.steps.commits import OvertakenError
-from flows.steps.outbox import move
-from flows.steps.resubmit import NothingToSendError, Request, StandingRowsError, choose, resubmit
+from flows.steps.again.resubmit import NothingToSendError, Request, StandingRowsError, choose, resubmit
+from flows.steps.night.commits import OvertakenError
+from flows.steps.night.submit import Submitted
+from flows.steps.operate.outbox import move
 from flows.steps.runs import manifests
-from flows.steps.submit import Submitted
 from schemas.manifest import Manifest
 from schemas.reasons import ACTIONS
 from tests.again import ERRORS, again, in_state, night

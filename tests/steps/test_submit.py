@@ -13,8 +13,8 @@ from flows.core.extract.extract_errors import EmptyExtractError
 from flows.core.run.gates import RejectRateError, RowJumpError, TrailerMismatchError, WrongCardsError
 from flows.core.run.lease import ClaimedError, Lease
 from flows.core.sealing.key_errors import KeyNotPinnedError
-from flows.steps.plan import DuplicateExtractError, ExtractNotFoundError, SettingsChangedError
-from flows.steps.publish import ForeignChunkError
+from flows.steps.night.plan import DuplicateExtractError, ExtractNotFoundError, SettingsChangedError
+from flows.steps.night.publish import ForeignChunkError
 from flows.steps.runs import keys_of, read_manifest
 from schemas.portal import COUNTRY, CUID, PAN, columns
 from tests.builders import portal_rows

@@ -15,13 +15,13 @@ from flows.core.report.trace import SINGLE
 from flows.core.rows.cards import PUBLISHED
 from flows.core.run.planning import canonical
 from flows.edge.local import LocalStore
+from flows.steps.again.resubmit import Request, resubmit
+from flows.steps.beyond.singles import answer_key
 from flows.steps.edges import ConflictError
-from flows.steps.outbox import move
-from flows.steps.purge import purge
-from flows.steps.resubmit import Request, resubmit
+from flows.steps.operate.outbox import move
+from flows.steps.operate.purge import purge
+from flows.steps.operate.trace import CardGivenError, trace
 from flows.steps.runs import keys_of
-from flows.steps.singles import answer_key
-from flows.steps.trace import CardGivenError, trace
 from schemas.portal import ADDRESS1, CUID, POSTAL_CODE
 from schemas.singles import SingleAnswered, SingleAsked
 from tests.builders import portal_rows

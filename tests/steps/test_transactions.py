@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from flows.core.names import transactions
-from flows.steps.placements import follow_links
+from flows.steps.beyond.placements import follow_links
 from tests.night import BANK, Bench, local_bench
 
 HEADER = "cuid,status,completed_on\n"

@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.openmetrics import parser
 
 from flows.core.errors import CardlinkError
-from flows.steps.metrics import measure, metrics_key
-from flows.steps.outbox import move
-from flows.steps.watch import Failure, open_alerts, told, watch
+from flows.steps.operate.metrics import measure, metrics_key
+from flows.steps.operate.outbox import move
+from flows.steps.operate.watch import Failure, open_alerts, told, watch
 from tests import keys
 from tests.builders import portal_rows
 from tests.night import BANK, NOON, Bench, issuer, local_bench, portal_csv

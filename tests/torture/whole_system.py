@@ -28,7 +28,7 @@ from flows.core.names import results
 from flows.core.ports import Opener, Sealer
 from flows.simulator.answer import Habits, answer_store
 from flows.simulator.portal import Portal
-from flows.steps.report import rebuild
+from flows.steps.answers.report import rebuild
 from flows.steps.runs import keys_of, manifests
 from schemas.manifest import Manifest
 from tests.memory import KilledError, MemoryOpener, MemorySealer, MemoryStore

@@ -11,9 +11,9 @@ from flows.core.names import RunKeys
 from flows.core.redaction import redact
 from flows.core.run.lease import ClaimedError, held
 from flows.core.run.planning import canonical
-from flows.steps.claim import claimed
 from flows.steps.edges import Edges
 from flows.steps.mend.reason import given
+from flows.steps.night.claim import claimed
 from flows.steps.runs import UnknownRunError, finished, keys_of, read_plan
 from schemas.mended import Abandoned
 

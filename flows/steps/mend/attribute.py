@@ -12,11 +12,11 @@ from flows.core.errors import OperatorError
 from flows.core.ports import Store
 from flows.core.results.attribution import BROKEN, Attributed
 from flows.core.results.results import ResultRows
+from flows.steps.answers.ingest import examine
+from flows.steps.answers.outcomes import Told
 from flows.steps.edges import IssuerEdges
-from flows.steps.ingest import examine
 from flows.steps.mend.decide import Decided, decide, decision, find_result
 from flows.steps.mend.reason import given
-from flows.steps.outcomes import Told
 from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest
 from schemas import breaks, ledger
 

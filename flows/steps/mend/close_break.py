@@ -12,11 +12,11 @@ from flows.core.errors import OperatorError
 from flows.core.names import RunKeys
 from flows.core.redaction import redact
 from flows.core.results.closed import Closed, home, sort_out
+from flows.steps.answers.report import RunReport, find_breaks, rebuild_lasting
 from flows.steps.edges import Edges, IssuerEdges
 from flows.steps.mend.close import closed_breaks
 from flows.steps.mend.reason import given
 from flows.steps.records import add_record
-from flows.steps.report import RunReport, find_breaks, rebuild_lasting
 from flows.steps.runs import keys_of
 from schemas.breaks import Break
 from schemas.mended import Closing

@@ -14,10 +14,10 @@ from flows.core.names import RunKeys, results
 from flows.core.ports import Store
 from flows.core.redaction import redact
 from flows.core.results.attribution import Attributed
+from flows.steps.answers.ingest import Found, Ingested, examine, ingest
+from flows.steps.answers.outcomes import Told
 from flows.steps.edges import IssuerEdges, note
-from flows.steps.ingest import Found, Ingested, examine, ingest
 from flows.steps.mend.decided import chain_of, decisions
-from flows.steps.outcomes import Told
 from flows.steps.records import add_record
 from flows.steps.runs import keys_of, run_ids
 from schemas.mended import Attribution

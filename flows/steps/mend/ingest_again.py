@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from flows.steps.answers.ingest import examine
 from flows.steps.edges import IssuerEdges
-from flows.steps.ingest import examine
 from flows.steps.mend.decide import Decided, decide, decision, find_result
 from flows.steps.mend.reason import given
 

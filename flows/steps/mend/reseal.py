@@ -24,16 +24,16 @@ from flows.core.rows.chunk_csv import write_chunk
 from flows.core.run.lease import LeaseLostError
 from flows.core.run.outbox import Item, State
 from flows.core.run.planning import differences, digest, row_settings
-from flows.steps.claim import Claim, claimed
+from flows.steps.answers.run_rows import committed
 from flows.steps.edges import IssuerEdges, note, write_once
 from flows.steps.mend.reason import given
 from flows.steps.mend.rows_again import rows_again
-from flows.steps.outbox import choose, outbox
-from flows.steps.plan import SettingsChangedError
-from flows.steps.publish import GROUP, WIRES, PartialRunError
+from flows.steps.night.claim import Claim, claimed
+from flows.steps.night.plan import SettingsChangedError
+from flows.steps.night.publish import GROUP, WIRES, PartialRunError
+from flows.steps.operate.outbox import choose, outbox
+from flows.steps.operate.resealed import lying
 from flows.steps.records import add_next, records
-from flows.steps.resealed import lying
-from flows.steps.run_rows import committed
 from flows.steps.runs import UnknownRunError, keys_of, read_plan
 from schemas.manifest import Manifest, ManifestChunk
 from schemas.mended import Reseal

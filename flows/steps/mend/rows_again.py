@@ -14,11 +14,11 @@ from flows.core.ports import Store
 from flows.core.rows.known import check_values
 from flows.core.rows.picked import Picked
 from flows.core.rows.refine import Choice
-from flows.steps.corrections import by_row, cells_of
+from flows.steps.again.corrections import by_row, cells_of
+from flows.steps.again.reread import source_again
 from flows.steps.edges import IssuerEdges
-from flows.steps.reread import source_again
+from flows.steps.night.scan import Scan, open_extract
 from flows.steps.runs import keys_of, read_ledger
-from flows.steps.scan import Scan, open_extract
 from schemas import ledger
 from schemas.manifest import Manifest
 from schemas.portal import CUID

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from flows.core.names import attributions, ingested, results
 from flows.core.rows.cards import PUBLISHED
-from flows.steps.history import history
+from flows.steps.answers.report import rebuild
 from flows.steps.mend.attribute import LastFourError, RowNotThereError, RowSettledError, attribute_row, withdraw
 from flows.steps.mend.decide import NoSuchResultError
 from flows.steps.mend.ingest_again import ingest_again
 from flows.steps.mend.reason import NoReasonError
-from flows.steps.report import rebuild
+from flows.steps.operate.history import history
 from flows.steps.runs import UnknownRunError, keys_of
 from tests.night import BANK, NOON, Bench, local_bench
 from tests.storms import FailingStore

@@ -17,15 +17,15 @@ from flows.core.run.planning import canonical, digest
 from flows.core.storage.store_errors import StoreDeniedError
 from flows.edge.local import LocalStore
 from flows.edge.pgp import GpgOpener
-from flows.steps.corrections import correction_template
-from flows.steps.history import history
+from flows.steps.again.corrections import correction_template
+from flows.steps.again.reread import SourceGoneError
+from flows.steps.again.resubmit import Request, resubmit
 from flows.steps.mend.reason import NoReasonError
 from flows.steps.mend.reseal import Resealed, reseal
 from flows.steps.mend.rows_again import RowsDifferError
-from flows.steps.outbox import ChunkStateError, NoSuchChunkError, fetch, move, outbox
-from flows.steps.plan import SettingsChangedError
-from flows.steps.reread import SourceGoneError
-from flows.steps.resubmit import Request, resubmit
+from flows.steps.night.plan import SettingsChangedError
+from flows.steps.operate.history import history
+from flows.steps.operate.outbox import ChunkStateError, NoSuchChunkError, fetch, move, outbox
 from flows.steps.runs import UnknownRunError, keys_of
 from schemas.portal import CITY, CUID
 from tests import keys

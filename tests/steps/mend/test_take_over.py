@@ -18,9 +18,9 @@ import pytest
 from flows.core.run.lease import ClaimedError, LeaseLostError
 from flows.edge.local import LocalStore
 from flows.simulator.extract import write_sample
-from flows.steps.claim import Claim, claimed
-from flows.steps.history import history
 from flows.steps.mend.take_over import NotClaimedError, take_over
+from flows.steps.night.claim import Claim, claimed
+from flows.steps.operate.history import history
 from flows.steps.runs import UnknownRunError, keys_of, read_manifest
 from tests import keys
 from tests.night import DAY, NOON, Bench, local_bench

@@ -1,0 +1,1 @@
+"""What goes out again, and to whom: attempts over all runs, resubmission, correction, renewal, backfill."""

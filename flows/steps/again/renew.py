@@ -1,0 +1,130 @@
+"""Renew links that are about to end: a run for the cardholders who are still in the latest extract."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.core.errors import OperatorError
+from flows.core.names import extracts
+from flows.core.rows.expiring import HAD, Window, expiring
+from flows.core.rows.picked import Picked
+from flows.core.rows.refine import Choice
+from flows.core.run.calendar import local_day
+from flows.steps.again.attempts import attempts
+from flows.steps.again.reread import keep_selection, rows_digest, source_again
+from flows.steps.edges import IssuerEdges
+from flows.steps.night.commits import commits_since
+from flows.steps.night.making import Job, Tell
+from flows.steps.night.plan import plan_selection
+from flows.steps.night.prove import prove
+from flows.steps.night.submit import Submitted, carry_out, finish_turns
+from flows.steps.runs import keys_of, manifests, read_ledger
+from schemas.manifest import Manifest, Selection
+
+RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
+
+
+class NoExtractError(OperatorError):
+    """Nothing tells which cardholders are still there."""
+
+    says = "{0}: no committed run of {1}, so nobody can tell which cardholders are still there."
+    then = "Submit the extract first; `cardlink status` lists the runs."
+
+    def __init__(self, issuer: str, extract: str) -> None:
+        super().__init__(issuer, extract)
+
+
+class Request(NamedTuple):
+    """What is asked for: links that end within so many days, of those in an extract (default: the latest)."""
+
+    within_days: int
+    extract: str = ""
+
+
+class Due(NamedTuple):
+    """Which cards are renewed: `rows` has cuid, last_4, ends, row of the run `of`; who is left out and why."""
+
+    of: Manifest
+    until: date
+    rows: pl.DataFrame
+    left_out: dict[str, int]
+    commit: int
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the rows."""
+        return rows_digest(_pick(self.rows))
+
+
+class Renewed(NamedTuple):
+    """What was due, and the run that renews it; None where nothing was due."""
+
+    due: Due
+    submitted: Submitted | None
+
+
+def renewals(edges: IssuerEdges, request: Request) -> Due:
+    """Say whose link is made anew and who is left out; nothing is written. NoExtractError."""
+    store, issuer = edges.edges.store, edges.issuer.issuer
+    today = local_day(edges.edges.now(), edges.issuer.time_zone)
+    links = list(commits_since(store, issuer))
+    latest = _latest(edges, request.extract, links)
+    ledger = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
+    window = Window(today, today + timedelta(days=request.within_days))
+    found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), ledger, window)
+    told = found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
+    return Due(latest, window.until, found.filter(pl.col("why").is_null()), dict(told.iter_rows()), len(links))
+
+
+def renew(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) -> Renewed:
+    """Make and commit the run that renews; where nothing is due nothing is written.
+
+    Repeated after a crash it finishes the same run. Raises NoExtractError, SourceGoneError, OvertakenError and what a
+    submit raises.
+    """
+    finish_turns(edges)
+    due = renewals(edges, request)
+    if due.rows.is_empty():
+        return Renewed(due, None)
+    with edges.sealer() as sealer:
+        prove(edges)
+        return Renewed(due, carry_out(edges, _job(edges, request, due), sealer, tell))
+
+
+def command(issuer: str, request: Request) -> str:
+    """Return the command line of a renewal, ready to paste into a shell."""
+    words = ["cardlink", "renew", issuer, "--within", f"{request.within_days}d"]
+    return shlex.join(words + (["--extract", request.extract] if request.extract else []))
+
+
+def _job(edges: IssuerEdges, request: Request, due: Due) -> Job:
+    entry, source = source_again(edges, due.of.run, due.of.source)
+    picked = _pick(due.rows)
+    reason = f"links that end by {due.until}"
+    selection = Selection(kind="renew", of=due.of.run, rows=due.rows.height, sha256=due.sha256, reason=reason)
+    plan = plan_selection(edges, source, local_day(edges.edges.now(), edges.issuer.time_zone), selection)
+    keep_selection(edges, keys_of(plan.run), picked)
+    again = command(edges.issuer.issuer, request)
+    return Job(plan, entry, Choice(picked=Picked(picked)), (), again, since=due.commit)
+
+
+def _pick(rows: pl.DataFrame) -> pl.DataFrame:
+    """The row of the extract is the row of the run that is repeated."""
+    return rows.select("row", origin="row")
+
+
+def _latest(edges: IssuerEdges, extract: str, links: Sequence[Manifest]) -> Manifest:
+    """Return the newest committed run of a whole extract, or of the one that is named."""
+    issuer = edges.issuer.issuer
+    turns = {link.run: turn for turn, link in enumerate(links)}
+    named = {extract, extracts(issuer) + extract}
+    whole = (one for one in manifests(edges.edges.store, issuer) if one.selection is None)
+    found = [one for one in whole if not extract or one.source.key in named]
+    if not found:
+        raise NoExtractError(issuer, extract or "a whole extract")
+    return max(found, key=lambda one: (one.as_of, turns.get(one.run, -1)))

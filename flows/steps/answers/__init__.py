@@ -1,0 +1,1 @@
+"""From result files to the report: read in the order ingest, outcomes, report, reconcile."""

@@ -1,0 +1,180 @@
+"""Rebuild a run's report from its ledger and the outcomes of its result files; it may be deleted at any time.
+
+One ledger part after the other, so that memory stays flat: a chunk never spans two parts.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator
+from datetime import date
+from functools import partial
+from importlib.metadata import version
+from itertools import chain
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from flows.core.names import RunKeys
+from flows.core.ports import Entry, Store
+from flows.core.report import tables
+from flows.core.report.page import run_page
+from flows.core.report.summary import summarise
+from flows.core.report.tally import Tally, add, tally
+from flows.core.report.workbook import run_workbook
+from flows.core.results.balance import Balance, balance
+from flows.core.results.closed import sort_out
+from flows.core.results.reconcile import Reconciled, reconcile
+from flows.core.run.calendar import local_day
+from flows.core.run.planning import canonical
+from flows.steps.answers.lineage import attempts_after
+from flows.steps.answers.links import write_links
+from flows.steps.answers.outcomes import Told
+from flows.steps.answers.sending import moment_of
+from flows.steps.beyond.funnel import run_funnel
+from flows.steps.edges import IssuerEdges
+from flows.steps.mend.close import closed_breaks
+from flows.steps.operate.purged import refuse_purged
+from flows.steps.operate.resealed import as_it_lies
+from flows.steps.operate.status import standing
+from flows.steps.rows import csv_pieces, read_rows, write_rows
+from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest, run_ids
+from schemas import ledger
+from schemas.breaks import Break
+from schemas.manifest import LedgerPart, Manifest
+
+AS_SENT = ["expiration", "origin", "name_check", "address_check"]  # kept with the outcome: later runs ask for them
+RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
+NIGHTS = 14  # runs the trend shows
+CHUNKS = 100  # reconciled at a time
+
+
+class RunReport(NamedTuple):
+    """A run's balance, its breaks, and the facts of summary.json."""
+
+    balance: Balance
+    breaks: tuple[Break, ...]
+    summary: dict[str, Any]
+
+
+def rebuild(edges: IssuerEdges, run: str) -> RunReport:
+    """Reconcile a committed run with all its outcomes and write its report anew, each file atomically."""
+    store, keys = edges.edges.store, keys_of(run)
+    manifest = read_manifest(store, keys)
+    if manifest is None:
+        raise UnknownRunError(run)
+    refuse_purged(store, keys)
+    now = edges.edges.now()
+    total = add(list(_written(edges, keys, manifest)))
+    found = sort_out(sorted(total.breaks), closed_breaks(store, keys))
+    total = total._replace(breaks=frozenset(found.open))
+    books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found.open), len(found.closed))
+    moment = moment_of(store, keys, manifest, now)
+    summary = summarise(manifest, total, books, edges.issuer, moment, _versions(), found.closed)
+    if (funnel := run_funnel(store, manifest, local_day(now, edges.issuer.time_zone))) is not None:
+        summary["funnel"] = funnel
+    if (again := attempts_after(store, manifest, summary["rows"])) is not None:
+        summary["attempts"] = again
+    chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
+    write_rejects(store, keys, manifest.ledger)
+    _write_errors(store, keys, manifest.ledger)
+    write_links(store, keys, manifest.ledger, edges.issuer.links)
+    store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
+    store.replace(keys.report("summary.json"), [canonical(summary)])
+    told = {**summary, "trend": _trend(store, keys)}
+    store.replace(keys.report("report.xlsx"), [run_workbook(told, chunks)])
+    store.replace(keys.report("report.html"), [run_page(told, chunks).encode()])
+    return RunReport(books, found.open, summary)
+
+
+def rebuild_lasting(edges: IssuerEdges, run: str) -> RunReport:
+    """Rebuild a run's report until nobody has added to what it is made of meanwhile: so the last one has it all."""
+    while True:
+        before = _made_of(edges.edges.store, keys_of(run))
+        report = rebuild(edges, run)
+        if _made_of(edges.edges.store, keys_of(run)) == before:
+            return report
+
+
+def _made_of(store: Store, keys: RunKeys) -> list[Entry]:
+    """List what came to a run after its commit and decides what its report says."""
+    return [*store.keys(keys.outcomes), *store.keys(keys.closed)]
+
+
+def find_breaks(edges: IssuerEdges, run: str) -> tuple[Break, ...]:
+    """Return every break of a committed run, closed or not, as its outcomes tell them now; nothing is written."""
+    keys = keys_of(run)
+    manifest = read_manifest(edges.edges.store, keys)
+    if manifest is None:
+        raise UnknownRunError(run)
+    refuse_purged(edges.edges.store, keys)
+    return tuple(sorted(add([one for part in _settle(edges, keys, manifest) for one in part.tallies]).breaks))
+
+
+class Settled(NamedTuple):
+    """One ledger part, reconciled: its rows, and what is counted of them, a hundred chunks at a time."""
+
+    part: LedgerPart
+    rows: pl.DataFrame
+    tallies: tuple[Tally, ...]
+
+
+def _written(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Tally]:
+    """Keep the reconciled rows of each part (`report/rows/`) and yield what is counted of them."""
+    write = partial(_write, edges.edges.store, keys)
+    return chain.from_iterable(map(write, _settle(edges, keys, manifest)))  # holds no part while the next is made
+
+
+def _write(store: Store, keys: RunKeys, one: Settled) -> tuple[Tally, ...]:
+    write_rows(store, keys, one.part, one.rows)
+    return one.tallies
+
+
+def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
+    """Reconcile part by part."""
+    store, today = edges.edges.store, edges.edges.now().date()
+    told = Told(store, keys)
+    return (_settle_part(store, keys, part, told, today) for part in manifest.ledger)
+
+
+def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, told: Told, today: date) -> Settled:
+    """Reconcile the chunks of a part, a hundred at a time: answers take five times the memory of what was sent."""
+    (records,) = read_ledger(store, keys, [part], RECORD)
+    groups = records.with_columns(group=pl.col("chunk").rank("dense").sub(1).floordiv(CHUNKS).fill_null(0))
+    done = [
+        _settle_some(group.drop("group"), str(keys.run), told, today)
+        for group in groups.partition_by("group", maintain_order=True)
+    ]
+    return Settled(part, pl.concat([rows for rows, _ in done]).sort("row"), tuple(counted for _, counted in done))
+
+
+def _settle_some(records: pl.DataFrame, run: str, told: Told, today: date) -> tuple[pl.DataFrame, Tally]:
+    sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(run).alias("run"))
+    outcomes = told.of(sent["chunk"].unique().to_list())
+    settled = reconcile(sent, outcomes, today)
+    rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
+    return rows, tally(records, settled, outcomes)
+
+
+def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
+    """Write rejects.csv from the ledger, part by part."""
+    columns = ["row", "cuid", "last_4", "fate", "reasons"]
+    frames = (tables.rejects(part) for part in read_ledger(store, keys, parts, columns))
+    store.replace(keys.report("rejects.csv"), csv_pieces(frames, tables.REFUSAL))
+
+
+def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
+    columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
+    frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns))
+    store.replace(keys.report("errors.csv"), csv_pieces(frames, tables.REFUSAL))
+
+
+def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
+    """Return how the last runs up to this one stand, oldest first."""
+    earlier = [run for run in run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
+    nights = [*earlier, keys.run][-NIGHTS:]
+    return [{**standing(store, run)._asdict(), "as_of": run.day.isoformat()} for run in nights]
+
+
+def _versions() -> dict[str, str]:
+    return {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}

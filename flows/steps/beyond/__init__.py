@@ -1,0 +1,1 @@
+"""The partner's interface beyond the file: single links, jobs, placements and their funnel."""

@@ -1,0 +1,248 @@
+"""Look at what became of a run's links: link record, cardholder, jobs, their ends; resumed where it was stopped.
+
+What can be asked again is kept in one derived Parquet a ledger part. Messages cannot: the service gives each once. So
+what is read of them is written, create-only, before it is looked at; killed after that, the next look takes it up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.core.errors import TryAgainError
+from flows.core.names import RunKeys
+from flows.core.ports import Placing
+from flows.core.results.jobs import Job, job, kept
+from flows.core.results.placements import Placement
+from flows.core.run.planning import canonical, digest
+from flows.core.service.answers import messages_of
+from flows.core.service.service_errors import (
+    AnswerLostError,
+    NoSuchRecordError,
+    ServiceRefusedError,
+    StrangeAnswerError,
+)
+from flows.steps.answers.linked import linked_rows, single_links
+from flows.steps.beyond.funnel import placements_key, read_placements
+from flows.steps.edges import IssuerEdges, read
+from flows.steps.night.claim import claimed
+from flows.steps.rows import write_parquet
+from flows.steps.runs import keys_of
+from schemas.manifest import LedgerPart, Manifest
+from schemas.placements import Placements, dtypes
+from schemas.service import ServiceSettings
+
+BATCH = 256  # rows asked of at a time
+KEEP_EVERY = 60.0  # seconds of asking that a kill may cost: they are asked again
+MOST_SILENT = 20  # links one after the other without an answer, before a look is given up
+
+NO_LINK_ID, NO_RECORD, NO_CARDHOLDER = "link.url.unknown", "link.record.missing", "link.cardholder.missing"
+UNAVAILABLE, REFUSED = "service.answer.unavailable", "service.answer.refused"
+_MESSAGES = re.compile(r"/(?P<row>\d{9})-[^/]+\.json$")
+
+
+class Looked(NamedTuple):
+    """What one look at a run's links did: linked rows, rows asked of, of them without an answer, messages kept."""
+
+    run: str
+    links: int
+    asked: int
+    unanswered: int
+    messages: int
+
+
+def look(
+    edges: IssuerEdges, service: Placing, settings: ServiceSettings, manifest: Manifest, *, again: bool = False
+) -> Looked:
+    """Ask the service of every link of a run that is due, and keep what it tells; `again`: of every link not placed.
+
+    A link is due until its card is placed, `look_again_hours` after the last look, as long as it lives or a job runs.
+    A job is told of by cardholder, so of two links of one cardholder the one that is looked at first gets it.
+    Raises ClaimedError where another look is at it, TryAgainError where the service does not answer any more: what was
+    learnt until then is kept.
+    """
+    keys = keys_of(manifest.run)
+    with claimed(edges.edges, f"{keys.placements}claims/"):
+        alone = single_links(edges.edges.store, keys)
+        parts = [_Part(edges, service, settings, keys, part, alone).look(again=again) for part in manifest.ledger]
+    return Looked(manifest.run, *(sum(counts) for counts in zip(*parts, strict=True)) if parts else (0, 0, 0, 0))
+
+
+class ServiceSilentError(TryAgainError):
+    """The service does not answer any more."""
+
+    says = "The service did not answer for {0} links, one after the other. {1} was left where it was."
+    then = "Run the same command again later: it goes on with the links it did not ask of."
+
+    def __init__(self, links: int, run: str) -> None:
+        super().__init__(links, run)
+
+
+class _Part:
+    """The links of one ledger part while they are looked at."""
+
+    def __init__(
+        self,
+        edges: IssuerEdges,
+        service: Placing,
+        settings: ServiceSettings,
+        keys: RunKeys,
+        part: LedgerPart,
+        alone: pl.DataFrame,
+    ) -> None:
+        self._edges = edges.edges
+        self._service = service
+        self._settings = settings
+        self._run = str(keys.run)
+        self._key = placements_key(keys, part)
+        self._messages = f"{keys.placements}messages/{part.name.partition('.')[0]}/"
+        self._urls = linked_rows(edges.edges.store, keys, part, alone)
+        self._known = _joined(self._urls, read_placements(edges.edges.store, keys, part))
+        self._silent = 0
+
+    def look(self, *, again: bool) -> tuple[int, int, int, int]:
+        """Take up messages that were kept and not looked at, then ask; return links, asked, unanswered, messages."""
+        self._replace(list(self._left_over()))
+        before = int(self._known["reads"].sum())
+        asked = unanswered = 0
+        try:
+            for news in self._ask(self._due(again=again)):
+                asked += len(news)
+                unanswered += sum(one.trouble == UNAVAILABLE for one in news)
+        finally:
+            self._keep()
+        return self._known.height, asked, unanswered, int(self._known["reads"].sum()) - before
+
+    def _due(self, *, again: bool) -> pl.DataFrame:
+        """Return the rows to ask of with their urls, those never asked of first."""
+        now = self._edges.now()
+        rows = self._known.join(self._urls.select("row", "url", "expires_on"), on="row", how="left")
+        alive = pl.col("expires_on").is_null() | (pl.col("expires_on") >= now.date()) | pl.col("running")
+        rested = pl.col("seen").is_null() | (pl.col("seen") <= now - timedelta(hours=self._settings.look_again_hours))
+        return rows.filter(~pl.col("settled") & alive & (rested | again)).sort("seen", "row", nulls_last=False)
+
+    def _ask(self, due: pl.DataFrame) -> Iterator[list[Placement]]:
+        """Yield what was learnt, batch by batch, and keep it now and then."""
+        kept = time.monotonic()
+        with ThreadPoolExecutor(self._settings.requests_at_a_time) as askers:
+            for batch in due.iter_slices(BATCH):
+                told = askers.map(lambda one: self._look_at(Placement.of(one), one["url"]), batch.to_dicts())
+                news = [one for one in told if one is not None]
+                self._replace(news)
+                yield news
+                if self._silent >= MOST_SILENT:
+                    raise ServiceSilentError(self._silent, self._run)
+                if time.monotonic() - kept > KEEP_EVERY:
+                    self._keep()
+                    kept = time.monotonic()
+
+    def _look_at(self, one: Placement, url: str) -> Placement | None:
+        """Ask of one link; None where nobody answers any more, so that it is the next one's turn as it was."""
+        if self._silent >= MOST_SILENT:
+            return None
+        try:
+            told = self._follow(one, url)
+        except (ServiceRefusedError, StrangeAnswerError):
+            told = one._replace(trouble=REFUSED)
+        except (TryAgainError, AnswerLostError):
+            self._silent += 1
+            return one._replace(trouble=UNAVAILABLE)
+        self._silent = 0
+        return told._replace(seen=self._edges.now())
+
+    def _follow(self, one: Placement, url: str) -> Placement:
+        """Go from the link's record to its cardholder, to its jobs, to their ends."""
+        one = self._recorded(one._replace(trouble=None), url)
+        if one.cardholder_id and self._settings.follow_cardholders:
+            one = self._listen(one, one.cardholder_id)
+        told = (self._job(known.job_id) for known in one.jobs if known.running or not known.recorded)
+        return one.hear(found for found in told if found is not None)
+
+    def _recorded(self, one: Placement, url: str) -> Placement:
+        """Read the link's record until it has said who its cardholder is and that it was opened."""
+        if one.cardholder_id and one.opened:
+            return one
+        link_id = self._settings.id_of(url)
+        if link_id is None:
+            return one._replace(trouble=NO_LINK_ID)
+        try:
+            record = self._service.card_link(link_id)
+        except NoSuchRecordError:
+            return one._replace(trouble=NO_RECORD)
+        cardholder = one.cardholder_id or record.cardholder_id
+        trouble = None if cardholder else NO_CARDHOLDER
+        return one._replace(
+            cardholder_id=cardholder, opened=one.opened or record.opened_raw is not None, trouble=trouble
+        )
+
+    def _listen(self, one: Placement, cardholder_id: str) -> Placement:
+        """Read the cardholder's messages, and keep them before anything is made of them."""
+        try:
+            messages = kept(self._service.cardholder_messages(cardholder_id))
+        except NoSuchRecordError:  # nobody has written to this cardholder yet
+            return one
+        if not messages:
+            return one
+        at = self._edges.now()
+        content = canonical({"cardholder_id": cardholder_id, "at": at.isoformat(), "messages": messages})
+        name = f"{one.row:09d}-{at:%Y%m%dT%H%M%S%f}-{digest(content)[:8]}.json"
+        try:
+            fresh = self._edges.store.create(self._messages + name, content)
+        except TryAgainError:  # the store is unwell: what was heard goes on with the row, and is kept with the table
+            fresh = False
+        return _heard(one, content)._replace(reads=one.reads + fresh)
+
+    def _left_over(self) -> Iterator[Placement]:
+        """Yield the rows some of whose kept messages are not counted in, with all of them: a look was killed."""
+        found = defaultdict(list)
+        for entry in self._edges.store.keys(self._messages):
+            if named := _MESSAGES.search(entry.key):
+                found[int(named["row"])].append(entry.key)
+        reads = dict(self._known.select("row", "reads").iter_rows())
+        late = [row for row, keys in found.items() if reads.get(row) not in (None, len(keys))]
+        for record in self._known.filter(pl.col("row").is_in(late)).to_dicts():
+            one = Placement.of(record)
+            for key in found[one.row]:
+                one = _heard(one, read(self._edges.store, key))
+            yield one._replace(reads=len(found[one.row]))
+
+    def _job(self, job_id: str) -> Job | None:
+        """Poll a job; None where the service has no record of it."""
+        try:
+            record = self._service.job(job_id)
+        except NoSuchRecordError:
+            return None
+        told = job(job_id, record, record.merchant_site)
+        return told._replace(recorded=True) if told else None
+
+    def _replace(self, news: Sequence[Placement]) -> None:
+        fresh = pl.DataFrame([one.record() for one in news], schema=dtypes())
+        self._known = pl.concat([self._known.join(fresh, on="row", how="anti"), fresh]).sort("row")
+
+    def _keep(self) -> None:
+        write_parquet(self._edges.store, self._key, Placements.validate(self._known))
+
+
+def _heard(placement: Placement, content: bytes) -> Placement:
+    """Add what kept messages say; a request for credentials says as well how its job stands."""
+    told = messages_of(canonical({"messages": json.loads(content)["messages"]}))
+    said = [(one.job_id, one.message) for one in told.statuses] + [(one.job_id, one.message) for one in told.requests]
+    return placement.hear(found for job_id, standing in said if (found := job(job_id, standing)) is not None)
+
+
+def _joined(links: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Return a record for every linked row: what is known of it, or that nothing is."""
+    nothing = {"opened": False, "authenticated": False, "running": False, "settled": False, "reads": 0}
+    joined = links.join(known.drop("cuid", "last_4"), on="row", how="left")
+    filled = joined.with_columns(
+        *(pl.col(name).fill_null(value) for name, value in nothing.items()), pl.col("jobs").fill_null([])
+    )
+    return filled.select(pl.col(name).cast(kind) for name, kind in dtypes().items())

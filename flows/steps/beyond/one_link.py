@@ -1,0 +1,231 @@
+"""One cardholder, one link, now: a row refined exactly as a night does it, asked for once, recorded before and after.
+
+Nothing here asks twice: an attempt whose answer was lost stays unknown until a person decides.
+"""
+
+from __future__ import annotations
+
+import csv
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import date
+from io import BytesIO, StringIO
+from typing import Any, Final
+
+import polars as pl
+
+from flows.core.errors import CardlinkError, OperatorError, TryAgainError
+from flows.core.names import RunKeys, prompted
+from flows.core.ports import Linking
+from flows.core.redaction import redact
+from flows.core.report.trace import SINGLE, Attempt
+from flows.core.results.attribution import allowed
+from flows.core.results.reconcile import AWAITING
+from flows.core.results.results import day_in
+from flows.core.rows.picked import PICK, Picked
+from flows.core.rows.refine import Choice
+from flows.core.run.calendar import local_day
+from flows.core.run.gates import WrongCardsError
+from flows.core.run.planning import canonical
+from flows.core.service.linking import link_request
+from flows.core.service.service_errors import AnswerLostError, LinkRequestError, NoServiceError, StrangeAnswerError
+from flows.steps.again.corrections import by_row, cells_of
+from flows.steps.again.reread import source_again
+from flows.steps.beyond.singles import Single, answer_key, singles
+from flows.steps.edges import IssuerEdges, note
+from flows.steps.night.scan import Readable, Scan, open_extract
+from flows.steps.operate.purged import refuse_purged
+from flows.steps.operate.trace import trace
+from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest
+from schemas.card_link import CardLink, CardLinkRequest, Refusal
+from schemas.manifest import SourceIdentity
+from schemas.portal import CUID, NAME_ON_CARD, PHONE, columns
+from schemas.service import ServiceSettings
+from schemas.singles import LINKED, REFUSED, UNSENT, SingleAnswered, SingleAsked
+from schemas.source import SourceSettings
+
+SUPPLIED: Final = (PHONE, NAME_ON_CARD)  # a request requires them, the upload file does not (2.6, 2.8)
+NOT_ALLOWED: Final = "link.url.not_allowed"
+DEFAULT_LIFE: Final = "2mo"  # interface.md 8
+
+Supply = Callable[[str], str]  # a column's name to what somebody types in for it, "" for nothing
+
+
+class NoRowError(OperatorError):
+    """A run's source has no row of that number."""
+
+    says = "Run {0} has no row {1}."
+    then = "Rows are counted from 1 without the header, as in the run's errors.csv and rejects.csv."
+
+    def __init__(self, run: str, row: int) -> None:
+        super().__init__(run, row)
+
+
+class CardTakenError(OperatorError):
+    """The card has a link, or waits for one."""
+
+    says = "No link was asked for: {0}."
+    then = "`cardlink trace` shows it all. To ask for another one all the same: --override REASON."
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+
+
+class SingleUnderWayError(TryAgainError):
+    """Somebody else asks for the same link at this moment."""
+
+    says = "Somebody else is asking for this link: {0} is there already."
+    then = "Run the same command again: it tells what came of that."
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+
+
+def link_row(
+    edges: IssuerEdges, linking: Linking, run: str, row: int, *, override: str = "", supply: Supply = lambda _: ""
+) -> Single:
+    """Ask for one link for a row (from 1) of a run's source, which is read and refined again.
+
+    Raises NoServiceError, UnknownRunError, LedgerPurgedError, NoRowError, SourceGoneError, LinkRequestError,
+    CardTakenError, and what the service's client raises.
+    """
+    keys = keys_of(run)
+    manifest = read_manifest(edges.edges.store, keys)
+    if manifest is None:
+        raise UnknownRunError(run)
+    refuse_purged(edges.edges.store, keys)  # nobody could tell whether the card has a link
+    records = read_ledger(edges.edges.store, keys, manifest.ledger, ["row"])
+    if not any((part["row"] == row).any() for part in records):
+        raise NoRowError(run, row)
+    entry, source = source_again(edges, run, manifest.source)
+    picked = Picked(pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(edges, manifest)))
+    with open_extract(edges, entry, source) as stream:
+        fields = _refined(edges, stream, source, Choice(picked, keep_cvv=True))
+    known = [one for one in singles(edges.edges.store, keys) if one.asked.row == row]
+    key = f"{keys.singles}{row:09d}-{len(known) + 1}.json"
+    return _Asking(edges, linking, key, keys, row).ask(fields, override, supply)
+
+
+def link_typed(edges: IssuerEdges, linking: Linking, typed: Mapping[str, str], *, override: str = "") -> Single:
+    """Ask for one link of typed-in fields, under the portal's column names; they pass every rule an extract's row does.
+
+    Without a cuid one is made that has nothing to do with the card. Raises as `link_row` does.
+    """
+    plain = edges.issuer.model_copy(
+        update={"source": SourceSettings(), "columns": {}, "filter": {}, "full_portfolio": False}
+    )
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows([columns(), [typed.get(name, "") for name in columns()]])
+    made = SourceIdentity(key="typed.csv", version="", size=0, sha256=secrets.token_hex(32))
+    stream = BytesIO(text.getvalue().encode())
+    fields = _refined(edges._replace(issuer=plain), stream, made, Choice(keep_cvv=True))
+    key = f"{prompted(edges.issuer.issuer)}{edges.edges.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
+    return _Asking(edges, linking, key).ask(fields, override, lambda _: "")
+
+
+def _refined(edges: IssuerEdges, stream: Readable, source: SourceIdentity, choice: Choice) -> dict[str, Any]:
+    """Return the one row of a source that comes through; LinkRequestError says why none does."""
+    issuer = edges.issuer
+    scan = Scan(issuer, stream, source, local_day(edges.edges.now(), issuer.time_zone), choice)
+    pieces = list(scan)
+    good = [row for piece in pieces for chunk in piece.chunks for row in chunk.iter_rows(named=True)]
+    told = pl.concat([piece.others for piece in pieces])["reasons"].explode().drop_nulls().str.split("|").list.last()
+    if not good:
+        raise LinkRequestError(", ".join(told.unique(maintain_order=True)) or "row.record.missing")
+    if issuer.test and scan.refiner.other_cards:
+        raise WrongCardsError(source.key, 1, "real", "true")
+    if not issuer.test and scan.refiner.test_cards:
+        raise WrongCardsError(source.key, 1, "test", "false")
+    return good[0]
+
+
+class _Asking:
+    """One attempt: where it is recorded, and for whom it is made."""
+
+    def __init__(
+        self, edges: IssuerEdges, linking: Linking, key: str, keys: RunKeys | None = None, row: int | None = None
+    ) -> None:
+        if edges.issuer.service is None:
+            raise NoServiceError(edges.issuer.issuer)
+        self._edges, self._linking, self._key, self._keys, self._row = edges, linking, key, keys, row
+        self._settings: ServiceSettings = edges.issuer.service
+        self._today = local_day(edges.edges.now(), edges.issuer.time_zone)
+
+    def ask(self, fields: dict[str, Any], override: str, supply: Supply) -> Single:
+        """Record, ask once, record again."""
+        given = {column: supply(column) for column in SUPPLIED if not fields.get(column)}
+        request = link_request({**fields, **given})
+        asked = SingleAsked(
+            row=self._row,
+            cuid=fields[CUID],
+            last_4=fields["last_4"],
+            expiration=fields["expiration"],
+            at=self._edges.edges.now(),
+            by=redact(self._edges.edges.actor),
+            override=redact(override.strip()),
+        )
+        if not asked.override:
+            self._refuse_taken(asked)
+        if not self._edges.edges.store.create(self._key, canonical(asked)):
+            raise SingleUnderWayError(self._key)
+        answered = self._judged(self._send(request))
+        self._record(answered)
+        return Single(self._key, asked, answered)
+
+    def _send(self, request: CardLinkRequest) -> CardLink | Refusal:
+        try:
+            return self._linking.create_link(request)
+        except (AnswerLostError, StrangeAnswerError):  # it may have been made: the attempt stays unknown
+            raise
+        except CardlinkError as error:
+            kind = type(error).__name__
+            self._record(SingleAnswered(outcome=UNSENT, at=self._edges.edges.now(), reasons=(kind,)))
+            raise
+
+    def _judged(self, told: CardLink | Refusal) -> SingleAnswered:
+        """Hold the answer to what a result row is held to: a link leads to an allowed host and shows no card."""
+        now = self._edges.edges.now()
+        if isinstance(told, Refusal):
+            codes = tuple(told.codes.split(", "))
+            return SingleAnswered(outcome=REFUSED, at=now, reasons=codes, message=told.message)
+        url = told.url or self._settings.url_of(told.cardholder_long_token)
+        if url is None:
+            raise StrangeAnswerError(f"POST {self._settings.link_path}", "a link without a URL; see [service] link_url")
+        link_id = told.id or self._settings.id_of(url)
+        hosts = self._edges.issuer.portal.allowed_hosts
+        if redact(url) != url or not pl.DataFrame({"url": [url]}).select(allowed("url", hosts)).item():
+            return SingleAnswered(outcome=REFUSED, at=now, link_id=link_id, reasons=(NOT_ALLOWED,))
+        raw = told.expires_raw
+        return SingleAnswered(
+            outcome=LINKED, at=now, link_id=link_id, url=url, expires_on=self._ends(raw), expires_raw=raw
+        )
+
+    def _ends(self, raw: str | None) -> date:
+        """Return the day a link ends: as its record says, else two months from now."""
+        usual = pl.lit(self._today).dt.offset_by(DEFAULT_LIFE)
+        told = pl.DataFrame({"expires": [raw]}, {"expires": pl.String}).select(
+            pl.coalesce(day_in("expires"), usual).alias("day")
+        )
+        day: date = told.item()
+        return day
+
+    def _record(self, answered: SingleAnswered) -> None:
+        self._edges.edges.store.create(answer_key(self._key), canonical(answered))
+        if self._keys is not None:
+            number = self._key.rpartition("/")[2].removesuffix(".json")
+            note(self._edges.edges, self._keys, "single", attempt=number, outcome=answered.outcome)
+
+    def _refuse_taken(self, asked: SingleAsked) -> None:
+        """Raise CardTakenError where the card has a living link or waits for one, in any run or by itself."""
+        for one in trace(self._edges.edges, self._edges.issuer.issuer, asked.cuid).attempts:
+            if one.last_4 == asked.last_4 and (one.living(self._today) or one.state == AWAITING):
+                where = f"row {one.row} of {one.run}" if one.run else "what was typed in for this card"
+                raise CardTakenError(f"{where} {_how(one)}")
+
+
+def _how(attempt: Attempt) -> str:
+    if attempt.state == LINKED:
+        return "has a link"
+    if attempt.sent == SINGLE:
+        return "was asked for by itself and has no answer: it is under way, or was lost, which the partner can tell"
+    return "is sent and not answered"

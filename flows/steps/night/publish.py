@@ -1,0 +1,192 @@
+"""Seal chunks in groups beside the reading, and publish them create-only, each read back before it counts.
+
+A chunk that cannot be sealed or published leaves the others standing. What a dead run published is adopted where
+one of its seal records names it, and sealed anew where nothing lies; a truncated or foreign object never counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.core.errors import OperatorError, TryAgainError
+from flows.core.names import RunKeys
+from flows.core.ports import Plain, Sealed, Sealer, Store
+from flows.core.rows.chunk_csv import Header, write_chunk
+from flows.core.run.planning import digest
+from flows.core.storage.store_errors import ObjectDamagedError, ObjectMissingError
+from flows.steps.edges import read
+from flows.steps.night.seals import SealRecords
+from schemas.manifest import ManifestChunk
+
+GROUP = 32  # chunks per gpg process and seal record; another number finds no older record: raise RECIPE with it
+SEALERS = 2  # gpg processes at a time
+WIRES = 16  # uploads at a time
+AHEAD = 2 * SEALERS  # groups under way before reading waits
+ENOUGH = 100  # troubled chunks after which the trouble is not the chunks' own
+
+
+class ForeignChunkError(OperatorError):
+    """Something that no run of ours sealed lies under a chunk's name."""
+
+    says = "{0}: {1} bytes that this run did not seal (truncated or foreign). Nothing was overwritten."
+    then = "Move the object away and find out who wrote it, then run the same command again."
+
+    def __init__(self, key: str, size: int) -> None:
+        super().__init__(key, size)
+
+
+class PartialRunError(TryAgainError):
+    """Some chunks could not be sealed or published; the others stand, nothing is committed."""
+
+    says = "{0}: {1} chunks not published ({2}); {3} stand. Nothing is committed yet."
+    then = "This finishes it: {4}"
+
+    def __init__(self, run: str, count: int, why: str, standing: int, command: str) -> None:
+        super().__init__(run, count, why, standing, command)
+
+
+class Draft(NamedTuple):
+    """One chunk in the clear: its number, upload name and rows, which become CSV where they are sealed."""
+
+    number: int
+    name: str
+    rows: pl.DataFrame
+
+
+class Outcome(NamedTuple):
+    """What became of one chunk: published, or the code of its trouble; `foreign` needs an operator."""
+
+    number: int
+    chunk: ManifestChunk | None
+    trouble: str = ""
+    foreign: ForeignChunkError | None = None
+
+
+class Publisher:
+    """Take chunks in order, publish them out of order, give them back in order."""
+
+    def __init__(
+        self, store: Store, sealer: Sealer, keys: RunKeys, header: Header, extension: str, before: int = 0
+    ) -> None:
+        self._store = store
+        self._sealer = sealer
+        self._keys = keys
+        self._header = header
+        self._extension = extension
+        self._sealers = ThreadPoolExecutor(SEALERS, "seal")
+        self._wires = ThreadPoolExecutor(WIRES, "publish")
+        self._group: list[Draft] = []
+        self._under_way: list[Future[list[Outcome]]] = []
+        self._outcomes: list[Outcome] = []
+        self._troubled = 0
+        self.count = before  # chunks of the parts before, where the extract is read in parts
+
+    @property
+    def gave_up(self) -> bool:
+        """True once so many chunks are in trouble that more of them would only take time."""
+        return self._troubled >= ENOUGH
+
+    def add(self, rows: pl.DataFrame) -> int:
+        """Take one chunk's rows and return its number (from 1); waits where sealing is behind."""
+        self.count += 1
+        self._group.append(Draft(self.count, self._keys.chunk_name(self.count, self._extension), rows))
+        if len(self._group) == GROUP:
+            self._send()
+        return self.count
+
+    def finish(self) -> list[Outcome]:
+        """Return the outcome of every chunk, in order, and end the threads."""
+        self._send()
+        while self._under_way:
+            self._collect()
+        self.close()
+        return sorted(self._outcomes, key=lambda outcome: outcome.number)
+
+    def close(self) -> None:
+        """End the threads: requests and gpg processes under way are finished, what waits is dropped."""
+        self._wires.shutdown(wait=False, cancel_futures=True)
+        self._sealers.shutdown(cancel_futures=True)
+        self._wires.shutdown()
+
+    def _send(self) -> None:
+        if not self._group:
+            return
+        if len(self._under_way) >= AHEAD:
+            self._collect()
+        group, self._group = self._group, []
+        self._under_way.append(self._sealers.submit(self._publish, group))
+
+    def _collect(self) -> None:
+        outcomes = self._under_way.pop(0).result()
+        self._troubled += sum(outcome.chunk is None for outcome in outcomes)
+        self._outcomes += outcomes
+
+    def _publish(self, group: Sequence[Draft]) -> list[Outcome]:
+        try:
+            return self._publish_group(group)
+        except TryAgainError as error:  # its seal records could not be read or written
+            return [Outcome(draft.number, None, type(error).__name__) for draft in group]
+
+    def _publish_group(self, group: Sequence[Draft]) -> list[Outcome]:
+        """Adopt what a dead run or a twin published, seal and publish the rest."""
+        records = SealRecords(self._store, self._keys.seals, (group[0].number - 1) // GROUP)
+        there: list[Outcome | None] = [None] * len(group)
+        if not records.empty:
+            there = list(self._wires.map(lambda draft: self._adopt(draft, records), group))
+        todo = [draft for draft, outcome in zip(group, there, strict=True) if outcome is None]
+        sealed = self._seal(todo)
+        digests = {draft.name: digest(one.data) for draft, one in zip(todo, sealed, strict=True) if not one.trouble}
+        if digests:
+            records.add(digests)
+        fresh = self._wires.map(lambda draft, one: self._store_one(draft, one, records), todo, sealed)
+        return [outcome for outcome in there if outcome is not None] + list(fresh)
+
+    def _seal(self, todo: Sequence[Draft]) -> list[Sealed]:
+        """Seal drafts, those that did not work once more: a gpg that was killed takes its whole group along."""
+        plain = [Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.rows, self._header)) for one in todo]
+        sealed = self._sealer.seal(plain) if plain else []
+        again = [at for at, one in enumerate(sealed) if one.trouble]
+        if again:
+            for at, one in zip(again, self._sealer.seal([plain[at] for at in again]), strict=True):
+                sealed[at] = one
+        return sealed
+
+    def _store_one(self, draft: Draft, sealed: Sealed, records: SealRecords) -> Outcome:
+        if sealed.trouble:
+            return Outcome(draft.number, None, sealed.trouble)
+        try:
+            self._store.create(self._key(draft), sealed.data)
+        except TryAgainError as error:
+            return Outcome(draft.number, None, type(error).__name__)
+        return self._adopt(draft, records) or Outcome(draft.number, None, ObjectMissingError.__name__)
+
+    def _adopt(self, draft: Draft, records: SealRecords) -> Outcome | None:
+        """Read back what lies under a chunk's name: it counts where a seal record names it; None for nothing."""
+        try:
+            size, sha256 = self._settled(draft, records)
+        except ObjectMissingError:
+            return None
+        except TryAgainError as error:
+            return Outcome(draft.number, None, type(error).__name__)
+        except ForeignChunkError as error:
+            return Outcome(draft.number, None, type(error).__name__, error)
+        chunk = ManifestChunk(number=draft.number, name=draft.name, rows=draft.rows.height, bytes=size, sha256=sha256)
+        return Outcome(draft.number, chunk)
+
+    def _settled(self, draft: Draft, records: SealRecords) -> tuple[int, str]:
+        """Return size and digest of what lies under a chunk's name."""
+        key = self._key(draft)
+        stored = read(self._store, key)
+        sha256 = digest(stored)
+        if records.names(draft.name, sha256):
+            return len(stored), sha256
+        if read(self._store, key) != stored:  # damaged on its way here, not where it lies
+            raise ObjectDamagedError(key)
+        raise ForeignChunkError(key, len(stored))
+
+    def _key(self, draft: Draft) -> str:
+        return self._keys.chunks + draft.name
