@@ -33,7 +33,7 @@ class SourceIdentity(Document):
 
 
 class Part(Document):
-    """A range of an extract read by itself: bytes from `start` to before `end`, with `line` physical lines before it."""
+    """A range of an extract read by itself: bytes from `start` to before `end`, `line` physical lines before it."""
 
     start: int
     end: int
