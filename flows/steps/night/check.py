@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.core.errors import CardlinkError
 from flows.core.results.reconcile import AWAITING
 from flows.core.rows.known import ATTEMPT
 from flows.core.rows.refine import Choice
@@ -62,38 +63,48 @@ def check_extract(
 
     `nights` are taken for sent before it; where it would pass, it is added to them.
     """
-    nights = nights or Nights()
     entry = find_extract(edges, name)
     source = identify(edges.edges.store, entry)
     as_of = day or business_date(entry.key, entry.modified, edges.issuer.time_zone)
-    world = survey(edges, nights.sent) if edges.issuer.full_portfolio else None
+    world = survey(edges, nights.sent if nights else ()) if edges.issuer.full_portfolio else None
     run = expected_run(edges, source, as_of, world.digest if world else "")
-    rows: list[pl.DataFrame] = []
-    sent: list[pl.DataFrame] = []
-    sizes: list[int] = []
     with open_extract(edges, entry, source) as stream:
         scan = Scan(edges.issuer, stream, source, as_of, Choice(known=world.known if world else None))
-        for piece in scan:
-            sizes += [chunk.height for chunk in piece.chunks]
-            rows += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
-            sent += [_attempts(chunk) for chunk in piece.chunks] if world else []
-    before = rows_before(edges.edges.store, keys_of(run).run) + [read for day, read in nights.read if day < as_of]
-    night = Night(source.key, scan.counts, before[-HABIT:], scan.refiner.test_cards, scan.refiner.other_cards)
-    refused = refusal(night, edges.issuer.limits, test=edges.issuer.test, opened=opened)
-    if refused is None:
-        nights.sent += sent
+        seen = _see(scan, keep=world is not None and nights is not None)
+    refused = _refusal(edges, source.key, run, scan, opened, nights)
+    if nights is not None and refused is None:
+        nights.sent += seen.sent
         nights.read.append((as_of, scan.counts.read))
-    return Checked(
-        source.key,
-        run,
-        as_of,
-        scan.counts,
-        len(sizes),
-        tuple(sizes),
-        _found(rows),
-        dict(scan.refiner.repairs),
-        str(refused or ""),
-    )
+    repairs, chunks = dict(scan.refiner.repairs), seen.chunk_rows
+    found = _found(seen.reasons)
+    return Checked(source.key, run, as_of, scan.counts, len(chunks), chunks, found, repairs, str(refused or ""))
+
+
+class _Seen(NamedTuple):
+    chunk_rows: tuple[int, ...]
+    reasons: list[pl.DataFrame]
+    sent: list[pl.DataFrame]
+
+
+def _see(scan: Scan, *, keep: bool) -> _Seen:
+    """Make the pass; keep who is sent only where a later night has to know."""
+    sizes, reasons, sent = [], [], []
+    for piece in scan:
+        sizes += [chunk.height for chunk in piece.chunks]
+        reasons += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
+        sent += [_attempts(chunk) for chunk in piece.chunks] if keep else []
+    return _Seen(tuple(sizes), reasons, sent)
+
+
+def _refusal(
+    edges: IssuerEdges, extract: str, run: str, scan: Scan, opened: Collection[str], nights: Nights | None
+) -> CardlinkError | None:
+    """Return what would refuse the run, the nights before it taken for committed."""
+    this, refiner = keys_of(run).run, scan.refiner
+    between = [read for day, read in nights.read if day < this.day] if nights else []
+    before = (rows_before(edges.edges.store, this) + between)[-HABIT:]
+    night = Night(extract, scan.counts, before, refiner.test_cards, refiner.other_cards)
+    return refusal(night, edges.issuer.limits, test=edges.issuer.test, opened=opened)
 
 
 def _attempts(chunk: pl.DataFrame) -> pl.DataFrame:
