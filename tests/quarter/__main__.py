@@ -7,10 +7,13 @@ import os
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Collection
+from datetime import date
 from pathlib import Path
 
+from flows.steps.answers.reconcile import reconcile_runs
 from tests.quarter.life import Plan, Quarter, lived
-from tests.quarter.recount import Witness, forgotten, sent_without_cause
+from tests.quarter.recount import Witness, cardholders, forgotten, sent_without_cause
 
 
 def main() -> int:
@@ -19,16 +22,23 @@ def main() -> int:
     witness = Witness()
     with tempfile.TemporaryDirectory(prefix="quarter-") as folder, lived(Path(folder), plan, witness, _say) as quarter:
         wrong, causes = sent_without_cause(quarter)
-        faults = {
+        faults: dict[str, Collection[str]] = {
             "reports that differ from the books": witness.differing(quarter),
             "cards sent twice without cause": wrong,
             "cardholders left without a link": forgotten(quarter),
             "purged too soon": witness.too_soon,
         }
+        facts = reconcile_runs(quarter.bench.edges)
+        counted = cardholders(quarter, date.fromisoformat(facts["cardholders_since"]), witness.gone)
+        faults["cardholders counted otherwise"] = [
+            f"{state}: {number} by the books, {facts['cardholders'][state]} reported"
+            for state, number in counted.items()
+            if number != facts["cardholders"][state]
+        ]
         for line in _told(quarter, witness, causes):
             _say(line)
     for name, found in faults.items():
-        _say(f"{name}: {len(found)}")
+        _say(f"{name}: {len(found)} {', '.join(map(str, list(found)[:5]))}".rstrip())
     return int(any(faults.values()))
 
 

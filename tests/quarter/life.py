@@ -180,7 +180,7 @@ def _answers(quarter: Quarter) -> None:
 def _resubmit_as_is(quarter: Quarter) -> None:
     """Send again what the partner could not take just then."""
     wanted = Wanted(actions=frozenset({RESUBMIT}))
-    for run in _lately(quarter, 21, "error"):
+    for run in _lately(quarter, max(5, 2 * quarter.plan.stride), "error"):
         _resubmit(quarter, Request(run, wanted, "as it is"))
 
 

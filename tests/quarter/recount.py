@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import pairwise
@@ -128,6 +128,19 @@ def _spoken(runs: dict[str, Manifest], run: Manifest) -> date:
 
 def _run(chunk: str) -> str:
     return chunk.partition(".")[0][:-6]
+
+
+def cardholders(quarter: Quarter, since: date, gone: Collection[str]) -> dict[str, int]:
+    """Count the cards of the runs since a day, each once, that have a link or wait for one by the last word on it."""
+    runs = {run.run for run in quarter.runs() if run.as_of >= since and run.run not in gone}
+    last: dict[tuple[str, str], str] = {}
+    for one in quarter.partner.received:
+        if _run(one.chunk) in runs:
+            told = _as_told(one.row, quarter.partner.delivered.get((one.chunk, one.row.row)))
+            if told.state != "error" or told[:2] not in last:
+                last[told.cuid, told.last_4] = told.state
+    counted = Counter(last.values())
+    return {state: counted[state] for state in ("linked", "awaiting")}
 
 
 def forgotten(quarter: Quarter) -> list[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 
 import pytest
 
 from flows.core.names import extracts, results
+from flows.steps.answers.reconcile import reconcile_runs
 from tests.night import BANK
 from tests.quarter.life import Plan, Quarter, lived
-from tests.quarter.recount import Witness, forgotten, sent_without_cause
+from tests.quarter.recount import Witness, cardholders, forgotten, sent_without_cause
 
 SMALL = Plan(nights=14, stride=7, rows=120, per_chunk=30, deaths=0.3)
 
@@ -26,6 +28,13 @@ def quarter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quarter]:
 def test_every_report_says_of_every_cardholder_what_the_books_say(quarter: Quarter) -> None:
     assert {} == WITNESS.differing(quarter)
     assert len(quarter.partner.received) == sum(run.counts.submitted for run in quarter.runs())
+
+
+def test_every_cardholder_counts_once_by_the_last_word_on_the_card(quarter: Quarter) -> None:
+    facts = reconcile_runs(quarter.bench.edges)
+
+    told = {state: facts["cardholders"][state] for state in ("linked", "awaiting")}
+    assert cardholders(quarter, date.fromisoformat(facts["cardholders_since"]), WITNESS.gone) == told
 
 
 def test_no_card_was_sent_twice_without_cause(quarter: Quarter) -> None:
