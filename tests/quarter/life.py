@@ -99,10 +99,11 @@ class Quarter:
             except KilledError:
                 self.did[f"killed: {what}"] += 1
                 self.hour += 1
-                continue
+            else:
+                self.did[what] += 1
+                return done
             finally:
                 self.store.die_after(None)
-            return done
         done = work()
         self.usual[what] = self.store.passed
         self.store.die_after(None)
