@@ -108,7 +108,7 @@ def _cause(quarter: Quarter, runs: dict[str, Manifest], before: Received, after:
         return "override"
     if before.row.expires is not None and before.row.expires <= run.as_of + timedelta(days=WITHIN):
         return "ending link"
-    if before.row.url is None and (_resubmits(run) or before.day + FORGIVEN < run.as_of):
+    if before.row.url is None and (_resubmits(run) or runs[_run(before.chunk)].as_of + FORGIVEN < run.as_of):
         return "error sent again"
     told, now = _spoken(runs, runs[_run(before.chunk)]), _spoken(runs, run)
     changed = any(told < day <= now for day in quarter.town.changes[after.row.cuid])

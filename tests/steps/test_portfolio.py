@@ -13,9 +13,13 @@ import polars as pl
 import pytest
 
 from flows.core.errors import CardlinkError
+from flows.core.life.wanted import Wanted
 from flows.core.names import commits
 from flows.core.rows.known import AWAITED, REFUSED, STANDING
 from flows.core.storage.store_errors import StoreBusyError
+from flows.steps.again.corrections import correction_template
+from flows.steps.again.resubmit import Request as Resubmission
+from flows.steps.again.resubmit import resubmit
 from flows.steps.night.commits import OvertakenError
 from flows.steps.night.publish import PartialRunError
 from flows.steps.night.rehearse import rehearse
@@ -176,6 +180,25 @@ def test_who_was_refused_goes_again_once_mended(tmp_path: Path) -> None:
     done = place.night()
 
     assert {"b"} == place.sent(done)
+
+
+def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_ago(tmp_path: Path) -> None:
+    place = town(tmp_path)
+    place.settle("a", "b")
+    first = place.bench.submit(place.drop()).manifest.run
+    place.answer(errors="b")
+    place.day += timedelta(days=50)
+    (asked,) = correction_template(place.bench.edges, first, Wanted(errors=True))
+    filled = asked.with_columns(column=pl.lit(ADDRESS1), correction=pl.lit("3 Side St")).write_csv().encode()
+    resubmit(place.bench.edges, Resubmission(first, Wanted(), "corrected", corrections="filled.csv"), content=filled)
+    place.answer()
+    del place.people["a"]
+
+    nights = [place.night(20), place.night()]
+    place.people["b"] |= {ADDRESS1: "3 Side St"}  # now the issuer mends it too
+    nights.append(place.night())
+
+    assert [{"b": STANDING}] * 3 == [place.rested(one) for one in nights]
 
 
 def test_a_row_without_a_cuid_is_refused_since_nobody_could_tell_it_was_sent(tmp_path: Path) -> None:

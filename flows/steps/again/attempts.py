@@ -88,8 +88,9 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
     committed = sorted(with_ledger(store, issuer), key=lambda one: turns.get(one.run, -1))
     with ThreadPoolExecutor(READERS) as readers:
         told = list(readers.map(lambda run: read_summary(store, keys_of(run.run)), committed))
+    telling = _telling(committed, told, today)
     for manifest, summary in zip(committed, told, strict=True):
-        if manifest.counts.submitted and lives(manifest, summary, today):
+        if manifest.run in telling:
             yield from _of_run(store, manifest, reported=summary is not None)
     done = {manifest.run for manifest in committed} | without_ledger(store, issuer)
     for link in links:
@@ -98,6 +99,18 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
     typed = _told(prompted_singles(store, issuer))
     if not typed.is_empty():
         yield Attempts("", typed, f"typed in {typed['state'].to_list()}")
+
+
+def _telling(committed: Sequence[Manifest], told: Sequence[dict[str, Any] | None], today: date) -> frozenset[str]:
+    """Return the runs that say something still, and those they repeat: only these know a row as its extract had it."""
+    by_run = {manifest.run: manifest for manifest in committed}
+    found: set[str] = set()
+    for manifest, summary in zip(committed, told, strict=True):
+        one = manifest if manifest.counts.submitted and lives(manifest, summary, today) else None
+        while one is not None and one.run not in found:
+            found.add(one.run)
+            one = by_run.get(one.selection.of) if one.selection else None
+    return frozenset(found)
 
 
 def _abandoned(store: Store, keys: RunKeys) -> bool:
