@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests import servers
+
+settings.register_profile("cardlink", deadline=None)  # a busy machine is no failure
+settings.load_profile("cardlink")
 
 
 @pytest.fixture(scope="session")
