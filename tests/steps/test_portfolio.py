@@ -18,6 +18,8 @@ from flows.core.names import commits
 from flows.core.rows.known import AWAITED, REFUSED, STANDING
 from flows.core.storage.store_errors import StoreBusyError
 from flows.steps.again.corrections import correction_template
+from flows.steps.again.renew import Request as Renewal
+from flows.steps.again.renew import renew
 from flows.steps.again.resubmit import Request as Resubmission
 from flows.steps.again.resubmit import resubmit
 from flows.steps.night.commits import OvertakenError
@@ -188,9 +190,7 @@ def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_
     first = place.bench.submit(place.drop()).manifest.run
     place.answer(errors="b")
     place.day += timedelta(days=50)
-    (asked,) = correction_template(place.bench.edges, first, Wanted(errors=True))
-    filled = asked.with_columns(column=pl.lit(ADDRESS1), correction=pl.lit("3 Side St")).write_csv().encode()
-    resubmit(place.bench.edges, Resubmission(first, Wanted(), "corrected", corrections="filled.csv"), content=filled)
+    correct(place, first)
     place.answer()
     del place.people["a"]
 
@@ -199,6 +199,28 @@ def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_
     nights.append(place.night())
 
     assert [{"b": STANDING}] * 3 == [place.rested(one) for one in nights]
+
+
+def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(tmp_path: Path) -> None:
+    place = town(tmp_path, "a", "b", renew_within_days=0)
+    place.night(50)
+    renewed = renew(place.bench.edges, Renewal(14)).submitted
+    assert renewed is not None
+    place.answer(errors="b")
+    place.day += timedelta(days=11)  # the old link has ended
+    correct(place, renewed.manifest.run)
+    place.answer()
+
+    nights = [place.night(), place.night(20)]
+
+    assert [{"a": STANDING, "b": STANDING}] * 2 == [place.rested(one) for one in nights]
+
+
+def correct(place: Town, run: str) -> None:
+    """Send the rows of a run that the partner refused again, with another street."""
+    (asked,) = correction_template(place.bench.edges, run, Wanted(errors=True))
+    filled = asked.with_columns(column=pl.lit(ADDRESS1), correction=pl.lit("3 Side St")).write_csv().encode()
+    resubmit(place.bench.edges, Resubmission(run, Wanted(), "corrected", corrections=f"{run}.csv"), content=filled)
 
 
 def test_a_row_without_a_cuid_is_refused_since_nobody_could_tell_it_was_sent(tmp_path: Path) -> None:

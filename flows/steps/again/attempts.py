@@ -137,6 +137,8 @@ def _of_run(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Att
         made = alone.join(one.rows.drop("cuid", "last_4", "state", "expires_on"), on="row", how="inner")
         rest = alone.join(one.rows, on="row", how="anti")
         rows = pl.concat([one.rows, _linked(made)])
+        if manifest.selection is not None and manifest.selection.kind == "renew":
+            rows = rows.with_columns(pl.lit(None, pl.UInt32).alias("origin"))  # sent as the extract has them
         yield one._replace(rows=rows, digest=f"{one.digest} {made['row'].to_list()}")
         alone = rest
     if not alone.is_empty():  # rows that were never sent
