@@ -12,12 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flows.core.life.wanted import Wanted
 from flows.core.ports import Entry
 from flows.core.report.across import CLEAR
 from flows.core.run.lease import Lease
 from flows.core.run.outbox import Move
 from flows.edge.local import LocalStore
 from flows.steps.again.attempts import survey
+from flows.steps.again.resubmit import Request, resubmit
 from flows.steps.answers.reconcile import reconcile_runs
 from flows.steps.answers.report import rebuild
 from flows.steps.beyond.singles import answer_key
@@ -237,6 +239,22 @@ def test_a_ledger_stays_while_one_of_its_links_lives(tmp_path: Path) -> None:
 
     assert "it has links that live until" in kept.why
     assert ["chunks", "ledger"] == [one.record.part for one in look(later(bench, 300).edges, sweeper(bench)).lots]
+
+
+def test_a_ledger_stays_while_a_link_lives_that_a_resubmission_of_its_rows_made(tmp_path: Path) -> None:
+    bench = later(local_bench(tmp_path, retention={"ledger_days": 63}), 0)
+    run = bench.submit(bench.drop(30)).manifest.run
+    bench.answer(fail_share=0.5, seed=1, expires=bench.now().date() + timedelta(days=30))
+    bench.ingest()
+    late = later(bench, 20)
+    resubmit(late.edges, Request(run, Wanted(errors=True), "again"))
+    late.answer(expires=bench.now().date() + timedelta(days=200))
+    late.ingest()
+
+    due = look(later(bench, 100).edges, sweeper(bench))
+
+    why = {kept.run: kept.why for kept in due.kept if kept.part == "ledger"}
+    assert "it has links that live until" in why[run]
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from io import BytesIO
 from typing import Any
 
@@ -16,10 +16,11 @@ from flows.core.ports import Entry, Store
 from flows.core.run import retention
 from flows.core.run.lease import held
 from flows.core.run.retention import State
+from flows.steps.answers.lineage import REPEATED_BY
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.mend.close import closed_breaks, open_breaks
 from flows.steps.operate.outbox import outbox
-from flows.steps.runs import read_end, read_summary
+from flows.steps.runs import keys_of, read_end, read_summary
 from schemas.breaks import Break
 from schemas.manifest import Manifest
 from schemas.mended import Abandoned
@@ -51,7 +52,25 @@ def _committed(edges: IssuerEdges, keys: RunKeys, entries: Sequence[Entry]) -> S
     breaks = open_breaks(store, keys, _breaks(summary))
     closed = bool(closed_breaks(store, keys))
     told = retention.still_open(items, _awaiting(store, keys), breaks, closed=closed)
-    return State(since, (*told, *_doubts(keys, entries, summary)), retention.links_until(summary))
+    return State(
+        since, (*told, *_doubts(keys, entries, summary)), max(_links_until(store, keys, summary), default=None)
+    )
+
+
+def _links_until(store: Store, keys: RunKeys, summary: Mapping[str, Any]) -> Iterator[date]:
+    """Yield until when links of a run live, and of those that repeat it.
+
+    A corrected row stands in the extract as the repeated run has it: without that it would seem changed.
+    """
+    until = retention.links_until(summary)
+    if until is not None:
+        yield until
+    for entry in list(store.keys(keys.events)):
+        found = REPEATED_BY.search(entry.key)
+        later = keys_of(found[1]) if found else None
+        told = read_summary(store, later) if later else None
+        if later is not None and told is not None:
+            yield from _links_until(store, later, told)
 
 
 def _breaks(summary: Mapping[str, Any]) -> list[Break]:
