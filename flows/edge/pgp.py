@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Self
 
 from flows.core.errors import BugError
 from flows.core.ports import Plain, Sealed, Sealer
+from flows.core.sealing.content import Compression, content
 from flows.core.sealing.key_errors import (
     GpgHungError,
     MalformedMessageError,
@@ -29,10 +30,7 @@ WARN_DAYS: Final = 30
 GROUP: Final = 64  # chunks per gpg process: two open files each, so far below any limit
 _SAFE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 _CIPHER: Final = ("--cipher-algo", "AES256")  # without preferences in the key gpg 2.2 picks 3DES
-_COMPRESSION: Final = {
-    "zip": ("--compress-algo", "zip", "--compress-level", "1"),  # some readers throw on uncompressed messages
-    "none": ("--compress-algo", "none"),
-}
+_AS_IT_IS: Final = ("--compress-algo", "none", "--no-literal")  # what is sealed is a whole packet already
 
 
 Algorithm = Literal["rsa2048", "rsa3072", "rsa4096", "curve25519"]
@@ -81,13 +79,13 @@ class GpgSealer:
         fingerprints: Sequence[str],
         *,
         armor: bool,
-        compression: Literal["zip", "none"],
+        compression: Compression,
         today: date,
         patience: float = PATIENCE,
         gpg: str = "gpg",
     ) -> None:
         self._armor = armor
-        self._arguments = [*_CIPHER, *_COMPRESSION[compression]]
+        self._compression = compression
         self._ring = Keyring(patience=patience, gpg=gpg)
         try:
             pins = list(dict.fromkeys(pin.upper() for pin in fingerprints))
@@ -133,12 +131,13 @@ class GpgSealer:
         """Seal one group by one process; where that is not clean, each chunk by its own, so that only one suffers."""
         if len({chunk.name for chunk in chunks if _SAFE_NAME.match(chunk.name)}) != len(chunks):
             raise BugError("sealing", "chunk names")
+        packed = [Plain(chunk.name, content(chunk, self._compression)) for chunk in chunks]
         try:
-            messages = self._encrypt_group(chunks)
+            messages = self._encrypt_group(packed)
         except GpgHungError:
             return [Sealed(chunk.name, b"", "seal.process.killed") for chunk in chunks]
         if messages is None:
-            return [self._seal_one(chunk) for chunk in chunks]
+            return [self._seal_one(chunk) for chunk in packed]
         return [self._checked(chunk.name, message) for chunk, message in zip(chunks, messages, strict=True)]
 
     def _encrypt_group(self, chunks: Sequence[Plain]) -> list[bytes] | None:
@@ -155,7 +154,7 @@ class GpgSealer:
 
     def _seal_one(self, chunk: Plain) -> Sealed:
         try:
-            result = self._encrypt(chunk.data, "--set-filename", chunk.name)
+            result = self._encrypt(chunk.data)
         except GpgHungError:
             return Sealed(chunk.name, b"", "seal.process.killed")
         if not _clean(result, 1):
@@ -169,7 +168,7 @@ class GpgSealer:
                 list(self.fingerprints),
                 always_trust=True,
                 armor=self._armor,
-                extra_args=[*self._arguments, *arguments],
+                extra_args=[*_CIPHER, *_AS_IT_IS, *arguments],
             )
         )
 

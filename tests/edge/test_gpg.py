@@ -52,11 +52,13 @@ def test_a_gpg_that_hangs_from_the_start_is_passing_trouble(tmp_path: Path) -> N
 
 
 def test_where_one_chunk_of_a_group_does_not_work_the_others_stand(tmp_path: Path) -> None:
-    bad = CHUNKS[2].name
-    gpg = gpg_that(tmp_path, f'case "$*" in *--multifile*) exit 2;; *--set-filename\\ {bad}*) exit 2;; esac')
+    bad, calls = CHUNKS[2].name, tmp_path / "calls"
+    third = f'echo >> {calls}; test "$(wc -l < {calls})" -ne 3 || exit 2'
+    gpg = gpg_that(tmp_path, f'case "$*" in *--multifile*) exit 2;; *--encrypt*) {third};; esac')
     key = keys.sound()
 
     with sealer_to(key, gpg=gpg) as sealer, GpgOpener([key.secret]) as opener:
+        calls.unlink(missing_ok=True)
         sealed = sealer.seal(CHUNKS)
         opened = [opener.open(one.data, 100) if one.data else b"" for one in sealed]
 
