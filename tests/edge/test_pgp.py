@@ -134,6 +134,7 @@ def test_a_message_as_large_as_the_limit_opens(size: int) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_a_message_with_one_bit_turned_or_cut_is_refused_without_its_content(data: st.DataObject) -> None:
+    """A few bits, in lengths that say the same twice, change nothing: then the very same content comes out."""
     whole = bytearray(damaged_message())
     at = data.draw(st.integers(0, len(whole) - 1))
     if data.draw(st.booleans()):
@@ -141,11 +142,18 @@ def test_a_message_with_one_bit_turned_or_cut_is_refused_without_its_content(dat
     else:
         del whole[at:]
 
-    with GpgOpener([keys.sound().secret]) as opener, pytest.raises(SealedUnreadableError) as caught:
-        opener.open(bytes(whole), 10_000)
+    refused, opened = None, b""
+    with GpgOpener([keys.sound().secret]) as opener:
+        try:
+            opened = opener.open(bytes(whole), 10_000)
+        except SealedUnreadableError as error:
+            refused = error
 
-    assert caught.value.__context__ is None
-    assert str(caught.value).isascii()
+    if refused is None:
+        assert CHUNKS[0].data == opened
+    else:
+        assert refused.__context__ is None
+        assert str(refused).isascii()
 
 
 def damaged_message() -> bytes:
