@@ -25,6 +25,8 @@ from flows.core.sealing.key_errors import GpgHungError, GpgMissingError
 
 PATIENCE: Final = 120.0  # seconds one gpg process may take; a group of 64 chunks takes one
 SHORT: Final = "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it
+MEMORY: Final = "/dev/shm"  # noqa: S108 - as above; making and removing files there costs next to nothing
+ROOM: Final = 48 << 20  # bytes: the ciphertext of a few groups
 SOCKET_ROOM: Final = 86  # longest home below which the agent's sockets fit the kernel's 108 bytes
 QUIET: Final = (
     "--no-options",
@@ -155,13 +157,23 @@ def sweep_dead_homes() -> int:
 
 
 def _roots() -> list[Path]:
-    return [Path(root) for root in dict.fromkeys([tempfile.gettempdir(), SHORT])]
+    """Return the folders a home may be in, the best first: in memory, unless somebody has named another in TMPDIR."""
+    named = [os.environ["TMPDIR"]] if os.environ.get("TMPDIR") else []
+    return [Path(root) for root in dict.fromkeys([*named, MEMORY, tempfile.gettempdir(), SHORT])]
 
 
 def _make_home() -> Path:
     prefix = f"cardlink-gpg-{os.getpid()}-"
-    root = next((root for root in _roots() if len(str(root)) + len(prefix) + 9 <= SOCKET_ROOM), Path(SHORT))
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+    fit = (root for root in _roots() if len(str(root)) + len(prefix) + 9 <= SOCKET_ROOM and _has_room(root))
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=next(fit, Path(SHORT))))
+
+
+def _has_room(root: Path) -> bool:
+    """Tell whether a home can be made in a folder; a container's memory may be small, and is not for us to fill."""
+    if not os.access(root, os.W_OK | os.X_OK):
+        return False
+    free = os.statvfs(root)
+    return str(root) != MEMORY or free.f_bavail * free.f_frsize >= ROOM
 
 
 def _hold(home: Path) -> IO[bytes]:

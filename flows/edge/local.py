@@ -8,6 +8,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -31,6 +32,7 @@ T = TypeVar("T")
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 
 
@@ -145,17 +147,19 @@ class LocalStore:
                 yield Entry(folder + name, 0, FOLDER_TIME, "")
 
     def _write_temporary(self, path: Path, parts: Iterable[bytes]) -> Path:
-        if not self._root.is_dir():
-            raise StoreMissingError(str(self._root), "ENOENT")
-        _make_folder(path.parent)
         temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            with os.fdopen(file, "wb") as stream:
+            file = os.open(temporary, _NEW, 0o600)
+        except FileNotFoundError:  # the first object of a folder
+            if not self._root.is_dir():
+                raise StoreMissingError(str(self._root), "ENOENT") from None
+            _make_folder(path.parent)
+            file = os.open(temporary, _NEW, 0o600)
+        try:
+            with os.fdopen(file, "wb", buffering=0) as stream:
                 os.fchmod(file, 0o600)
                 for part in parts:
-                    stream.write(part)
-                stream.flush()
+                    _write(stream, part)
                 os.fsync(file)
         except BaseException:  # whatever ended it, also a signal: no half file stays
             temporary.unlink()
@@ -196,6 +200,13 @@ class LocalSource:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         self._stream.close()
+
+
+def _write(stream: FileIO, data: bytes) -> None:
+    """Write all of it: the kernel may take less at a time."""
+    left = memoryview(data)
+    while left:
+        left = left[stream.write(left) :]
 
 
 def _names(root: Path, folder: str, start: str) -> list[str]:

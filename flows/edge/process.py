@@ -12,6 +12,12 @@ from flows.core.redaction import Redaction
 # Frames are printed by assertions, debuggers and other people's exceptions: their cells show as "…".
 NO_CELLS: Final = {"POLARS_FMT_MAX_ROWS": "0"}
 
+# Heard where numpy and polars are not yet imported, as on the command line.
+FRUGAL = {
+    "OPENBLAS_NUM_THREADS": "1",  # numpy's own threads only spin here: nothing is multiplied
+    "_RJEM_MALLOC_CONF": "narenas:1",  # polars' allocator: one arena keeps 50 MB less, and touches fewer new pages
+}
+
 
 def harden() -> None:
     """Let this process write no core file, make files for its user only, print no cells, and redact what it logs.
@@ -21,6 +27,8 @@ def harden() -> None:
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold an extract's rows
     os.environ.update(NO_CELLS)
+    for name, value in FRUGAL.items():
+        os.environ.setdefault(name, value)
     logging.raiseExceptions = False  # a record that cannot be written would be printed with its arguments
     for handler in _handlers():
         if not any(isinstance(one, Redaction) for one in handler.filters):

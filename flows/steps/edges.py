@@ -23,6 +23,7 @@ class Edges(NamedTuple):
     now: Callable[[], datetime]
     actor: str
     probe: Callable[[Store, str], None]  # StoreUnsafeError where create-only writes are not, below a prefix
+    wires: int = 16  # requests worth having under way at once
 
 
 class IssuerEdges(NamedTuple):

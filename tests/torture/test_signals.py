@@ -75,7 +75,7 @@ def found(folder: Path, pattern: str) -> list[Path]:
 
 def homes(process: int) -> list[Path]:
     """Return the private gpg homes of a process."""
-    return list(Path("/tmp").glob(f"cardlink-gpg-{process}-*"))
+    return [home for root in ("/dev/shm", "/tmp") for home in Path(root).glob(f"cardlink-gpg-{process}-*")]
 
 
 def children(session: int) -> list[str]:
