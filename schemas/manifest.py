@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 CUT_BLOCK = 1 << 22
-RECIPE = 2  # goes up when the same extract and settings would give other chunks
+RECIPE = 3  # goes up when the same extract and settings would give other chunks
 
 
 class Document(BaseModel):

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from flows.steps.night.ahead import ahead
+from flows.steps.ahead import ahead
 
 
 def test_all_items_come_in_their_order() -> None:

@@ -24,6 +24,14 @@ def hash_cvv(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.coalesce(CVV_HASH, _hash_of(pl.col(CVV))), pl.lit(None, pl.String).alias(CVV))
 
 
+def sent_hash() -> pl.Expr:
+    """Return the cvv_hash to send where there is no doubt about it: made, or given and of the row's CVV or some CVV."""
+    given, made = pl.col(CVV_HASH), _hash_of(pl.col(CVV))
+    known = given.is_in(_hashes().implode())
+    sure = pl.when(pl.col(CVV).is_null()).then(known).otherwise(made == given)
+    return pl.when(given.is_null()).then(made).when(sure).then(given).alias(CVV_HASH)
+
+
 def diagnose_hash(rows: pl.DataFrame) -> pl.DataFrame:
     """Return row, column, code of each issuer-supplied hash that opens no link, named by the mistake where it is known.
 
@@ -31,6 +39,8 @@ def diagnose_hash(rows: pl.DataFrame) -> pl.DataFrame:
     base64url, unpadded (how it was written); mismatch (another CVV than the row's); unknown (no CVV at all).
     """
     given = rows.lazy().select("row", CVV, CVV_HASH).drop_nulls(CVV_HASH).collect()
+    if given.is_empty():
+        return pl.DataFrame(schema={"row": rows.schema["row"], "column": pl.String, "code": pl.String})
     known = pl.col(CVV_HASH).is_in(_hashes().implode())
     other = given.filter(known & (_hash_of(pl.col(CVV)) != pl.col(CVV_HASH)))
     wrong = given.filter(~known)
@@ -38,7 +48,7 @@ def diagnose_hash(rows: pl.DataFrame) -> pl.DataFrame:
         wrong = wrong.join(_mistakes(), on=CVV_HASH, how="left", maintain_order="left")
     kind = [pl.lit("mismatch").alias("kind")]
     told = pl.concat([other.select("row", *kind), *([wrong.select("row", _kind())] if wrong.height else [])])
-    return told.drop_nulls().select("row", column=pl.lit(CVV_HASH), code=pl.format("card.cvv_hash.{}", "kind"))
+    return told.drop_nulls().select("row", column=pl.lit(CVV_HASH), code="card.cvv_hash." + pl.col("kind"))
 
 
 def _kind() -> pl.Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -28,16 +29,26 @@ class SeenRows:
 
     def __init__(self, rules: Rules, expected: int = 0) -> None:
         self._other_cuid = rules.severity("card.pan.other_cuid")
-        self._table = Table(BLOCK if expected <= BLOCK else max(expected, ROOM))
+        self._room = BLOCK if expected <= BLOCK else max(expected, ROOM)
+
+    @cached_property
+    def _table(self) -> Table:
+        """The table of what was seen, made when the first rows come: others read on meanwhile."""
+        return Table(self._room)
+
+    def keyed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return `rows` with key and tag, by which they are told apart; their cells are no longer needed then.
+
+        `cuid_made` is true where the cuid is ours: such a row counts as one without.
+        """
+        return keyed(rows, rows.select(PAN).hash_rows().to_numpy())
 
     def mark(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return verdicts (row, column, code, severity): a repeat is rejected, a card under another cuid is as set.
 
-        `rows` are the accepted rows of one block, with `cuid_made` true where the cuid is ours: such a row counts as
-        one without. The first row of its kind is never marked: it is the one sent.
+        `rows` are the accepted rows of one block, keyed. The first row of its kind is never marked: it is the one sent.
         """
-        rows = rows.with_columns(pl.when(~pl.col("cuid_made")).then(CUID).alias(CUID))
-        return self.mark_keys(rows["row"], _slots(rows), _hash(rows, CUID).astype(np.uint32))
+        return self.mark_keys(rows["row"], rows["key"].to_numpy(), rows["tag"].to_numpy())
 
     def mark_keys(self, rows: pl.Series, keys: Keys, tags: Tags) -> pl.DataFrame:
         """Return the verdicts on rows of which only the keys are known: another worker read them."""
@@ -130,11 +141,12 @@ class Table:
             self.add(keys[held], tags[held])
 
 
-def _slots(rows: pl.DataFrame) -> Keys:
-    content = _hash(rows, *columns())
-    card = _hash(rows, PAN) | np.uint64(1 << 16)  # never 0, which means empty
-    return card & ~np.uint64(0xFFFF) | content & np.uint64(0xFFFF)
-
-
-def _hash(rows: pl.DataFrame, *names: str) -> Keys:
-    return rows.select(names).hash_rows().to_numpy()
+def keyed(rows: pl.DataFrame, cards: Keys) -> pl.DataFrame:
+    """Add key (48 bits of the card's hash, given, and 16 of the whole content's) and tag (32 of the given cuid's)."""
+    given = rows.select(columns())
+    if rows["cuid_made"].any():
+        given = given.with_columns(pl.when(~rows["cuid_made"]).then(CUID).alias(CUID))
+    content = given.hash_rows().to_numpy() & np.uint64(0xFFFF)
+    card = (cards | np.uint64(1 << 16)) & ~np.uint64(0xFFFF)  # never 0, which means empty
+    tag = given.select(CUID).hash_rows().to_numpy().astype(np.uint32)
+    return rows.with_columns(pl.Series("key", card | content), pl.Series("tag", tag))

@@ -11,8 +11,9 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
+from flows.core.rows.duplicates import keyed
 from flows.core.rows.split import Splitter
-from schemas.portal import CUID, PAN, columns
+from schemas.portal import CUID, PAN
 
 KEYS: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32,  # within the part, from 1
@@ -28,6 +29,10 @@ VERDICT: dict[str, pl.DataType | type[pl.DataType]] = {
 class Repeats(Protocol):
     """Who tells which rows an extract holds more than once."""
 
+    def keyed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return accepted rows (row, cuid_made, the 20 columns) with the key and tag that `mark` knows them by."""
+        ...
+
     def mark(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return verdicts (row, column, code, severity) on the accepted rows of a block."""
         ...
@@ -40,18 +45,14 @@ class Keeping:
         self._secret = secret
         self._frames = [pl.DataFrame(schema=KEYS)]
 
+    def keyed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return `rows` with key and tag."""
+        return keyed(rows, self._hashed(rows[PAN]))
+
     def mark(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Keep the keys of a block's accepted rows."""
-        given = rows.with_columns(pl.when(~pl.col("cuid_made")).then(CUID).alias(CUID))
-        card = self._hashed(rows[PAN]) | np.uint64(1 << 16)  # never 0, which means empty
-        content = given.select(columns()).hash_rows().to_numpy() & np.uint64(0xFFFF)
-        frame = {
-            "row": rows["row"],
-            "key": card & ~np.uint64(0xFFFF) | content,
-            "tag": given.select(CUID).hash_rows().to_numpy().astype(np.uint32),
-            "cuid": rows.select(CUID).hash_rows(),
-        }
-        self._frames.append(pl.DataFrame(frame, schema=KEYS))
+        frame = rows.select("row", "key", "tag").with_columns(rows.select(CUID).hash_rows().alias("cuid"))
+        self._frames.append(frame)
         return pl.DataFrame(schema=VERDICT)
 
     def keys(self) -> pl.DataFrame:
@@ -69,6 +70,10 @@ class Foretold:
 
     def __init__(self, verdicts: pl.DataFrame) -> None:
         self._verdicts = verdicts
+
+    def keyed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return `rows` with a key and tag that mean nothing: their numbers are enough."""
+        return rows.with_columns(pl.lit(0, pl.UInt64).alias("key"), pl.lit(0, pl.UInt32).alias("tag"))
 
     def mark(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the verdicts on a block's rows."""

@@ -49,7 +49,12 @@ TRUTHS = dict.fromkeys(("TRUE", "T", "YES", "Y", "1"), "TRUE") | dict.fromkeys((
 
 def normalise(rows: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Return `rows` (row, line, the 20 columns) as the portal spells: same shape, twice is once (interface.md 2.6)."""
-    rows = _trim(rows).with_columns(_absent(name, rules) for name in OPTIONAL)
+    return spell(_trim(rows), rules)
+
+
+def spell(rows: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """Return `rows`, whose cells are trimmed already, as the portal spells."""
+    rows = rows.with_columns(_absent(name, rules) for name in OPTIONAL)
     rows = rows.with_columns(
         _mend(rows[PAN], SPACED, lambda pan: pan.str.replace_all("[^0-9]", "")),
         _mend(rows[MONTH], "^[1-9]$", lambda month: "0" + month),

@@ -6,35 +6,72 @@ Every row of the block comes out exactly once: as good, or as a ledger record th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
 from flows.core.extract.mapping import Mapping, map_rows
 from flows.core.extract.reader import Block
-from flows.core.rows.cards import count_cards
-from flows.core.rows.checks import check
+from flows.core.rows.cards import is_test_card
+from flows.core.rows.checks import check, check_shape
+from flows.core.rows.chunk_csv import lines
 from flows.core.rows.cvv import hash_cvv
 from flows.core.rows.duplicates import SeenRows
 from flows.core.rows.foreseen import Repeats
 from flows.core.rows.known import CHECKS, Known, Terms, check_values
 from flows.core.rows.normalise import normalise
 from flows.core.rows.picked import Picked
+from flows.core.rows.ready import Ready
+from flows.core.rows.records import resting_records, unread_records, unsent_records, with_reasons
 from flows.core.rows.repairs import Decided, decide, repair
 from schemas import ledger
 from schemas.issuer import Issuer
 from schemas.manifest import SourceIdentity
-from schemas.portal import CUID, MONTH, PAN, YEAR
+from schemas.portal import CUID, MONTH, PAN, YEAR, columns
 
+_NONE_READY = pl.DataFrame(
+    schema={
+        "row": pl.UInt32, "line": pl.UInt32, CUID: pl.String, "cuid_made": pl.Boolean, "last_4": pl.String,
+        "expiration": pl.String, "key": pl.UInt64, "tag": pl.UInt32, "test": pl.Boolean,
+        **dict.fromkeys(CHECKS, pl.UInt32), "text": pl.String,
+    }
+)  # fmt: skip
+_LEAN = _NONE_READY.columns  # what is kept of a row that is not wanted cell by cell
+_UNCHECKED = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
+SMALL = 2_000  # rows of a block that is not worth parting: both ways cost more than either
+ENOUGH, FEW = 50_000, 10_000  # ready rows, and others, that are refined at once
 EXCLUDED = "row.filter.excluded"
 NAMELESS = "cardholder.cuid.missing"  # of a portfolio: nobody could tell whether it was sent before
 
 
+class Sifted(NamedTuple):
+    """A block's rows: those `ready` as they come, the `rest`, and the lines that are `unread` or `excluded`."""
+
+    ready: pl.DataFrame
+    rest: pl.DataFrame
+    unread: pl.DataFrame
+    excluded: pl.DataFrame
+
+
+def gathered(blocks: Iterable[Sifted]) -> Iterator[Sifted]:
+    """Join small blocks: what few rows need costs as much for a block of one as for a hundred thousand."""
+    waiting: list[Sifted] = []
+    for block in blocks:
+        waiting.append(block)
+        if sum(one.ready.height for one in waiting) >= ENOUGH or sum(one.rest.height for one in waiting) >= FEW:
+            yield Sifted(*map(pl.concat, zip(*waiting, strict=True)))
+            waiting = []
+    if waiting:
+        yield Sifted(*map(pl.concat, zip(*waiting, strict=True)))
+
+
 class Refined(NamedTuple):
-    """`good`: ledger's identity columns plus the 20 portal columns; `others`: ledger records of the rest."""
+    """`good`: ledger's identity columns, the cuid and `text`, a chunk's line; `others`: ledger records of the rest.
+
+    Rows that were chosen one by one keep all 20 portal columns.
+    """
 
     good: pl.DataFrame
     others: pl.DataFrame
@@ -57,14 +94,24 @@ class Refiner:
     """Refine block after block of one extract; remembers what it has seen to tell repeats apart."""
 
     def __init__(
-        self, issuer: Issuer, mapping: Mapping, as_of: date, source: SourceIdentity, choice: Choice = EVERY_ROW
+        self,
+        issuer: Issuer,
+        mapping: Mapping,
+        as_of: date,
+        source: SourceIdentity,
+        choice: Choice,
+        order: Sequence[str],
     ) -> None:
         self._mapping = mapping
         self._picked, self._known, repeats, self._decided, self._keep_cvv = choice
+        self._whole = choice.picked is not None or choice.keep_cvv
         self._rules = issuer.rules
         self._terms = Terms(issuer.portfolio, as_of)
         self._portfolio = issuer.full_portfolio
         self._repairs = issuer.repairs
+        self._first: pl.DataFrame | None = None
+        self._order = order
+        self._ready = Ready(order, as_of, issuer.rules)
         self._as_of = as_of
         self._name = source.key
         self._made = f"cl-{source.sha256[:12]}-"
@@ -74,42 +121,62 @@ class Refiner:
         self.test_cards = 0
         self.other_cards = 0
 
-    def refine(self, block: Block) -> Refined:
-        """Return the block's good rows and the ledger records of the others."""
+    def sift(self, block: Block) -> Sifted:
+        """Part off what is ready as it comes; blocks come in their order, the next maybe before this one is refined."""
         mapped, excluded = map_rows(block.rows, self._mapping)
-        rows = _identify(self._mended(mapped), self._made)
+        ready, rest = _NONE_READY, mapped
+        if self._decided is None:
+            self._first = normalise(mapped, self._rules)
+            self._decided = decide(self._first, self._repairs, self._name)
+        if mapped.height >= SMALL and not (self._whole or any(self._decided)):
+            parted = self._ready.part(mapped)
+            ready, rest = self._keyed(parted.ready), parted.rest
+        return Sifted(ready, rest, self._chosen(block.refused), self._chosen(excluded))
+
+    def refine(self, sifted: Sifted) -> Refined:
+        """Return a block's good rows and the ledger records of the others, by what the blocks before it held."""
+        check_shape(sifted.rest, self._as_of, self._rules)
+        rows = _identify(self._mended(sifted.rest), self._made)
         verdicts = check(rows, self._as_of, self._rules)
         if self._known is not None:
             verdicts = pl.concat([verdicts, _nameless(rows)])
-        sound = _without(rows, verdicts)
+        sound = _merged(sifted.ready, self._keyed(_without(rows, verdicts)))
         marks = self._repeats.mark(sound)
         repeated = pl.col("code").str.ends_with(".repeated")
         repeats, strangers = marks.filter(repeated), marks.filter(~repeated)
         reasons = pl.concat([verdicts, marks])
         refusing = reasons.filter(severity="reject")
-        lasting = _without(sound, marks)
-        good = self._with_origin(_with_reasons(lasting if self._keep_cvv else hash_cvv(lasting), reasons))
+        good = self._with_origin(with_reasons(_without(sound, marks), reasons))
         good, suppressed = self._suppress(good)
         others = [
             suppressed,
-            _record(_only(rows, pl.concat([verdicts, strangers])), refusing, ledger.REJECTED),
-            _record(_only(sound, repeats), refusing, ledger.DUPLICATE),
-            _unread(self._chosen(block.refused), ledger.REJECTED),
-            _unread(self._chosen(excluded).with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
+            unsent_records(_only(rows, verdicts), refusing, ledger.REJECTED),
+            unsent_records(_only(sound, strangers), refusing, ledger.REJECTED),
+            unsent_records(_only(sound, repeats), refusing, ledger.DUPLICATE),
+            unread_records(sifted.unread, ledger.REJECTED),
+            unread_records(sifted.excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._tally(good, records)
-        return Refined(good, records)
+        return Refined(good.drop("key", "tag", "test"), records)
+
+    def _keyed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Write each row's line, note what other rows and runs know it by, and drop its cells, the cuid apart."""
+        rows = self._repeats.keyed(rows).with_columns(is_test_card(pl.col(PAN)).alias("test"))
+        rows = check_values(rows) if self._portfolio else rows.with_columns(_UNCHECKED)
+        if "text" not in rows.columns and not self._keep_cvv:
+            rows = hash_cvv(rows)
+            rows = rows.with_columns(lines(rows, self._order, quoting=columns()).alias("text"))
+        return rows if self._whole else rows.select(*_LEAN)
 
     def _mended(self, mapped: pl.DataFrame) -> pl.DataFrame:
         """Normalise, and repair whole columns as the whole first block decided it, whatever is picked of it."""
-        rows = None
-        if self._decided is None:
-            rows = normalise(mapped, self._rules)
-            self._decided = decide(rows, self._repairs, self._name)
+        first, self._first = self._first, None
         if self._picked is not None:
-            rows = normalise(self._picked.correct(self._picked.keep(mapped)), self._rules)
-        mended, counts = repair(normalise(mapped, self._rules) if rows is None else rows, self._decided, self._name)
+            first, mapped = None, self._picked.correct(self._picked.keep(mapped))
+        whole = first is not None and first.height == mapped.height  # a small night is one block, and normalised once
+        rows = first if first is not None and whole else normalise(mapped, self._rules)
+        mended, counts = repair(rows, self._decided or Decided(), self._name)
         self.repairs.update(counts)
         if self._picked is None:
             return mended
@@ -125,27 +192,29 @@ class Refiner:
 
     def _suppress(self, good: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Part the rows to send from those that earlier runs leave nothing to do for."""
-        nobody = pl.DataFrame(schema=ledger.dtypes()).drop("origin")
-        if not self._portfolio:
-            nothing = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
-            return good.with_columns(nothing), nobody
-        checked = check_values(good)
         if self._known is None:
-            return checked, nobody
-        why = self._known.suppressed(checked, self._terms)
-        resting = checked.filter(why.is_not_null()).with_columns(
-            pl.concat_list(pl.format("|{}", why.drop_nulls())).alias("reasons")
+            return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
+        why = self._known.suppressed(good, self._terms)
+        resting = good.filter(why.is_not_null()).with_columns(
+            pl.concat_list("|" + pl.lit(why.drop_nulls())).alias("reasons")
         )
-        return checked.filter(why.is_null()), _as_record(resting, ledger.SUPPRESSED)
+        return good.filter(why.is_null()), resting_records(resting, ledger.SUPPRESSED)
 
     def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
         """Count what the ledger says: the reasons of both, and the kinds of cards that are sent."""
         told = pl.concat([good["reasons"], records["reasons"]]).explode().drop_nulls()
         codes = told.str.split("|").list.last().value_counts()
         self.reasons.update(dict(codes.iter_rows()))
-        test, other = count_cards(good.get_column(PAN))
+        test = int(good["test"].sum())
         self.test_cards += test
-        self.other_cards += other
+        self.other_cards += good.height - test
+
+
+def _merged(ready: pl.DataFrame, sound: pl.DataFrame) -> pl.DataFrame:
+    """Return both kinds of rows in the order of the extract."""
+    if ready.is_empty():
+        return sound
+    return ready if sound.is_empty() else pl.concat([ready, sound]).sort("row")
 
 
 def _without(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
@@ -160,27 +229,6 @@ def _only(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     return rows.clear() if refused.is_empty() else rows.filter(rows["row"].is_in(refused.implode()))
 
 
-def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.DataFrame:
-    """Return the ledger records of the rows of some chunks, at least one, in the chunks' order."""
-    heights = [chunk.height for chunk in chunks]
-    places = np.concatenate([np.arange(1, height + 1, dtype=np.uint16) for height in heights])
-    return pl.concat(chunks).select(
-        "row",
-        "line",
-        pl.col(CUID).alias("cuid"),
-        "cuid_made",
-        "last_4",
-        "expiration",
-        pl.lit(ledger.SUBMITTED).alias("fate"),
-        pl.Series("chunk", np.repeat(np.array(numbers, np.uint32), heights)),
-        pl.Series("position", places),
-        "origin",
-        "name_check",
-        "address_check",
-        "reasons",
-    )
-
-
 def _identify(rows: pl.DataFrame, made: str) -> pl.DataFrame:
     """Add cuid_made, last_4 and expiration (YYMM); give a row without cuid the one its place in the extract makes.
 
@@ -191,62 +239,11 @@ def _identify(rows: pl.DataFrame, made: str) -> pl.DataFrame:
     dated = year.str.contains("^[0-9]{2}$") & month.str.contains("^(0[1-9]|1[0-2])$")
     absent = rows[CUID].is_null()
     if absent.any():  # rare, and making the texts for all rows is not free
-        rows = rows.with_columns(pl.col(CUID).fill_null(pl.format(made + "{}", "row")))
+        rows = rows.with_columns(pl.col(CUID).fill_null(made + pl.col("row").cast(pl.String)))
     return rows.with_columns(
         absent.alias("cuid_made"),
         pl.when(pan.str.contains("^[0-9]{16}$")).then(pan.str.slice(-4)).alias("last_4"),
         pl.when(dated).then(year + month).alias("expiration"),
-    )
-
-
-def _with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Add the list column `reasons` ("column|code" each, empty where there is none)."""
-    told = verdicts.select("row", reasons=pl.format("{}|{}", "column", "code")).group_by("row", maintain_order=True)
-    joined = rows.join(told.agg("reasons"), on="row", how="left", maintain_order="left")
-    return joined.with_columns(pl.col("reasons").fill_null([]))
-
-
-def _record(rows: pl.DataFrame, verdicts: pl.DataFrame, fate: str) -> pl.DataFrame:
-    """Return ledger records of rows that are not sent; a cuid that holds a card number is left out of them."""
-    return _as_record(_with_reasons(rows, verdicts), fate)
-
-
-def _as_record(rows: pl.DataFrame, fate: str) -> pl.DataFrame:
-    holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
-    return rows.select(
-        "row",
-        "line",
-        pl.when(~holds_card).then(CUID).alias("cuid"),
-        "cuid_made",
-        "last_4",
-        "expiration",
-        *_unsent(fate),
-        "reasons",
-    )
-
-
-def _unread(lines: pl.DataFrame, fate: str) -> pl.DataFrame:
-    """Return ledger records of lines nothing is known of but their place and one code."""
-    nothing = pl.lit(None, pl.String)
-    return lines.select(
-        "row",
-        "line",
-        nothing.alias("cuid"),
-        pl.lit(False).alias("cuid_made"),
-        nothing.alias("last_4"),
-        nothing.alias("expiration"),
-        *_unsent(fate),
-        pl.concat_list(pl.format("|{}", "code")).alias("reasons"),
-    )
-
-
-def _unsent(fate: str) -> tuple[pl.Expr, ...]:
-    return (
-        pl.lit(fate).alias("fate"),
-        pl.lit(None, pl.UInt32).alias("chunk"),
-        pl.lit(None, pl.UInt16).alias("position"),
-        pl.lit(None, pl.UInt32).alias("name_check"),
-        pl.lit(None, pl.UInt32).alias("address_check"),
     )
 
 

@@ -60,7 +60,7 @@ def try_rows(edges: IssuerEdges, source: Source, picked: Picked) -> pl.DataFrame
     if source.picks.is_empty():
         return pl.DataFrame(schema=TRIED)
     with open_extract(edges, source.entry, source.identity) as stream:
-        scan = Scan(edges.issuer, stream, source.identity, _today(edges), Choice(picked=picked))
+        scan = Scan(edges, stream, source.identity, _today(edges), Choice(picked=picked))
         return pl.concat(list(_tried(scan)))
 
 

@@ -126,7 +126,7 @@ def link_typed(edges: IssuerEdges, linking: Linking, typed: Mapping[str, str], *
 def _refined(edges: IssuerEdges, stream: Readable, source: SourceIdentity, choice: Choice) -> dict[str, Any]:
     """Return the one row of a source that comes through; LinkRequestError says why none does."""
     issuer = edges.issuer
-    scan = Scan(issuer, stream, source, local_day(edges.edges.now(), issuer.time_zone), choice)
+    scan = Scan(edges, stream, source, local_day(edges.edges.now(), issuer.time_zone), choice)
     pieces = list(scan)
     good = [row for piece in pieces for chunk in piece.chunks for row in chunk.iter_rows(named=True)]
     told = pl.concat([piece.others for piece in pieces])["reasons"].explode().drop_nulls().str.split("|").list.last()

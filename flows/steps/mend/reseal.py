@@ -30,7 +30,7 @@ from flows.steps.mend.reason import given
 from flows.steps.mend.rows_again import rows_again
 from flows.steps.night.claim import Claim, claimed
 from flows.steps.night.plan import SettingsChangedError
-from flows.steps.night.publish import GROUP, WIRES, PartialRunError
+from flows.steps.night.publish import GROUP, PartialRunError
 from flows.steps.operate.outbox import choose, outbox
 from flows.steps.operate.resealed import lying
 from flows.steps.records import add_next, records
@@ -128,14 +128,14 @@ def _publish(
     group: Sequence[tuple[int, pl.DataFrame]],
 ) -> Iterator[ManifestChunk]:
     """Seal a group of chunks and publish each create-only, read back; PartialRunError where gpg fails one."""
-    plain = [Plain(keys.chunk_name(number, "csv"), write_chunk(rows, edges.header)) for number, rows in group]
+    plain = [Plain(keys.chunk_name(number, "csv"), write_chunk(rows["text"], edges.header)) for number, rows in group]
     sealed = sealer.seal(plain)
     troubles = Counter(one.trouble for one in sealed if one.trouble)
     if troubles:
         why = ", ".join(f"{count} {code}" for code, count in troubles.most_common())
         again = shlex.join(["cardlink", "mend", "reseal", str(keys.run), "--reason", "WHY"])
         raise PartialRunError(str(keys.run), troubles.total(), why, len(sealed) - troubles.total(), again)
-    with ThreadPoolExecutor(WIRES) as wires:
+    with ThreadPoolExecutor(edges.edges.wires) as wires:
         written = [
             wires.submit(write_once, edges.edges.store, place + names[number], one.data)
             for (number, _), one in zip(group, sealed, strict=True)

@@ -49,7 +49,7 @@ def rows_again(edges: IssuerEdges, manifest: Manifest, numbers: Collection[int])
     picks = wanted.select("row", origin=pl.coalesce("origin", "row"))
     choice = Choice(picked=Picked(picks, by_row(cells_of(edges, manifest))))
     with open_extract(edges, entry, source) as stream:
-        scan = Scan(edges.issuer, stream, source, manifest.as_of, choice)
+        scan = Scan(edges, stream, source, manifest.as_of, choice)
         yield from _gathered(manifest.run, scan, wanted)
 
 

@@ -69,7 +69,7 @@ def check_extract(
     world = survey(edges, nights.sent if nights else ()) if edges.issuer.full_portfolio else None
     run = expected_run(edges, source, as_of, world.digest if world else "")
     with open_extract(edges, entry, source) as stream:
-        scan = Scan(edges.issuer, stream, source, as_of, Choice(known=world.known if world else None))
+        scan = Scan(edges, stream, source, as_of, Choice(known=world.known if world else None))
         seen = _see(scan, keep=world is not None and nights is not None)
     refused = _refusal(edges, source.key, run, scan, opened, nights)
     if nights is not None and refused is None:

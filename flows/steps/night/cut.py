@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from io import BytesIO
 from typing import NamedTuple
 from zlib import crc32
@@ -14,9 +15,10 @@ from zlib import crc32
 import numpy as np
 
 from flows.core.extract.reader import Extract, read_extract
-from flows.core.ports import Entry, Store
+from flows.core.ports import Entry, Source, Store
 from flows.core.sealing.openpgp import looks_like_message
 from flows.core.storage.store_errors import ObjectDamagedError
+from flows.steps.ahead import ahead
 from schemas.manifest import CUT_BLOCK, Cut, Part, SourceIdentity
 from schemas.scale import Scale
 from schemas.source import SourceSettings
@@ -38,16 +40,22 @@ def read_once(store: Store, entry: Entry) -> Digested:
     """Read the extract once, pinned, for its SHA-256, its size in bytes and lines, and the facts of its blocks."""
     running = hashlib.sha256()
     blocks, newlines, size = [], [], 0
-    with store.open(entry.key, entry) as source:
-        while block := _whole(source.read, CUT_BLOCK):
+    with store.open(entry.key, entry) as source, closing(ahead(_facts(source))) as facts:
+        for block, check, ends in facts:
             running.update(block)
             size += len(block)
-            blocks.append(crc32(block))
-            newlines.append(int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n"))))
+            blocks.append(check)
+            newlines.append(ends)
     identity = SourceIdentity(
         key=entry.key, version=entry.version, size=size, sha256=running.hexdigest(), newlines=sum(newlines)
     )
     return Digested(identity, tuple(blocks), tuple(newlines))
+
+
+def _facts(source: Source) -> Iterator[tuple[bytes, int, int]]:
+    """Yield each block with its CRC-32 and its line ends, found beside the hashing of the block before."""
+    while block := _whole(source.read, CUT_BLOCK):
+        yield block, crc32(block), int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
 
 
 def cut(store: Store, entry: Entry, digested: Digested, settings: SourceSettings, scale: Scale) -> Cut | None:

@@ -8,7 +8,8 @@ from contextlib import closing
 from typing import NamedTuple
 
 from flows.core.ports import Entry, Sealer
-from flows.core.rows.refine import Choice, sent_records
+from flows.core.rows.records import sent_records
+from flows.core.rows.refine import Choice
 from flows.steps.edges import IssuerEdges
 from flows.steps.night.ledger import LedgerWriter
 from flows.steps.night.publish import Outcome, PartialRunError, Publisher
@@ -64,10 +65,10 @@ def make(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Made:
     """Make the one pass over a whole extract; PartialRunError where a chunk does not stand."""
     store, plan, keys = edges.edges.store, job.plan, keys_of(job.plan.run)
     ledger = LedgerWriter(store, keys)
-    publisher = Publisher(store, sealer, keys, edges.header, edges.issuer.portal.extension)
+    publisher = Publisher(edges, sealer, keys)
     with closing(publisher), open_extract(edges, job.entry, plan.source) as stream:
         counting = Counting(stream)
-        scan = Scan(edges.issuer, counting, plan.source, plan.as_of, job.choice)
+        scan = Scan(edges, counting, plan.source, plan.as_of, job.choice)
         return work_off(
             plan,
             scan,

@@ -161,11 +161,9 @@ def seal(edges: IssuerEdges, task: Look, place: Place) -> Made:
     verdicts = pl.read_parquet(BytesIO(read(store, _exchanged(keys, task, _VERDICTS))))
     scan = _scan(edges, task, plan, Choice(repeats=Foretold(verdicts), decided=task.decided), place.rows)
     ledger = LedgerWriter(store, keys, name=f"part-{task.number + 1:04d}")
-    with edges.sealer() as sealer:
-        extension = edges.issuer.portal.extension
-        with closing(Publisher(store, sealer, keys, edges.header, extension, place.chunks)) as publisher:
-            again = f"cardlink submit {task.issuer}"
-            return work_off(plan, scan, publisher, ledger, lambda: None, again)
+    with edges.sealer() as sealer, closing(Publisher(edges, sealer, keys, place.chunks)) as publisher:
+        again = f"cardlink submit {task.issuer}"
+        return work_off(plan, scan, publisher, ledger, lambda: None, again)
 
 
 def _decide(edges: IssuerEdges, entry: Entry, cut: Cut, plan: Plan) -> Decided:
@@ -207,7 +205,7 @@ def _scan(edges: IssuerEdges, task: Look, plan: Plan, choice: Choice, rows: int)
     entry = Entry(source.key, source.size, NO_TIME, source.version)
     stream = PartStream(edges.edges.store, entry, cut, task.number)
     begin = Begin(cut.parts[task.number].line, rows, last=task.number + 1 == len(cut.parts))
-    return Scan(edges.issuer, stream, source, plan.as_of, choice, begin)
+    return Scan(edges, stream, source, plan.as_of, choice, begin)
 
 
 def _sum(plan: Plan, cut: Cut, made: Sequence[Made]) -> Made:

@@ -14,17 +14,16 @@ import polars as pl
 
 from flows.core.errors import OperatorError, TryAgainError
 from flows.core.names import RunKeys
-from flows.core.ports import Plain, Sealed, Sealer, Store
-from flows.core.rows.chunk_csv import Header, write_chunk
+from flows.core.ports import Plain, Sealed, Sealer
+from flows.core.rows.chunk_csv import write_chunk
 from flows.core.run.planning import digest
 from flows.core.storage.store_errors import ObjectDamagedError, ObjectMissingError
-from flows.steps.edges import read
+from flows.steps.edges import IssuerEdges, read
 from flows.steps.night.seals import SealRecords
 from schemas.manifest import ManifestChunk
 
 GROUP = 32  # chunks per gpg process and seal record; another number finds no older record: raise RECIPE with it
 SEALERS = 2  # gpg processes at a time
-WIRES = 16  # uploads at a time
 AHEAD = 2 * SEALERS  # groups under way before reading waits
 ENOUGH = 100  # troubled chunks after which the trouble is not the chunks' own
 
@@ -50,11 +49,11 @@ class PartialRunError(TryAgainError):
 
 
 class Draft(NamedTuple):
-    """One chunk in the clear: its number, upload name and rows, which become CSV where they are sealed."""
+    """One chunk in the clear: its number, upload name and lines, which become one text where they are sealed."""
 
     number: int
     name: str
-    rows: pl.DataFrame
+    text: pl.Series
 
 
 class Outcome(NamedTuple):
@@ -69,16 +68,14 @@ class Outcome(NamedTuple):
 class Publisher:
     """Take chunks in order, publish them out of order, give them back in order."""
 
-    def __init__(
-        self, store: Store, sealer: Sealer, keys: RunKeys, header: Header, extension: str, before: int = 0
-    ) -> None:
-        self._store = store
+    def __init__(self, edges: IssuerEdges, sealer: Sealer, keys: RunKeys, before: int = 0) -> None:
+        self._store = edges.edges.store
         self._sealer = sealer
         self._keys = keys
-        self._header = header
-        self._extension = extension
+        self._header = edges.header
+        self._extension = edges.issuer.portal.extension
         self._sealers = ThreadPoolExecutor(SEALERS, "seal")
-        self._wires = ThreadPoolExecutor(WIRES, "publish")
+        self._wires = ThreadPoolExecutor(edges.edges.wires, "publish")
         self._group: list[Draft] = []
         self._under_way: list[Future[list[Outcome]]] = []
         self._outcomes: list[Outcome] = []
@@ -93,7 +90,7 @@ class Publisher:
     def add(self, rows: pl.DataFrame) -> int:
         """Take one chunk's rows and return its number (from 1); waits where sealing is behind."""
         self.count += 1
-        self._group.append(Draft(self.count, self._keys.chunk_name(self.count, self._extension), rows))
+        self._group.append(Draft(self.count, self._keys.chunk_name(self.count, self._extension), rows["text"]))
         if len(self._group) == GROUP:
             self._send()
         return self.count
@@ -147,7 +144,7 @@ class Publisher:
 
     def _seal(self, todo: Sequence[Draft]) -> list[Sealed]:
         """Seal drafts, those that did not work once more: a gpg that was killed takes its whole group along."""
-        plain = [Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.rows, self._header)) for one in todo]
+        plain = [Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.text, self._header)) for one in todo]
         sealed = self._sealer.seal(plain) if plain else []
         again = [at for at, one in enumerate(sealed) if one.trouble]
         if again:
@@ -174,7 +171,7 @@ class Publisher:
             return Outcome(draft.number, None, type(error).__name__)
         except ForeignChunkError as error:
             return Outcome(draft.number, None, type(error).__name__, error)
-        chunk = ManifestChunk(number=draft.number, name=draft.name, rows=draft.rows.height, bytes=size, sha256=sha256)
+        chunk = ManifestChunk(number=draft.number, name=draft.name, rows=len(draft.text), bytes=size, sha256=sha256)
         return Outcome(draft.number, chunk)
 
     def _settled(self, draft: Draft, records: SealRecords) -> tuple[int, str]:

@@ -18,14 +18,13 @@ from flows.core.errors import OperatorError, TryAgainError
 from flows.core.extract.mapping import plan_mapping
 from flows.core.extract.reader import Begin, read_extract
 from flows.core.ports import Entry
-from flows.core.rows.refine import EVERY_ROW, Choice, Refiner
+from flows.core.rows.refine import EVERY_ROW, Choice, Refiner, gathered
 from flows.core.rows.split import Splitter
 from flows.core.sealing.openpgp import looks_like_message
+from flows.steps.ahead import ahead
 from flows.steps.edges import IssuerEdges
-from flows.steps.night.ahead import ahead
 from schemas import ledger
 from schemas.corrections import BESIDE
-from schemas.issuer import Issuer
 from schemas.manifest import Counts, SourceIdentity
 
 LARGEST_SEALED = 2 << 30  # bytes a PGP-encrypted extract may have once opened: it is opened in memory
@@ -85,13 +84,14 @@ class Scan:
 
     def __init__(
         self,
-        issuer: Issuer,
+        edges: IssuerEdges,
         stream: Readable,
         source: SourceIdentity,
         as_of: date,
         choice: Choice = EVERY_ROW,
         begin: Begin | None = None,
     ) -> None:
+        issuer = edges.issuer
         self._before = Begin(0) if begin is None else begin
         self._picked = choice.picked is not None
         self._extract = read_extract(stream, issuer.source, source.key, begin=begin)
@@ -103,17 +103,19 @@ class Scan:
             strict=issuer.source.strict,
             beside=BESIDE if self._picked else (),
         )
-        self.refiner = Refiner(issuer, mapping, as_of, source, choice)
+        self.refiner = Refiner(issuer, mapping, as_of, source, choice, edges.header.order)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)
         self._fates = dict.fromkeys(ledger.FATES, 0)
 
     def __iter__(self) -> Generator[Piece, None, None]:
         """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
         with closing(ahead(iter(self._extract))) as blocks:
-            for block in blocks:
-                refined = self.refiner.refine(block)
-                self._count(refined.others, refined.good.height)
-                yield Piece(list(self._splitter.add(refined.good)), refined.others)
+            sifted = gathered(map(self.refiner.sift, blocks))
+            with closing(ahead(sifted)) as batches:
+                for batch in batches:
+                    refined = self.refiner.refine(batch)
+                    self._count(refined.others, refined.good.height)
+                    yield Piece(list(self._splitter.add(refined.good)), refined.others)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
 
     @property

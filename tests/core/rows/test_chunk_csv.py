@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.core.rows.chunk_csv import TemplateError, default_header, header_from_template, write_chunk
+from flows.core.rows.chunk_csv import TemplateError, default_header, header_from_template, lines, write_chunk
 from schemas.portal import CUID, FIRST_NAME, NICKNAME, PAN, columns
 from tests.builders import portal_rows
 
@@ -21,7 +21,7 @@ CELLS = (
 def test_a_stock_csv_reader_reads_back_what_was_written(cells: list[str | None]) -> None:
     rows = portal_rows(*({FIRST_NAME: cell, NICKNAME: cell} for cell in cells))
 
-    text = write_chunk(rows, default_header()).decode("utf-8")
+    text = write_chunk(lines(rows, columns(), quoting=columns()), default_header()).decode("utf-8")
 
     read = list(csv.DictReader(StringIO(text, newline="")))
     assert [row[FIRST_NAME] or None for row in read] == cells
@@ -30,11 +30,13 @@ def test_a_stock_csv_reader_reads_back_what_was_written(cells: list[str | None])
 
 
 def test_the_header_is_interface_2_6_and_nulls_are_empty_not_quoted() -> None:
-    lines = write_chunk(portal_rows({NICKNAME: None}), default_header()).decode().split("\n")
+    rows = portal_rows({NICKNAME: None})
 
-    assert lines[0] == ",".join(columns())
-    assert lines[1].startswith("c-1,4242424242424242,29,11,Ada Byron,,123,,,1 Main St,,Boston,MA,US,02108,,,Ada")
-    assert lines[2] == ""
+    written = write_chunk(lines(rows, columns(), quoting=columns()), default_header()).decode().split("\n")
+
+    assert written[0] == ",".join(columns())
+    assert written[1].startswith("c-1,4242424242424242,29,11,Ada Byron,,123,,,1 Main St,,Boston,MA,US,02108,,,Ada")
+    assert written[2] == ""
 
 
 def test_the_portals_own_template_gives_names_and_order() -> None:

@@ -23,10 +23,15 @@ def block(*changes: Mapping[str, str | None], made: bool = False) -> pl.DataFram
     return portal_rows(*changes).with_columns(cuid_made=pl.lit(made))
 
 
+def marked(seen: SeenRows, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the verdicts on the rows of a block."""
+    return seen.mark(seen.keyed(rows))
+
+
 def test_an_exact_repeat_a_repeated_card_and_a_shared_card_are_told_apart() -> None:
     rows = block({CUID: "a"}, {CUID: "a"}, {CUID: "a", CITY: "Salem"}, {CUID: "b"}, {CUID: "a", PAN: MASTER})
 
-    marks = SeenRows(Rules()).mark(rows)
+    marks = marked(SeenRows(Rules()), rows)
 
     assert [
         (2, "", "row.content.repeated", "reject"),
@@ -37,9 +42,9 @@ def test_an_exact_repeat_a_repeated_card_and_a_shared_card_are_told_apart() -> N
 
 def test_a_repeat_is_found_in_a_later_block() -> None:
     seen = SeenRows(Rules())
-    first = seen.mark(block({CUID: "a"}, {CUID: "b", PAN: MASTER}))
+    first = marked(seen, block({CUID: "a"}, {CUID: "b", PAN: MASTER}))
 
-    second = seen.mark(block({CUID: "x"}, {CUID: "b", PAN: MASTER}))
+    second = marked(seen, block({CUID: "x"}, {CUID: "b", PAN: MASTER}))
 
     assert 0 == first.height
     assert ["card.pan.other_cuid", "row.content.repeated"] == second["code"].to_list()
@@ -48,7 +53,7 @@ def test_a_repeat_is_found_in_a_later_block() -> None:
 def test_rows_whose_cuid_we_made_repeat_by_their_content() -> None:
     rows = block({CUID: "cl-1"}, {CUID: "cl-2"}, {CUID: "cl-3", CITY: "Salem"}, made=True)
 
-    marks = SeenRows(Rules()).mark(rows)
+    marks = marked(SeenRows(Rules()), rows)
 
     assert [(2, "row.content.repeated"), (3, "card.pan.repeated")] == marks.select("row", "code").rows()
 
@@ -57,13 +62,13 @@ def test_rows_whose_cuid_we_made_repeat_by_their_content() -> None:
 def test_a_setting_decides_about_a_card_under_another_cuid(severity: str, expected: list[str]) -> None:
     rules = Rules.model_validate({"other_cuid": severity})
 
-    marks = SeenRows(rules).mark(block({CUID: "a"}, {CUID: "b"}))
+    marks = marked(SeenRows(rules), block({CUID: "a"}, {CUID: "b"}))
 
     assert expected == marks["severity"].to_list()
 
 
 def test_a_block_without_rows_marks_nothing() -> None:
-    marks = SeenRows(Rules()).mark(block())
+    marks = marked(SeenRows(Rules()), block())
 
     assert {"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String} == dict(marks.schema)
     assert 0 == marks.height
@@ -80,7 +85,7 @@ def test_marks_are_what_a_plain_set_says_however_the_blocks_are_cut(rows: list[t
     frame = block(*({CUID: cuid, PAN: pan, CITY: city} for cuid, pan, city in rows))
     seen = SeenRows(Rules())
 
-    marks = pl.concat([seen.mark(frame[:cut]), seen.mark(frame[cut:])])
+    marks = pl.concat([marked(seen, frame[:cut]), marked(seen, frame[cut:])])
 
     assert by_hand(rows) == marks.select("row", "code").rows()
 

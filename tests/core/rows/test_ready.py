@@ -1,0 +1,165 @@
+"""Rows that are ready as they come out just as the whole way would have brought them, and only they go the fast one."""
+
+from __future__ import annotations
+
+import csv
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from datetime import date
+from hashlib import sha256
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.core.extract.mapping import plan_mapping
+from flows.core.extract.reader import REFUSED, Block
+from flows.core.rows.ready import Parted, Ready
+from flows.core.rows.refine import EVERY_ROW, Refined, Refiner
+from schemas import portal
+from schemas.issuer import Issuer
+from schemas.manifest import SourceIdentity
+from schemas.portal import columns
+from schemas.rules import Rules
+from tests.builders import portal_rows
+
+AS_OF = date(2026, 11, 20)
+SOURCE = SourceIdentity(key="bank/extracts/a.csv", version="1", size=1, sha256="0" * 64, newlines=10)
+HASH = b64encode(sha256(b"123").digest()).decode()
+TEXTS = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Z", "Cc", "Cf", "Mn"]), max_size=6)
+ODD = st.sampled_from(
+    ["NULL", "test", "0000", "xXx", "---", "N/A", "é", "e\u0301", "12½", " a", "a ", "a\xa0", "\u200ba", "a\nb", "a,b",
+     ",", '"', '""', 'Lee "Lucky" Long', ",TEST,", "Apt 4, Floor 2", "O'Neil", "ſ", "\xad", "x\x85", "İ", "ﬁ", "1"]
+)  # fmt: skip
+CELLS: dict[str, st.SearchStrategy[str | None]] = {
+    portal.CUID: st.sampled_from([None, "c-2", "1234567890123", "4242 4242-4242_4242", "a1/22.33", "ü", "TEST", "a,b"]),
+    portal.PAN: st.sampled_from(
+        ["4242424242424242", "4242424242424241", "4242 4242 4242 4242", "4242424242424242 ", "0000000000000000", "42"]
+    ),
+    portal.YEAR: st.sampled_from(["29", "2029", "26", "99", "00", "2", " 29"]),
+    portal.MONTH: st.sampled_from(["11", "1", "12", "13", "00", "01", "011"]),
+    portal.CVV: st.sampled_from([None, "123", "007", "1234", "12", "12a", " 123", ""]),
+    portal.CVV_HASH: st.sampled_from([None, HASH, HASH.lower(), HASH[:-1], sha256(b"123").hexdigest(), "NULL"]),
+    portal.SUBNATIONAL: st.sampled_from(["MA", "ma", "Massachusetts", "NL", "QC", "ZZ", "TX", None]),
+    portal.COUNTRY: st.sampled_from(["US", "usa", "United States", "CA", "Canada", " us", "DE", None]),
+    portal.POSTAL_CODE: st.sampled_from(
+        ["02108", "02108-1234", "2108", "H2X 1Y4", "h2x1y4", "A1A 1A1", "D1A 1A1", "00000", "75001\n", None]
+    ),
+    portal.EMAIL: st.sampled_from([None, "a@example.com", "a@b", "é@example.com", "a@example.com ", "a@-b.com"]),
+    portal.PHONE: st.sampled_from([None, "617-555-0100", "+1 (617) 555-0100", "12", "555-0100 x2", "NULL"]),
+    portal.IS_PRIMARY: st.sampled_from(["TRUE", "true", "Y", "0", "maybe", None]),
+}
+CHANGES = st.dictionaries(st.sampled_from(columns()), st.none(), max_size=3).flatmap(
+    lambda chosen: st.fixed_dictionaries({name: CELLS.get(name, st.none()) | ODD | TEXTS for name in chosen})
+)
+
+
+def refined(rows: pl.DataFrame, order: Sequence[str] = columns(), rules: Rules | None = None) -> Refined:
+    """Return what becomes of the rows of an extract in the portal's own columns."""
+    issuer = Issuer.model_validate(
+        {
+            "issuer": "bank",
+            "root": ".",
+            "portal": {"allowed_hosts": ["x.example"], "fingerprints": ["A" * 40]},
+            "rules": (rules or Rules()).model_dump(),
+            "repairs": {"refuse_excel": False, "zip_zeros": False, "cvv_zeros": False, "expiration_order": False},
+        }
+    )
+    refiner = Refiner(issuer, plan_mapping(columns(), {}, "a.csv"), AS_OF, SOURCE, EVERY_ROW, order)
+    block = Block(
+        rows.with_columns(pl.when(pl.col(columns()) != "").then(pl.col(columns()))), pl.DataFrame(schema=REFUSED)
+    )
+    return refiner.refine(refiner.sift(block))
+
+
+def refined_the_whole_way(patch: pytest.MonkeyPatch, rows: pl.DataFrame, rules: Rules | None = None) -> Refined:
+    """Return what becomes of rows where none is taken for ready."""
+    part = Ready.part
+    with patch.context() as all_slow:
+        all_slow.setattr(Ready, "part", lambda self, mapped: Parted(part(self, mapped.clear()).ready, mapped))
+        return refined(rows, rules=rules)
+
+
+def ready(rows: pl.DataFrame, rules: Rules | None = None) -> list[int]:
+    """Return the numbers of the rows that are ready."""
+    return Ready(columns(), AS_OF, rules or Rules()).part(rows).ready["row"].to_list()
+
+
+@settings(max_examples=400)
+@given(st.lists(CHANGES, min_size=1, max_size=8))
+def test_the_fast_way_brings_what_the_whole_way_brings(changes: list[Mapping[str, str | None]]) -> None:
+    rows = portal_rows(*changes, {})
+
+    fast = refined(rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        slow = refined_the_whole_way(patch, rows)
+    assert slow.good.equals(fast.good.select(slow.good.columns))
+    assert slow.others.sort("row").equals(fast.others.sort("row"))
+
+
+@pytest.mark.parametrize("name", [portal.ADDRESS1, portal.NAME_ON_CARD, portal.NICKNAME, portal.CUID, portal.EMAIL])
+@pytest.mark.parametrize("form", ["{}", "a{}", "{}b", "a{}b", "a {}", 'a,"{}'])
+def test_no_letter_makes_a_difference(monkeypatch: pytest.MonkeyPatch, name: str, form: str) -> None:
+    rows = portal_rows(*({name: form.format(chr(code))} for code in range(1, 0x250)))
+
+    fast, slow = refined(rows), refined_the_whole_way(monkeypatch, rows)
+
+    assert slow.good.equals(fast.good.select(slow.good.columns))
+    assert slow.others.sort("row").equals(fast.others.sort("row"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {portal.CVV: None, portal.CVV_HASH: HASH},
+        {portal.CVV_HASH: HASH},
+        {portal.NAME_ON_CARD: None, portal.FIRST_NAME: "Björk", portal.LAST_NAME: "Guðmundsdóttir"},
+        {portal.ADDRESS1: "12½ Main St", portal.ADDRESS2: "Suite 300, Floor 3"},
+        {portal.LAST_NAME: 'Lee "Lucky" Long'},
+        {portal.COUNTRY: "Canada", portal.SUBNATIONAL: "Quebec", portal.POSTAL_CODE: "h2x1y4"},
+        {portal.PAN: "4242 4242 4242 4242", portal.MONTH: "1", portal.YEAR: "2029", portal.IS_PRIMARY: "yes"},
+    ],
+)
+def test_what_extracts_are_full_of_is_ready(change: Mapping[str, str | None]) -> None:
+    assert [1] == ready(portal_rows(change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {portal.LAST_NAME: "NULL"},
+        {portal.FIRST_NAME: " Ada"},
+        {portal.CUID: None},
+        {portal.CUID: "4242-4242-4242-4242"},
+        {portal.PAN: "4242424242424241"},
+        {portal.YEAR: "26", portal.MONTH: "12"},
+        {portal.CVV: "124", portal.CVV_HASH: HASH},
+        {portal.POSTAL_CODE: "75001"},
+        {portal.NAME_ON_CARD: "4 U"},
+        {portal.NAME_ON_CARD: '",,,"'},
+    ],
+)
+def test_what_needs_a_look_goes_the_whole_way(change: Mapping[str, str | None]) -> None:
+    assert [] == ready(portal_rows(change))
+
+
+@pytest.mark.parametrize("word", ["Ada", "c-1", "TRUE", "Boston", 'Lee "L" Long', "a, b"])
+def test_a_word_the_issuer_calls_a_placeholder_is_never_ready(word: str) -> None:
+    rules = Rules(placeholders=(word,))
+    rows = portal_rows({portal.LAST_NAME: word if word[0] in "La" else "Byron"})
+
+    assert [] == ready(rows, rules)
+
+
+def test_lines_are_written_in_the_order_of_the_portals_header() -> None:
+    order = tuple(reversed(columns()))
+
+    lines = refined(portal_rows({portal.ADDRESS2: "Suite 3, Floor 3"}, {portal.FIRST_NAME: " Ada"}), order).good["text"]
+
+    read = list(csv.DictReader(lines.to_list(), fieldnames=order))
+    assert [("c-1", "Suite 3, Floor 3", "Ada"), ("c-2", "", "Ada")] == [
+        (row[portal.CUID], row[portal.ADDRESS2], row[portal.FIRST_NAME]) for row in read
+    ]
