@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
@@ -44,9 +45,11 @@ class Scene(NamedTuple):
         return self.folder / "store" / BANK / "extracts" / EXTRACT
 
     def clear(self) -> None:
-        """Leave the extract only."""
-        for name in ("runs", "submissions", "results", "ingested"):
-            shutil.rmtree(self.folder / "store" / BANK / name, ignore_errors=True)
+        """Leave the extract only; what was there is put aside, for ext4 makes files slowly right after many went."""
+        aside = Path(tempfile.mkdtemp(prefix="aside-", dir=self.folder))
+        for name in ("runs", "submissions", "results", "ingested", "commits"):
+            with suppress(FileNotFoundError):
+                (self.folder / "store" / BANK / name).rename(aside / name)
 
     def configure(self, *, root: str = "store", compression: str = "zip") -> None:
         """Write the issuer's TOML."""
