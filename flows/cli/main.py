@@ -92,7 +92,7 @@ def submit(
     config: Path, issuer: str, extract: str | None, day: datetime | None, opened: tuple[str, ...], new_run: str
 ) -> Answer:
     """Take extracts to sealed chunks and commit them for upload."""
-    from flows.cli.commands import submit_extracts
+    from flows.cli.submitting import submit_extracts
 
     return submit_extracts(config, issuer, extract, _day(day), opened, new_run)
 

@@ -99,7 +99,8 @@ def attribute_claims(
     files = Files(named, [result.received for result in results])
     placed = _by_hand(place_rows(claims, numbered, files), claims, numbered, forced)
     judged = _judge(claims.join(placed.drop("file"), on="at", how="left"), numbered, named, allowed_hosts)
-    parts = {key[0]: part for key, part in judged.partition_by("file", as_dict=True).items()}
+    told = judged.select("file", *OUTCOME).partition_by("file", as_dict=True, include_key=False)
+    parts = {key[0]: part for key, part in told.items()}
     empty = pl.DataFrame(schema=OUTCOME)
     home = {place: (run, chunk) for place, run, chunk, _ in numbered.places.iter_rows()}
     return [
@@ -108,7 +109,7 @@ def attribute_claims(
             result.name,
             result.received,
             result.problems,
-            parts[at].select(*OUTCOME) if at in parts else empty,
+            parts.get(at, empty),
             home[named[at]] if at in named else None,
         )
         for at, result in enumerate(results)
@@ -148,8 +149,8 @@ def spoken_of(name: str) -> list[tuple[str, int]]:
 
 def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
     """Return one row per result row of all files, at least one: `at` numbers them, `claim` is the cuid it speaks of."""
-    frames = [result.rows.with_columns(pl.lit(at, pl.UInt32).alias("file")) for at, result in enumerate(results)]
-    rows = pl.concat(frames).with_row_index("at")
+    files = np.repeat(np.arange(len(results), dtype=np.uint32), [result.rows.height for result in results])
+    rows = pl.concat([result.rows for result in results]).with_columns(pl.Series("file", files)).with_row_index("at")
     texts = rows.filter(pl.col("error").is_not_null()).select("at", "error")
     parsed = _parsed(texts["at"], [parse_error(text) for text in texts["error"]])
     return rows.join(parsed, on="at", how="left", maintain_order="left").with_columns(

@@ -78,7 +78,9 @@ class Known:
 
     def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min) -> None:
         self._newest = newest
-        table = pl.concat([pl.DataFrame(schema=_COMPACT), *map(_compact, attempts)])
+        # Most parts of a portfolio's ledgers sent nothing.
+        told = (_compact(frame) for frame in attempts if not frame.is_empty())
+        table = pl.concat([pl.DataFrame(schema=_COMPACT), *told])
         state, until = pl.col("state").last(), pl.col("until").max()
         cards = table.group_by("card", "expiration").agg(state, until, *_last_sent()).sort("card", "expiration")
         self._cards: NDArray[np.uint64] = cards["card"].to_numpy()

@@ -134,9 +134,11 @@ def _of_run(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Att
     """Yield a run's attempts; a single link that was made for one of its rows since is one more of them."""
     alone = single_links(store, keys_of(manifest.run))
     for one in _attempts(store, manifest, reported=reported):
-        made = alone.join(one.rows.drop("cuid", "last_4", "state", "expires_on"), on="row", how="inner")
-        rest = alone.join(one.rows, on="row", how="anti")
-        rows = pl.concat([one.rows, _linked(made)])
+        rows, made, rest = one.rows, alone, alone
+        if not alone.is_empty():
+            made = alone.join(rows.drop("cuid", "last_4", "state", "expires_on"), on="row", how="inner")
+            rest = alone.join(rows, on="row", how="anti")
+            rows = pl.concat([rows, _linked(made)])
         if manifest.selection is not None and manifest.selection.kind == "renew":
             rows = rows.with_columns(pl.lit(None, pl.UInt32).alias("origin"))  # sent as the extract has them
         yield one._replace(rows=rows, digest=f"{one.digest} {made['row'].to_list()}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import NamedTuple
 
 import polars as pl
@@ -24,6 +25,7 @@ from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical
 from flows.core.sealing.openpgp import looks_like_message
 from flows.core.storage.store_errors import ObjectMissingError
+from flows.steps.ahead import ahead
 from flows.steps.answers.lineage import latest_first
 from flows.steps.answers.outcomes import Answer, Told, keep
 from flows.steps.answers.report import RunReport, rebuild_lasting
@@ -35,7 +37,7 @@ from flows.steps.operate.purged import without_ledger
 from flows.steps.runs import keys_of
 from schemas.mended import Attribution
 
-BATCH = 100  # result files attributed at a time
+BATCH = 64  # result files attributed at a time
 WRITERS = 8  # results read and marks written at a time: most of a small object's time is waiting
 MISSING = "file.content.missing"
 LARGEST = 64 << 20  # bytes a result file may have, sealed or opened
@@ -135,13 +137,21 @@ def examine(edges: IssuerEdges, found: Found) -> tuple[ResultRows, Attributed]:
 def _take_up(edges: IssuerEdges, fresh: Sequence[Found]) -> Iterator[Taken]:
     """Attribute result files, a hundred at a time, and keep their outcomes."""
     books = SentBooks(edges.edges.store, edges.issuer.issuer)
-    with edges.opener() as opener, ThreadPoolExecutor(WRITERS) as readers:
+    with edges.opener() as opener, closing(ahead(_read_all(edges, opener, fresh))) as batches:
+        for batch, files in batches:
+            yield from _keep(edges, batch, _attribute(edges, books, batch, files))
+
+
+def _read_all(
+    edges: IssuerEdges, opener: Opener | None, fresh: Sequence[Found]
+) -> Iterator[tuple[Sequence[Found], list[ResultRows]]]:
+    """Fetch and read result files, a batch at a time."""
+    with ThreadPoolExecutor(WRITERS) as readers:
         for start in range(0, len(fresh), BATCH):
             batch = fresh[start : start + BATCH]
             entries = [found.entry for found in batch]
             contents = readers.map(lambda entry: _content(edges.edges.store, opener, entry), entries)
-            files = _read(edges.issuer.time_zone, entries, list(contents))
-            yield from _keep(edges, batch, _attribute(edges, books, batch, files))
+            yield batch, _read(edges.issuer.time_zone, entries, list(contents))
 
 
 def _attribute(
@@ -198,7 +208,7 @@ def _keep(edges: IssuerEdges, batch: Sequence[Found], outcomes: Sequence[Attribu
             answers.setdefault(run, []).append(Answer(found.entry, one, rows))
     kept = {run: _keep_run(edges, run, told) for run, told in sorted(answers.items())}
     for found, one in zip(batch, outcomes, strict=True):
-        runs = frozenset(one.outcomes["run"].drop_nulls().unique())
+        runs = _runs(one.outcomes)
         lost = one.outcomes["row"].null_count()
         left = spoken_for(found.decided) - runs  # reported again even where an ingest before this one was killed
         gone = [_take_back(edges, run, found.entry, one) for run in sorted(left) if _speaks(edges, run, found.entry)]
@@ -218,10 +228,14 @@ def _take_back(edges: IssuerEdges, run: str, entry: Entry, one: Attributed) -> s
 
 
 def _by_run(outcomes: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    runs = outcomes["run"].drop_nulls().unique().sort().to_list()
+    runs = sorted(_runs(outcomes))
     if len(runs) < 2:  # the usual file
         return dict.fromkeys(runs, outcomes)
     return {run: outcomes.filter(pl.col("run").fill_null(runs[0]) == run) for run in runs}
+
+
+def _runs(outcomes: pl.DataFrame) -> frozenset[str]:
+    return frozenset(outcomes["run"].to_list()) - {None}  # of a thousand rows, Python is quicker than asking polars
 
 
 def _keep_run(edges: IssuerEdges, run: str, answers: Sequence[Answer]) -> str:

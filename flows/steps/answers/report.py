@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import partial
 from importlib.metadata import version
@@ -34,6 +35,7 @@ from flows.steps.answers.sending import moment_of
 from flows.steps.beyond.funnel import run_funnel
 from flows.steps.edges import IssuerEdges
 from flows.steps.mend.close import closed_breaks
+from flows.steps.night.rejects import write_rejects
 from flows.steps.operate.purged import refuse_purged
 from flows.steps.operate.resealed import as_it_lies
 from flows.steps.operate.status import standing
@@ -46,7 +48,7 @@ from schemas.manifest import LedgerPart, Manifest
 AS_SENT = ["expiration", "origin", "name_check", "address_check"]  # kept with the outcome: later runs ask for them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
 NIGHTS = 14  # runs the trend shows
-CHUNKS = 100  # reconciled at a time
+CHUNKS, AT_A_TIME = 50, 2  # chunks reconciled together, and such groups side by side
 
 
 class RunReport(NamedTuple):
@@ -112,7 +114,7 @@ def find_breaks(edges: IssuerEdges, run: str) -> tuple[Break, ...]:
 
 
 class Settled(NamedTuple):
-    """One ledger part, reconciled: its rows, and what is counted of them, a hundred chunks at a time."""
+    """One ledger part, reconciled: its rows, and what is counted of them, some chunks at a time."""
 
     part: LedgerPart
     rows: pl.DataFrame
@@ -138,13 +140,16 @@ def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[S
 
 
 def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, told: Told, today: date) -> Settled:
-    """Reconcile the chunks of a part, a hundred at a time: answers take five times the memory of what was sent."""
+    """Reconcile the chunks of a part, fifty at a time: answers take five times the memory of what was sent."""
     (records,) = read_ledger(store, keys, [part], RECORD)
     groups = records.with_columns(group=pl.col("chunk").rank("dense").sub(1).floordiv(CHUNKS).fill_null(0))
-    done = [
-        _settle_some(group.drop("group"), str(keys.run), told, today)
-        for group in groups.partition_by("group", maintain_order=True)
-    ]
+    with ThreadPoolExecutor(AT_A_TIME) as settlers:
+        done = list(
+            settlers.map(
+                lambda group: _settle_some(group.drop("group"), str(keys.run), told, today),
+                groups.partition_by("group", maintain_order=True),
+            )
+        )
     return Settled(part, pl.concat([rows for rows, _ in done]).sort("row"), tuple(counted for _, counted in done))
 
 
@@ -154,13 +159,6 @@ def _settle_some(records: pl.DataFrame, run: str, told: Told, today: date) -> tu
     settled = reconcile(sent, outcomes, today)
     rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
     return rows, tally(records, settled, outcomes)
-
-
-def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
-    """Write rejects.csv from the ledger, part by part."""
-    columns = ["row", "cuid", "last_4", "fate", "reasons"]
-    frames = (tables.rejects(part) for part in read_ledger(store, keys, parts, columns))
-    store.replace(keys.report("rejects.csv"), csv_pieces(frames, tables.REFUSAL))
 
 
 def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:

@@ -19,7 +19,6 @@ from flows.core.rows.refine import Choice
 from flows.core.run.gates import OPENABLE, Night, refusal
 from flows.core.run.planning import canonical
 from flows.steps.again.attempts import Survey, survey
-from flows.steps.answers.report import rebuild, write_rejects
 from flows.steps.edges import ConflictError, Edges, IssuerEdges, note, write_once
 from flows.steps.night.claim import Claim, claimed
 from flows.steps.night.commits import late_commits, take_turn
@@ -27,6 +26,7 @@ from flows.steps.night.making import Expected, Job, Made, Progress, Tell, make
 from flows.steps.night.parts import Crew, Threads, make_in_parts
 from flows.steps.night.plan import find_extract, make_plan
 from flows.steps.night.prove import prove
+from flows.steps.night.rejects import write_rejects
 from flows.steps.night.sweep import sweep
 from flows.steps.runs import AbandonedError, finished, has_manifest, keys_of, rows_before
 from schemas.manifest import Manifest, Plan
@@ -127,6 +127,8 @@ def _write(edges: IssuerEdges, manifest: Manifest) -> bool:
     if manifest.counts.submitted:
         write_rejects(outside.store, keys, manifest.ledger)  # the issuer need not wait for the partner's answers
     else:
+        from flows.steps.answers.report import rebuild  # rare, and its page and workbook take 60 ms to import
+
         rebuild(edges, manifest.run)  # nothing was sent, so no answer will ever bring its report
     return ours
 
