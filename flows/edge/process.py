@@ -13,7 +13,7 @@ from flows.core.redaction import Redaction
 NO_CELLS: Final = {"POLARS_FMT_MAX_ROWS": "0"}
 
 # Heard where numpy and polars are not yet imported, as on the command line.
-FRUGAL = {
+FRUGAL: Final = {
     "OPENBLAS_NUM_THREADS": "1",  # numpy's own threads only spin here: nothing is multiplied
     "_RJEM_MALLOC_CONF": "narenas:1",  # polars' allocator: one arena keeps 50 MB less, and touches fewer new pages
 }

@@ -21,7 +21,7 @@ def check(rows: pl.DataFrame, as_of: date, rules: Rules) -> pl.DataFrame:
     """Return verdicts (row, column, code, severity) in the order of the rows (interface.md 2.6).
 
     `rows` are normalised, of about one block; `as_of` is the business date. A cell has at most one reject and one
-    warning: the first rule it breaks. The frame has the shape that `check_shape` looks for.
+    warning: the first rule it breaks. Raises BugError, without any value, where the frame has the wrong shape.
     """
     # The diagnosis of a hash is more precise than its format, and only the first reason of a cell stays.
     broken = pl.concat([diagnose_hash(rows), *_broken(rows, as_of, rules)])
@@ -32,22 +32,12 @@ def check(rows: pl.DataFrame, as_of: date, rules: Rules) -> pl.DataFrame:
     return first.sort("row", maintain_order=True).collect()
 
 
-def check_shape(rows: pl.DataFrame, as_of: date, rules: Rules) -> None:
-    """Raise BugError where a frame has not the portal's 20 columns of text; pandera looks, and at no cell."""
-    trouble = ""
-    try:
-        with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_ONLY):
-            for_day(as_of, rules).validate(rows.select(columns()))
-    except Exception as error:  # noqa: BLE001  ours is raised below, without theirs
-        trouble = type(error).__name__
-    if trouble:
-        raise BugError("check", trouble)
-
-
 def _broken(rows: pl.DataFrame, as_of: date, rules: Rules) -> list[pl.DataFrame]:
     """Return row, column, code per broken rule; the exceptions of pandera and polars hold cells and end here."""
     trouble = ""
     try:
+        with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_ONLY):
+            for_day(as_of, rules).validate(rows.select(columns()))
         asked = rules_of_day(as_of, rules)
         held = rows.lazy().select(rule.holds.alias(rule.code) for rule in asked).collect()
         return [_verdicts(rows["row"], rule, held[rule.code]) for rule in asked if not held[rule.code].all()]

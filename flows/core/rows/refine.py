@@ -15,7 +15,7 @@ import polars as pl
 from flows.core.extract.mapping import Mapping, map_rows
 from flows.core.extract.reader import Block
 from flows.core.rows.cards import is_test_card
-from flows.core.rows.checks import check, check_shape
+from flows.core.rows.checks import check
 from flows.core.rows.chunk_csv import lines
 from flows.core.rows.cvv import hash_cvv
 from flows.core.rows.duplicates import SeenRows
@@ -135,7 +135,6 @@ class Refiner:
 
     def refine(self, sifted: Sifted) -> Refined:
         """Return a block's good rows and the ledger records of the others, by what the blocks before it held."""
-        check_shape(sifted.rest, self._as_of, self._rules)
         rows = _identify(self._mended(sifted.rest), self._made)
         verdicts = check(rows, self._as_of, self._rules)
         if self._known is not None:
@@ -174,8 +173,8 @@ class Refiner:
         first, self._first = self._first, None
         if self._picked is not None:
             first, mapped = None, self._picked.correct(self._picked.keep(mapped))
-        whole = first is not None and first.height == mapped.height  # a small night is one block, and normalised once
-        rows = first if first is not None and whole else normalise(mapped, self._rules)
+        same = first is not None and first["row"].equals(mapped["row"])  # a small night is one block, normalised once
+        rows = first if first is not None and same else normalise(mapped, self._rules)
         mended, counts = repair(rows, self._decided or Decided(), self._name)
         self.repairs.update(counts)
         if self._picked is None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from flows.core.extract.mapping import plan_mapping
 from flows.core.extract.reader import REFUSED, Block
+from flows.core.rows import refine
 from flows.core.rows.ready import Parted, Ready
 from flows.core.rows.refine import EVERY_ROW, Refined, Refiner
 from schemas import portal
@@ -57,20 +58,42 @@ CHANGES = st.dictionaries(st.sampled_from(columns()), st.none(), max_size=3).fla
 
 def refined(rows: pl.DataFrame, order: Sequence[str] = columns(), rules: Rules | None = None) -> Refined:
     """Return what becomes of the rows of an extract in the portal's own columns."""
+    refiner = refiner_of(order, rules or Rules())
+    block = Block(
+        rows.with_columns(pl.when(pl.col(columns()) != "").then(pl.col(columns()))), pl.DataFrame(schema=REFUSED)
+    )
+    with pytest.MonkeyPatch.context() as parting:
+        parting.setattr(refine, "SMALL", 0)  # as if there were many rows
+        return refiner.refine(refiner.sift(block))
+
+
+def refiner_of(order: Sequence[str], rules: Rules) -> Refiner:
+    """Return what refines the blocks of an extract in the portal's own columns."""
     issuer = Issuer.model_validate(
         {
             "issuer": "bank",
             "root": ".",
             "portal": {"allowed_hosts": ["x.example"], "fingerprints": ["A" * 40]},
-            "rules": (rules or Rules()).model_dump(),
+            "rules": rules.model_dump(),
             "repairs": {"refuse_excel": False, "zip_zeros": False, "cvv_zeros": False, "expiration_order": False},
         }
     )
-    refiner = Refiner(issuer, plan_mapping(columns(), {}, "a.csv"), AS_OF, SOURCE, EVERY_ROW, order)
-    block = Block(
-        rows.with_columns(pl.when(pl.col(columns()) != "").then(pl.col(columns()))), pl.DataFrame(schema=REFUSED)
-    )
-    return refiner.refine(refiner.sift(block))
+    return Refiner(issuer, plan_mapping(columns(), {}, "a.csv"), AS_OF, SOURCE, EVERY_ROW, order)
+
+
+def test_a_batch_as_high_as_the_first_block_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first block is normalised for its repairs, and not again where nothing of it is ready."""
+    monkeypatch.setattr(refine, "SMALL", 0)
+    rows = portal_rows({portal.FIRST_NAME: " Ada"}, {}, {}, {portal.FIRST_NAME: "Zoë "})
+    refiner = refiner_of(columns(), Rules())
+    blocks = [Block(part, pl.DataFrame(schema=REFUSED)) for part in (rows[:2], rows[2:])]
+
+    (batch,) = refine.gathered(map(refiner.sift, blocks))
+    done = refiner.refine(batch)
+
+    assert 2 == batch.rest.height
+    assert [1, 2, 3, 4] == done.good["row"].to_list()
+    assert ["Ada", "Ada", "Ada", "Zoë"] == [line.split(",")[17] for line in done.good["text"]]
 
 
 def refined_the_whole_way(patch: pytest.MonkeyPatch, rows: pl.DataFrame, rules: Rules | None = None) -> Refined:
