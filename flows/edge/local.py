@@ -7,6 +7,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
@@ -146,15 +147,18 @@ class LocalStore:
             elif next(self._list(folder + name, "", shallow=False), None):
                 yield Entry(folder + name, 0, FOLDER_TIME, "")
 
+    def _new_file(self, path: Path) -> int:
+        """Make a file, and its folder where it is the first one in it; StoreMissingError where the root is gone."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return os.open(path, _NEW, 0o600)
+        if not self._root.is_dir():
+            raise StoreMissingError(str(self._root), "ENOENT")
+        _make_folder(path.parent)
+        return os.open(path, _NEW, 0o600)
+
     def _write_temporary(self, path: Path, parts: Iterable[bytes]) -> Path:
         temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-        try:
-            file = os.open(temporary, _NEW, 0o600)
-        except FileNotFoundError:  # the first object of a folder
-            if not self._root.is_dir():
-                raise StoreMissingError(str(self._root), "ENOENT") from None
-            _make_folder(path.parent)
-            file = os.open(temporary, _NEW, 0o600)
+        file = self._new_file(temporary)
         try:
             with os.fdopen(file, "wb", buffering=0) as stream:
                 os.fchmod(file, 0o600)

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from flows.core.ports import Plain
+from flows.core.sealing.content import Compression
 from flows.edge.gpg import PATIENCE
 from flows.edge.pgp import GpgSealer, PortalKey
 
@@ -23,6 +24,7 @@ def sealer_to(
     today: date = TODAY,
     gpg: str = "gpg",
     patience: float = PATIENCE,
+    compression: Compression = "zip",
 ) -> GpgSealer:
     """Return a sealer to the keys' own fingerprints, or to other pins."""
     pinned = pins or tuple(key.fingerprint for key in recipients)
@@ -30,7 +32,7 @@ def sealer_to(
         [key.public for key in recipients],
         pinned,
         armor=armor,
-        compression="zip",
+        compression=compression,
         today=today,
         gpg=gpg,
         patience=patience,

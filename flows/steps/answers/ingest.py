@@ -135,23 +135,26 @@ def examine(edges: IssuerEdges, found: Found) -> tuple[ResultRows, Attributed]:
 
 
 def _take_up(edges: IssuerEdges, fresh: Sequence[Found]) -> Iterator[Taken]:
-    """Attribute result files, a hundred at a time, and keep their outcomes."""
+    """Attribute result files, a batch at a time, and keep their outcomes."""
     books = SentBooks(edges.edges.store, edges.issuer.issuer)
-    with edges.opener() as opener, closing(ahead(_read_all(edges, opener, fresh))) as batches:
+    with (
+        edges.opener() as opener,
+        ThreadPoolExecutor(WRITERS) as readers,
+        closing(ahead(_read_all(edges, opener, readers, fresh))) as batches,
+    ):
         for batch, files in batches:
             yield from _keep(edges, batch, _attribute(edges, books, batch, files))
 
 
 def _read_all(
-    edges: IssuerEdges, opener: Opener | None, fresh: Sequence[Found]
+    edges: IssuerEdges, opener: Opener | None, readers: ThreadPoolExecutor, fresh: Sequence[Found]
 ) -> Iterator[tuple[Sequence[Found], list[ResultRows]]]:
     """Fetch and read result files, a batch at a time."""
-    with ThreadPoolExecutor(WRITERS) as readers:
-        for start in range(0, len(fresh), BATCH):
-            batch = fresh[start : start + BATCH]
-            entries = [found.entry for found in batch]
-            contents = readers.map(lambda entry: _content(edges.edges.store, opener, entry), entries)
-            yield batch, _read(edges.issuer.time_zone, entries, list(contents))
+    for start in range(0, len(fresh), BATCH):
+        batch = fresh[start : start + BATCH]
+        entries = [found.entry for found in batch]
+        contents = readers.map(lambda entry: _content(edges.edges.store, opener, entry), entries)
+        yield batch, _read(edges.issuer.time_zone, entries, list(contents))
 
 
 def _attribute(
