@@ -29,7 +29,7 @@ def read_rows(store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns:
 def write_parquet(store: Store, key: str, frame: pl.DataFrame) -> None:
     """Write a derived frame as Parquet."""
     out = BytesIO()
-    frame.write_parquet(out, compression="zstd")
+    frame.write_parquet(out, compression="zstd", compression_level=1)  # links are random: more work packs no better
     store.replace(key, [out.getvalue()])
 
 
@@ -38,7 +38,9 @@ def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str]) -> Iterat
     yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
     for frame in frames:
         for piece in frame.iter_slices(CSV_ROWS):
-            yield piece.write_csv(include_header=False).encode()
+            out = BytesIO()
+            piece.write_csv(out, include_header=False)
+            yield out.getvalue()
 
 
 def rows_key(keys: RunKeys, part: LedgerPart) -> str:

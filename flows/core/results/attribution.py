@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from xxhash import xxh3_64_intdigest
 
 from flows.core.results.error_object import ErrorObject, parse_error
 from flows.core.results.masking import storable
+from flows.core.results.named import Candidates, candidates, unsettled
 from flows.core.results.placing import Files, place_rows
 from flows.core.results.results import ResultRows
-from flows.core.results.sent import SentRows, number_sent
+from flows.core.results.sent import SentRows
 from schemas import breaks
 from schemas.expressions import luhn_holds
 
@@ -72,7 +75,10 @@ def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, allowed_hos
 
     Pass the rows of every run still open, so that a file of another run is told from a foreign one.
     """
-    return attribute_claims(results, read_claims(results), number_sent(sent), allowed_hosts) if results else []
+    if not results:
+        return []
+    claims = read_claims(results)
+    return attribute_claims(results, claims, candidates([one.name for one in results], claims, sent), allowed_hosts)
 
 
 class ByHand(NamedTuple):
@@ -87,7 +93,7 @@ class ByHand(NamedTuple):
 def attribute_claims(
     results: Sequence[ResultRows],
     claims: pl.DataFrame,
-    numbered: SentRows,
+    among: Candidates,
     allowed_hosts: Sequence[str],
     forced: Sequence[ByHand] = (),
 ) -> list[Attributed]:
@@ -95,13 +101,14 @@ def attribute_claims(
 
     What a row says of its sent row is judged by the same rules, whoever found that row.
     """
-    named = named_places([result.name for result in results], numbered.places)
-    files = Files(named, [result.received for result in results])
-    placed = _by_hand(place_rows(claims, numbered, files), claims, numbered, forced)
-    judged = _judge(claims.join(placed.drop("file"), on="at", how="left"), numbered, named, allowed_hosts)
-    told = judged.select("file", *OUTCOME).partition_by("file", as_dict=True, include_key=False)
-    parts = {key[0]: part for key, part in told.items()}
-    empty = pl.DataFrame(schema=OUTCOME)
+    numbered, named, placed = among
+    if len(rest := unsettled(claims, placed)):
+        files = Files(named, [result.received for result in results])
+        placed = pl.concat([placed, place_rows(rest, numbered, files)])
+    placed = _by_hand(placed, claims, numbered, forced)
+    rows = claims.join(placed.drop("file"), on="at", how="left", maintain_order="left")
+    judged = _judge(rows, numbered, named, allowed_hosts).select(*OUTCOME)  # the rows stand as they were claimed
+    ends = accumulate(result.rows.height for result in results)
     home = {place: (run, chunk) for place, run, chunk, _ in numbered.places.iter_rows()}
     return [
         Attributed(
@@ -109,10 +116,10 @@ def attribute_claims(
             result.name,
             result.received,
             result.problems,
-            parts.get(at, empty),
+            judged[end - result.rows.height : end],
             home[named[at]] if at in named else None,
         )
-        for at, result in enumerate(results)
+        for at, (result, end) in enumerate(zip(results, ends, strict=True))
     ]
 
 
@@ -126,25 +133,6 @@ def _by_hand(placed: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, forced:
     found = claims.select("at", "file", "position").join(said, on=["file", "position"]).join(spots, on=["run", "row"])
     hand = found.with_columns(pl.lit("by hand").alias("how"), pl.lit(value=True).alias("exact"))
     return pl.concat([placed.join(hand, on="at", how="anti"), hand.select(placed.columns)])
-
-
-_NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8}(?:-r\d+)?)-(\d{5})(?!\d)")
-
-
-def named_places(names: Sequence[str], places: pl.DataFrame) -> dict[int, int]:
-    """Return the place each file (by its number) is named after, where there is such a place."""
-    known = {(run, chunk): place for place, run, chunk, _ in places.iter_rows()}
-    return {at: known[key] for at, name in enumerate(names) for key in spoken_of(name) if key in known}
-
-
-def spoken_of(name: str) -> list[tuple[str, int]]:
-    """Return what runs and chunks a name may speak of, the likeliest last: portals put words before the run."""
-    found = _NAME.search(name.lower())
-    if not found:
-        return []
-    words = found[1].split("-")
-    runs = ["-".join(words[at:]) for at in reversed(range(len(words) - 2))]
-    return [(run, int(found[2])) for run in ("", *runs)]
 
 
 def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
@@ -162,9 +150,9 @@ def _told() -> tuple[pl.Expr, ...]:
     """Return the cells a row is known again by, card numbers left out; a cuid we sent is none, however long."""
     linked, known = pl.col("state") == LINKED, pl.col("claim") == pl.col("cuid_sent")
     return (
-        pl.when(known).then("claim").otherwise(storable("claim")).alias("told_cuid"),
+        pl.when(known).then("claim").otherwise(storable("claim", ~known.fill_null(value=False))).alias("told_cuid"),
         pl.col("last_4").alias("told_last_4"),
-        pl.when(linked).then("url").otherwise(storable("url")).alias("told_url"),
+        pl.when(linked).then("url").otherwise(storable("url", ~linked)).alias("told_url"),
     )
 
 
@@ -176,13 +164,12 @@ def _contents(rows: pl.DataFrame) -> pl.Series:
     names = ("told_cuid", "told_last_4", "told_url", "expires_raw", "message")
     cells = [*(pl.col(name).fill_null("") for name in names), pl.col("reasons").list.join(",").fill_null("")]
     texts = rows.select(pl.concat_str(cells, separator=BETWEEN).alias("text"))["text"]
-    hashes = b"".join([hashlib.blake2b(text, digest_size=8).digest() for text in texts.cast(pl.Binary).to_list()])
-    return pl.Series("content", np.frombuffer(hashes, "<u8"), dtype=pl.UInt64)
+    return pl.Series("content", np.fromiter(map(xxh3_64_intdigest, texts.cast(pl.Binary)), np.uint64, rows.height))
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
     """Count the rows of one content within their file; they are few, so only they go through the window."""
-    again = rows.filter(pl.struct("file", "content").is_duplicated())
+    again = rows.filter(pl.col("content").is_duplicated())
     nth = again.select("at", pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content").alias("nth"))
     return rows.join(nth, on="at", how="left", maintain_order="left").with_columns(pl.col("nth").fill_null(0))
 
@@ -201,7 +188,7 @@ def _parsed(at: pl.Series, parsed: Sequence[ErrorObject]) -> pl.DataFrame:
     )
 
 
-def _judge(rows: pl.DataFrame, sent: SentRows, named: dict[int, int], hosts: Sequence[str]) -> pl.DataFrame:
+def _judge(rows: pl.DataFrame, sent: SentRows, named: Mapping[int, int], hosts: Sequence[str]) -> pl.DataFrame:
     """Say of every row what state it is in and which break it is; what stays is free of card numbers."""
     url = pl.col("url").is_not_null()
     state = (
@@ -212,14 +199,16 @@ def _judge(rows: pl.DataFrame, sent: SentRows, named: dict[int, int], hosts: Seq
         .otherwise(pl.lit(ERROR))
     )
     answered = sent.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
-    judged = (
+    placed = (
         _home(rows, named)
         .join(sent.places.drop("sent"), on="place", how="left", maintain_order="left")
         .join(answered, on="spot", how="left", maintain_order="left")
-        .with_columns(_trouble(hosts).alias("trouble"))
+    )
+    judged = (
+        placed.with_columns(_trouble(hosts, _shows_card(placed)).alias("trouble"))
         .with_columns(state.alias("state"))
         .with_columns(
-            pl.coalesce("cuid_sent", storable("claim")).alias("cuid"),
+            pl.coalesce("cuid_sent", storable("claim", pl.col("cuid_sent").is_null())).alias("cuid"),
             pl.coalesce("last_4_sent", "last_4").alias("last_4"),
             pl.when(pl.col("state") == LINKED).then("url").alias("url"),
             *_told(),
@@ -230,7 +219,7 @@ def _judge(rows: pl.DataFrame, sent: SentRows, named: dict[int, int], hosts: Seq
     return _numbered(judged.with_columns(_contents(judged)))
 
 
-def _home(rows: pl.DataFrame, named: dict[int, int]) -> pl.DataFrame:
+def _home(rows: pl.DataFrame, named: Mapping[int, int]) -> pl.DataFrame:
     """Give rows that fit no sent row the one chunk of their file; a file that answers nothing is foreign.
 
     The name of a file counts only where none of its rows says anything: errors without a cuid.
@@ -241,7 +230,7 @@ def _home(rows: pl.DataFrame, named: dict[int, int]) -> pl.DataFrame:
         (place.len() == 0).alias("lost"),
         pl.col("claim").is_null().all().alias("mute"),
     )
-    by_name = pl.col("file").replace_strict(named, default=None, return_dtype=pl.UInt32)
+    by_name = pl.col("file").replace_strict(dict(named), default=None, return_dtype=pl.UInt32)
     mute = pl.col("lost") & pl.col("mute")
     homes = homes.with_columns(pl.when(mute).then(by_name).otherwise("home").alias("home")).with_columns(
         (pl.col("lost") & pl.col("home").is_null()).alias("foreign")
@@ -251,8 +240,8 @@ def _home(rows: pl.DataFrame, named: dict[int, int]) -> pl.DataFrame:
     )
 
 
-def _trouble(hosts: Sequence[str]) -> pl.Expr:
-    """Name the break of a row, null where it is a plain link or error of a sent row."""
+def _trouble(hosts: Sequence[str], cards: pl.Series) -> pl.Expr:
+    """Name the break of a row, null where it is a plain link or error of a sent row; `cards`: whose URL shows one."""
     url, error = pl.col("url").is_not_null(), pl.col("error").is_not_null()
     placed = pl.col("spot").is_not_null()
     return (
@@ -270,7 +259,7 @@ def _trouble(hosts: Sequence[str]) -> pl.Expr:
         .then(pl.lit(breaks.URL_AND_ERROR))
         .when(~url & ~error)
         .then(pl.lit(breaks.NEITHER_URL_NOR_ERROR))
-        .when(url & (~allowed("url", hosts) | _shows_card("url", "last_4_sent")))
+        .when(url & (~allowed("url", hosts) | pl.col("at").is_in(cards.implode())))
         .then(pl.lit(breaks.URL_NOT_ALLOWED))
     )
 
@@ -284,11 +273,12 @@ def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:
     return pl.col(column).str.contains(rf"^(?i:https://(?:{'|'.join(patterns)}))(?::443)?(?:[/?#][!-~]*)?$")
 
 
-def _shows_card(column: str, last_4: str) -> pl.Expr:
-    """Return whether a URL holds 16 digits that end as the card it was made for does and pass Luhn."""
-    bare = pl.col(column).str.replace_all(r"[._+-]|%20", "")
+def _shows_card(rows: pl.DataFrame) -> pl.Series:
+    """Return which rows' URLs hold 16 digits that end as the card it was made for does and pass Luhn."""
+    bare = pl.col("url").str.replace_all(r"[._+-]|%20", "")
     number = bare.str.extract(r"(?:^|[^0-9])([0-9]{16})(?:[^0-9]|$)")
-    return ((number.str.slice(-4) == pl.col(last_4)) & luhn_holds(number)).fill_null(False)
+    long = rows.filter(pl.col("url").str.contains(r"[0-9._+%-]{16}"))  # nearly none
+    return long.filter((number.str.slice(-4) == pl.col("last_4_sent")) & luhn_holds(number))["at"]
 
 
 def digest_of(outcomes: pl.DataFrame) -> str:

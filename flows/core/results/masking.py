@@ -11,6 +11,7 @@ LONGEST = 200  # characters of a message that are kept
 
 # Up to three separators between digits: 4-4-4-4 with anything but letters between is still a card number, and so
 # are digits that stayed escaped (\u0034, \x34) in a text nobody could read as JSON.
+CARD_DIGITS = 13  # the fewest a card number has
 CARD_NUMBER = r"\d(?:(?:\\+(?:u00|x)3|[^0-9A-Za-z]){0,3}\d){12,}"
 _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)?|^[1-3][0-9]{12}$"
 _CARD_NUMBER = re.compile(CARD_NUMBER)
@@ -36,13 +37,15 @@ def printable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def storable(column: str) -> pl.Expr:
+def storable(column: str, where: pl.Expr | None = None) -> pl.Expr:
     """Return the column of foreign cells, null where one looks like a card number, at most 200 characters.
 
-    A moment at a cell's beginning (ISO, or epoch milliseconds) is none, however many digits it has.
+    A moment at a cell's beginning (ISO, or epoch milliseconds) is none, however many digits it has. Cells that are not
+    asked for (`where`) are null.
     """
-    cell = pl.col(column)
-    holds_card = cell.str.replace(_MOMENT, "").str.contains(CARD_NUMBER)
+    cell = pl.col(column) if where is None else pl.when(where).then(column)
+    long = pl.when(cell.str.len_bytes() >= CARD_DIGITS).then(cell)  # what is null costs nothing to search
+    holds_card = long.str.replace(_MOMENT, "").str.contains(CARD_NUMBER).fill_null(value=False)
     return pl.when(~holds_card).then(cell.str.slice(0, LONGEST)).alias(column)
 
 

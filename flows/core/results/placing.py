@@ -13,7 +13,7 @@ from flows.core.results.sent import SentRows
 
 PROOF = 3  # link rows that must stand where they were sent from before a position counts
 
-_PLACED = {
+PLACED_TYPES = {
     "at": pl.UInt32,  # the result row
     "file": pl.UInt32,
     "place": pl.UInt32,  # its chunk
@@ -21,6 +21,7 @@ _PLACED = {
     "how": pl.String,
     "exact": pl.Boolean,  # False: other last four digits than were sent
 }
+PLACED = list(PLACED_TYPES)
 _TOKEN = r"""[^\s"'{}\[\],:;()<>=\\&]+"""  # noqa: S105 - a pattern for words of a text, not a secret
 
 
@@ -41,8 +42,7 @@ def place_rows(claims: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFra
 
     `claims`: at, file, position, cuid, last_4, error, error_cuid, claim.
     """
-    how = pl.when(pl.col("cuid").is_not_null()).then(pl.lit("cuid")).otherwise(pl.lit("error_cuid")).alias("how")
-    pairs = _pairs(claims.select("at", "file", "last_4", "claim", how).drop_nulls("claim"), sent)
+    pairs = _pairs(claims.select("at", "file", "last_4", "claim", how_found()).drop_nulls("claim"), sent)
     ranked = _rank(pairs, claims, sent, files)
     sure = pl.col("exact") & pl.col("last_4").is_not_null()
     first = _choose(ranked.filter(sure), _nobody(), ["file", "claim", "last_4"])
@@ -52,8 +52,13 @@ def place_rows(claims: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFra
     return pl.concat([placed, _by_order(claims, placed, sent)])
 
 
+def how_found() -> pl.Expr:
+    """Return how a row that claims a cuid is found: by the column, or by what its error says."""
+    return pl.when(pl.col("cuid").is_not_null()).then(pl.lit("cuid")).otherwise(pl.lit("error_cuid")).alias("how")
+
+
 def _nobody() -> pl.DataFrame:
-    return pl.DataFrame(schema=_PLACED)
+    return pl.DataFrame(schema=PLACED_TYPES)
 
 
 def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
@@ -118,7 +123,7 @@ def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same: list[str]) -> pl.Da
     plain = free.filter(clear)  # the usual night: one claim, one candidate
     ranked, free = ranked.join(plain, on="at", how="anti", maintain_order="left"), free.filter(~clear)
     if ranked.is_empty():
-        return plain.select(*_PLACED)
+        return plain.select(*PLACED)
     best = ranked.unique("at", keep="first", maintain_order=True).sort("at")
     turn = best.select("at", pl.int_range(pl.len()).over(same).alias("turn"))
     chosen = (
@@ -127,7 +132,7 @@ def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same: list[str]) -> pl.Da
         .filter(pl.col("choice") == pl.col("turn"))
     )
     surplus = best.join(chosen, on="at", how="anti").with_columns(pl.lit(None, pl.UInt32).alias("spot"))
-    return pl.concat([part.select(*_PLACED) for part in (plain, chosen, surplus)])
+    return pl.concat([part.select(*PLACED) for part in (plain, chosen, surplus)])
 
 
 def _doubt(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -15,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from flows.core.results.documented import read_documented
+from flows.core.results.head import Head, find_head
 from schemas import result as spec
 
 LIMIT = 64 * 1024 * 1024  # bytes of one result file once unpacked: 1000 rows are 0.2 MB
-DELIMITERS = (",", ";", "\t", "|")
 HEAD = 20  # lines in which the header is looked for: comments and `sep=` may stand before it
 NOTHING = ("null", "NULL", "undefined", "None", "NaN")  # how writers spell an absent value
 
@@ -61,18 +61,22 @@ def read_result(content: bytes, name: str, received: date | None = None) -> Resu
 
 def read_results(files: Sequence[Arrived]) -> list[ResultRows]:
     """Read result files, at least one, their cells together: a look at 1000 rows costs mostly the asking."""
-    found = [_read(one) for one in files]
+    plain = read_documented([file.content if len(file.content) <= LIMIT else b"" for file in files])
+    found = [read_any(file) if cells is None else _found(file, cells) for file, cells in zip(files, plain, strict=True)]
     table = _table([one.rows for one in found])
     ends = list(accumulate(one.rows.height for one in found))
     return [one._replace(rows=table[end - one.rows.height : end]) for one, end in zip(found, ends, strict=True)]
 
 
-def _read(file: Arrived) -> ResultRows:
-    """Return the file with its cells as they stand there."""
+def read_any(file: Arrived) -> ResultRows:
+    """Return the file with its cells as they stand there, whatever it looks like."""
     text, trouble = text_of(file.content)
     columns, damage = _columns(text)
     cells = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
-    problems = tuple(dict.fromkeys((*trouble, *damage)))
+    return _found(file, cells, tuple(dict.fromkeys((*trouble, *damage))))
+
+
+def _found(file: Arrived, cells: pl.DataFrame, problems: tuple[str, ...] = ()) -> ResultRows:
     return ResultRows(hashlib.sha256(file.content).hexdigest(), file.name, cells, problems, file.received)
 
 
@@ -114,17 +118,9 @@ def _decode(raw: bytes) -> tuple[str, list[str]]:
         return raw.decode("cp1252", "replace"), [ENCODING_GUESSED]
 
 
-class _Head(NamedTuple):
-    """The header: its delimiter, which column stands where, and how many there are."""
-
-    delimiter: str
-    places: dict[str, int]
-    width: int
-
-
 def _columns(text: str) -> tuple[dict[str, list[str | None]], list[str]]:
     lines = list(io.StringIO(text, newline=""))
-    heads = ((at, head) for at, line in enumerate(lines[:HEAD]) if (head := _head(line)))
+    heads = ((at, head) for at, line in enumerate(lines[:HEAD]) if (head := find_head(line)))
     at, head = next(heads, (0, None))
     if head is None:
         return {name: [] for name in spec.SPELLINGS}, [NOT_A_RESULT if text.strip() else EMPTY]
@@ -138,22 +134,7 @@ def _columns(text: str) -> tuple[dict[str, list[str | None]], list[str]]:
     }, problems
 
 
-def _head(line: str) -> _Head | None:
-    """Find the delimiter under which `line` is a result's header: an error column, and a cuid or a url."""
-    for delimiter in DELIMITERS:
-        cells = next(csv.reader([line], delimiter=delimiter), [])
-        folded = [re.sub(r"[^a-z0-9]", "", cell.lower()) for cell in cells]
-        places = {
-            name: folded.index(next(spelling for spelling in spellings if spelling in folded))
-            for name, spellings in spec.SPELLINGS.items()
-            if not set(spellings).isdisjoint(folded)
-        }
-        if spec.ERROR in places and (spec.CUID in places or spec.URL in places):
-            return _Head(delimiter, places, len(cells))
-    return None
-
-
-def _plain(lines: list[str], head: _Head) -> list[list[str]]:
+def _plain(lines: list[str], head: Head) -> list[list[str]]:
     """Read records that are a well-formed line each and as wide as the header, as most files are; else nothing."""
     csv.field_size_limit(LIMIT)  # the module's own limit would raise on a long error object
     reader = csv.reader(lines, delimiter=head.delimiter, strict=True)
@@ -164,7 +145,7 @@ def _plain(lines: list[str], head: _Head) -> list[list[str]]:
     return records if reader.line_num == len(records) and set(map(len, records)) == {head.width} else []
 
 
-def _records(lines: list[str], head: _Head) -> tuple[list[list[str]], list[str]]:
+def _records(lines: list[str], head: Head) -> tuple[list[list[str]], list[str]]:
     """Read the records with doubled quotes, or with backslashes where only so every row has its width."""
     doubled = _split(lines, head, None)
     if not doubled[1] or not any('\\"' in line for line in lines):
@@ -172,7 +153,7 @@ def _records(lines: list[str], head: _Head) -> tuple[list[list[str]], list[str]]
     return min(doubled, _split(lines, head, "\\"), key=lambda read: len(read[1]))
 
 
-def _split(lines: list[str], head: _Head, escape: str | None) -> tuple[list[list[str]], list[str]]:
+def _split(lines: list[str], head: Head, escape: str | None) -> tuple[list[list[str]], list[str]]:
     """Split lines into records and name what was wrong; a quote that never closes spoils its own line only."""
     records: list[list[str]] = []
     problems: list[str] = []
@@ -198,7 +179,7 @@ def _spoilt(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter), [])
 
 
-def _well_formed(lines: Iterator[str], head: _Head, escape: str | None, records: list[list[str]]) -> tuple[int, str]:
+def _well_formed(lines: Iterator[str], head: Head, escape: str | None, records: list[list[str]]) -> tuple[int, str]:
     """Take records as long as they are well formed; return how many lines they took and what stopped them."""
     reader = csv.reader(lines, delimiter=head.delimiter, doublequote=escape is None, escapechar=escape, strict=True)
     taken = 0
@@ -214,7 +195,7 @@ def _well_formed(lines: Iterator[str], head: _Head, escape: str | None, records:
     return taken, ""
 
 
-def _fit(record: list[str], head: _Head) -> list[str]:
+def _fit(record: list[str], head: Head) -> list[str]:
     """Give a record the header's width: an unquoted error object is joined again, a cut row loses its url."""
     if len(record) == head.width:
         return record

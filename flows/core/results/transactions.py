@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.core.results.head import DELIMITERS
 from flows.core.results.jobs import code
 from flows.core.results.masking import printable, storable
-from flows.core.results.results import DELIMITERS, EMPTY, HEAD, NOT_A_RESULT, day_in, text_of
+from flows.core.results.results import EMPTY, HEAD, NOT_A_RESULT, day_in, text_of
 from schemas.placements import AUTHENTICATED, BILLABLE, ENDS, PLACED, TRANSACTIONS
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

@@ -18,9 +18,9 @@ from flows.core.errors import CardlinkError, TryAgainError
 from flows.core.names import ingested, results
 from flows.core.ports import Entry, Opener, Store
 from flows.core.redaction import redact
-from flows.core.results.attribution import OUTCOME, Attributed, attribute_claims, read_claims, spoken_of
+from flows.core.results.attribution import OUTCOME, Attributed, attribute_claims, read_claims
+from flows.core.results.named import spoken_of
 from flows.core.results.results import TOO_LARGE, Arrived, ResultRows, read_results
-from flows.core.results.sent import number_sent
 from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical
 from flows.core.sealing.openpgp import looks_like_message
@@ -28,7 +28,7 @@ from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.ahead import ahead
 from flows.steps.answers.lineage import latest_first
 from flows.steps.answers.outcomes import Answer, Told, keep
-from flows.steps.answers.report import RunReport, rebuild_lasting
+from flows.steps.answers.report import CHUNKS, RunReport, rebuild_lasting
 from flows.steps.answers.sent_books import SentBooks
 from flows.steps.edges import IssuerEdges, note, read
 from flows.steps.mend.decided import by_hand, chain_of, decisions, spoken_for
@@ -37,8 +37,7 @@ from flows.steps.operate.purged import without_ledger
 from flows.steps.runs import keys_of
 from schemas.mended import Attribution
 
-BATCH = 64  # result files attributed at a time
-WRITERS = 8  # results read and marks written at a time: most of a small object's time is waiting
+BATCH = CHUNKS  # result files attributed at a time: a report mostly reads back just what was kept together
 MISSING = "file.content.missing"
 LARGEST = 64 << 20  # bytes a result file may have, sealed or opened
 
@@ -111,7 +110,7 @@ def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
     sweep(edges.edges, ingested(name), *(keys_of(run).base for run in touched))
     kept = {key for one in taken for key in one.kept}
     reports = tuple(_report(edges, run, kept) for run in latest_first(store, touched))
-    with ThreadPoolExecutor(WRITERS) as writers:
+    with ThreadPoolExecutor(edges.edges.wires) as writers:
         list(writers.map(lambda one: _set_mark(store, name, one), (one for one in taken if one.settled)))
     rows = sum(one.rows for one in taken)
     return Ingested(len(taken), rows, tuple(one.trouble(purged) for one in taken if not one.settled), reports)
@@ -139,11 +138,12 @@ def _take_up(edges: IssuerEdges, fresh: Sequence[Found]) -> Iterator[Taken]:
     books = SentBooks(edges.edges.store, edges.issuer.issuer)
     with (
         edges.opener() as opener,
-        ThreadPoolExecutor(WRITERS) as readers,
+        ThreadPoolExecutor(edges.edges.wires) as readers,
         closing(ahead(_read_all(edges, opener, readers, fresh))) as batches,
+        closing(ahead((batch, _attribute(edges, books, batch, files)) for batch, files in batches)) as attributed,
     ):
-        for batch, files in batches:
-            yield from _keep(edges, batch, _attribute(edges, books, batch, files))
+        for batch, outcomes in attributed:
+            yield from _keep(edges, batch, outcomes)
 
 
 def _read_all(
@@ -161,17 +161,13 @@ def _attribute(
     edges: IssuerEdges, books: SentBooks, batch: Sequence[Found], files: Sequence[ResultRows]
 ) -> list[Attributed]:
     claims = read_claims(files)
-    sent = books.candidates([one.name for one in files], claims)
     forced = [
         one
         for at, (found, file) in enumerate(zip(batch, files, strict=True))
         for one in by_hand(at, file.digest, found.decided)
     ]
-    if forced:
-        sent = pl.concat([sent, *(books.chunk_of(one.run, one.row) for one in forced)]).unique(
-            ["run", "row"], maintain_order=True
-        )
-    return attribute_claims(files, claims, number_sent(sent), edges.issuer.portal.allowed_hosts, forced)
+    sent = books.candidates([one.name for one in files], claims, forced)
+    return attribute_claims(files, claims, sent, edges.issuer.portal.allowed_hosts, forced)
 
 
 def _read(time_zone: str, entries: Sequence[Entry], contents: Sequence[tuple[bytes, str]]) -> list[ResultRows]:
@@ -206,12 +202,13 @@ def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, 
 def _keep(edges: IssuerEdges, batch: Sequence[Found], outcomes: Sequence[Attributed]) -> Iterator[Taken]:
     """Keep what the files say with every run they touch; rows of no run stay with a file's first."""
     answers: dict[str, list[Answer]] = {}
-    for found, one in zip(batch, outcomes, strict=True):
-        for run, rows in _by_run(one.outcomes).items():
+    parted = [_by_run(one.outcomes) for one in outcomes]
+    for found, one, parts in zip(batch, outcomes, parted, strict=True):
+        for run, rows in parts.items():
             answers.setdefault(run, []).append(Answer(found.entry, one, rows))
     kept = {run: _keep_run(edges, run, told) for run, told in sorted(answers.items())}
-    for found, one in zip(batch, outcomes, strict=True):
-        runs = _runs(one.outcomes)
+    for found, one, parts in zip(batch, outcomes, parted, strict=True):
+        runs = frozenset(parts)
         lost = one.outcomes["row"].null_count()
         left = spoken_for(found.decided) - runs  # reported again even where an ingest before this one was killed
         gone = [_take_back(edges, run, found.entry, one) for run in sorted(left) if _speaks(edges, run, found.entry)]
@@ -231,14 +228,10 @@ def _take_back(edges: IssuerEdges, run: str, entry: Entry, one: Attributed) -> s
 
 
 def _by_run(outcomes: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    runs = sorted(_runs(outcomes))
+    runs = outcomes["run"].unique().drop_nulls().sort().to_list()
     if len(runs) < 2:  # the usual file
         return dict.fromkeys(runs, outcomes)
     return {run: outcomes.filter(pl.col("run").fill_null(runs[0]) == run) for run in runs}
-
-
-def _runs(outcomes: pl.DataFrame) -> frozenset[str]:
-    return frozenset(outcomes["run"].to_list()) - {None}  # of a thousand rows, Python is quicker than asking polars
 
 
 def _keep_run(edges: IssuerEdges, run: str, answers: Sequence[Answer]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 import polars as pl
 
 from flows.core.names import RunKeys
 from flows.core.ports import Store
 from flows.core.report import tables
+from flows.steps.ahead import ahead
 from flows.steps.rows import csv_pieces, read_rows, write_parquet
 from schemas.links import LinkSettings
 from schemas.manifest import LedgerPart
@@ -17,12 +19,13 @@ from schemas.manifest import LedgerPart
 def write_links(store: Store, keys: RunKeys, parts: Iterable[LedgerPart], settings: LinkSettings) -> None:
     """Write links.csv (or links-00001.csv … of `rows_per_file`), and links/part-*.parquet, one per ledger part."""
     columns = list(settings.columns.values())
-    links = (tables.mailing(part, settings) for part in _links(store, keys, parts))
     written = set()
-    for number, frames in enumerate(_files(links, settings.rows_per_file), start=1):
-        key = keys.report(f"links-{number:05d}.csv" if settings.rows_per_file else "links.csv")
-        store.replace(key, csv_pieces(frames, columns))
-        written.add(key)
+    with closing(ahead(_links(store, keys, parts))) as links:
+        mailed = (tables.mailing(part, settings) for part in links)
+        for number, frames in enumerate(_files(mailed, settings.rows_per_file), start=1):
+            key = keys.report(f"links-{number:05d}.csv" if settings.rows_per_file else "links.csv")
+            store.replace(key, csv_pieces(frames, columns))
+            written.add(key)
     _empty_leftovers(store, keys, written, columns)
 
 

@@ -6,12 +6,11 @@ One ledger part after the other, so that memory stays flat: a chunk never spans 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import date
-from functools import partial
 from importlib.metadata import version
-from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -28,6 +27,7 @@ from flows.core.results.closed import sort_out
 from flows.core.results.reconcile import Reconciled, reconcile
 from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical
+from flows.steps.ahead import ahead
 from flows.steps.answers.lineage import attempts_after
 from flows.steps.answers.links import write_links
 from flows.steps.answers.outcomes import Told
@@ -67,7 +67,8 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
         raise UnknownRunError(run)
     refuse_purged(store, keys)
     now = edges.edges.now()
-    total = add(list(_written(edges, keys, manifest)))
+    with closing(ahead(_settle(edges, keys, manifest))) as parts:
+        total = add([counted for one in parts for counted in _write(store, keys, one)])
     found = sort_out(sorted(total.breaks), closed_breaks(store, keys))
     total = total._replace(breaks=frozenset(found.open))
     books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found.open), len(found.closed))
@@ -78,9 +79,11 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
     chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
-    write_rejects(store, keys, manifest.ledger)
-    _write_errors(store, keys, manifest.ledger)
-    write_links(store, keys, manifest.ledger, edges.issuer.links)
+    _side_by_side(
+        lambda: write_links(store, keys, manifest.ledger, edges.issuer.links),
+        lambda: write_rejects(store, keys, manifest.ledger),
+        lambda: _write_errors(store, keys, manifest.ledger),
+    )
     store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
     store.replace(keys.report("summary.json"), [canonical(summary)])
     told = {**summary, "trend": _trend(store, keys)}
@@ -121,13 +124,8 @@ class Settled(NamedTuple):
     tallies: tuple[Tally, ...]
 
 
-def _written(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Tally]:
-    """Keep the reconciled rows of each part (`report/rows/`) and yield what is counted of them."""
-    write = partial(_write, edges.edges.store, keys)
-    return chain.from_iterable(map(write, _settle(edges, keys, manifest)))  # holds no part while the next is made
-
-
 def _write(store: Store, keys: RunKeys, one: Settled) -> tuple[Tally, ...]:
+    """Keep the reconciled rows of a part (`report/rows/`) and return what is counted of them."""
     write_rows(store, keys, one.part, one.rows)
     return one.tallies
 
@@ -142,7 +140,7 @@ def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[S
 def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, told: Told, today: date) -> Settled:
     """Reconcile the chunks of a part, fifty at a time: answers take five times the memory of what was sent."""
     (records,) = read_ledger(store, keys, [part], RECORD)
-    groups = records.with_columns(group=pl.col("chunk").rank("dense").sub(1).floordiv(CHUNKS).fill_null(0))
+    groups = records.with_columns(group=pl.col("chunk").sub(1).floordiv(CHUNKS).fill_null(0))
     with ThreadPoolExecutor(AT_A_TIME) as settlers:
         done = list(
             settlers.map(
@@ -150,7 +148,9 @@ def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, told: Told, toda
                 groups.partition_by("group", maintain_order=True),
             )
         )
-    return Settled(part, pl.concat([rows for rows, _ in done]).sort("row"), tuple(counted for _, counted in done))
+    rows = pl.concat([rows for rows, _ in done])
+    in_order = rows if rows["row"].is_sorted() else rows.sort("row")  # chunks are cut in the order of the rows, mostly
+    return Settled(part, in_order, tuple(counted for _, counted in done))
 
 
 def _settle_some(records: pl.DataFrame, run: str, told: Told, today: date) -> tuple[pl.DataFrame, Tally]:
@@ -165,6 +165,14 @@ def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> N
     columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
     frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns))
     store.replace(keys.report("errors.csv"), csv_pieces(frames, tables.REFUSAL))
+
+
+def _side_by_side(*tasks: Callable[[], None]) -> None:
+    """Run tasks beside each other; the first one's error is raised once all have ended."""
+    with ThreadPoolExecutor(AT_A_TIME) as workers:
+        running = [workers.submit(task) for task in tasks]
+    for one in running:
+        one.result()
 
 
 def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:

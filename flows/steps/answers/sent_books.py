@@ -13,9 +13,9 @@ import polars as pl
 
 from flows.core.names import RunId, RunKeys
 from flows.core.ports import Store
-from flows.core.results.attribution import named_places, spoken_of
-from flows.core.results.mentioned import mentioned_cuids, settled_by_name
-from flows.core.results.sent import number_sent
+from flows.core.results.attribution import ByHand
+from flows.core.results.mentioned import mentioned_cuids
+from flows.core.results.named import Candidates, candidates, spoken_of, unsettled
 from flows.steps.operate.purged import without_ledger
 from flows.steps.runs import keys_of, read_ledger, read_manifest, with_ledger
 from schemas import ledger
@@ -36,23 +36,24 @@ class SentBooks:
         self._manifest = lru_cache(AT_HAND)(self._read_manifest)
         self._chunks: dict[tuple[str, str], frozenset[int]] = {}  # of each part that was read, by run and name
 
-    def candidates(self, names: Sequence[str], claims: pl.DataFrame) -> pl.DataFrame:
-        """Return the sent rows (run, row, cuid, last_4, chunk, position) of every chunk that result files may answer.
+    def candidates(self, names: Sequence[str], claims: pl.DataFrame, forced: Sequence[ByHand] = ()) -> Candidates:
+        """Return the sent rows of every chunk that result files may answer.
 
-        `names` are the files', `claims` what `read_claims` makes of them.
+        `names` are the files', `claims` what `read_claims` makes of them, `forced` the rows named by hand.
         """
         spoken: dict[str, set[int]] = {}
         for run, chunk in (one for name in names for one in spoken_of(name)):
             spoken.setdefault(run, set()).add(chunk)
         named = pl.concat([_NONE, *(self._chunks_of(run, chunks) for run, chunks in sorted(spoken.items()))])
-        numbered = number_sent(named)
-        settled = settled_by_name(claims, numbered, named_places(names, numbered.places))
-        if len(settled) == len(names):
-            return named
-        others = claims.filter(~pl.col("file").is_in(list(settled)))
-        return pl.concat([named, self._search(others)]).unique(["run", "row"], maintain_order=True)
+        found = candidates(names, claims, named)
+        others = unsettled(claims, found.by_name)
+        if others.is_empty() and not forced:
+            return found
+        by_hand = (self._chunk_of(one.run, one.row) for one in forced)
+        sent = pl.concat([named, self._search(others), *by_hand]).unique(["run", "row"], maintain_order=True)
+        return candidates(names, claims, sent)
 
-    def chunk_of(self, run: str, row: int) -> pl.DataFrame:
+    def _chunk_of(self, run: str, row: int) -> pl.DataFrame:
         """Return the sent rows of the chunk that a row of a run stands in, none where it was not sent."""
         manifest = self._manifest(run)
         for part in manifest.ledger if manifest else ():
@@ -64,6 +65,8 @@ class SentBooks:
 
     def _search(self, claims: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of every chunk that holds one of the cuids these claims mention."""
+        if claims.is_empty():
+            return _NONE
         cuids = mentioned_cuids(claims).implode()
         found = [_NONE]
         for manifest in self._committed:
