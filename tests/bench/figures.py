@@ -44,7 +44,8 @@ def contest(scene: Scene, rounds: int) -> tuple[list[Figure], dict[str, Cost]]:
     out, start = scene.folder / "out", [str(scene.folder / "portal.asc"), str(scene.extract), str(scene.folder / "out")]
 
     def clear() -> None:
-        shutil.rmtree(out, ignore_errors=True)
+        scene.clear()
+        scene.put_aside(out)
 
     costs = side_by_side(
         [

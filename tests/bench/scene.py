@@ -45,11 +45,16 @@ class Scene(NamedTuple):
         return self.folder / "store" / BANK / "extracts" / EXTRACT
 
     def clear(self) -> None:
-        """Leave the extract only; what was there is put aside, for ext4 makes files slowly right after many went."""
+        """Leave the extract only."""
+        bank = self.folder / "store" / BANK
+        self.put_aside(*(bank / name for name in ("runs", "submissions", "results", "ingested", "commits")))
+
+    def put_aside(self, *folders: Path) -> None:
+        """Move folders out of the way: ext4 makes files slowly right after many were removed."""
         aside = Path(tempfile.mkdtemp(prefix="aside-", dir=self.folder))
-        for name in ("runs", "submissions", "results", "ingested", "commits"):
+        for folder in folders:
             with suppress(FileNotFoundError):
-                (self.folder / "store" / BANK / name).rename(aside / name)
+                folder.rename(aside / folder.name)
 
     def configure(self, *, root: str = "store", compression: str = "zip") -> None:
         """Write the issuer's TOML."""

@@ -1,9 +1,8 @@
 #!/bin/sh
 # The bare shell, with no check at all: cut the extract every 1000 lines, encrypt each piece.
-# Usage: shell.sh PUBLIC-KEY EXTRACT FOLDER
+# Usage: shell.sh PUBLIC-KEY EXTRACT FOLDER, which must not be there yet.
 set -e
-rm -rf "$3"
-mkdir -p "$3"
+mkdir "$3"
 GNUPGHOME=$(mktemp -d)
 export GNUPGHOME
 trap 'rm -rf "$GNUPGHOME"' EXIT
