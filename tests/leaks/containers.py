@@ -15,6 +15,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,6 +81,15 @@ def _gzip(data: bytes) -> Named:
 
 def _zlib(data: bytes) -> Named:
     yield "", zlib.decompressobj().decompress(data, LARGEST)
+
+
+def _openpgp(data: bytes) -> Named:
+    """Yield the content of every deflated packet, wherever one begins: a chunk before it is sealed."""
+    for found in _DEFLATED_PACKET.finditer(data):
+        with suppress(zlib.error):
+            literal = zlib.decompressobj(wbits=-15).decompress(data[found.end() :], LARGEST)
+            yield "header", literal[:300]
+            yield "", literal[12 + literal[7] :]  # behind two headers, a name and a date (5.9)
 
 
 def _bz2(data: bytes) -> Named:
@@ -166,6 +176,7 @@ def _cell(value: object) -> bytes:
     return str(value).encode("utf-8", "surrogatepass")
 
 
+_DEFLATED_PACKET = re.compile(rb"\xc8\xff[\x00-\x0f].{3}\x01", re.DOTALL)  # RFC 4880 4.2.2.3, 5.6, below 256 MB
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{24,}(?:(?:\\r|\\n|[\r\n])+[A-Za-z0-9+/_-]{2,})*={0,2}")
 _HEX = re.compile(rb"(?:[0-9A-Fa-f]{2}[ :]?){24,}")
 _BREAKS = re.compile(rb"\\r|\\n|[\r\n]")
@@ -185,6 +196,7 @@ def _encoded(data: bytes) -> Iterator[bytes]:
 _KINDS: tuple[tuple[str, Callable[[bytes], bool], Callable[[bytes], Named]], ...] = (
     ("gzip", _starts(b"\x1f\x8b"), _gzip),
     ("zlib", _starts(b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"), _zlib),
+    ("openpgp", lambda data: b"\xc8\xff" in data, _openpgp),
     ("bzip2", _starts(b"BZh"), _bz2),
     ("xz", _starts(b"\xfd7zXZ\0"), _xz),
     ("zstd", _starts(b"\x28\xb5\x2f\xfd"), _zstd),

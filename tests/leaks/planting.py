@@ -21,6 +21,8 @@ from typing import Final
 import polars as pl
 import zstandard
 
+from flows.core.ports import Plain
+from flows.core.sealing.content import content
 from tests.leaks.forms import Form, of_card, of_cvv
 from tests.leaks.scanner import Scanner
 
@@ -125,6 +127,7 @@ PACKS: Final[Mapping[str, Pack]] = {
     "gz, two members": lambda data: gzip.compress(b"first") + gzip.compress(data),
     "gz, cut": _cut_gzip,
     "zlib": zlib.compress,
+    "deflated packet": lambda data: b"before" + content(Plain("chunk.csv", data), "zip") + b"after",
     "bz2": bz2.compress,
     "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor().compress,

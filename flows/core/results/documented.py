@@ -1,7 +1,7 @@
 """Result files as they are documented (interface.md 2.7), many at once: a header, then a well-formed record a line.
 
-The line grammar decides before the parser sees a line. A file with anything else in it is not read here at all, but by
-what reads any file (`flows.core.results.results`); that would give the same cells of these too, in three times the time.
+The line grammar decides before the parser sees a line. A file with anything else in it is not read here, but by what
+reads any file (`flows.core.results.results`); that would give the same cells of these too, in three times the time.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def check_values(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _crc(rows: pl.DataFrame, names: tuple[str, ...]) -> pl.Series:
     texts = rows.select(pl.concat_str([pl.col(name).fill_null("") for name in names], separator="\x1f")).to_series()
-    return pl.Series(values=[crc32(text) for text in texts.cast(pl.Binary)], dtype=pl.UInt32)
+    return pl.Series(values=np.fromiter(map(crc32, texts.cast(pl.Binary)), np.uint32, rows.height))
 
 
 class Terms(NamedTuple):
@@ -100,27 +100,27 @@ class Known:
 
         `rows`: cardholder.cuid, last_4, expiration, name_check, address_check.
         """
-        asked = rows.select(_card(CUID), pl.col("expiration").cast(pl.UInt16).alias("expiration_asked"))
-        found = self._facts[self._places(asked)] if len(self) else self._facts.clear(rows.height)
+        if not len(self):
+            return pl.Series(values=[None] * rows.height, dtype=pl.String)
+        cards, expirations = rows.select(_card(CUID), pl.col("expiration").cast(pl.UInt16)).get_columns()
+        first = np.minimum(np.searchsorted(self._cards, cards.to_numpy()), len(self) - 1)
+        there = pl.Series(self._cards[first] == cards.to_numpy())
         beside = pl.concat(
-            [asked, found, rows.select(asked_name="name_check", asked_address="address_check")], how="horizontal"
+            [
+                expirations.to_frame("expiration_asked"),
+                self._facts[self._places(first, cards.to_numpy(), expirations.to_numpy())],
+                rows.select(asked_name="name_check", asked_address="address_check"),
+            ],
+            how="horizontal",
         )
-        there = pl.Series(self._there(asked), dtype=pl.Boolean)
         changes = terms.portfolio.changes if terms.as_of >= self._newest else ()
         return beside.select(pl.when(there).then(_verdict(terms, changes))).to_series()
 
-    def _there(self, asked: pl.DataFrame) -> NDArray[np.bool_]:
-        cards = asked["card"].to_numpy()
-        if not len(self):
-            return np.zeros(len(cards), np.bool_)
-        first = np.minimum(np.searchsorted(self._cards, cards), len(self) - 1)
-        return np.asarray(self._cards[first] == cards)
-
-    def _places(self, asked: pl.DataFrame) -> NDArray[np.intp]:
-        """Return where each card stands: the one of its expiration where there is one, else the first."""
-        cards, expirations = asked["card"].to_numpy(), asked["expiration_asked"].to_numpy()
+    def _places(
+        self, first: NDArray[np.intp], cards: NDArray[np.uint64], expirations: NDArray[np.uint16]
+    ) -> NDArray[np.intp]:
+        """Return where each card stands: the one of its expiration where there is one, else the `first` of its."""
         there = self._facts["expiration"].to_numpy()
-        first = np.minimum(np.searchsorted(self._cards, cards), len(self) - 1)
         places = first.copy()
         for step in range(1, EXPIRATIONS):
             beside = np.minimum(first + step, len(self) - 1)
