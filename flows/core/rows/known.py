@@ -5,7 +5,7 @@ Kept in about 35 bytes a card, so that a portfolio of ten millions fits beside t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import date, timedelta
 from typing import NamedTuple
 from zlib import crc32
@@ -78,11 +78,8 @@ class Known:
 
     def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min) -> None:
         self._newest = newest
-        # Most parts of a portfolio's ledgers sent nothing.
-        told = (_compact(frame) for frame in attempts if not frame.is_empty())
-        table = pl.concat([pl.DataFrame(schema=_COMPACT), *told])
-        state, until = pl.col("state").last(), pl.col("until").max()
-        cards = table.group_by("card", "expiration").agg(state, until, *_last_sent()).sort("card", "expiration")
+        table = pl.concat([pl.DataFrame(schema=_COMPACT), *map(_compact, attempts)])
+        cards = _last_of_each(table).sort("card", "expiration")
         self._cards: NDArray[np.uint64] = cards["card"].to_numpy()
         self._facts = cards.drop("card")
 
@@ -147,14 +144,30 @@ def _compact(attempts: pl.DataFrame) -> pl.DataFrame:
     return attempts.select(_card("cuid"), pl.col("expiration").cast(pl.UInt16), "state", linked, again, *CHECKS)
 
 
-def _last_sent() -> Iterator[pl.Expr]:
-    """Yield the checks of the last night that sent a card, and of the last attempt where that repeated the row.
+def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
+    """Return one row a card: its last state, its farthest end, and what its row held.
 
-    A row that was corrected on its way stands unchanged in the extract: neither value is news.
+    `name_check` and `address_check` are of the last night that sent the card; `…_again` of the last attempt where that
+    repeated the row. A row that was corrected on its way stands unchanged in the extract: neither value is news.
     """
-    for name in CHECKS:
-        yield pl.col(name).filter(~pl.col("again")).drop_nulls().last()
-        yield pl.when(pl.col("again").last()).then(pl.col(name).last()).alias(f"{name}_again")
+    fresh, again = ~pl.col("again"), pl.col("again")
+    once = pl.struct("card", "expiration").is_unique()
+    single = attempts.filter(once).select(
+        "card",
+        "expiration",
+        "state",
+        "until",
+        *(pl.when(fresh).then(name).alias(name) for name in CHECKS),
+        *(pl.when(again).then(name).alias(f"{name}_again") for name in CHECKS),
+    )
+    several = attempts.filter(~once).group_by("card", "expiration")
+    told = several.agg(
+        pl.col("state").last(),
+        pl.col("until").max(),
+        *(pl.col(name).filter(fresh).drop_nulls().last() for name in CHECKS),
+        *(pl.when(again.last()).then(pl.col(name).last()).alias(f"{name}_again") for name in CHECKS),
+    )
+    return pl.concat([single, told])
 
 
 def _card(cuid: str) -> pl.Expr:

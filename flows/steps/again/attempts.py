@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import date, timedelta
+from functools import lru_cache
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from flows.core.results.attribution import ERROR, LINKED
 from flows.core.results.reconcile import AWAITING
 from flows.core.rows.known import ATTEMPT, Known
 from flows.core.run.calendar import local_day
+from flows.steps.ahead import ahead
 from flows.steps.answers.linked import single_links
 from flows.steps.beyond.singles import Single, prompted_singles, singles
 from flows.steps.edges import IssuerEdges, read
@@ -35,12 +38,14 @@ from schemas.singles import UNKNOWN
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): so long an error keeps its card from being sent unchanged
 READERS = 16
+TINY = 16_384  # bytes: a Parquet object with no row is smaller
 RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", "name_check", "address_check"]
 SENT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32,
     "chunk": pl.UInt32,
     **ATTEMPT,
 }
+_NONE_SENT = pl.DataFrame(schema=SENT)
 
 
 class Attempts(NamedTuple):
@@ -70,15 +75,17 @@ def survey(edges: IssuerEdges, also: Iterable[pl.DataFrame] = ()) -> Survey:
     newest = max((link.as_of for link in links if link.selection is None), default=date.min)
     running = hashlib.sha256(newest.isoformat().encode())
 
-    def frames() -> Iterator[pl.DataFrame]:
-        for one in attempts(store, issuer, today, links):
+    def frames(made: Iterator[Attempts]) -> Iterator[pl.DataFrame]:
+        for one in made:
             running.update(f"{one.run} {one.digest}\n".encode())
-            yield one.rows.select(*ATTEMPT)
+            if not one.rows.is_empty():
+                yield one.rows
         for frame in also:
             running.update(b"rehearsed")
             yield frame
 
-    known = Known(frames(), newest)
+    with closing(ahead(attempts(store, issuer, today, links))) as made:
+        known = Known(frames(made), newest)
     return Survey(known, running.hexdigest(), len(links))
 
 
@@ -179,10 +186,19 @@ def _attempts(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[A
         return
     for part in manifest.ledger:
         content = read(store, rows_key(keys, part))
+        digest = hashlib.sha256(content + repr(sorted(cancelled)).encode()).hexdigest()
+        if len(content) < TINY and _is_empty(content):
+            yield Attempts(str(keys.run), _NONE_SENT, digest)
+            continue
         told = pl.read_parquet(BytesIO(content), columns=[*SENT])
         rows = told.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # where nobody said so
-        digest = hashlib.sha256(content + repr(sorted(cancelled)).encode()).hexdigest()
         yield Attempts(str(keys.run), _without(rows, cancelled), digest)
+
+
+@lru_cache(4)
+def _is_empty(rows: bytes) -> bool:
+    """Tell whether a part of a report has no row; most parts of a portfolio have none, and all of these are alike."""
+    return pl.read_parquet(BytesIO(rows), columns=["row"]).is_empty()
 
 
 def _unanswered(
