@@ -17,6 +17,7 @@ from flows.core.rows.duplicates import BLOCK, Table
 from tests.bench.measure import Contender, Cost, cost_of, middle, ratio, side_by_side
 from tests.bench.nights import make_nights
 from tests.bench.scene import BANK, CARDLINK, DAY, Scene, make_scene
+from tests.bench.year import make_year
 from tests.servers import moto
 
 OURS, OURS_PLAIN, FLOOR = "cardlink submit", "cardlink submit, compression none", "floor"
@@ -101,6 +102,17 @@ def small_nights(scene: Scene, nights: int) -> Iterator[Figure]:
     command = [sys.executable, "-m", "tests.bench.nights", str(scene.folder)]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     yield Figure(f"a night of 500 rows, mean of {nights}", float(said), 80, unit="ms")
+
+
+def look_ups(folder: Path, scene: Scene, rows: int, nights: int) -> Iterator[Figure]:
+    """Measure what asking a year of nights costs, against the submit of the next night; both keep every core busy."""
+    year, extract = make_year(folder, scene, rows, nights)
+    words = [sys.executable, "-m", "tests.bench.year", str(year.folder), str(extract)]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    looked, asked, megabytes = map(float, said.split())
+    submitted = cost_of(Contender("portfolio", lambda: None, [CARDLINK, "--config", str(year.folder), "submit", BANK]))
+    yield Figure(f"look-ups over {nights} nights / submit, CPU", (looked + asked) / submitted.cpu, 0.2)
+    yield Figure("peak memory of the look-ups", megabytes, 600, unit="MB")
 
 
 def bucket(scene: Scene, rounds: int) -> Iterator[Figure]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.bench.__main__ import PARTS
 
-SMALL = "--rows 1500 --sizes 500 1500 --nights 2 --runs 3 --rounds 1"
+SMALL = "--rows 1500 --sizes 500 1500 --nights 2 --runs 3 --year 5 --rounds 1"
 FIGURES = {
     "contest": [
         "shell loop / submit",
@@ -26,6 +26,7 @@ FIGURES = {
     ],
     "ingest": ["ingest / submit", "peak memory of the ingest"],
     "nights": ["a night of 500 rows, mean of 2"],
+    "year": ["look-ups over 5 nights / submit, CPU", "peak memory of the look-ups"],
     "s3": ["submit to S3, less the server's CPU / to a directory"],
     "cli": ["cardlink --help", "cardlink status of 3 runs"],
     "repeats": ["telling 1,500 rows apart, bytes a row"],
@@ -35,7 +36,7 @@ FIGURES = {
 @pytest.mark.parametrize(
     "parts",
     [
-        pytest.param(["contest", "ingest", "nights", "repeats"], id="the-ratios"),
+        pytest.param(["contest", "ingest", "nights", "year", "repeats"], id="the-ratios"),
         pytest.param(["growth", "s3", "cli"], id="the-rest", marks=pytest.mark.slow),
     ],
 )
