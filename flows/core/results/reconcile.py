@@ -88,8 +88,8 @@ def _union(answers: pl.DataFrame) -> pl.DataFrame:
     Where one file could place such a row and another could not, the placed one stands. Files of one chunk that
     have no placed row in common are different parts of its result: what looks alike in them is not the same.
     """
-    if not answers["spot"].has_nulls() and answers["spot"].is_unique().all():
-        return answers  # the usual night: one answer to each row
+    if _one_each(answers):
+        return answers
     one = ["place", "part", "content", "nth"]
     parted = answers.join(_parts(answers), on=["place", "file"], how="left", maintain_order="left").with_columns(
         pl.col("part").fill_null(pl.col("part").min().over("place"))
@@ -98,6 +98,11 @@ def _union(answers: pl.DataFrame) -> pl.DataFrame:
     placed = different.filter(pl.col("spot").is_not_null()).select(one)
     lost = different.filter(pl.col("spot").is_null()).join(placed, on=one, how="anti", nulls_equal=True)
     return pl.concat([different.filter(pl.col("spot").is_not_null()), lost]).drop("part")
+
+
+def _one_each(answers: pl.DataFrame) -> bool:
+    """Tell that every answer is the only one to its row, as in the usual night."""
+    return not answers["spot"].has_nulls() and bool(answers["spot"].is_unique().all())
 
 
 def _parts(answers: pl.DataFrame) -> pl.DataFrame:
@@ -140,13 +145,13 @@ def _best(settled: pl.DataFrame) -> pl.DataFrame:
 
 
 def _chunks(sent: SentRows, answers: pl.DataFrame, settled: pl.DataFrame) -> pl.DataFrame:
-    spot = pl.col("spot").drop_nulls().n_unique() + pl.col("spot").is_null().sum()
-    refused = pl.when(pl.col("url").is_null()).then(pl.struct("content", "nth")).alias("refused")  # its url is not kept
-    told = answers.group_by("place").agg(
-        spot.alias("answers"),
-        pl.struct("spot", "url", refused).filter("has_link").n_unique().alias("links"),
-        pl.col("result").unique().sort().alias("results"),
-    )
+    rows, links = pl.len(), pl.col("has_link").sum()
+    if not _one_each(answers):
+        rows = pl.col("spot").drop_nulls().n_unique() + pl.col("spot").is_null().sum()
+        refused = pl.when(pl.col("url").is_null()).then(pl.struct("content", "nth"))  # its url is not kept
+        links = pl.struct("spot", "url", refused.alias("refused")).filter("has_link").n_unique()
+    names = pl.col("result").unique().sort()
+    told = answers.group_by("place").agg(rows.alias("answers"), links.alias("links"), names.alias("results"))
     states = (
         _best(settled).group_by("place").agg((pl.col("state") == state).sum().alias(state) for state in (LINKED, ERROR))
     )

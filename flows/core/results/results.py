@@ -219,7 +219,9 @@ def _table(files: Sequence[pl.DataFrame]) -> pl.DataFrame:
     cells = pl.concat(files, rechunk=True).select(_cells())
     return cells.select(
         pl.Series("position", np.concatenate(positions)),
-        *_known(),
+        spec.CUID,
+        _last_4(cells[spec.LAST_4]),
+        spec.URL,
         _expires_on(cells[spec.EXPIRATION_DATE]),
         pl.col(spec.EXPIRATION_DATE).alias("expires_raw"),
         # `{}` beside a link is no error; alone it is what JSON.stringify makes of one
@@ -232,9 +234,11 @@ def _cells() -> pl.Expr:
     return pl.when(~cell.is_in(["", *NOTHING])).then(cell)
 
 
-def _known() -> tuple[pl.Expr, ...]:
-    # the last digits, also of `************1111`; a spreadsheet in between loses leading zeros
-    return pl.col(spec.CUID), pl.col(spec.LAST_4).str.extract(r"([0-9]{1,4})$").str.zfill(4), pl.col(spec.URL)
+def _last_4(texts: pl.Series) -> pl.Series:
+    """Return the last digits, also of `************1111`; a spreadsheet in between loses leading zeros."""
+    if texts.str.contains("^[0-9]{4}$").all():
+        return texts  # as documented
+    return texts.str.extract(r"([0-9]{1,4})$").str.zfill(4)
 
 
 _DATES = (
@@ -249,9 +253,9 @@ _EPOCHS = ((r"^([1-3][0-9]{12})$", 1), (r"^([1-3][0-9]{9})$", 1000))  # millisec
 
 def _expires_on(texts: pl.Series) -> pl.Series:
     """Return the days; where all are in the documented spelling, as they are in most files, no other is tried."""
-    pattern, form = _DATES[0]
-    days = texts.str.extract(pattern).str.to_date(form, strict=False)
-    if days.null_count() > texts.null_count():
+    if texts.str.contains("^[0-9]{4}-[0-9]{2}-[0-9]{2}$").all():
+        days = texts.str.to_date("%Y-%m-%d", strict=False)
+    else:
         days = texts.to_frame().select(day_in(spec.EXPIRATION_DATE)).to_series()
     return days.alias("expires_on")
 
