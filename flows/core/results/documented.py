@@ -17,6 +17,7 @@ from flows.core.results.head import Head, find_head
 from schemas import result as spec
 
 BOM = b"\xef\xbb\xbf"
+WIDEST = 32  # columns: the grammar of a line grows with them, and five are documented
 
 
 class _Body(NamedTuple):
@@ -68,7 +69,10 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _head(line: bytes) -> Head | None:
-    return None if b"\0" in line else find_head(line.decode())  # UTF-16 without a mark may look like UTF-8
+    if b"\0" in line:  # UTF-16 without a mark may look like UTF-8
+        return None
+    head = find_head(line.decode())
+    return head if head and head.width <= WIDEST else None
 
 
 def _sound(bodies: Sequence[_Body], head: Head) -> list[_Body]:

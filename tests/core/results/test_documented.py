@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.results.documented import read_documented
-from flows.core.results.results import Arrived, read_any
+from flows.core.results.results import Arrived, read_any, read_results
 
 HEADER = "cuid,last_4,url,expiration_date,error\n"
 LINK = "c-1,4242,https://links.example/a,2027-01-20,\n"
@@ -80,3 +80,10 @@ def test_a_file_of_plain_records_is_read_as_documented_whatever_lies_beside_it(c
 )
 def test_a_file_with_anything_else_in_it_is_not(tail: bytes) -> None:
     assert read_documented([FILE + tail]) == [None]
+
+
+def test_a_file_of_thousands_of_columns_is_read_all_the_same() -> None:
+    wide = (HEADER.strip() + ",x" * 5000 + "\n" + LINK.strip() + '"y"' + ",z" * 5000 + "\n").encode()
+
+    assert read_documented([wide, FILE])[0] is None
+    assert read_results([Arrived(wide, "r.csv")])[0].rows.height == 1
