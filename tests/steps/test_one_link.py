@@ -1,8 +1,8 @@
-"""One link for one cardholder: a row read again as a night reads it, asked for once, recorded before and after."""
+"""One link for one cardholder: a row read again as a night reads it, or fields as typed, and a record of what came."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -14,73 +14,27 @@ from flows.core.errors import CardlinkError
 from flows.core.life.wanted import Wanted
 from flows.core.ports import Linking
 from flows.core.run.gates import WrongCardsError
-from flows.core.service.service_errors import (
-    AnswerLostError,
-    LinkRequestError,
-    NoServiceError,
-    ServiceBusyError,
-    StrangeAnswerError,
-)
+from flows.core.service.service_errors import LinkRequestError, NoServiceError
 from flows.edge.service.client import ServiceClient
 from flows.steps.again.corrections import correction_template
 from flows.steps.again.reread import SourceGoneError
-from flows.steps.beyond.one_link import CardTakenError, NoRowError, SingleUnderWayError, link_row, link_typed
+from flows.steps.beyond.one_link import NoRowError, link_row, link_typed
 from flows.steps.beyond.singles import prompted_singles, singles
 from flows.steps.operate.history import history
 from flows.steps.runs import UnknownRunError, keys_of
-from schemas.card_link import CardLink, CardLinkRequest, Refusal
+from schemas.card_link import CardLink, Refusal
 from schemas.portal import CITY, CUID, CVV, CVV_HASH, PAN, PHONE
 from tests.again import again, correct
-from tests.builders import GOOD, portal_rows
+from tests.builders import portal_rows
 from tests.edge.service_clients import client_of
 from tests.night import BANK, Bench, local_bench, portal_csv
 from tests.service import RunningService, running_service
-
-SERVICE = {"base_url": "https://service.example.com", "fi_key": "practice-bank"}
-REACHED = {PHONE: "6175550100"}
-PANS = ("4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117")
-URL = "https://links.example.com/l/abc"
-
-
-class Linker:
-    """A service that answers as it is told, and remembers what it was asked."""
-
-    def __init__(self, told: CardLink | Refusal | Exception | None = None) -> None:
-        self._told = told or CardLink.model_validate({"id": "abc", "url": URL, "expiration_date": "2027-01-02"})
-        self.asked: list[CardLinkRequest] = []
-        self.before: Callable[[], object] = lambda: None
-
-    def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
-        self.before()
-        self.asked.append(request)
-        if isinstance(self._told, Exception):
-            raise self._told
-        return self._told
+from tests.steps.linker import PANS, REACHED, SERVICE, TYPED, URL, Linker, left_over, night
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return local_bench(tmp_path, service=SERVICE)
-
-
-def night(bench: Bench, *changes: dict[str, str | None]) -> str:
-    """Submit these rows, each with another test card; return the run."""
-    rows = [{PAN: pan, **REACHED, **change} for pan, change in zip(PANS, changes, strict=False)]
-    return bench.submit(bench.drop_bytes(portal_csv(portal_rows(*rows)))).manifest.run
-
-
-def answered(bench: Bench, run: str, *lines: str) -> None:
-    head = "cuid,last_4,url,expiration_date,error"
-    bench.drop_result("\n".join([head, *lines]).encode(), f"{run}-00001.csv")
-    bench.ingest()
-
-
-def left_over(bench: Bench) -> str:
-    """Return a run of two rows of which the partner linked the first and refused the second."""
-    run = night(bench, {}, {})
-    error = '"{""cuid"": ""c-2"", ""errors"": [""address: try again""]}"'
-    answered(bench, run, f"c-1,4242,{URL}/1,2027-01-20,", f",,,,{error}")
-    return run
 
 
 def test_a_row_the_partner_refused_gets_its_link_and_a_record_before_and_after(bench: Bench) -> None:
@@ -163,65 +117,6 @@ def client(service: RunningService) -> Iterator[ServiceClient]:
         yield opened
 
 
-def test_a_row_that_has_a_link_is_refused_unless_somebody_says_why(bench: Bench) -> None:
-    run, linker = left_over(bench), Linker()
-
-    with pytest.raises(CardTakenError, match=r"row 1 of .* has a link"):
-        link_row(bench.edges, linker, run, 1)
-    single = link_row(bench.edges, linker, run, 1, override="the first one was sent to an old address")
-
-    assert len(linker.asked) == 1
-    assert single.asked.override == "the first one was sent to an old address"
-
-
-def test_a_row_that_waits_for_its_answer_is_refused(bench: Bench) -> None:
-    run = night(bench, {})
-
-    with pytest.raises(CardTakenError, match="sent and not answered"):
-        link_row(bench.edges, Linker(), run, 1)
-
-
-def test_a_card_that_a_later_run_linked_is_refused(bench: Bench) -> None:
-    run = left_over(bench)
-    later = portal_csv(portal_rows({**REACHED, CUID: "c-2", PAN: PANS[1]}))
-    again = bench.submit(bench.drop_bytes(later, "bank-20261121.csv")).manifest.run
-    answered(bench, again, f"c-2,1111,{URL}/2,2027-01-20,")
-
-    with pytest.raises(CardTakenError, match=again):
-        link_row(bench.edges, Linker(), run, 2)
-
-
-def test_a_second_link_is_not_asked_for_by_mistake(bench: Bench) -> None:
-    run, linker = left_over(bench), Linker()
-    link_row(bench.edges, linker, run, 2)
-
-    with pytest.raises(CardTakenError, match="has a link"):
-        link_row(bench.edges, linker, run, 2)
-
-    assert len(linker.asked) == 1
-
-
-def test_a_lost_answer_leaves_the_attempt_unknown_and_is_never_repeated(bench: Bench) -> None:
-    run, lost = left_over(bench), Linker(AnswerLostError("POST /card_links", "ReadTimeout", "Ask the partner."))
-
-    with pytest.raises(AnswerLostError):
-        link_row(bench.edges, lost, run, 2)
-    with pytest.raises(CardTakenError, match="has no answer"):
-        link_row(bench.edges, lost, run, 2)
-
-    assert [one.state for one in singles(bench.store, keys_of(run))] == ["unknown"]
-    assert len(lost.asked) == 1
-
-
-def test_a_link_without_a_url_stays_unknown(bench: Bench) -> None:
-    run, odd = left_over(bench), Linker(CardLink.model_validate({"id": "abc", "cardholder_long_token": "t"}))
-
-    with pytest.raises(StrangeAnswerError, match="link_url"):
-        link_row(bench.edges, odd, run, 2)
-
-    assert [one.state for one in singles(bench.store, keys_of(run))] == ["unknown"]
-
-
 def test_a_token_becomes_a_url_where_the_settings_say_how(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, service={**SERVICE, "link_url": "https://links.example.com/v/{token}"})
     run, linker = left_over(bench), Linker(CardLink.model_validate({"cardholder_long_token": "t-9"}))
@@ -253,69 +148,6 @@ def test_a_url_that_no_result_file_may_hold_is_no_link(bench: Bench, url: str) -
 
     assert single.answered is not None
     assert (single.state, single.answered.url, single.answered.reasons) == ("refused", None, ("link.url.not_allowed",))
-
-
-def test_a_refusal_is_recorded_with_codes_and_the_row_may_be_tried_again(bench: Bench) -> None:
-    run = left_over(bench)
-
-    refused = link_row(bench.edges, Linker(Refusal("address.city.format, card.pan.exists", "no such city")), run, 2)
-    linked = link_row(bench.edges, Linker(), run, 2)
-
-    assert refused.answered is not None
-    assert (refused.state, refused.answered.message) == ("refused", "no such city")
-    assert refused.answered.reasons == ("address.city.format", "card.pan.exists")
-    assert [one.state for one in singles(bench.store, keys_of(run))] == ["refused", "linked"]
-    assert linked.key.endswith("/single/000000002-2.json")
-
-
-def test_a_service_that_did_not_take_the_request_leaves_the_row_free(bench: Bench) -> None:
-    run = left_over(bench)
-
-    with pytest.raises(ServiceBusyError):
-        link_row(bench.edges, Linker(ServiceBusyError("POST /card_links", "HTTP 429")), run, 2)
-    single = link_row(bench.edges, Linker(), run, 2)
-
-    assert [one.state for one in singles(bench.store, keys_of(run))] == ["unsent", "linked"]
-    assert single.state == "linked"
-
-
-def test_whoever_asks_while_another_waits_for_the_answer_is_refused(bench: Bench) -> None:
-    run, first, second = left_over(bench), Linker(), Linker()
-    refused: list[CardlinkError] = []
-
-    def meanwhile() -> None:
-        with pytest.raises(CardTakenError) as told:
-            link_row(bench.edges, second, run, 2)
-        refused.append(told.value)
-
-    first.before = meanwhile
-    link_row(bench.edges, first, run, 2)
-
-    assert "under way" in str(refused[0])
-    assert second.asked == []
-
-
-def test_of_two_who_begin_at_once_one_asks(bench: Bench) -> None:
-    run, first, second = night(bench, {PHONE: None}), Linker(), Linker()
-
-    def meanwhile(_: str) -> str:
-        link_row(bench.edges, second, run, 1, override="for a test", supply=lambda column: "6175550199")
-        return "6175550199"
-
-    with pytest.raises(SingleUnderWayError):
-        link_row(bench.edges, first, run, 1, override="for a test", supply=meanwhile)
-
-    assert (len(first.asked), len(second.asked)) == (0, 1)
-
-
-def test_a_taken_record_is_not_written_over(bench: Bench) -> None:
-    run, linker = left_over(bench), Linker()
-    bench.store.create(f"{keys_of(run).singles}000000002-1.json", b"{}\n")
-
-    with pytest.raises(CardlinkError):
-        link_row(bench.edges, linker, run, 2)
-
-    assert linker.asked == []
 
 
 def test_a_row_we_would_refuse_is_told_by_its_codes_and_not_sent(bench: Bench) -> None:
@@ -390,9 +222,6 @@ def test_nothing_of_a_card_stands_in_the_store_afterwards(bench: Bench) -> None:
     assert [word for word in (b"4111111111111111", b'"123"', b"Byron", b"Main St", b"6175550100") if word in new] == []
 
 
-TYPED = {**GOOD, **REACHED}
-
-
 def test_typed_fields_pass_the_same_rules_and_are_recorded_with_the_issuer(bench: Bench) -> None:
     linker = Linker()
 
@@ -426,49 +255,8 @@ def test_an_issuers_own_columns_and_filters_do_not_touch_typed_fields(tmp_path: 
     assert single.state == "linked"
 
 
-def test_a_typed_card_that_has_a_link_is_refused(bench: Bench) -> None:
-    left_over(bench)
-
-    with pytest.raises(CardTakenError):
-        link_typed(bench.edges, Linker(), TYPED)
-
-
 def test_a_test_card_is_not_asked_for_in_production(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, service=SERVICE, test=False)
 
     with pytest.raises(WrongCardsError):
         link_typed(bench.edges, Linker(), TYPED)
-
-
-def everybody(tmp_path: Path, card: dict[str, str | None]) -> Bench:
-    """Return an issuer that repeats everybody, whose extract holds this card and another."""
-    bench = local_bench(tmp_path, service=SERVICE, full_portfolio=True)
-    bench.drop_bytes(portal_csv(portal_rows({**REACHED, **card}, {**REACHED, CUID: "other", PAN: PANS[1]})))
-    return bench
-
-
-def resting(bench: Bench) -> list[tuple[str, list[str]]]:
-    """Return who is left out of the night, and why."""
-    found = bench.ledger(bench.submit("bank-20261120.csv").manifest.run).filter(fate="suppressed")
-    return list(found.select("cuid", "reasons").iter_rows())
-
-
-def test_a_card_that_was_linked_by_hand_rests_in_the_night_that_repeats_everybody(tmp_path: Path) -> None:
-    bench = everybody(tmp_path, {CUID: "by-hand"})
-    link_typed(bench.edges, Linker(), {**TYPED, CUID: "by-hand"})
-
-    left_out = resting(bench)
-
-    assert [("by-hand", ["|card.link.standing"])] == left_out
-
-
-def test_a_card_of_whose_single_link_nobody_knows_the_end_rests_as_awaited(tmp_path: Path) -> None:
-    bench = everybody(tmp_path, {CUID: "by-hand"})
-    with pytest.raises(AnswerLostError):
-        link_typed(
-            bench.edges, Linker(AnswerLostError("POST /card_links", "ReadTimeout", "Ask.")), {**TYPED, CUID: "by-hand"}
-        )
-
-    left_out = resting(bench)
-
-    assert [("by-hand", ["|card.link.awaiting"])] == left_out

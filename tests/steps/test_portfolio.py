@@ -3,103 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 import pytest
 
 from flows.core.errors import CardlinkError
 from flows.core.life.wanted import Wanted
-from flows.core.names import commits
 from flows.core.rows.known import AWAITED, REFUSED, STANDING
-from flows.core.storage.store_errors import StoreBusyError
 from flows.steps.again.corrections import correction_template
 from flows.steps.again.renew import Request as Renewal
 from flows.steps.again.renew import renew
 from flows.steps.again.resubmit import Request as Resubmission
 from flows.steps.again.resubmit import resubmit
-from flows.steps.night.commits import OvertakenError
-from flows.steps.night.publish import PartialRunError
 from flows.steps.night.rehearse import rehearse
-from flows.steps.night.submit import Request, Submitted
+from flows.steps.night.submit import Request
 from flows.steps.operate.outbox import move
-from flows.steps.runs import manifests
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, YEAR
-from tests.builders import portal_rows
-from tests.night import DAY, Bench, local_bench, portal_csv
-from tests.storms import FailingStore
-
-Person = Mapping[str, str | None]
-
-
-@dataclass
-class Town:
-    """An issuer whose nightly extract repeats everybody: `people` by cuid, each as changes of a good row."""
-
-    bench: Bench
-    day: date = DAY
-    people: dict[str, dict[str, str | None]] = field(default_factory=dict)
-
-    def settle(self, *cuids: str) -> None:
-        """Let people move in."""
-        self.people |= {cuid: {CUID: cuid} for cuid in cuids}
-
-    def drop(self, name: str = "") -> str:
-        """Drop tonight's extract."""
-        rows = portal_rows(*self.people.values())
-        return self.bench.drop_bytes(portal_csv(rows), name or f"bank-{self.day:%Y%m%d}.csv")
-
-    def night(self, days: int = 1) -> Submitted:
-        """Let days go by and submit the extract of the last one."""
-        self.day += timedelta(days=days)
-        return self.bench.submit(self.drop())
-
-    def answer(self, errors: Iterable[str] = (), lives: int = 60) -> None:
-        """Answer every chunk that waits: an error for these, a link for the rest."""
-        refused = set(errors)
-        there = {entry.key for entry in self.bench.store.keys("bank/results/")}
-        for run in committed(self.bench):
-            name = f"bank/results/card-links-{run}-00001-result.csv"
-            if name not in there and self.bench.manifest(run).chunks:
-                self.bench.store.replace(name, [self._result(run, refused, lives)])
-        self.bench.ingest()
-
-    def sent(self, done: Submitted) -> set[str]:
-        """Return who was sent."""
-        ledger = self.bench.ledger(done.manifest.run)
-        return set(ledger.filter(fate="submitted")["cuid"])
-
-    def rested(self, done: Submitted) -> dict[str, str]:
-        """Return who was not sent, and why."""
-        ledger = self.bench.ledger(done.manifest.run).filter(pl.col("fate") != "submitted")
-        return {cuid: reasons[-1].rpartition("|")[2] for cuid, reasons in ledger.select("cuid", "reasons").rows()}
-
-    def _result(self, run: str, refused: set[str], lives: int) -> bytes:
-        ends = self.day + timedelta(days=lives)
-        ledger = self.bench.ledger(run).filter(fate="submitted").sort("position")
-        lines = ["cuid,last_4,url,expiration_date,error"]
-        for cuid, last_4 in ledger.select("cuid", "last_4").rows():
-            fault = f'"{{""cuid"":""{cuid}"",""error"":""unavailable""}}"'
-            linked = f"{cuid},{last_4},https://links.example.com/{run}-{cuid},{ends},"
-            lines.append(f",,,,{fault}" if cuid in refused else linked)
-        return ("\n".join(lines) + "\n").encode()
-
-
-def town(folder: Path, *cuids: str, **portfolio: Any) -> Town:
-    """Return a town of these people with one answered night behind them."""
-    limits = {"max_reject_rate": 0.5, "max_row_jump": 0.5}
-    bench = local_bench(folder, full_portfolio=True, portfolio=portfolio, limits=limits)
-    made = Town(bench)
-    made.bench = replace(bench, now=lambda: datetime(made.day.year, made.day.month, made.day.day, 12, tzinfo=UTC))
-    made.settle(*cuids)
-    if cuids:
-        bench.submit(made.drop())
-        made.answer()
-    return made
+from tests.steps.town import Town, committed, town
 
 
 def test_the_first_night_sends_everybody_and_the_second_only_the_newcomer(tmp_path: Path) -> None:
@@ -287,24 +210,6 @@ def test_a_portfolio_that_halves_is_refused_though_almost_nobody_is_sent(tmp_pat
     assert 4 == len(committed(place.bench))
 
 
-def test_a_plan_that_died_before_its_commit_is_made_anew_once_results_came(tmp_path: Path) -> None:
-    place = town(tmp_path)
-    place.settle("a", "b")
-    place.bench.submit(place.drop())
-    place.day += timedelta(days=1)
-    place.people["a"] |= {FIRST_NAME: "Augusta"}  # awaiting still, so it rests
-    place.settle("c")
-    extract = place.drop()
-    with pytest.raises(PartialRunError):
-        dying(place.bench, "create", ".csv.pgp").submit(extract)
-    place.answer()
-
-    done = place.bench.submit(extract)
-
-    assert done.manifest.run.endswith("-r2")
-    assert {"a", "c"} == place.sent(done)
-
-
 def test_a_portfolio_to_which_nothing_happened_is_another_night_all_the_same(tmp_path: Path) -> None:
     place = town(tmp_path, "a")
     first, second = place.night(), place.night(50)
@@ -313,104 +218,6 @@ def test_a_portfolio_to_which_nothing_happened_is_another_night_all_the_same(tmp
 
     assert [set(), {"a"}] == found
     assert first.manifest.source.sha256 == second.manifest.source.sha256
-
-
-def test_a_rerun_without_news_goes_on_with_the_same_plan(tmp_path: Path) -> None:
-    place = town(tmp_path, "a")
-    place.settle("b")
-    place.day += timedelta(days=1)
-    extract = place.drop()
-    with pytest.raises(PartialRunError):
-        dying(place.bench, "create", ".csv.pgp").submit(extract)
-
-    done = place.bench.submit(extract)
-
-    assert not done.manifest.run.endswith("-r2")
-    assert {"b"} == place.sent(done)
-
-
-def test_a_run_that_died_between_its_turn_and_its_manifest_is_finished_by_the_next(tmp_path: Path) -> None:
-    place = town(tmp_path, "a")
-    place.settle("b")
-    place.day += timedelta(days=1)
-    with pytest.raises(StoreBusyError):
-        dying(place.bench, "create", "/manifest.json").submit(place.drop())
-    died = committed(place.bench)
-
-    done = place.night()
-
-    assert 1 == len(committed(place.bench) - died - {done.manifest.run})
-    assert (set(), AWAITED) == (place.sent(done), place.rested(done)["b"])
-
-
-def test_a_dry_run_tells_a_run_that_died_right_before_its_manifest_as_done(tmp_path: Path) -> None:
-    place = town(tmp_path, "a")
-    place.settle("b")
-    place.day += timedelta(days=1)
-    extract = place.drop()
-    with pytest.raises(StoreBusyError):
-        dying(place.bench, "create", "/manifest.json").submit(extract)
-
-    told = rehearse(place.bench.edges, Request(extract))
-
-    done = place.bench.submit(extract)
-    assert (True, done.manifest.run) == (done.already, told.already)
-
-
-def test_of_two_nights_at_once_the_second_is_told_and_then_leaves_out_what_the_first_sent(tmp_path: Path) -> None:
-    place = town(tmp_path, "a")
-    place.settle("b")
-    first = place.drop("bank-20261121.csv")
-    place.settle("c")
-    second = place.drop("bank-20261122.csv")
-    overtaking = overtaken(place.bench, lambda: place.bench.submit(first))
-
-    with pytest.raises(OvertakenError, match="sends 1 of its cards"):
-        overtaking.submit(second)
-    done = place.bench.submit(second)
-
-    assert ({"c"}, AWAITED) == (place.sent(done), place.rested(done)["b"])
-
-
-def test_two_nights_at_once_that_share_no_card_both_stand(tmp_path: Path) -> None:
-    place = town(tmp_path, "a")
-    place.settle("b")
-    first = place.drop("bank-20261121.csv")
-    del place.people["b"]
-    place.settle("c")
-    second = place.drop("bank-20261122.csv")
-
-    done = overtaken(place.bench, lambda: place.bench.submit(first)).submit(second)
-
-    assert {"c"} == place.sent(done)
-    assert 3 == len(list(place.bench.store.keys(commits("bank"))))
-
-
-def test_a_night_that_comes_late_sends_its_newcomers_and_no_outdated_change(tmp_path: Path) -> None:
-    place = town(tmp_path, "a")
-    place.people["a"] |= {ADDRESS1: "2 Main St"}
-    late = place.drop("bank-20261121.csv")
-    place.people["a"] |= {ADDRESS1: "1 Main St"}
-    place.settle("b")
-    place.night(2)
-    place.answer()
-
-    done = place.bench.submit(late)
-
-    assert (set(), {"a": STANDING}) == (place.sent(done), place.rested(done))
-
-
-def test_an_extract_that_is_committed_is_not_planned_again_when_more_is_known(tmp_path: Path) -> None:
-    place = town(tmp_path, "a")
-    place.settle("b")
-    place.day += timedelta(days=1)
-    extract = place.drop()
-    done = place.bench.submit(extract)
-    place.answer()
-
-    again = place.bench.submit(extract)
-
-    assert (True, done.manifest.run) == (again.already, again.manifest.run)
 
 
 class Last(NamedTuple):
@@ -467,26 +274,3 @@ def _answer(model: dict[str, dict[str, Last]], refused: set[str], until: date) -
         for year, last in tries.items():
             if last.state == "awaiting":
                 tries[year] = Last("error" if cuid in refused else "linked", until, last.row)
-
-
-def dying(bench: Bench, operation: str, ending: str) -> Bench:
-    """Return the bench with a store that fails at keys of that ending."""
-    trouble = StoreBusyError("x", "503")
-    store = FailingStore(bench.store, lambda does, key: trouble if does == operation and key.endswith(ending) else None)
-    return replace(bench, store=store)
-
-
-def overtaken(bench: Bench, meanwhile: Any) -> Bench:
-    """Return the bench whose run is overtaken: `meanwhile` happens, once, when its pass is over."""
-    waiting = [meanwhile]
-
-    def trouble(operation: str, key: str) -> None:
-        if operation == "create" and "/ledger/" in key and waiting:
-            waiting.pop()()
-
-    return replace(bench, store=FailingStore(bench.store, trouble))
-
-
-def committed(bench: Bench) -> set[str]:
-    """Return the runs that are committed."""
-    return {manifest.run for manifest in manifests(bench.store, "bank")}
