@@ -7,7 +7,7 @@ cell alone (placeholders apart); one that has not may still be a good one, and i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from schemas.expressions import FILLER_SHAPE
 from schemas.places import CANADA, US
@@ -40,6 +40,8 @@ _SEEN = r"!#-+\--~¡-ſ"  # what is seen of ASCII without comma and quote, and o
 _NO_DIGIT = r"!#-+\-./:-~¡-ſ"
 _LETTER = "A-Za-zÀ-ÖØ-öø-ÿ"
 
+_HASH = "[A-Za-z0-9+/]{43}="
+_CVV = "[0-9]{3,4}"
 _CELLS = {
     # Never thirteen digits in a row, whatever parts them: it cannot hold a card number.
     CUID: r"(?:[0-9._/-]{0,12}[!#-+:-^`-~])*[0-9._/-]{0,12}",
@@ -62,6 +64,23 @@ def ready_line(order: Sequence[str], *, quotes: bool) -> str:
     return f"^{','.join(_cell(name, quotes) for name in order)}$"
 
 
+def plain_line(order: Sequence[str], head: Collection[str], *, fill_name: bool) -> str:
+    """Return the regex of a line that is ready in an extract of the portal's own form, but for its CVV and name.
+
+    No cell of `head` is quoted. Where `fill_name` and there is no name on the card, first and last name make one.
+    """
+    cells = {CVV_HASH: f"(?:{_HASH})?", CVV: f"(?:{_CVV})?"}
+    if fill_name:
+        first, last = (_free(name not in head, named=True) for name in (FIRST_NAME, LAST_NAME))
+        cells |= {FIRST_NAME: first, LAST_NAME: last, NAME_ON_CARD: f"(?:{_cell(NAME_ON_CARD, quotes=False)})?"}
+    return f"^{','.join(cells.get(name) or _cell(name, name not in head) for name in order)}$"
+
+
+def is_secret(word: str) -> bool:
+    """Return whether a word could be a CVV or a CVV hash."""
+    return re.fullmatch(f"{_HASH}|{_CVV}", word) is not None
+
+
 def placeholder_between_commas(words: Iterable[str]) -> str:
     """Return the regex that finds a whole field of an upload file's line that stands for nothing, the ends apart."""
     whole = "|".join(re.escape(_quoted(word)).replace("\\ ", " ") for word in words)
@@ -71,13 +90,19 @@ def placeholder_between_commas(words: Iterable[str]) -> str:
 def _cell(name: str, quotes: bool) -> str:
     if name not in FREE:
         return _CELLS[name]
-    first, more = (f"[{_LETTER}]", _NO_DIGIT) if name == NAME_ON_CARD else (f"[{_SEEN}]", _SEEN)
-    cell = f"{first}(?:[ {more}]*[{more}])?"
-    if quotes:
-        inside = f'(?:[,{more}]|"")'
-        begin = first if name == NAME_ON_CARD else inside
-        cell = f'(?:{cell}|"{begin}(?:(?: |{inside})*{inside})?")'
+    cell = _free(quotes, named=name == NAME_ON_CARD)
     return cell if name in NEEDED else f"(?:{cell})?"
+
+
+def _free(quotes: bool, *, named: bool) -> str:
+    """Return the regex of a free text; `named` as the name on a card, `quotes` where it needs them and only there."""
+    first, more = (f"[{_LETTER}]", _NO_DIGIT) if named else (f"[{_SEEN}]", _SEEN)
+    cell = f"{first}(?:[ {more}]*[{more}])?"
+    if not quotes:
+        return cell
+    inside = f'(?:[,{more}]|"")'
+    begin = f"{first}[ {more}]*" if named else f"(?:{first}[ {more}]*)?"
+    return f'(?:{cell}|"{begin}(?:,|"")(?:(?: |{inside})*{inside})?")'
 
 
 def _quoted(word: str) -> str:

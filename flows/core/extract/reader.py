@@ -6,15 +6,15 @@ A line that is no record is refused with its physical line number and a reason; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from flows.core.errors import BugError
+from flows.core.extract.blocks import Begin, Block, Kind, Kinds, Plain, ReadCounts
 from flows.core.extract.decode import BLOCK, Readable, as_utf8, line_blocks
 from flows.core.extract.extract_errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.core.extract.grammar import Delimited, Fixed, Grammar, joined_records, open_record
@@ -22,57 +22,10 @@ from flows.core.extract.header import RECORD, header_names, is_sep_line
 from flows.core.extract.trailer import trailer_count
 from schemas.source import SourceSettings
 
+Mask = npt.NDArray[np.bool_]
+
+USUAL = 0.5  # share of plain lines below which looking for them costs more than it saves
 PEEKED = 20  # lines after the header that are looked at before its names are believed
-REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String}
-
-
-class Kind(IntEnum):
-    """What a physical line is; the first two begin a row and have a row number."""
-
-    RECORD = 0
-    REFUSED = 1
-    GOES_ON = 2
-    BLANK = 3
-    COMMENT = 4
-    REPEATED_HEADER = 5
-    TRAILER = 6
-
-
-Kinds = npt.NDArray[np.uint8]
-
-
-class Block(NamedTuple):
-    """One block: `rows` (row, line, then the extract's headers, all text), `refused` (row, line, code)."""
-
-    rows: pl.DataFrame
-    refused: pl.DataFrame
-
-
-@dataclass
-class ReadCounts:
-    """Where the physical lines went, final after the iteration.
-
-    lines = headers + rows + joined + blank + comments + repeated_headers + trailers; rows = accepted + refused.
-    """
-
-    lines: int = 0
-    headers: int = 0
-    rows: int = 0
-    refused: int = 0
-    joined: int = 0  # lines that go on with the record of a line before
-    blank: int = 0
-    comments: int = 0
-    repeated_headers: int = 0
-    trailers: int = 0
-    trailer_count: int | None = None
-
-
-class Begin(NamedTuple):
-    """Where the data of a part of an extract begin: physical lines and rows before them, and whether it is the last."""
-
-    line: int
-    rows: int = 0
-    last: bool = True
 
 
 def read_extract(
@@ -115,6 +68,7 @@ class Extract:
             self.counts.lines, self.counts.rows = begin.line, begin.rows
         self._columns = [name for name in self.header if columns is None or name in columns]
         self._grammar = _grammar(settings, len(self.header))
+        self._plain: Plain | None = None
         self._check_header_fits()
 
     def __iter__(self) -> Iterator[Block]:
@@ -131,6 +85,10 @@ class Extract:
             raise EmptyExtractError(self._name, "it has no data row")
         if self._last and self._settings.trailer is not None and not self.counts.trailers:
             raise TruncatedError(self._name, "the trailer that its settings describe is missing")
+
+    def expect(self, plain: Plain | None) -> None:
+        """Part off plain lines from the next block on, without asking the grammar about them."""
+        self._plain = plain
 
     def record_after(self, window: bytes) -> tuple[int, int] | None:
         """Return how many bytes and line ends of a window lie before its first line that is a record by itself.
@@ -208,28 +166,49 @@ class Extract:
         """Read whole lines; return a block, and the bytes of a record that may go on after them."""
         lines = pl.read_lines(data).to_series()
         quoted = self._settings.format == "csv" and b'"' in data
-        kinds = self._kinds(lines, quoted, last)
+        plain = self._as_expected(lines)
+        kinds = self._kinds(lines, quoted, last, plain)
         rest = b""
         if quoted:
             keep = self._join(lines, kinds, last)
             rest = _last_lines(data, len(kinds) - keep) if keep < len(kinds) else b""
-            lines, kinds = lines.head(keep), kinds[:keep]
+            lines, kinds, plain = lines.head(keep), kinds[:keep], plain[:keep]
         self._check_trailer(lines, kinds)
         codes = [self._grammar.fault(lines[at]) for at in np.flatnonzero(kinds == Kind.REFUSED).tolist()]
-        places = self._number(kinds)
-        refused = places.filter(kinds[kinds <= Kind.REFUSED] == Kind.REFUSED)
-        refused = refused.with_columns(pl.Series("code", codes, dtype=pl.String))
-        accepted = places.filter(kinds[kinds <= Kind.REFUSED] == Kind.RECORD)
-        whole = bool((kinds == Kind.RECORD).all()) and not rest
-        text = data if whole else _text(lines, kinds)
-        rows = self._parse(text, accepted.height, quoted)
-        return Block(pl.concat([accepted, rows], how="horizontal"), refused), rest
+        places, begins = self._number(kinds), kinds <= Kind.REFUSED
+        refused = places.filter(kinds[begins] == Kind.REFUSED).with_columns(pl.Series("code", codes, dtype=pl.String))
+        records = kinds == Kind.RECORD
+        plain &= records  # such a line may be a comment, or inside the quotes of another record
+        others = places.filter((records & ~plain)[begins])
+        whole = bool(records.all()) and not rest and not plain.any()
+        text = data if whole else _text(lines, (records | (kinds == Kind.GOES_ON)) & ~plain)
+        rows = pl.concat([others, self._parse(text, others.height, quoted)], how="horizontal")
+        return Block(rows, refused, self._read_plain(places.filter(plain[begins]), lines.filter(plain))), rest
 
-    def _kinds(self, lines: pl.Series, quoted: bool, last: bool) -> Kinds:
-        """Return what each line is by itself."""
+    def _as_expected(self, lines: pl.Series) -> Mask:
+        """Return which lines are plain; nothing is expected any more after a block of which most are not."""
+        if self._plain is not None:
+            found = lines.str.contains(self._plain.shape).to_numpy(writable=True)
+            if found.sum() >= USUAL * found.size:
+                return found
+            self._plain = None
+        return np.zeros(len(lines), np.bool_)
+
+    def _read_plain(self, places: pl.DataFrame, lines: pl.Series) -> pl.DataFrame | None:
+        if self._plain is None:
+            return None
+        cells = parse_lines(lines, self.header, self._plain.cells, self._settings.delimiter)
+        return places.with_columns(*cells.get_columns(), lines.alias("text"))
+
+    def _kinds(self, lines: pl.Series, quoted: bool, last: bool, plain: Mask | None = None) -> Kinds:
+        """Return what each line is by itself; a plain one is known to be a record."""
         settings = self._settings
-        kinds: Kinds = np.where(self._grammar.holds(lines, quoted).to_numpy(), Kind.RECORD, Kind.REFUSED)
-        kinds = kinds.astype(np.uint8)
+        if plain is None or not plain.any():
+            holds = self._grammar.holds(lines, quoted).to_numpy()
+        else:
+            holds, other = plain.copy(), np.flatnonzero(~plain)
+            holds[other] = self._grammar.holds(lines.gather(other), quoted).to_numpy()
+        kinds: Kinds = np.where(holds, Kind.RECORD, Kind.REFUSED).astype(np.uint8)
         if self._header_line:
             kinds[(lines == self._header_line).to_numpy()] = Kind.REPEATED_HEADER
         if settings.comment is not None:
@@ -287,12 +266,17 @@ class Extract:
         """Return the columns asked for; raises BugError where the parser does not see the grammar's records."""
         if self._settings.format == "fixed":
             return pl.read_lines(text, name=RECORD)
-        rows = _parsed(text, self.header, self._columns, self._settings.delimiter) if expected else None
-        if expected and (rows is None or rows.height != expected):
-            raise BugError("reading a block", "grammar and parser disagree")
-        if rows is None:
+        if not expected:
             return pl.DataFrame(schema=dict.fromkeys(self._columns, pl.String))
+        rows = _parsed(text, expected, self.header, self._columns, self._settings.delimiter)
         return rows.with_columns(pl.when(pl.all() != "").then(pl.all())) if quoted else rows  # "" is absent
+
+
+def parse_lines(lines: pl.Series, header: Sequence[str], columns: Sequence[str], delimiter: str) -> pl.DataFrame:
+    """Return some columns of lines that are whole records; BugError where the parser sees other records."""
+    if lines.is_empty():
+        return pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
+    return _parsed(lines.str.join("\n").cast(pl.Binary).item(), len(lines), header, columns, delimiter)
 
 
 def _grammar(settings: SourceSettings, fields: int) -> Grammar:
@@ -301,20 +285,20 @@ def _grammar(settings: SourceSettings, fields: int) -> Grammar:
     return Delimited(settings.delimiter, fields)
 
 
-def _parsed(text: bytes, header: Sequence[str], columns: Sequence[str], delimiter: str) -> pl.DataFrame | None:
-    """Return the parsed records, None where the parser stumbles: its message would quote whole rows."""
+def _parsed(text: bytes, expected: int, header: Sequence[str], columns: Sequence[str], delimiter: str) -> pl.DataFrame:
+    """Return the parsed records; BugError without the parser's message, which would quote whole rows."""
     options: dict[str, Any] = {"has_header": False, "infer_schema": False, "glob": False, "separator": delimiter}
-    try:
-        frame = pl.read_csv(text, schema=dict.fromkeys(header, pl.String), **options)
-    except pl.exceptions.PolarsError:
-        return None
-    return frame.select(columns)
+    wanted = [header.index(name) for name in columns]
+    with suppress(pl.exceptions.PolarsError):
+        frame = pl.read_csv(text, schema=dict.fromkeys(header, pl.String), columns=wanted, **options)
+        if frame.height == expected:
+            return frame.select(columns)
+    raise BugError("reading a block", "grammar and parser disagree")
 
 
-def _text(lines: pl.Series, kinds: Kinds) -> bytes:
-    """Return the accepted records alone."""
-    records = lines.filter(pl.Series((kinds == Kind.RECORD) | (kinds == Kind.GOES_ON)))
-    return "\n".join(records.to_list()).encode()
+def _text(lines: pl.Series, wanted: Mask) -> bytes:
+    """Return some of the lines alone."""
+    return "\n".join(lines.filter(wanted).to_list()).encode()
 
 
 def _last_lines(data: bytes, lines: int) -> bytes:

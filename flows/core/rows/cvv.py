@@ -16,12 +16,13 @@ from schemas.expressions import CVV_SHAPE, HASH_SHAPE
 from schemas.portal import CVV, CVV_HASH
 
 CVVS = [f"{n:03d}" for n in range(1_000)] + [f"{n:04d}" for n in range(10_000)]
+NO_CVV = pl.lit(None, pl.String).alias(CVV)
 FOUR_DIGITS_FROM = 1_000  # where the four-digit ones begin
 
 
 def hash_cvv(rows: pl.DataFrame) -> pl.DataFrame:
     """Return `rows` with an absent cvv_hash made from cvv, then no cvv; both absent stay so (interface.md 2.6)."""
-    return rows.with_columns(pl.coalesce(CVV_HASH, _hash_of(pl.col(CVV))), pl.lit(None, pl.String).alias(CVV))
+    return rows.with_columns(pl.coalesce(CVV_HASH, _hash_of(pl.col(CVV))), NO_CVV)
 
 
 def sent_hash() -> pl.Expr:

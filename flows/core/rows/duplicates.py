@@ -142,11 +142,17 @@ class Table:
 
 
 def keyed(rows: pl.DataFrame, cards: Keys) -> pl.DataFrame:
-    """Add key (48 bits of the card's hash, given, and 16 of the whole content's) and tag (32 of the given cuid's)."""
-    given = rows.select(columns())
-    if rows["cuid_made"].any():
-        given = given.with_columns(pl.when(~rows["cuid_made"]).then(CUID).alias(CUID))
-    content = given.hash_rows().to_numpy() & np.uint64(0xFFFF)
+    """Add key (48 bits of the card's hash, given, and 16 of the whole content's) and tag (32 of the given cuid's).
+
+    The content is the row's line, its `text`; its 20 columns where it has none, or a cuid that we made.
+    """
+    content = rows.select("text" if "text" in rows.columns else columns()).hash_rows()
+    cuids = rows.select(CUID)
+    if (ours := rows["cuid_made"].arg_true()).len():
+        nameless = rows[ours].with_columns(pl.lit(None, pl.String).alias(CUID))
+        content = content.scatter(ours, nameless.select(columns()).hash_rows())
+        cuids = cuids.with_columns(cuids[CUID].scatter(ours, None))
     card = (cards | np.uint64(1 << 16)) & ~np.uint64(0xFFFF)  # never 0, which means empty
-    tag = given.select(CUID).hash_rows().to_numpy().astype(np.uint32)
-    return rows.with_columns(pl.Series("key", card | content), pl.Series("tag", tag))
+    key = card | content.to_numpy() & np.uint64(0xFFFF)
+    tag = cuids.hash_rows().to_numpy().astype(np.uint32)
+    return rows.with_columns(pl.Series("key", key), pl.Series("tag", tag))

@@ -64,7 +64,7 @@ def spell(rows: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     )
     rows = rows.with_columns(_subnational(rows), _postal_code(rows, rules))
     # Optional in the file, but required by the partner's sibling interface.
-    return rows.with_columns(_name_on_card()) if rules.fill_name_on_card else rows
+    return rows.with_columns(name_on_card()) if rules.fill_name_on_card else rows
 
 
 def _trim(rows: pl.DataFrame) -> pl.DataFrame:
@@ -151,6 +151,7 @@ def _canadian(cells: pl.Series) -> pl.Series:
     return cells.str.to_uppercase().str.replace(r"^([A-Z][0-9][A-Z])[-\s]*([0-9][A-Z][0-9])$", "${1} ${2}")
 
 
-def _name_on_card() -> pl.Expr:
+def name_on_card() -> pl.Expr:
+    """Return the name on the card; where there is none, first and last name are it."""
     whole = pl.concat_str(FIRST_NAME, LAST_NAME, separator=" ")
     return pl.coalesce(NAME_ON_CARD, whole).alias(NAME_ON_CARD)

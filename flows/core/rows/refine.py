@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.core.extract.blocks import Block, Plain
 from flows.core.extract.mapping import Mapping, map_rows
-from flows.core.extract.reader import Block
 from flows.core.rows.cards import is_test_card
 from flows.core.rows.checks import check
 from flows.core.rows.chunk_csv import lines
 from flows.core.rows.cvv import hash_cvv
 from flows.core.rows.duplicates import SeenRows
 from flows.core.rows.foreseen import Repeats
-from flows.core.rows.known import CHECKS, Known, Terms, check_values
+from flows.core.rows.known import ADDRESS, CHECKS, NAME, Known, Terms, check_values
 from flows.core.rows.normalise import normalise
 from flows.core.rows.picked import Picked
 from flows.core.rows.ready import Ready
@@ -121,6 +121,13 @@ class Refiner:
         self.test_cards = 0
         self.other_cards = 0
 
+    def plain(self, header: Sequence[str]) -> Plain | None:
+        """Return what lines look like that need no look, in an extract of the portal's own form; a block was sifted."""
+        own = tuple(header) == tuple(self._order) and self._mapping.changes_nothing
+        if not own or self._whole or self._decided is None or any(self._decided):
+            return None
+        return self._ready.plain((*NAME, *ADDRESS) if self._portfolio else ())
+
     def sift(self, block: Block) -> Sifted:
         """Part off what is ready as it comes; blocks come in their order, the next maybe before this one is refined."""
         mapped, excluded = map_rows(block.rows, self._mapping)
@@ -128,7 +135,10 @@ class Refiner:
         if self._decided is None:
             self._first = normalise(mapped, self._rules)
             self._decided = decide(self._first, self._repairs, self._name)
-        if mapped.height >= SMALL and not (self._whole or any(self._decided)):
+        if block.plain is not None:
+            parted = self._ready.part_plain(block.plain)
+            ready, rest = self._keyed(parted.ready), pl.concat([mapped, parted.rest]).sort("row")
+        elif mapped.height >= SMALL and not (self._whole or any(self._decided)):
             parted = self._ready.part(mapped)
             ready, rest = self._keyed(parted.ready), parted.rest
         return Sifted(ready, rest, self._chosen(block.refused), self._chosen(excluded))
@@ -161,11 +171,11 @@ class Refiner:
 
     def _keyed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Write each row's line, note what other rows and runs know it by, and drop its cells, the cuid apart."""
-        rows = self._repeats.keyed(rows).with_columns(is_test_card(pl.col(PAN)).alias("test"))
-        rows = check_values(rows) if self._portfolio else rows.with_columns(_UNCHECKED)
         if "text" not in rows.columns and not self._keep_cvv:
             rows = hash_cvv(rows)
             rows = rows.with_columns(lines(rows, self._order, quoting=columns()).alias("text"))
+        rows = self._repeats.keyed(rows).with_columns(is_test_card(pl.col(PAN)).alias("test"))
+        rows = check_values(rows) if self._portfolio else rows.with_columns(_UNCHECKED)
         return rows if self._whole else rows.select(*_LEAN)
 
     def _mended(self, mapped: pl.DataFrame) -> pl.DataFrame:

@@ -19,9 +19,10 @@ from typing import NamedTuple, Protocol, TypeVar
 import polars as pl
 
 from flows.core.errors import OperatorError
+from flows.core.extract.blocks import Begin
 from flows.core.extract.extract_errors import TrailerError
 from flows.core.extract.mapping import map_rows, plan_mapping
-from flows.core.extract.reader import Begin, read_extract
+from flows.core.extract.reader import read_extract
 from flows.core.names import RunKeys
 from flows.core.ports import Entry
 from flows.core.rows.duplicates import SeenRows

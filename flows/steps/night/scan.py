@@ -10,15 +10,17 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from datetime import date
 from io import BytesIO
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 import polars as pl
 
 from flows.core.errors import OperatorError, TryAgainError
+from flows.core.extract.blocks import Begin
 from flows.core.extract.mapping import plan_mapping
-from flows.core.extract.reader import Begin, read_extract
+from flows.core.extract.reader import read_extract
 from flows.core.ports import Entry
-from flows.core.rows.refine import EVERY_ROW, Choice, Refiner, gathered
+from flows.core.rows.refine import EVERY_ROW, Choice, Refiner, Sifted, gathered
 from flows.core.rows.split import Splitter
 from flows.core.sealing.openpgp import looks_like_message
 from flows.steps.ahead import ahead
@@ -109,14 +111,20 @@ class Scan:
 
     def __iter__(self) -> Generator[Piece, None, None]:
         """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
-        with closing(ahead(iter(self._extract))) as blocks:
-            sifted = gathered(map(self.refiner.sift, blocks))
-            with closing(ahead(sifted)) as batches:
-                for batch in batches:
-                    refined = self.refiner.refine(batch)
-                    self._count(refined.others, refined.good.height)
-                    yield Piece(list(self._splitter.add(refined.good)), refined.others)
+        with closing(self._sifted()) as sifted, closing(ahead(gathered(sifted))) as batches:
+            for batch in batches:
+                refined = self.refiner.refine(batch)
+                self._count(refined.others, refined.good.height)
+                yield Piece(list(self._splitter.add(refined.good)), refined.others)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
+
+    def _sifted(self) -> Generator[Sifted, None, None]:
+        """Sift block after block; the first one, whole, decides what the others are expected to look like."""
+        blocks = iter(self._extract)
+        yield from map(self.refiner.sift, islice(blocks, 1))
+        self._extract.expect(self.refiner.plain(self._extract.header))
+        with closing(ahead(blocks)) as coming:
+            yield from map(self.refiner.sift, coming)
 
     @property
     def counts(self) -> Counts:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.errors import ExtractError
-from flows.core.extract.reader import Block, Extract, read_extract
+from flows.core.extract.blocks import Block
+from flows.core.extract.reader import Extract, read_extract
 from schemas.source import SourceSettings
 from tests.core import damaged
 
