@@ -282,8 +282,8 @@ def _ours(key: str, act: Callable[[], T]) -> T:
     try:
         return act()
     except OSError as error:
-        trouble = _translated(key, error.errno or 0)
-    raise trouble
+        number = error.errno or 0
+    raise _translated(key, number)  # kept in no variable: it and its frame would hold each other, and the callers' rows
 
 
 def _translated(key: str, number: int) -> CardlinkError:

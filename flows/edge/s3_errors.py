@@ -97,7 +97,10 @@ def ours(place: str, act: Callable[[], T]) -> T:
         return act()
     except FOREIGN as error:
         trouble = translated(place, error)
-    raise trouble
+    try:
+        raise trouble
+    finally:
+        del trouble  # it and its frame would hold each other, and the callers' rows, until garbage is collected
 
 
 def translated(place: str, error: Exception) -> CardlinkError:

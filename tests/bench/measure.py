@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+AS_INSTALLED = {"PYTHONPATH": str(Path(__file__).parent / "installed")}
+
 
 class Cost(NamedTuple):
     """What a command took, its children included; `megabytes` is the peak of its largest single process.
@@ -38,7 +40,7 @@ def cost_of(contender: Contender) -> Cost:
     start = time.perf_counter()
     with subprocess.Popen(
         contender.command,
-        env={**os.environ, **contender.environment},
+        env={**os.environ, **AS_INSTALLED, **contender.environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     ) as process:
