@@ -26,10 +26,11 @@ def read_rows(store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns:
         yield pl.read_parquet(BytesIO(read(store, rows_key(keys, part))), columns=columns)
 
 
-def write_parquet(store: Store, key: str, frame: pl.DataFrame) -> None:
-    """Write a derived frame as Parquet."""
+def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+    """Write a derived frame as Parquet, `metadata` beside its columns."""
     out = BytesIO()
-    frame.write_parquet(out, compression="zstd", compression_level=1)  # links are random: more work packs no better
+    # links are random: more work packs no better
+    frame.write_parquet(out, compression="zstd", compression_level=1, metadata=metadata)
     store.replace(key, [out.getvalue()])
 
 

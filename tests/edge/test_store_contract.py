@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,6 +57,26 @@ def test_create_says_no_where_something_is_and_leaves_it(store: Store, second: b
 
     assert not created
     assert b"first" == content(store, "a")
+
+
+def test_an_error_does_not_hold_its_callers_rows_until_garbage_is_collected(store: Store) -> None:
+    class Rows:
+        pass
+
+    def ask() -> weakref.ref[Rows]:
+        rows = Rows()
+        with pytest.raises(ObjectMissingError):
+            store.open("nothing")
+        return weakref.ref(rows)
+
+    ask()
+    gc.disable()
+    try:
+        rows = ask()
+    finally:
+        gc.enable()
+
+    assert rows() is None
 
 
 def test_of_many_creators_of_one_key_exactly_one_wins(store: Store) -> None:

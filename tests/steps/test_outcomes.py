@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import polars as pl
+
 from flows.core.ports import Entry
 from flows.core.results.attribution import attribute
 from flows.edge.local import LocalStore
-from flows.steps.answers.outcomes import Answer, Told, keep
+from flows.steps.answers.outcomes import FILE, FILES, Answer, Told, keep
 from flows.steps.runs import keys_of
 from tests.core.outcomes import HOSTS, RUN, link, result, sent_rows
 
@@ -50,3 +52,18 @@ def test_the_same_files_taken_up_again_take_no_more_room(tmp_path: Path) -> None
 
     assert written == {entry.key for entry in store.keys(KEYS.outcomes)}
     assert 1 == len(written)
+
+
+def test_objects_of_an_older_version_with_the_facts_beside_every_row_are_read(tmp_path: Path) -> None:
+    store, answers = LocalStore(tmp_path), [answer("a.csv", 2, 1), answer("b.csv", 6, 7, 8)]
+    key = keep(store, KEYS, NOON, answers)
+    path = tmp_path / key
+    facts = pl.read_json(pl.read_parquet_metadata(path)[FILES].encode(), schema=FILE).with_row_index("number")
+    older = pl.read_parquet(path).join(facts.cast({"number": pl.UInt16}), on="number", maintain_order="left")
+    older.drop("number").write_parquet(path)
+
+    found = [Told(store, KEYS).of([chunk])[0] for chunk in (1, 2)]
+
+    for kept, one in zip(answers, found, strict=True):
+        assert kept.one.outcomes.equals(one.outcomes)
+        assert kept.one == one._replace(outcomes=kept.one.outcomes)

@@ -170,6 +170,8 @@ def _contents(rows: pl.DataFrame) -> pl.Series:
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
     """Count the rows of one content within their file; they are few, so only they go through the window."""
     again = rows.filter(pl.col("content").is_duplicated())
+    if again.is_empty():
+        return rows.with_columns(pl.lit(0, pl.UInt32).alias("nth"))
     nth = again.select("at", pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content").alias("nth"))
     return rows.join(nth, on="at", how="left", maintain_order="left").with_columns(pl.col("nth").fill_null(0))
 

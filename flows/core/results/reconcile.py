@@ -48,16 +48,19 @@ def reconcile(sent: pl.DataFrame, outcomes: Sequence[Attributed], today: date) -
     """
     numbered = number_sent(sent)
     files = _files(outcomes)
-    answers = _expired(_union(_answers(files, numbered)), today)
+    told = _answers(files, numbered)
+    single = _one_each(told)
+    answers = _expired(told if single else _union(told), today)
     settled = answers.filter((pl.col("state") != BROKEN) & pl.col("spot").is_not_null())
-    chunks = _chunks(numbered, answers, settled)
+    best = settled if single else _best(settled)
+    chunks = _chunks(numbered, answers, best, single)
     findings = [
         *_file_breaks(files),
         *_row_breaks(answers),
-        *_conflicts(settled),
+        *(() if single else _conflicts(settled)),
         *_shorts(chunks),
     ]
-    return Reconciled(_rows(numbered, settled), chunks, tuple(sorted(findings)))
+    return Reconciled(_rows(numbered, best), chunks, tuple(sorted(findings)))
 
 
 def _files(outcomes: Sequence[Attributed]) -> list[Attributed]:
@@ -88,8 +91,6 @@ def _union(answers: pl.DataFrame) -> pl.DataFrame:
     Where one file could place such a row and another could not, the placed one stands. Files of one chunk that
     have no placed row in common are different parts of its result: what looks alike in them is not the same.
     """
-    if _one_each(answers):
-        return answers
     one = ["place", "part", "content", "nth"]
     parted = answers.join(_parts(answers), on=["place", "file"], how="left", maintain_order="left").with_columns(
         pl.col("part").fill_null(pl.col("part").min().over("place"))
@@ -122,10 +123,10 @@ def _expired(answers: pl.DataFrame, today: date) -> pl.DataFrame:
     )
 
 
-def _rows(sent: SentRows, settled: pl.DataFrame) -> pl.DataFrame:
+def _rows(sent: SentRows, best: pl.DataFrame) -> pl.DataFrame:
     answer = ["state", "url", "expires_on", "expires_raw", "how", "reasons", "message", "shape", "result"]
     return (
-        sent.rows.join(_best(settled).select("spot", *answer), on="spot", how="left", maintain_order="left")
+        sent.rows.join(best.select("spot", *answer), on="spot", how="left", maintain_order="left")
         .with_columns(pl.col("state").fill_null(AWAITING))
         .select("run", "chunk", "row", pl.col("sent_at").alias("position"), "cuid", "last_4", *answer)
     )
@@ -134,9 +135,7 @@ def _rows(sent: SentRows, settled: pl.DataFrame) -> pl.DataFrame:
 def _best(settled: pl.DataFrame) -> pl.DataFrame:
     """Return one answer a row: a link before an error, the later file before the earlier."""
     twice = pl.col("spot").is_duplicated()
-    if (repeated := settled.filter(twice)).is_empty():
-        return settled
-    ordered = repeated.sort(
+    ordered = settled.filter(twice).sort(
         ["state", "received", "expires_on", "file", "position"],
         descending=[True, True, True, True, False],
         nulls_last=True,
@@ -144,17 +143,15 @@ def _best(settled: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([settled.filter(~twice), ordered.unique("spot", keep="first", maintain_order=True)])
 
 
-def _chunks(sent: SentRows, answers: pl.DataFrame, settled: pl.DataFrame) -> pl.DataFrame:
+def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame, single: bool) -> pl.DataFrame:
     rows, links = pl.len(), pl.col("has_link").sum()
-    if not _one_each(answers):
+    if not single:
         rows = pl.col("spot").drop_nulls().n_unique() + pl.col("spot").is_null().sum()
         refused = pl.when(pl.col("url").is_null()).then(pl.struct("content", "nth"))  # its url is not kept
         links = pl.struct("spot", "url", refused.alias("refused")).filter("has_link").n_unique()
     names = pl.col("result").unique().sort()
     told = answers.group_by("place").agg(rows.alias("answers"), links.alias("links"), names.alias("results"))
-    states = (
-        _best(settled).group_by("place").agg((pl.col("state") == state).sum().alias(state) for state in (LINKED, ERROR))
-    )
+    states = best.group_by("place").agg((pl.col("state") == state).sum().alias(state) for state in (LINKED, ERROR))
     state = (
         pl.when(pl.col("answers") == 0)
         .then(pl.lit(AWAITING))
@@ -227,8 +224,11 @@ def _places(files: Sequence[Attributed]) -> list[set[tuple[str, int]]]:
     """Return of each file the chunks its rows answer."""
     found: list[set[tuple[str, int]]] = [set() for _ in files]
     rows, numbers = _stacked(files)
-    answered = rows.select("run", "chunk", "row", file=numbers).drop_nulls("row")
-    for at, run, chunk in answered.select("file", "run", "chunk").unique().iter_rows():
+    answered = rows.select("run", "chunk", "row", file=numbers).drop_nulls("row").select("file", "run", "chunk")
+    new = pl.any_horizontal(
+        pl.all().ne_missing(pl.all().shift())
+    )  # a file's rows lie together: few rows begin anything
+    for at, run, chunk in answered.filter(new).iter_rows():
         found[at].add((run, chunk))
     return found
 

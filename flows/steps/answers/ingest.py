@@ -18,8 +18,8 @@ from flows.core.errors import CardlinkError, TryAgainError
 from flows.core.names import ingested, results
 from flows.core.ports import Entry, Opener, Store
 from flows.core.redaction import redact
-from flows.core.results.attribution import OUTCOME, Attributed, attribute_claims, read_claims
-from flows.core.results.named import spoken_of
+from flows.core.results.attribution import OUTCOME, Attributed, ByHand, attribute_claims, read_claims
+from flows.core.results.named import Candidates, spoken_of
 from flows.core.results.results import TOO_LARGE, Arrived, ResultRows, read_results
 from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical
@@ -66,6 +66,20 @@ class Found(NamedTuple):
 
     entry: Entry
     decided: tuple[Attribution, ...] = ()
+
+
+class Batch(NamedTuple):
+    """Some result files, read, and what their rows claim."""
+
+    found: Sequence[Found]
+    files: Sequence[ResultRows]
+    claims: pl.DataFrame
+
+    @property
+    def forced(self) -> list[ByHand]:
+        """The rows that were given their place by hand."""
+        numbered = enumerate(zip(self.found, self.files, strict=True))
+        return [one for at, (found, file) in numbered for one in by_hand(at, file.digest, found.decided)]
 
 
 class Taken(NamedTuple):
@@ -130,7 +144,8 @@ def examine(edges: IssuerEdges, found: Found) -> tuple[ResultRows, Attributed]:
     store = edges.edges.store
     with edges.opener() as opener:
         files = _read(edges.issuer.time_zone, [found.entry], [_content(store, opener, found.entry)])
-    return files[0], _attribute(edges, SentBooks(store, edges.issuer.issuer), [found], files)[0]
+    searched = _search(SentBooks(store, edges.issuer.issuer), Batch([found], files, read_claims(files)))
+    return files[0], _attribute(edges, *searched)[0]
 
 
 def _take_up(edges: IssuerEdges, fresh: Sequence[Found]) -> Iterator[Taken]:
@@ -140,7 +155,8 @@ def _take_up(edges: IssuerEdges, fresh: Sequence[Found]) -> Iterator[Taken]:
         edges.opener() as opener,
         ThreadPoolExecutor(edges.edges.wires) as readers,
         closing(ahead(_read_all(edges, opener, readers, fresh))) as batches,
-        closing(ahead((batch, _attribute(edges, books, batch, files)) for batch, files in batches)) as attributed,
+        closing(ahead(_search(books, batch) for batch in batches)) as searched,
+        closing(ahead((batch.found, _attribute(edges, batch, sent)) for batch, sent in searched)) as attributed,
     ):
         for batch, outcomes in attributed:
             yield from _keep(edges, batch, outcomes)
@@ -148,26 +164,23 @@ def _take_up(edges: IssuerEdges, fresh: Sequence[Found]) -> Iterator[Taken]:
 
 def _read_all(
     edges: IssuerEdges, opener: Opener | None, readers: ThreadPoolExecutor, fresh: Sequence[Found]
-) -> Iterator[tuple[Sequence[Found], list[ResultRows]]]:
-    """Fetch and read result files, a batch at a time."""
+) -> Iterator[Batch]:
+    """Fetch and read result files, a batch at a time, and what their rows claim."""
     for start in range(0, len(fresh), BATCH):
         batch = fresh[start : start + BATCH]
         entries = [found.entry for found in batch]
         contents = readers.map(lambda entry: _content(edges.edges.store, opener, entry), entries)
-        yield batch, _read(edges.issuer.time_zone, entries, list(contents))
+        files = _read(edges.issuer.time_zone, entries, list(contents))
+        yield Batch(batch, files, read_claims(files))
 
 
-def _attribute(
-    edges: IssuerEdges, books: SentBooks, batch: Sequence[Found], files: Sequence[ResultRows]
-) -> list[Attributed]:
-    claims = read_claims(files)
-    forced = [
-        one
-        for at, (found, file) in enumerate(zip(batch, files, strict=True))
-        for one in by_hand(at, file.digest, found.decided)
-    ]
-    sent = books.candidates([one.name for one in files], claims, forced)
-    return attribute_claims(files, claims, sent, edges.issuer.portal.allowed_hosts, forced)
+def _search(books: SentBooks, batch: Batch) -> tuple[Batch, Candidates]:
+    """Find the sent rows that a batch may answer."""
+    return batch, books.candidates([one.name for one in batch.files], batch.claims, batch.forced)
+
+
+def _attribute(edges: IssuerEdges, batch: Batch, sent: Candidates) -> list[Attributed]:
+    return attribute_claims(batch.files, batch.claims, sent, edges.issuer.portal.allowed_hosts, batch.forced)
 
 
 def _read(time_zone: str, entries: Sequence[Entry], contents: Sequence[tuple[bytes, str]]) -> list[ResultRows]:
@@ -228,8 +241,11 @@ def _take_back(edges: IssuerEdges, run: str, entry: Entry, one: Attributed) -> s
 
 
 def _by_run(outcomes: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    first = outcomes["run"].first()
+    if first is not None and (outcomes["run"] == first).all(ignore_nulls=False):  # the usual file
+        return {str(first): outcomes}
     runs = outcomes["run"].unique().drop_nulls().sort().to_list()
-    if len(runs) < 2:  # the usual file
+    if len(runs) < 2:
         return dict.fromkeys(runs, outcomes)
     return {run: outcomes.filter(pl.col("run").fill_null(runs[0]) == run) for run in runs}
 

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 
 import polars as pl
 
 from flows.core.names import RunKeys
 from flows.core.ports import Store
 from flows.core.report import tables
-from flows.steps.ahead import ahead
-from flows.steps.rows import csv_pieces, read_rows, write_parquet
+from flows.steps.rows import csv_pieces, write_parquet
 from schemas.links import LinkSettings
 from schemas.manifest import LedgerPart
 
 
-def write_links(store: Store, keys: RunKeys, parts: Iterable[LedgerPart], settings: LinkSettings) -> None:
-    """Write links.csv (or links-00001.csv … of `rows_per_file`), and links/part-*.parquet, one per ledger part."""
+def keep_links(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame) -> pl.DataFrame:
+    """Write the links among the reconciled rows of a ledger part, links/part-*.parquet, and return them."""
+    links = tables.links(rows)
+    write_parquet(store, keys.report(f"links/{part.name}"), links)
+    return links
+
+
+def write_links(store: Store, keys: RunKeys, links: Iterator[pl.DataFrame], settings: LinkSettings) -> None:
+    """Write all links of a run, part after part, as links.csv (or links-00001.csv … of `rows_per_file`)."""
     columns = list(settings.columns.values())
     written = set()
-    with closing(ahead(_links(store, keys, parts))) as links:
-        mailed = (tables.mailing(part, settings) for part in links)
-        for number, frames in enumerate(_files(mailed, settings.rows_per_file), start=1):
-            key = keys.report(f"links-{number:05d}.csv" if settings.rows_per_file else "links.csv")
-            store.replace(key, csv_pieces(frames, columns))
-            written.add(key)
+    mailed = (tables.mailing(part, settings) for part in links)
+    for number, frames in enumerate(_files(mailed, settings.rows_per_file), start=1):
+        key = keys.report(f"links-{number:05d}.csv" if settings.rows_per_file else "links.csv")
+        store.replace(key, csv_pieces(frames, columns))
+        written.add(key)
     _empty_leftovers(store, keys, written, columns)
-
-
-def _links(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> Iterator[pl.DataFrame]:
-    """Yield the links of each ledger part, once they stand as Parquet."""
-    for part in parts:
-        for rows in read_rows(store, keys, [part], ["state", *tables.LINK]):
-            links = tables.links(rows)
-            write_parquet(store, keys.report(f"links/{part.name}"), links)
-            yield links
 
 
 def _files(frames: Iterator[pl.DataFrame], limit: int | None) -> Iterator[Iterable[pl.DataFrame]]:

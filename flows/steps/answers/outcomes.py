@@ -23,6 +23,7 @@ from flows.steps.edges import read
 from flows.steps.rows import write_parquet
 
 READERS = 8  # objects fetched at a time, of a few megabytes each
+FILES = "files"  # where the facts of the result files stand in an object's metadata
 
 FILE: dict[str, pl.DataType | type[pl.DataType]] = {
     "file": pl.String,  # digest of its key
@@ -35,6 +36,7 @@ FILE: dict[str, pl.DataType | type[pl.DataType]] = {
     "file_run": pl.String,  # run and chunk its name speaks of
     "file_chunk": pl.UInt32,
 }
+NUMBER = {"number": pl.UInt16}  # of the file among those of its object, from 0: which rows are its
 
 
 class Answer(NamedTuple):
@@ -51,13 +53,12 @@ def keep(store: Store, keys: RunKeys, taken: datetime, answers: Sequence[Answer]
     It is named after the files and not their content: the same files taken up again replace it.
     """
     files = [digest(answer.entry.key.encode()) for answer in answers]
-    facts = pl.DataFrame(
-        [_facts(file, taken, answer) for file, answer in zip(files, answers, strict=True)], FILE, orient="row"
-    )
-    numbers = np.repeat(np.arange(len(answers)), [answer.rows.height for answer in answers])
-    rows = pl.concat([answer.rows for answer in answers])
+    facts = [_facts(file, taken, answer) for file, answer in zip(files, answers, strict=True)]
+    heights = [answer.rows.height for answer in answers]
+    numbers = pl.Series("number", np.repeat(np.arange(len(answers), dtype=np.uint16), heights))
+    rows = pl.concat([answer.rows for answer in answers]).with_columns(numbers)
     key = f"{keys.outcomes}{digest(''.join(sorted(files)).encode())[:24]}.parquet"
-    write_parquet(store, key, pl.concat([rows, facts[numbers]], how="horizontal"))
+    write_parquet(store, key, rows, {FILES: pl.DataFrame(facts, FILE, orient="row").write_json()})
     return key
 
 
@@ -99,15 +100,38 @@ _SPOKEN = pl.DataFrame(
 
 
 def _spoken(store: Store, key: str) -> pl.DataFrame:
-    rows = pl.read_parquet(BytesIO(read(store, key)), columns=_SPOKEN.columns[1:])
-    return rows.unique().select(pl.lit(key).alias("key"), *_SPOKEN.columns[1:])
+    """Return which chunks the files of an object speak of."""
+    data = read(store, key)
+    files = _files(data)
+    if files is None:
+        rows = pl.read_parquet(BytesIO(data), columns=_SPOKEN.columns[1:]).unique()
+    else:
+        chunks = pl.read_parquet(BytesIO(data), columns=[*NUMBER, "chunk"]).unique()
+        rows = chunks.join(files, on="number").select(_SPOKEN.columns[1:])
+    return rows.select(pl.lit(key).alias("key"), *_SPOKEN.columns[1:])
 
 
-def _restore(store: Store, key: str, files: Collection[str]) -> Iterator[Attributed]:
-    rows = pl.read_parquet(BytesIO(read(store, key))).filter(pl.col("file").is_in(list(files)))
-    facts = rows.group_by("file", maintain_order=True).agg(pl.len(), pl.col(list(FILE)[3:]).first())
+def _restore(store: Store, key: str, wanted: Collection[str]) -> Iterator[Attributed]:
+    """Return what some files of an object say."""
+    data = read(store, key)
+    rows, files = pl.read_parquet(BytesIO(data)), _files(data)
+    if files is None:  # an older version wrote the facts of its file beside every row
+        files = rows.select(*FILE).unique("file", maintain_order=True).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
+        rows = rows.join(files.select("file", "number"), on="file", how="left", maintain_order="left")
+    heights = rows.group_by("number").agg(pl.len())
+    facts = files.filter(pl.col("file").is_in(list(wanted))).join(heights, on="number").sort("number")
+    if facts.height < files.height:
+        rows = rows.filter(pl.col("number").is_in(facts["number"].implode()))
     outcomes, start = rows.select(*OUTCOME), 0
-    for _, height, content, name, received, problems, run, chunk in facts.iter_rows():
+    for content, name, received, problems, run, chunk, height in facts.select(*list(FILE)[3:], "len").iter_rows():
         named = (run, chunk) if run is not None else None
         yield Attributed(content, name, received, tuple(problems), outcomes[start : start + height], named)
         start += height
+
+
+def _files(data: bytes) -> pl.DataFrame | None:
+    """Return the facts of the files whose rows an object holds, each with its number; None where they are columns."""
+    told = pl.read_parquet_metadata(BytesIO(data)).get(FILES)
+    if told is None:
+        return None
+    return pl.read_json(told.encode(), schema=FILE).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names

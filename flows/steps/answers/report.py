@@ -29,7 +29,7 @@ from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical
 from flows.steps.ahead import ahead
 from flows.steps.answers.lineage import attempts_after
-from flows.steps.answers.links import write_links
+from flows.steps.answers.links import keep_links, write_links
 from flows.steps.answers.outcomes import Told
 from flows.steps.answers.sending import moment_of
 from flows.steps.beyond.funnel import run_funnel
@@ -48,7 +48,7 @@ from schemas.manifest import LedgerPart, Manifest
 AS_SENT = ["expiration", "origin", "name_check", "address_check"]  # kept with the outcome: later runs ask for them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
 NIGHTS = 14  # runs the trend shows
-CHUNKS, AT_A_TIME = 50, 2  # chunks reconciled together, and such groups side by side
+CHUNKS, AT_A_TIME = 80, 2  # chunks reconciled together, and such groups side by side
 
 
 class RunReport(NamedTuple):
@@ -67,8 +67,16 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
         raise UnknownRunError(run)
     refuse_purged(store, keys)
     now = edges.edges.now()
-    with closing(ahead(_settle(edges, keys, manifest))) as parts:
-        total = add([counted for one in parts for counted in _write(store, keys, one)])
+    counted: list[Tally] = []
+    with (
+        closing(ahead(_settle(edges, keys, manifest))) as parts,
+        closing(ahead(_kept(store, keys, parts, counted))) as links,
+    ):
+        _side_by_side(
+            lambda: write_links(store, keys, links, edges.issuer.links),
+            lambda: write_rejects(store, keys, manifest.ledger),
+        )
+    total = add(counted)
     found = sort_out(sorted(total.breaks), closed_breaks(store, keys))
     total = total._replace(breaks=frozenset(found.open))
     books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found.open), len(found.closed))
@@ -80,15 +88,9 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
         summary["attempts"] = again
     chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
     _side_by_side(
-        lambda: write_links(store, keys, manifest.ledger, edges.issuer.links),
-        lambda: write_rejects(store, keys, manifest.ledger),
         lambda: _write_errors(store, keys, manifest.ledger),
+        lambda: _write_pages(store, keys, summary, chunks),
     )
-    store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
-    store.replace(keys.report("summary.json"), [canonical(summary)])
-    told = {**summary, "trend": _trend(store, keys)}
-    store.replace(keys.report("report.xlsx"), [run_workbook(told, chunks)])
-    store.replace(keys.report("report.html"), [run_page(told, chunks).encode()])
     return RunReport(books, found.open, summary)
 
 
@@ -124,10 +126,12 @@ class Settled(NamedTuple):
     tallies: tuple[Tally, ...]
 
 
-def _write(store: Store, keys: RunKeys, one: Settled) -> tuple[Tally, ...]:
-    """Keep the reconciled rows of a part (`report/rows/`) and return what is counted of them."""
-    write_rows(store, keys, one.part, one.rows)
-    return one.tallies
+def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[Tally]) -> Iterator[pl.DataFrame]:
+    """Keep the reconciled rows of each part (`report/rows/`), note what is counted of them, and yield their links."""
+    for one in parts:
+        write_rows(store, keys, one.part, one.rows)
+        counted += one.tallies
+        yield keep_links(store, keys, one.part, one.rows)
 
 
 def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
@@ -165,6 +169,14 @@ def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> N
     columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
     frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns))
     store.replace(keys.report("errors.csv"), csv_pieces(frames, tables.REFUSAL))
+
+
+def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame) -> None:
+    store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
+    store.replace(keys.report("summary.json"), [canonical(summary)])
+    told = {**summary, "trend": _trend(store, keys)}
+    store.replace(keys.report("report.xlsx"), [run_workbook(told, chunks)])
+    store.replace(keys.report("report.html"), [run_page(told, chunks).encode()])
 
 
 def _side_by_side(*tasks: Callable[[], None]) -> None:
