@@ -48,7 +48,7 @@ from schemas.manifest import LedgerPart, Manifest
 AS_SENT = ["expiration", "origin", "name_check", "address_check"]  # kept with the outcome: later runs ask for them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
 NIGHTS = 14  # runs the trend shows
-CHUNKS, AT_A_TIME = 80, 2  # chunks reconciled together, and such groups side by side
+CHUNKS, AT_A_TIME = 64, 2  # chunks reconciled together, and such groups side by side
 
 
 class RunReport(NamedTuple):
