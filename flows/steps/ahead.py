@@ -20,3 +20,4 @@ def ahead(items: Iterator[T]) -> Generator[T, None, None]:
         while (item := coming.result()) is not end:
             coming = worker.submit(next, items, end)
             yield item  # type: ignore[misc]  # the end was told apart just now
+            del item  # what was used is let go before the next is waited for

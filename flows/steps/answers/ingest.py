@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
+from itertools import chain, starmap
 from typing import NamedTuple
 
 import polars as pl
@@ -145,7 +147,7 @@ def examine(edges: IssuerEdges, found: Found) -> tuple[ResultRows, Attributed]:
     with edges.opener() as opener:
         files = _read(edges.issuer.time_zone, [found.entry], [_content(store, opener, found.entry)])
     searched = _search(SentBooks(store, edges.issuer.issuer), Batch([found], files, read_claims(files)))
-    return files[0], _attribute(edges, *searched)[0]
+    return files[0], _attribute(edges, *searched)[1][0]
 
 
 def _take_up(edges: IssuerEdges, fresh: Sequence[Found]) -> Iterator[Taken]:
@@ -155,11 +157,10 @@ def _take_up(edges: IssuerEdges, fresh: Sequence[Found]) -> Iterator[Taken]:
         edges.opener() as opener,
         ThreadPoolExecutor(edges.edges.wires) as readers,
         closing(ahead(_read_all(edges, opener, readers, fresh))) as batches,
-        closing(ahead(_search(books, batch) for batch in batches)) as searched,
-        closing(ahead((batch.found, _attribute(edges, batch, sent)) for batch, sent in searched)) as attributed,
+        closing(ahead(map(partial(_search, books), batches))) as searched,
+        closing(ahead(starmap(partial(_attribute, edges), searched))) as attributed,
     ):
-        for batch, outcomes in attributed:
-            yield from _keep(edges, batch, outcomes)
+        yield from chain.from_iterable(starmap(partial(_keep, edges), attributed))
 
 
 def _read_all(
@@ -179,8 +180,9 @@ def _search(books: SentBooks, batch: Batch) -> tuple[Batch, Candidates]:
     return batch, books.candidates([one.name for one in batch.files], batch.claims, batch.forced)
 
 
-def _attribute(edges: IssuerEdges, batch: Batch, sent: Candidates) -> list[Attributed]:
-    return attribute_claims(batch.files, batch.claims, sent, edges.issuer.portal.allowed_hosts, batch.forced)
+def _attribute(edges: IssuerEdges, batch: Batch, sent: Candidates) -> tuple[Sequence[Found], list[Attributed]]:
+    hosts = edges.issuer.portal.allowed_hosts
+    return batch.found, attribute_claims(batch.files, batch.claims, sent, hosts, batch.forced)
 
 
 def _read(time_zone: str, entries: Sequence[Entry], contents: Sequence[tuple[bytes, str]]) -> list[ResultRows]:

@@ -131,7 +131,10 @@ def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[T
     for one in parts:
         write_rows(store, keys, one.part, one.rows)
         counted += one.tallies
-        yield keep_links(store, keys, one.part, one.rows)
+        links = keep_links(store, keys, one.part, one.rows)
+        del one  # let go before the next is waited for
+        yield links
+        del links
 
 
 def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
