@@ -100,7 +100,7 @@ class Known:
         if not len(self):
             return pl.Series(values=[None] * rows.height, dtype=pl.String)
         cards, expirations = rows.select(_card(CUID), pl.col("expiration").cast(pl.UInt16)).get_columns()
-        first = np.minimum(np.searchsorted(self._cards, cards.to_numpy()), len(self) - 1)
+        first = self._first_of(cards.to_numpy())
         there = pl.Series(self._cards[first] == cards.to_numpy())
         beside = pl.concat(
             [
@@ -113,16 +113,23 @@ class Known:
         changes = terms.portfolio.changes if terms.as_of >= self._newest else ()
         return beside.select(pl.when(there).then(_verdict(terms, changes))).to_series()
 
+    def _first_of(self, cards: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Return where each card would stand first; asked in their order, which takes half the time."""
+        order, first = np.argsort(cards), np.empty(len(cards), np.intp)
+        first[order] = np.searchsorted(self._cards, cards[order])
+        return np.minimum(first, len(self) - 1)
+
     def _places(
         self, first: NDArray[np.intp], cards: NDArray[np.uint64], expirations: NDArray[np.uint16]
     ) -> NDArray[np.intp]:
         """Return where each card stands: the one of its expiration where there is one, else the `first` of its."""
         there = self._facts["expiration"].to_numpy()
         places = first.copy()
+        odd = np.flatnonzero((self._cards[first] == cards) & (there[first] != expirations))  # few have two cards
         for step in range(1, EXPIRATIONS):
-            beside = np.minimum(first + step, len(self) - 1)
-            hit = (self._cards[beside] == cards) & (there[beside] == expirations) & (there[first] != expirations)
-            places[hit] = beside[hit]
+            beside = np.minimum(first[odd] + step, len(self) - 1)
+            hit = (self._cards[beside] == cards[odd]) & (there[beside] == expirations[odd])
+            places[odd[hit]] = beside[hit]
         return places
 
 
