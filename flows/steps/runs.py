@@ -157,21 +157,25 @@ def rows_before(store: Store, run: RunId) -> list[int]:
 
 
 def read_ledger(
-    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None = None, **only: str
+    store: Store,
+    keys: RunKeys,
+    parts: Iterable[LedgerPart],
+    columns: list[str] | None = None,
+    only: pl.Expr | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Yield the parts of a run's ledger, each checked against its digest; a chunk never spans two parts.
 
-    With `fate` or `cuid` only the records that have it are decoded. Raises LedgerPurgedError where it is gone,
+    Records of which `only` does not hold are not decoded. Raises LedgerPurgedError where it is gone,
     ConflictError where it is not what was written.
     """
     for part in parts:
         data = _part(store, keys, part)
         if digest(data) != part.sha256:
             raise ConflictError(keys.ledger + part.name)
-        if only:
-            yield pl.scan_parquet(BytesIO(data)).filter(**only).select(columns or pl.all()).collect()
-        else:
+        if only is None:
             yield pl.read_parquet(BytesIO(data), columns=columns)
+        else:
+            yield pl.scan_parquet(BytesIO(data)).filter(only).select(columns or pl.all()).collect()
 
 
 def _part(store: Store, keys: RunKeys, part: LedgerPart) -> bytes:

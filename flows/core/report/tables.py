@@ -12,6 +12,7 @@ from schemas.manifest import Manifest
 from schemas.reasons import reason
 
 LINK = ["cuid", "last_4", "url", "expires_on"]
+UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE])  # what rejects.csv is of
 REFUSAL = ["row", "cuid", "last_4", "stage", "column", "reason", "message", "action"]
 
 
@@ -37,8 +38,7 @@ def errors(rows: pl.DataFrame) -> pl.DataFrame:
 
 def rejects(records: pl.DataFrame) -> pl.DataFrame:
     """Return rejects.csv of ledger records: one line per row we did not send and reason, never a value."""
-    unsent = records.filter(pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE]))
-    told = unsent.select("row", "cuid", "last_4", "reasons").explode("reasons")
+    told = records.filter(UNSENT).select("row", "cuid", "last_4", "reasons").explode("reasons")
     split = pl.col("reasons").str.split_exact("|", 1)
     listed = told.with_columns(
         split.struct.field("field_0").replace("", None).alias("column"),

@@ -16,6 +16,8 @@ import polars as pl
 from flows.core.errors import OperatorError
 from schemas.portal import columns
 
+_SPECIAL = r'[,"\r\n]'  # what makes a cell need quotes
+
 
 class TemplateError(OperatorError):
     """The template's header is not the portal's."""
@@ -54,7 +56,9 @@ def header_from_template(text: str, name: str) -> Header:
 
 def lines(rows: pl.DataFrame, order: Sequence[str], quoting: Collection[str]) -> pl.Series:
     """Return each row as a line of a chunk, without its end; only columns of `quoting` are looked at for quotes."""
-    cells = (_quoted(name) if name in quoting else pl.col(name) for name in order)
+    asked = rows.select(pl.col(*quoting).str.contains(_SPECIAL).any()) if quoting else rows.clear()
+    odd = [name for name in quoting if asked[name].item()]  # few columns have any
+    cells = (_quoted(name) if name in odd else pl.col(name) for name in order)
     return rows.select(pl.concat_str([cell.fill_null("") for cell in cells], separator=",")).to_series()
 
 
@@ -67,7 +71,7 @@ def write_chunk(text: pl.Series, header: Header) -> bytes:
 def _quoted(name: str) -> pl.Expr:
     cell = pl.col(name)
     inside = cell.str.replace_all('"', '""', literal=True)
-    return pl.when(cell.str.contains(r'[,"\r\n]')).then('"' + inside + '"').otherwise(cell)
+    return pl.when(cell.str.contains(_SPECIAL)).then('"' + inside + '"').otherwise(cell)
 
 
 def _header(order: tuple[str, ...], names: tuple[str, ...]) -> Header:

@@ -5,6 +5,7 @@ A hash is a CVV: all of them invert from this table in milliseconds. Treat both 
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from functools import cache
@@ -39,21 +40,18 @@ def diagnose_hash(rows: pl.DataFrame) -> pl.DataFrame:
     Codes are `card.cvv_hash.` and: newline, utf16, lost_zero, empty (what was hashed); hex, base64_of_hex,
     base64url, unpadded (how it was written); mismatch (another CVV than the row's); unknown (no CVV at all).
     """
-    given = rows.lazy().select("row", CVV, CVV_HASH).drop_nulls(CVV_HASH).collect()
-    if given.is_empty():
-        return pl.DataFrame(schema={"row": rows.schema["row"], "column": pl.String, "code": pl.String})
-    known = pl.col(CVV_HASH).is_in(_hashes().implode())
-    other = given.filter(known & (_hash_of(pl.col(CVV)) != pl.col(CVV_HASH)))
-    wrong = given.filter(~known)
-    if wrong.height:  # else the table of mistakes need not be made
-        wrong = wrong.join(_mistakes(), on=CVV_HASH, how="left", maintain_order="left")
-    kind = [pl.lit("mismatch").alias("kind")]
-    told = pl.concat([other.select("row", *kind), *([wrong.select("row", _kind())] if wrong.height else [])])
-    return told.drop_nulls().select("row", column=pl.lit(CVV_HASH), code="card.cvv_hash." + pl.col("kind"))
+    given = rows.select("row", CVV_HASH, CVV).filter(rows[CVV_HASH].is_not_null())
+    kinds = [_mistake(one, cvv) for one, cvv in zip(given[CVV_HASH], given[CVV], strict=True)]
+    codes = pl.Series([kind and f"card.cvv_hash.{kind}" for kind in kinds], dtype=pl.String)
+    return given.select("row", column=pl.lit(CVV_HASH), code=codes).drop_nulls()
 
 
-def _kind() -> pl.Expr:
-    return pl.coalesce("kind", pl.when(pl.col(CVV_HASH).str.contains(HASH_SHAPE)).then(pl.lit("unknown"))).alias("kind")
+def _mistake(given: str, cvv: str | None) -> str | None:
+    """Return what is wrong with a hash that came with a CVV or none; None where that is told by its format."""
+    own = _cvv_of().get(given)
+    if own is None:
+        return _mistakes().get(given) or ("unknown" if re.fullmatch(HASH_SHAPE, given) else None)
+    return "mismatch" if cvv not in (own, None) and re.fullmatch(CVV_SHAPE, cvv) else None
 
 
 def _hash_of(cvv: pl.Expr) -> pl.Expr:
@@ -68,10 +66,15 @@ def _hashes() -> pl.Series:
 
 
 @cache
-def _mistakes() -> pl.DataFrame:
-    """Return every wrong hash we can name (cvv_hash, kind); 320,000 rows, made when the first is met."""
-    wrong = dict(_wrong_hashes())
-    return pl.DataFrame({CVV_HASH: list(wrong), "kind": list(wrong.values())})
+def _cvv_of() -> dict[str, str]:
+    """Return what each hash is the hash of."""
+    return dict(zip(_hashes(), CVVS, strict=True))
+
+
+@cache
+def _mistakes() -> dict[str, str]:
+    """Return the kind of every wrong hash we can name; 320,000, made when the first is met."""
+    return dict(_wrong_hashes())
 
 
 def _wrong_hashes() -> Iterator[tuple[str, str]]:

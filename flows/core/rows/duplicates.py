@@ -53,15 +53,16 @@ class SeenRows:
     def mark_keys(self, rows: pl.Series, keys: Keys, tags: Tags) -> pl.DataFrame:
         """Return the verdicts on rows of which only the keys are known: another worker read them."""
         seen = self._table.add(keys, tags)
-        same, repeated, other = (pl.Series(mask, dtype=pl.Boolean) for mask in seen)
-        marked = pl.DataFrame({"row": rows}).with_columns(
+        at = np.flatnonzero(seen.repeated | seen.other)  # next to nothing, so the others cost nothing below
+        same, repeated = (pl.Series(mask[at], dtype=pl.Boolean) for mask in (seen.same, seen.repeated))
+        marked = pl.DataFrame({"row": rows[at]}).with_columns(
             column=pl.when(same).then(pl.lit("")).otherwise(pl.lit(PAN)),
             code=pl.when(same).then(pl.lit("row.content.repeated"))
             .when(repeated).then(pl.lit("card.pan.repeated"))
-            .when(other).then(pl.lit("card.pan.other_cuid")),
+            .otherwise(pl.lit("card.pan.other_cuid")),
             severity=pl.when(repeated).then(pl.lit("reject")).otherwise(pl.lit(self._other_cuid)),
         )  # fmt: skip
-        return marked.filter(pl.col("code").is_not_null() & (pl.col("severity") != "off"))
+        return marked.filter(pl.col("severity") != "off")
 
 
 class Seen(NamedTuple):

@@ -228,14 +228,18 @@ def _merged(ready: pl.DataFrame, sound: pl.DataFrame) -> pl.DataFrame:
 
 def _without(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that no verdict refuses."""
-    refused = verdicts.filter(severity="reject")["row"].unique()
+    refused = _refused(verdicts)
     return rows if refused.is_empty() else rows.filter(~rows["row"].is_in(refused.implode()))
 
 
 def _only(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that a verdict refuses."""
-    refused = verdicts.filter(severity="reject")["row"].unique()
+    refused = _refused(verdicts)
     return rows.clear() if refused.is_empty() else rows.filter(rows["row"].is_in(refused.implode()))
+
+
+def _refused(verdicts: pl.DataFrame) -> pl.Series:
+    return verdicts["row"] if verdicts.is_empty() else verdicts.filter(severity="reject")["row"].unique()
 
 
 def _identify(rows: pl.DataFrame, made: str) -> pl.DataFrame:

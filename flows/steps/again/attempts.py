@@ -205,7 +205,9 @@ def _unanswered(
     store: Store, keys: RunKeys, parts: Iterable[LedgerPart], cancelled: frozenset[int] = frozenset()
 ) -> Iterator[Attempts]:
     parts = list(parts)
-    for part, sent in zip(parts, read_ledger(store, keys, parts, RECORD, fate=ledger.SUBMITTED), strict=True):
+    for part, sent in zip(
+        parts, read_ledger(store, keys, parts, RECORD, pl.col("fate") == ledger.SUBMITTED), strict=True
+    ):
         rows = sent.with_columns(pl.lit(AWAITING).alias("state"), pl.lit(None, pl.Date).alias("expires_on"))
         yield Attempts(str(keys.run), _without(rows, cancelled), f"{part.sha256} {sorted(cancelled)}")
 

@@ -91,6 +91,8 @@ def work_off(
             tell()
             if publisher.gave_up:
                 break
+    publisher.send()
+    parts = [] if publisher.gave_up else ledger.finish()  # beside the last chunks' sealing; never of half an extract
     chunks = _all_published(plan, again, publisher.finish())
     refiner = scan.refiner
     return Made(
@@ -100,7 +102,7 @@ def work_off(
         refiner.test_cards,
         refiner.other_cards,
         tuple(chunks),
-        tuple(ledger.finish()),
+        tuple(parts),
     )
 
 

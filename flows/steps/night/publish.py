@@ -92,12 +92,21 @@ class Publisher:
         self.count += 1
         self._group.append(Draft(self.count, self._keys.chunk_name(self.count, self._extension), rows["text"]))
         if len(self._group) == GROUP:
-            self._send()
+            self.send()
         return self.count
+
+    def send(self) -> None:
+        """Begin with the chunks that were taken last, whether or not they are a whole group; no others may follow."""
+        if not self._group:
+            return
+        if len(self._under_way) >= AHEAD:
+            self._collect()
+        group, self._group = self._group, []
+        self._under_way.append(self._sealers.submit(self._publish, group))
 
     def finish(self) -> list[Outcome]:
         """Return the outcome of every chunk, in order, and end the threads."""
-        self._send()
+        self.send()
         while self._under_way:
             self._collect()
         self.close()
@@ -108,14 +117,6 @@ class Publisher:
         self._wires.shutdown(wait=False, cancel_futures=True)
         self._sealers.shutdown(cancel_futures=True)
         self._wires.shutdown()
-
-    def _send(self) -> None:
-        if not self._group:
-            return
-        if len(self._under_way) >= AHEAD:
-            self._collect()
-        group, self._group = self._group, []
-        self._under_way.append(self._sealers.submit(self._publish, group))
 
     def _collect(self) -> None:
         outcomes = self._under_way.pop(0).result()

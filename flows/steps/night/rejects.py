@@ -15,5 +15,5 @@ from schemas.manifest import LedgerPart
 def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
     """Write rejects.csv from the ledger, part by part."""
     columns = ["row", "cuid", "last_4", "fate", "reasons"]
-    frames = (tables.rejects(part) for part in read_ledger(store, keys, parts, columns))
+    frames = (tables.rejects(part) for part in read_ledger(store, keys, parts, columns, tables.UNSENT))
     store.replace(keys.report("rejects.csv"), csv_pieces(frames, tables.REFUSAL))

@@ -79,7 +79,7 @@ def _of_run(edges: Edges, run: RunId, cuid: str) -> list[Attempt]:
         return []
     told: list[Attempt] = []
     for part in manifest.ledger:
-        (records,) = read_ledger(store, keys, [part], RECORD, cuid=cuid)
+        (records,) = read_ledger(store, keys, [part], RECORD, pl.col("cuid") == cuid)
         if records.height:
             told += _of_part(edges, manifest, part, records.to_dicts())
     return told
