@@ -20,7 +20,7 @@ from typing import IO, Any, Final, Self
 
 import gnupg
 
-from flows.core.ports import Plain
+from flows.core.sealing.content import Content
 from flows.core.sealing.key_errors import GpgHungError, GpgMissingError
 
 PATIENCE: Final = 120.0  # seconds one gpg process may take; a group of 64 chunks takes one
@@ -132,12 +132,12 @@ class Keyring:
 
 
 @contextmanager
-def memory_files(chunks: Sequence[Plain], folder: Path) -> Iterator[list[str]]:
-    """Show gpg each chunk as a file of its name that lies in memory only; yields the paths, in order."""
+def memory_files(chunks: Sequence[Content], folder: Path) -> Iterator[list[str]]:
+    """Show gpg each content as a file of its name that lies in memory only; yields the paths, in order."""
     with ExitStack() as open_files:
         for chunk in chunks:
             file = open_files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
-            file.write(chunk.data)
+            file.writelines(chunk.pieces)
             file.flush()
             (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
         yield [str(folder / chunk.name) for chunk in chunks]

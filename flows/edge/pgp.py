@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Self
 
 from flows.core.errors import BugError
 from flows.core.ports import Plain, Sealed, Sealer
-from flows.core.sealing.content import Compression, content
+from flows.core.sealing.content import Compression, Content, content
 from flows.core.sealing.key_errors import (
     GpgHungError,
     MalformedMessageError,
@@ -131,7 +131,7 @@ class GpgSealer:
         """Seal one group by one process; where that is not clean, each chunk by its own, so that only one suffers."""
         if len({chunk.name for chunk in chunks if _SAFE_NAME.match(chunk.name)}) != len(chunks):
             raise BugError("sealing", "chunk names")
-        packed = [Plain(chunk.name, content(chunk, self._compression)) for chunk in chunks]
+        packed = [content(chunk, self._compression) for chunk in chunks]
         try:
             messages = self._encrypt_group(packed)
         except GpgHungError:
@@ -140,7 +140,7 @@ class GpgSealer:
             return [self._seal_one(chunk) for chunk in packed]
         return [self._checked(chunk.name, message) for chunk, message in zip(chunks, messages, strict=True)]
 
-    def _encrypt_group(self, chunks: Sequence[Plain]) -> list[bytes] | None:
+    def _encrypt_group(self, chunks: Sequence[Content]) -> list[bytes] | None:
         """Return one message per chunk, None where memory files are missing (macOS) or gpg was not clean."""
         if not hasattr(os, "memfd_create"):
             return None
@@ -152,9 +152,9 @@ class GpgSealer:
         except OSError:  # no room for files or ciphertext: one by one goes through pipes
             return None
 
-    def _seal_one(self, chunk: Plain) -> Sealed:
+    def _seal_one(self, chunk: Content) -> Sealed:
         try:
-            result = self._encrypt(chunk.data)
+            result = self._encrypt(b"".join(chunk.pieces))
         except GpgHungError:
             return Sealed(chunk.name, b"", "seal.process.killed")
         if not _clean(result, 1):

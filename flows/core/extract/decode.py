@@ -6,10 +6,12 @@ import codecs
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Protocol
 
+import polars as pl
 import zstandard
 
 from flows.core.extract.extract_errors import EmptyExtractError, EncodingError, NotCsvError, TruncatedError
@@ -63,7 +65,7 @@ def as_utf8(block: bytes, encoding: str, name: str, first_line: int) -> bytes:
     In a one-byte encoding everything decodes; there a line that reads as UTF-8 is the one that does not belong.
     Raises EncodingError where more than one line in a hundred is wrong: then it is the setting.
     """
-    if block.isascii() or encoding == "utf-16" or (encoding == "utf-8" and _decodes(block, encoding)):
+    if block.isascii() or encoding == "utf-16" or (encoding == "utf-8" and _is_utf8(block)):
         return block
     lines = block.split(b"\n")
     texts = [line if line.isascii() else _line_as_utf8(line, encoding) for line in lines]
@@ -81,6 +83,13 @@ def _line_as_utf8(line: bytes, encoding: str) -> bytes:
         return UNREADABLE
     text = line.decode(encoding)
     return UNREADABLE if re.search("[\x80-\x9f]", text) else text.encode()  # C1 controls: it is cp1252
+
+
+def _is_utf8(block: bytes) -> bool:
+    """Tell whether a block is UTF-8 throughout; `decode` would make a text of it, in eight times the time."""
+    with suppress(pl.exceptions.PolarsError):
+        return not pl.Series([block], dtype=pl.Binary).cast(pl.String).is_empty()
+    return False
 
 
 def _decodes(data: bytes, encoding: str) -> bool:

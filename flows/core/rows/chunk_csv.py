@@ -56,22 +56,26 @@ def header_from_template(text: str, name: str) -> Header:
 
 def lines(rows: pl.DataFrame, order: Sequence[str], quoting: Collection[str]) -> pl.Series:
     """Return each row as a line of a chunk, without its end; only columns of `quoting` are looked at for quotes."""
-    asked = rows.select(pl.col(*quoting).str.contains(_SPECIAL).any()) if quoting else rows.clear()
-    odd = [name for name in quoting if asked[name].item()]  # few columns have any
-    cells = (_quoted(name) if name in odd else pl.col(name) for name in order)
-    return rows.select(pl.concat_str([cell.fill_null("") for cell in cells], separator=",")).to_series()
+    if quoting:
+        odd = rows.select(pl.col(*quoting).str.contains(_SPECIAL).any())
+        rows = rows.with_columns(quoted(rows[name]) for name in quoting if odd[name].item())  # few columns have any
+    cells = (pl.col(name).fill_null("") for name in order)
+    return rows.select(pl.concat_str(cells, separator=",")).to_series()
+
+
+def quoted(cells: pl.Series) -> pl.Series:
+    """Return cells as they stand in a line: between quotes where they need them, which few do."""
+    odd = cells.str.contains(_SPECIAL).arg_true()
+    if odd.is_empty():
+        return cells
+    inside = cells.gather(odd).str.replace_all('"', '""', literal=True)
+    return cells.clone().scatter(odd, '"' + inside + '"')
 
 
 def write_chunk(text: pl.Series, header: Header) -> bytes:
     """Return the CSV of the lines of at most 1000 rows (interface.md 2.6)."""
     body: bytes = text.str.join("\n").cast(pl.Binary).item()
     return b"%b%b\n" % (header.line, body)
-
-
-def _quoted(name: str) -> pl.Expr:
-    cell = pl.col(name)
-    inside = cell.str.replace_all('"', '""', literal=True)
-    return pl.when(cell.str.contains(_SPECIAL)).then('"' + inside + '"').otherwise(cell)
 
 
 def _header(order: tuple[str, ...], names: tuple[str, ...]) -> Header:

@@ -14,7 +14,7 @@ import polars as pl
 
 from flows.core.extract.blocks import Plain
 from flows.core.extract.reader import parse_lines
-from flows.core.rows.chunk_csv import lines
+from flows.core.rows.chunk_csv import lines, quoted
 from flows.core.rows.cvv import NO_CVV, sent_hash
 from flows.core.rows.normalise import name_on_card, spell
 from schemas.expressions import FILLER_SHAPE, luhn_holds, one_of, yymm
@@ -94,7 +94,8 @@ class Ready:
 
     def part(self, mapped: pl.DataFrame) -> Parted:
         """Part the mapped rows of a block (row, line, the 20 columns); both kinds keep their order."""
-        spelled = spell(mapped, self._rules).with_columns(sent_hash(), NO_CVV)
+        spelled = spell(mapped, self._rules)
+        spelled = spelled.with_columns(sent_hash(spelled), NO_CVV)
         text, fits = self._lines(spelled)
         rows, holds = self._held(spelled.with_columns(text.alias("text")))
         ready = holds & fits
@@ -105,7 +106,7 @@ class Ready:
         head = (pl.col(name).str.len_bytes().fill_null(0) + 1 for name in self._head)
         tail = pl.col("text").cast(pl.Binary).bin.slice(pl.sum_horizontal(head)).cast(pl.String).alias("tail")
         name = [name_on_card()] if NAME_ON_CARD in self._head else []
-        spelled = plain.with_columns(*name, sent_hash(), NO_CVV, tail)
+        spelled = plain.with_columns(*name, sent_hash(plain), NO_CVV, tail)
         rows, holds = self._held(spelled.with_columns(self._with_tail(spelled).alias("text")))
         ready = holds & rows[CVV_HASH].is_not_null()
         cells = parse_lines(plain["text"].filter(~ready), self._order, columns(), ",")
@@ -131,11 +132,9 @@ class Ready:
     def _with_tail(self, rows: pl.DataFrame) -> pl.Series:
         """Return each row's line: the cells of its head, where a name that was made may need quotes, then its tail."""
         order = self._head if self._head == self._order else (*self._head, "tail")
-        text = lines(rows, order, quoting=())
-        if NAME_ON_CARD not in self._head:
-            return text
-        odd = rows[NAME_ON_CARD].str.contains('[,"]').arg_true()
-        return text.scatter(odd, lines(rows[odd], order, quoting=(NAME_ON_CARD,)))
+        if NAME_ON_CARD in self._head:
+            rows = rows.with_columns(quoted(rows[NAME_ON_CARD]))
+        return lines(rows, order, quoting=())
 
 
 def _lies_there() -> pl.Expr:

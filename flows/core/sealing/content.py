@@ -6,7 +6,7 @@ the time, and smaller. gpg seals what is made here as it is (`--no-literal`).
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from isal import isal_zlib
 
@@ -20,16 +20,23 @@ _BINARY: Final = b"b"
 _NO_DATE: Final = bytes(4)  # the same rows make the same content, whenever they are sealed
 
 
-def content(chunk: Plain, compression: Compression) -> bytes:
+class Content(NamedTuple):
+    """The packet to seal of one chunk, in pieces, and the name it is sealed under."""
+
+    name: str
+    pieces: tuple[bytes, ...]
+
+
+def content(chunk: Plain, compression: Compression) -> Content:
     """Return the packet to seal of one chunk, whose name (at most 255 bytes) whoever opens it is shown."""
     name = chunk.name.encode()
     head = _BINARY + bytes([len(name)]) + name + _NO_DATE
     literal = _header(_LITERAL, len(head) + len(chunk.data)) + head
     if compression == "none":
-        return literal + chunk.data
+        return Content(chunk.name, (literal, chunk.data))
     deflate = isal_zlib.compressobj(1, isal_zlib.DEFLATED, -isal_zlib.MAX_WBITS)
-    body = _ZIP + deflate.compress(literal) + deflate.compress(chunk.data) + deflate.flush()
-    return _header(_COMPRESSED, len(body)) + body
+    body = (_ZIP, deflate.compress(literal), deflate.compress(chunk.data), deflate.flush())
+    return Content(chunk.name, (_header(_COMPRESSED, sum(map(len, body))), *body))
 
 
 def _header(tag: int, length: int) -> bytes:

@@ -56,6 +56,14 @@ class Draft(NamedTuple):
     text: pl.Series
 
 
+class Fresh(NamedTuple):
+    """One chunk as it was sealed just now, and its digest; `trouble` is a code where that did not work."""
+
+    data: bytes
+    sha256: str
+    trouble: str
+
+
 class Outcome(NamedTuple):
     """What became of one chunk: published, or the code of its trouble; `foreign` needs an operator."""
 
@@ -136,12 +144,12 @@ class Publisher:
         if not records.empty:
             there = list(self._wires.map(lambda draft: self._adopt(draft, records), group))
         todo = [draft for draft, outcome in zip(group, there, strict=True) if outcome is None]
-        sealed = self._seal(todo)
-        digests = {draft.name: digest(one.data) for draft, one in zip(todo, sealed, strict=True) if not one.trouble}
+        fresh = [Fresh(one.data, digest(one.data), one.trouble) for one in self._seal(todo)]
+        digests = {draft.name: one.sha256 for draft, one in zip(todo, fresh, strict=True) if not one.trouble}
         if digests:
             records.add(digests)
-        fresh = self._wires.map(lambda draft, one: self._store_one(draft, one, records), todo, sealed)
-        return [outcome for outcome in there if outcome is not None] + list(fresh)
+        stored = self._wires.map(lambda draft, one: self._store_one(draft, one, records), todo, fresh)
+        return [outcome for outcome in there if outcome is not None] + list(stored)
 
     def _seal(self, todo: Sequence[Draft]) -> list[Sealed]:
         """Seal drafts, those that did not work once more: a gpg that was killed takes its whole group along."""
@@ -153,19 +161,19 @@ class Publisher:
                 sealed[at] = one
         return sealed
 
-    def _store_one(self, draft: Draft, sealed: Sealed, records: SealRecords) -> Outcome:
-        if sealed.trouble:
-            return Outcome(draft.number, None, sealed.trouble)
+    def _store_one(self, draft: Draft, fresh: Fresh, records: SealRecords) -> Outcome:
+        if fresh.trouble:
+            return Outcome(draft.number, None, fresh.trouble)
         try:
-            self._store.create(self._key(draft), sealed.data)
+            self._store.create(self._key(draft), fresh.data)
         except TryAgainError as error:
             return Outcome(draft.number, None, type(error).__name__)
-        return self._adopt(draft, records) or Outcome(draft.number, None, ObjectMissingError.__name__)
+        return self._adopt(draft, records, fresh) or Outcome(draft.number, None, ObjectMissingError.__name__)
 
-    def _adopt(self, draft: Draft, records: SealRecords) -> Outcome | None:
+    def _adopt(self, draft: Draft, records: SealRecords, fresh: Fresh | None = None) -> Outcome | None:
         """Read back what lies under a chunk's name: it counts where a seal record names it; None for nothing."""
         try:
-            size, sha256 = self._settled(draft, records)
+            size, sha256 = self._settled(draft, records, fresh)
         except ObjectMissingError:
             return None
         except TryAgainError as error:
@@ -175,11 +183,11 @@ class Publisher:
         chunk = ManifestChunk(number=draft.number, name=draft.name, rows=len(draft.text), bytes=size, sha256=sha256)
         return Outcome(draft.number, chunk)
 
-    def _settled(self, draft: Draft, records: SealRecords) -> tuple[int, str]:
+    def _settled(self, draft: Draft, records: SealRecords, fresh: Fresh | None) -> tuple[int, str]:
         """Return size and digest of what lies under a chunk's name."""
         key = self._key(draft)
         stored = read(self._store, key)
-        sha256 = digest(stored)
+        sha256 = fresh.sha256 if fresh is not None and fresh.data == stored else digest(stored)
         if records.names(draft.name, sha256):
             return len(stored), sha256
         if read(self._store, key) != stored:  # damaged on its way here, not where it lies

@@ -80,3 +80,18 @@ def test_a_few_lines_in_another_encoding_are_marked_and_many_refuse_the_extract(
     assert line * 500 + b"\x00\n" + line * 500 == marked
     with pytest.raises(EncodingError, match="first is line 507"):
         as_utf8(line * 500 + wrong * 20 + line * 500, "utf-8", "a.csv", 7)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(min_size=1, max_size=6).filter(lambda data: b"\n" not in data and data != b"\x00"))
+def test_a_line_is_marked_just_where_python_cannot_decode_it(odd: bytes) -> None:
+    good = "Zoë,x\n".encode() * 200
+
+    marked = as_utf8(good + odd + b"\n", "utf-8", "a.csv", 1)
+
+    try:
+        odd.decode("utf-8")
+    except UnicodeDecodeError:
+        assert good + b"\x00\n" == marked
+    else:
+        assert good + odd + b"\n" == marked
