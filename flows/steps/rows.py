@@ -20,10 +20,19 @@ def write_rows(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame
     write_parquet(store, rows_key(keys, part), rows)
 
 
-def read_rows(store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str]) -> Iterator[pl.DataFrame]:
-    """Yield these columns of a run's reconciled rows, part by part."""
+def read_rows(
+    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str], only: pl.Expr | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield these columns of a run's reconciled rows, part by part; rows of which `only` does not hold are left out."""
     for part in parts:
-        yield pl.read_parquet(BytesIO(read(store, rows_key(keys, part))), columns=columns)
+        yield from_parquet(read(store, rows_key(keys, part)), columns, only)
+
+
+def from_parquet(data: bytes, columns: list[str] | None, only: pl.Expr | None) -> pl.DataFrame:
+    """Return these columns, None for all, of a kept frame; rows of which `only` does not hold are not decoded."""
+    if only is None:
+        return pl.read_parquet(BytesIO(data), columns=columns)
+    return pl.scan_parquet(BytesIO(data)).filter(only).select(columns or pl.all()).collect()
 
 
 def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:

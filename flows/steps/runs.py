@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from io import BytesIO
 from typing import Any, TypeVar
 
 import polars as pl
@@ -17,6 +16,7 @@ from flows.core.run.planning import digest
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.edges import ConflictError, read
 from flows.steps.operate.purged import refuse_purged, without_ledger
+from flows.steps.rows import from_parquet
 from schemas.manifest import Document, LedgerPart, Manifest, Plan
 from schemas.mended import Abandoned
 
@@ -172,10 +172,7 @@ def read_ledger(
         data = _part(store, keys, part)
         if digest(data) != part.sha256:
             raise ConflictError(keys.ledger + part.name)
-        if only is None:
-            yield pl.read_parquet(BytesIO(data), columns=columns)
-        else:
-            yield pl.scan_parquet(BytesIO(data)).filter(only).select(columns or pl.all()).collect()
+        yield from_parquet(data, columns, only)
 
 
 def _part(store: Store, keys: RunKeys, part: LedgerPart) -> bytes:

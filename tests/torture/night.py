@@ -17,13 +17,14 @@ from typing import Any
 
 import polars as pl
 
-from flows.core.names import extracts, ingested, results
+from flows.core.names import extracts, results
 from flows.core.ports import Opener, Store
 from flows.core.run.planning import canonical
 from flows.edge.pgp import GpgOpener
 from flows.simulator.answer import answer_store
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
+from flows.steps.answers.marks import marked
 from flows.steps.runs import keys_of
 from tests import keys
 from tests.night import BANK, DAY, Bench, issuer
@@ -112,7 +113,7 @@ class Night:
             for name in REPORTS
             if _same(name, bench.report(self.run, name)) != _same(name, self.reported[keys_of(self.run).report(name)])
         ]
-        if bench.ingest().files or len(list(bench.store.keys(ingested(BANK)))) != len(self.chunks):
+        if bench.ingest().files or len(marked(bench.store, BANK)) != len(self.chunks):
             found.append("a result that is not marked as taken up, or twice")
         return found
 

@@ -12,6 +12,7 @@ from schemas.manifest import Manifest
 from schemas.reasons import reason
 
 LINK = ["cuid", "last_4", "url", "expires_on"]
+FAILED = pl.col("state") == ERROR  # what errors.csv is of
 UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE])  # what rejects.csv is of
 REFUSAL = ["row", "cuid", "last_4", "stage", "column", "reason", "message", "action"]
 
@@ -29,7 +30,7 @@ def mailing(links: pl.DataFrame, settings: LinkSettings) -> pl.DataFrame:
 
 def errors(rows: pl.DataFrame) -> pl.DataFrame:
     """Return errors.csv of reconciled rows: one line per row and reason the partner gave."""
-    told = rows.filter(state=ERROR).select("row", "cuid", "last_4", "message", pl.col("reasons").alias("reason"))
+    told = rows.filter(FAILED).select("row", "cuid", "last_4", "message", pl.col("reasons").alias("reason"))
     listed = told.explode("reason").with_columns(
         pl.lit("partner").alias("stage"), pl.lit(None, pl.String).alias("column")
     )

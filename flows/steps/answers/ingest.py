@@ -6,7 +6,6 @@ the same outcome; a file of no run we know stays unmarked and is tried again eac
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -24,11 +23,11 @@ from flows.core.results.attribution import OUTCOME, Attributed, ByHand, attribut
 from flows.core.results.named import Candidates, spoken_of
 from flows.core.results.results import TOO_LARGE, Arrived, ResultRows, read_results
 from flows.core.run.calendar import local_day
-from flows.core.run.planning import canonical
 from flows.core.sealing.openpgp import looks_like_message
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.ahead import ahead
 from flows.steps.answers.lineage import latest_first
+from flows.steps.answers.marks import mark_of, marked, set_marks
 from flows.steps.answers.outcomes import Answer, Told, keep
 from flows.steps.answers.report import CHUNKS, RunReport, rebuild_lasting
 from flows.steps.answers.sent_books import SentBooks
@@ -68,6 +67,11 @@ class Found(NamedTuple):
 
     entry: Entry
     decided: tuple[Attribution, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """What it is marked by once it is taken up."""
+        return mark_of(self.entry, len(self.decided))
 
 
 class Batch(NamedTuple):
@@ -116,18 +120,17 @@ def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
     The marks come last: killed anywhere before, the next call does it all again, with the same outcome.
     """
     store, name = edges.edges.store, edges.issuer.issuer
-    marks = {entry.key for entry in store.keys(ingested(name))}
+    marks = marked(store, name)
     decided = decisions(store, name)
     there = [Found(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
-    fresh = [found for found in there if _mark(name, found) not in marks]
+    fresh = [found for found in there if found.mark not in marks]
     taken = list(_take_up(edges, fresh)) if fresh else []
     purged = without_ledger(store, name) if taken else frozenset()
     touched = {run for one in taken for run in one.runs} - purged | ({also} if also else set())
     sweep(edges.edges, ingested(name), *(keys_of(run).base for run in touched))
     kept = {key for one in taken for key in one.kept}
     reports = tuple(_report(edges, run, kept) for run in latest_first(store, touched))
-    with ThreadPoolExecutor(edges.edges.wires) as writers:
-        list(writers.map(lambda one: _set_mark(store, name, one), (one for one in taken if one.settled)))
+    set_marks(store, name, {one.found.mark: one.found.entry for one in taken if one.settled})
     rows = sum(one.rows for one in taken)
     return Ingested(len(taken), rows, tuple(one.trouble(purged) for one in taken if not one.settled), reports)
 
@@ -265,20 +268,3 @@ def _keep_run(edges: IssuerEdges, run: str, answers: Sequence[Answer]) -> str:
         rows=rows,
     )
     return key
-
-
-def _set_mark(store: Store, issuer: str, one: Taken) -> None:
-    mark = {
-        "key": redact(one.found.entry.key),
-        "version": one.found.entry.version,
-        "digest": one.digest,
-        "runs": sorted(one.runs),
-    }
-    store.create(_mark(issuer, one.found), canonical(mark))
-
-
-def _mark(issuer: str, found: Found) -> str:
-    """Return the key of a file's mark: another one with each decision, so that it is taken up anew."""
-    entry, decided = found
-    identity = f"{entry.key}|{entry.size}|{entry.version}" + (f"|{len(decided)}" if decided else "")
-    return f"{ingested(issuer)}{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"

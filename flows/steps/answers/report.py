@@ -170,7 +170,7 @@ def _settle_some(records: pl.DataFrame, run: str, told: Told, today: date) -> tu
 
 def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
     columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
-    frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns))
+    frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns, tables.FAILED))
     store.replace(keys.report("errors.csv"), csv_pieces(frames, tables.REFUSAL))
 
 
