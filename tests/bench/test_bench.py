@@ -7,9 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from flows.edge.pgp import GpgOpener
+from schemas import portal
+from tests.bench import script
 from tests.bench.__main__ import PARTS
+from tests.bench.measure import cost_of
+from tests.bench.scene import BANK, make_scene
 
 SMALL = "--rows 1500 --sizes 500 1500 --nights 2 --runs 3 --year 5 --rounds 1"
 FIGURES = {
@@ -52,6 +58,44 @@ def test_the_bench_measures_prints_and_keeps_every_figure_of_its_table(tmp_path:
     assert all(name in ended.stdout for name in expected)
     assert all(one["value"] > 0 for one in found)
     assert ("growth" in parts) == (tmp_path / "bench.svg").exists()
+
+
+def respelled(extract: Path) -> None:
+    """Write every third row of an extract as other issuers would."""
+    rows = pl.read_csv(extract, infer_schema=False)
+    pan = pl.concat_str([pl.col(portal.PAN).str.slice(at, 4) for at in range(0, 16, 4)], separator=" ")
+    others = {
+        portal.PAN: pl.when(pl.col(portal.PAN).str.len_chars() == 16).then(pan).otherwise(portal.PAN),
+        portal.MONTH: pl.col(portal.MONTH).str.strip_chars_start("0"),
+        portal.YEAR: "20" + pl.col(portal.YEAR),
+        portal.COUNTRY: pl.col(portal.COUNTRY).replace({"US": "united states", "CA": "Canada"}),
+        portal.SUBNATIONAL: pl.col(portal.SUBNATIONAL).replace({"MA": "Massachusetts", "ON": "ont."}),
+        portal.FIRST_NAME: " " + pl.col(portal.FIRST_NAME) + "  ",
+        portal.IS_PRIMARY: pl.col(portal.IS_PRIMARY).replace({"TRUE": "y", "FALSE": "0"}),
+        portal.NICKNAME: pl.lit("N/A"),
+    }
+    third = pl.int_range(pl.len()) % 3 == 1
+    rows.with_columns(pl.when(third).then(cell).otherwise(name).alias(name) for name, cell in others.items()).write_csv(
+        extract
+    )
+
+
+def test_the_straightforward_script_sends_the_same_rows_in_the_same_words(tmp_path: Path) -> None:
+    scene = make_scene(tmp_path / "scene", 2500, bad=0.2)
+    out = tmp_path / "out"
+    respelled(scene.extract)
+
+    cost_of(scene.submit())
+    script.main(scene.folder / "portal.asc", scene.extract, out)
+
+    (ours,) = (scene.folder / "store" / BANK / "runs").iterdir()
+    with GpgOpener([scene.key.secret]) as opener:
+        sent, straightforward = (
+            [opener.open(file.read_bytes(), 1 << 20) for file in sorted(folder.glob("*.pgp"))]
+            for folder in (ours / "chunks", out)
+        )
+    assert 3 == len(sent)
+    assert sent == straightforward
 
 
 def test_there_is_a_part_for_every_figure() -> None:
