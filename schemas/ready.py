@@ -40,6 +40,8 @@ _SEEN = r"!#-+\--~¡-ſ"  # what is seen of ASCII without comma and quote, and o
 _NO_DIGIT = r"!#-+\-./:-~¡-ſ"
 _LETTER = "A-Za-zÀ-ÖØ-öø-ÿ"
 
+WORDS = {COUNTRY: (US, CANADA), IS_PRIMARY: ("TRUE", "FALSE")}  # all that these may hold
+
 _HASH = "[A-Za-z0-9+/]{43}="
 _CVV = "[0-9]{3,4}"
 _CELLS = {
@@ -51,11 +53,11 @@ _CELLS = {
     CVV_HASH: "[A-Za-z0-9+/=]+",  # made here, or found among those of all CVVs
     CVV: "",
     SUBNATIONAL: "[A-Z]{2}",
-    COUNTRY: f"(?:{US}|{CANADA})",
+    COUNTRY: f"(?:{'|'.join(WORDS[COUNTRY])})",
     POSTAL_CODE: "(?:[0-9]{5}|[A-Z][0-9][A-Z] [0-9][A-Z][0-9])",
     EMAIL: r"(?:[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9])?",
     PHONE: r"(?:\+?\(?[0-9](?:[ ().-]*[0-9]){6,14})?",
-    IS_PRIMARY: "(?:TRUE|FALSE)",
+    IS_PRIMARY: f"(?:{'|'.join(WORDS[IS_PRIMARY])})",
 }
 
 
@@ -79,6 +81,11 @@ def plain_line(order: Sequence[str], head: Collection[str], *, fill_name: bool) 
 def is_secret(word: str) -> bool:
     """Return whether a word could be a CVV or a CVV hash."""
     return re.fullmatch(f"{_HASH}|{_CVV}", word) is not None
+
+
+def may_be(name: str, placeholder: str) -> bool:
+    """Return whether a cell of a column's shape could be a placeholder, given as a regex."""
+    return name not in WORDS or any(re.search(placeholder, word) for word in WORDS[name])
 
 
 def placeholder_between_commas(words: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from functools import lru_cache
 from typing import NamedTuple
 
 RUN_ID = re.compile(
@@ -23,7 +24,7 @@ class RunId(NamedTuple):
     again: int = 1
 
     def __str__(self) -> str:
-        return f"{self.issuer}-{self.day:%Y%m%d}-{self.sha8}" + (f"-r{self.again}" if self.again > 1 else "")
+        return _spelled(self)
 
     @classmethod
     def parse(cls, text: str) -> RunId | None:
@@ -37,6 +38,12 @@ class RunId(NamedTuple):
         except ValueError:
             return None
         return cls(found["issuer"], day, found["sha"], int(found["again"] or 1))
+
+
+@lru_cache(1024)
+def _spelled(run: RunId) -> str:
+    """Return a run's id; every key of a run has it, and spelling the day takes longer than all the rest of the key."""
+    return f"{run.issuer}-{run.day:%Y%m%d}-{run.sha8}" + (f"-r{run.again}" if run.again > 1 else "")
 
 
 def extracts(issuer: str) -> str:

@@ -36,7 +36,7 @@ from schemas.portal import (
     YEAR,
     columns,
 )
-from schemas.ready import FREE, is_secret, placeholder_between_commas, plain_line, ready_line
+from schemas.ready import FREE, is_secret, may_be, placeholder_between_commas, plain_line, ready_line
 from schemas.rules import Rules
 
 _PLACES = pl.Series(sorted(postal_places())).implode()
@@ -60,7 +60,8 @@ class Ready:
         # What changes in the line of an extract of the portal's own form; what comes after it goes as it stands.
         changed = {CVV_HASH, CVV} | ({NAME_ON_CARD} if rules.fill_name_on_card else set())
         self._head = self._order[: 1 + max(self._order.index(name) for name in changed)]
-        ends = [name for name in (order[0], order[-1]) if name in NO_PLACEHOLDER]
+        placeholder = one_of(rules.placeholders, FILLER_SHAPE)
+        ends = [name for name in (order[0], order[-1]) if name in NO_PLACEHOLDER and may_be(name, placeholder)]
         self._cells = {
             *self._head,
             PAN,
@@ -74,7 +75,6 @@ class Ready:
             POSTAL_CODE,
             *ends,
         }
-        placeholder = one_of(rules.placeholders, FILLER_SHAPE)
         first, last = yymm(as_of, rules.link_life_months), yymm(as_of, FARTHEST)
         self._holds = (
             pl.col(CUID).is_not_null(),

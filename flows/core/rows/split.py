@@ -25,7 +25,11 @@ class Splitter:
 
     def add(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Take more rows (any columns, `cardholder.cuid` among them) and yield the chunks that are full."""
-        self._waiting = rows if self._waiting is None else pl.concat([self._waiting, rows])
+        waiting = rows if self._waiting is None else pl.concat([self._waiting, rows])
+        alone = waiting.get_column(CUID).n_unique() == waiting.height  # as nearly always: one look, not one a chunk
+        whole = waiting.height - waiting.height % self._limit if alone else 0
+        self._waiting = waiting.slice(whole)
+        yield from waiting.head(whole).iter_slices(self._limit)
         while (chunk := self._next(last=False)) is not None:
             yield chunk
 
