@@ -12,9 +12,9 @@ from flows.core.run.gates import OPENABLE
 from flows.forms import ExtractName, IssuerName, Reason
 from flows.nightly import LONGEST_NIGHT, submit
 from flows.shown import show_outbox, show_rehearsal
-from flows.steps.night.rehearse import guard_twice
 from flows.steps.night.rehearse import rehearse as rehearse_step
 from flows.steps.night.submit import Request
+from flows.steps.night.twice import guard_twice
 from flows.wiring import config_folder, wire
 
 

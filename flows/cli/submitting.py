@@ -12,8 +12,8 @@ from flows.cli.progress import ProgressLine
 from flows.core.errors import CardlinkError
 from flows.steps.edges import IssuerEdges
 from flows.steps.night.pending import pending
-from flows.steps.night.rehearse import guard_twice
 from flows.steps.night.submit import Request, Submitted, submit
+from flows.steps.night.twice import guard_twice
 from flows.steps.runs import keys_of
 from flows.wiring import wire
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from flows.core.run.outbox import Move
-from flows.steps.night.rehearse import guard_twice, rehearse
+from flows.steps.night.rehearse import rehearse
 from flows.steps.night.submit import Request
+from flows.steps.night.twice import guard_twice
 from flows.steps.operate.outbox import (
     SUMS,
     ChunkStateError,

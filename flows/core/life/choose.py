@@ -8,10 +8,9 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.core.life.wanted import ASKED
-from flows.core.results.attribution import LINKED
-from flows.core.results.reconcile import AWAITING
 from schemas import ledger
 from schemas.corrections import AT_SOURCE
+from schemas.states import AWAITING, LINKED
 
 CARD = ["cuid", "last_4"]
 # Why a row that is asked for does not go out.

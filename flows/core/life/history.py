@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import polars as pl
 
 from flows.core.life.wanted import CANCELLED
-from flows.core.results.attribution import ERROR, LINKED
-from flows.core.results.reconcile import AWAITING
 from schemas import ledger
+from schemas.states import AWAITING, ERROR, LINKED
 
 REFUSED = "refused"  # by us
 STATES = (LINKED, AWAITING, ERROR, REFUSED)

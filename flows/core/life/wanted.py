@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.core.results.attribution import ERROR
-from flows.core.results.reconcile import AWAITING
 from schemas import ledger
 from schemas.reasons import reason
+from schemas.states import AWAITING, ERROR
 
 CANCELLED = "cancelled"  # its chunk was cancelled before its upload: never sent
 REFUSED = (ERROR, ledger.REJECTED, ledger.DUPLICATE)

@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from flows.core.results.attribution import LINKED
 from schemas import ledger
 from schemas.placements import BILLABLE, STAGES
+from schemas.states import LINKED
 
 SITES = 50  # merchant sites named; the rest is one line
 OTHERS, UNKNOWN_SITE = "other sites", "site not known"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from flows.core.results.attribution import ERROR, LINKED
 from flows.core.results.masking import spreadsheet_safe
 from schemas import ledger
 from schemas.links import LinkSettings
 from schemas.manifest import Manifest
 from schemas.reasons import reason
+from schemas.states import ERROR, LINKED
 
 LINK = ["cuid", "last_4", "url", "expires_on"]
 FAILED = pl.col("state") == ERROR  # what errors.csv is of

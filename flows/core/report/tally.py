@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.core.results.attribution import ERROR, LINKED, Attributed
+from flows.core.results.attribution import Attributed
 from flows.core.results.reconcile import Reconciled
 from schemas import ledger
 from schemas.breaks import Break
+from schemas.states import ERROR, LINKED
 
 SHAPES = 100  # kinds of error text kept; a partner that writes every text differently must not swell the report
 FIRST_ROWS = 5  # source rows named for each reason

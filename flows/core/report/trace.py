@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.core.results.attribution import ERROR, LINKED
-from flows.core.results.reconcile import AWAITING
 from schemas import ledger
 from schemas.reasons import FIX, NOTHING, RESUBMIT, reason
 from schemas.singles import Outcome, SingleAnswered, SingleAsked
+from schemas.states import AWAITING, ERROR, LINKED
 
 ROWS: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32,

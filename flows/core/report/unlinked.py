@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 
 from flows.core.report.tables import action_of
-from flows.core.results.attribution import ERROR
 from flows.core.results.masking import spreadsheet_safe
+from schemas.states import ERROR
 
 CARD = ["cuid", "last_4"]
 TRIED = {

@@ -26,10 +26,8 @@ from flows.core.results.results import ResultRows
 from flows.core.results.sent import SentRows
 from schemas import breaks
 from schemas.expressions import luhn_holds
+from schemas.states import BROKEN, ERROR, LINKED
 
-LINKED = "linked"
-ERROR = "error"
-BROKEN = "broken"  # settles nothing: the sent row stays awaiting, and the break says why
 BETWEEN = "\x1f"  # stands in no cell: the unit separator
 
 OUTCOME: dict[str, pl.DataType] = {

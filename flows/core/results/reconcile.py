@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.core.results.attribution import BROKEN, ERROR, LINKED, OUTCOME, Attributed, digest_of
+from flows.core.results.attribution import OUTCOME, Attributed, digest_of
 from flows.core.results.results import DAMAGE
 from flows.core.results.sent import SentRows, number_sent
 from schemas import breaks
 from schemas.breaks import Break, found
+from schemas.states import AWAITING, BROKEN, ERROR, LINKED
 
-AWAITING = "awaiting"
 SHOWN = 5  # row numbers named at the place of a break
 
 

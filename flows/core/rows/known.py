@@ -27,12 +27,13 @@ from schemas.portal import (
     SUBNATIONAL,
 )
 from schemas.portfolio import Change, Portfolio
+from schemas.states import AWAITING, ERROR, LINKED
 
 STANDING = "card.link.standing"  # has a link that does not end soon
 AWAITED = "card.link.awaiting"  # sent, and not answered yet
 REFUSED = "card.link.refused"  # unchanged since the partner refused it
 
-STATES = ("linked", "error", "awaiting")
+STATES = (LINKED, ERROR, AWAITING)
 ATTEMPT: dict[str, pl.DataType | type[pl.DataType]] = {
     "cuid": pl.String,
     "last_4": pl.String,

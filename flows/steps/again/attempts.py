@@ -19,8 +19,6 @@ import polars as pl
 
 from flows.core.names import RunKeys
 from flows.core.ports import Store
-from flows.core.results.attribution import ERROR, LINKED
-from flows.core.results.reconcile import AWAITING
 from flows.core.rows.known import ATTEMPT, Known
 from flows.core.run.calendar import local_day
 from flows.steps.ahead import ahead
@@ -35,6 +33,7 @@ from flows.steps.runs import has_manifest, keys_of, read_ledger, read_manifest, 
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
 from schemas.singles import UNKNOWN
+from schemas.states import AWAITING, ERROR, LINKED
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): so long an error keeps its card from being sent unchanged
 READERS = 16

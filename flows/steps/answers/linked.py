@@ -6,11 +6,11 @@ import polars as pl
 
 from flows.core.names import RunKeys
 from flows.core.ports import Store
-from flows.core.results.attribution import LINKED
 from flows.steps.beyond.singles import Single, singles
 from flows.steps.rows import read_rows
 from flows.steps.runs import read_ledger
 from schemas.manifest import LedgerPart
+from schemas.states import LINKED
 
 LINK = pl.Schema(
     {"row": pl.UInt32(), "cuid": pl.String(), "last_4": pl.String(), "url": pl.String(), "expires_on": pl.Date()}

@@ -20,8 +20,6 @@ from flows.core.report import across, unlinked
 from flows.core.report.across import RunFacts, Terms, Waiting
 from flows.core.report.page import across_page
 from flows.core.report.summary import HELD, MISSING, missing
-from flows.core.results.attribution import ERROR, LINKED
-from flows.core.results.reconcile import AWAITING
 from flows.core.run.planning import canonical
 from flows.steps.answers.run_rows import run_rows
 from flows.steps.answers.sending import moment_of
@@ -32,6 +30,7 @@ from flows.steps.operate.purged import read_purged, without_ledger
 from flows.steps.rows import csv_pieces, read_rows
 from flows.steps.runs import keys_of, manifests, read_ledger, read_summary
 from schemas.manifest import Manifest
+from schemas.states import AWAITING, ERROR, LINKED
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): who has none after that was in a later extract, or is gone
 READERS = 16  # runs looked at at a time

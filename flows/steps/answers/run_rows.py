@@ -9,13 +9,13 @@ import polars as pl
 
 from flows.core.life.wanted import CANCELLED, RUN_ROW
 from flows.core.ports import Store
-from flows.core.results.reconcile import AWAITING
 from flows.steps.edges import read
 from flows.steps.operate.outbox import standing_of
 from flows.steps.rows import rows_key
 from flows.steps.runs import UnknownRunError, finished, keys_of, read_ledger, read_summary
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
+from schemas.states import AWAITING
 
 RECORD = ["row", "origin", "cuid", "last_4", "fate", "chunk", "reasons"]
 NOTHING = pl.DataFrame(schema={"row": pl.UInt32, "settled": pl.String, "told": pl.List(pl.String)})

@@ -20,7 +20,6 @@ from flows.core.ports import Linking
 from flows.core.redaction import redact
 from flows.core.report.trace import SINGLE, Attempt
 from flows.core.results.attribution import allowed
-from flows.core.results.reconcile import AWAITING
 from flows.core.results.results import day_in
 from flows.core.rows.picked import PICK, Picked
 from flows.core.rows.refine import Choice
@@ -43,6 +42,7 @@ from schemas.portal import CUID, NAME_ON_CARD, PHONE, columns
 from schemas.service import ServiceSettings
 from schemas.singles import LINKED, REFUSED, UNSENT, SingleAnswered, SingleAsked
 from schemas.source import SourceSettings
+from schemas.states import AWAITING
 
 SUPPLIED: Final = (PHONE, NAME_ON_CARD)  # a request requires them, the upload file does not (2.6, 2.8)
 NOT_ALLOWED: Final = "link.url.not_allowed"

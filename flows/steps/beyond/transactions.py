@@ -16,7 +16,6 @@ import polars as pl
 from flows.core.names import placements, transactions
 from flows.core.ports import Entry, Store
 from flows.core.redaction import redact
-from flows.core.results.attribution import LINKED
 from flows.core.results.reconcile import SHOWN
 from flows.core.results.results import DAMAGE, LIMIT, TOO_LARGE
 from flows.core.results.transactions import TOLD, read_transactions, settled
@@ -28,6 +27,7 @@ from flows.steps.rows import read_rows
 from flows.steps.runs import keys_of, read_summary
 from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, found
 from schemas.manifest import Manifest
+from schemas.states import LINKED
 
 POSITION = "position"
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from flows.core.errors import OperatorError
 from flows.core.ports import Store
-from flows.core.results.attribution import BROKEN, Attributed
+from flows.core.results.attribution import Attributed
 from flows.core.results.results import ResultRows
 from flows.steps.answers.ingest import examine
 from flows.steps.answers.outcomes import Told
@@ -19,6 +19,7 @@ from flows.steps.mend.decide import Decided, decide, decision, find_result
 from flows.steps.mend.reason import given
 from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest
 from schemas import breaks, ledger
+from schemas.states import BROKEN
 
 LOST = (breaks.UNATTRIBUTED_ERROR, breaks.UNKNOWN_CUID, breaks.FOREIGN_FILE, breaks.LAST4_MISMATCH)
 

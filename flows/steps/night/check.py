@@ -10,7 +10,6 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.core.errors import CardlinkError
-from flows.core.results.reconcile import AWAITING
 from flows.core.rows.known import ATTEMPT
 from flows.core.rows.refine import Choice
 from flows.core.run.gates import Night, refusal
@@ -22,6 +21,7 @@ from flows.steps.night.scan import Scan, open_extract
 from flows.steps.runs import HABIT, keys_of, rows_before
 from schemas.manifest import Counts
 from schemas.portal import CUID
+from schemas.states import AWAITING
 
 FIRST_ROWS = 5  # row numbers named for each reason
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import date
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from flows.core.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.core.names import RunKeys, extracts, submissions
@@ -18,7 +18,6 @@ from flows.core.redaction import redact
 from flows.core.rows.refine import Choice
 from flows.core.run.gates import OPENABLE, Night, refusal
 from flows.core.run.planning import canonical
-from flows.steps.again.attempts import Survey, survey
 from flows.steps.edges import ConflictError, Edges, IssuerEdges, note, write_once
 from flows.steps.night.claim import Claim, claimed
 from flows.steps.night.commits import late_commits, take_turn
@@ -30,6 +29,9 @@ from flows.steps.night.rejects import write_rejects
 from flows.steps.night.sweep import sweep
 from flows.steps.runs import AbandonedError, finished, has_manifest, keys_of, rows_before
 from schemas.manifest import Manifest, Plan
+
+if TYPE_CHECKING:
+    from flows.steps.again.attempts import Survey
 
 
 class UnexpectedOutcomeError(OperatorError):
@@ -145,6 +147,8 @@ def _end(store: Store, keys: RunKeys, manifest: Manifest) -> bool:
 
 def look_around(edges: IssuerEdges) -> Survey:
     """Survey the cards of an issuer, once every run that took its turn is committed."""
+    from flows.steps.again.attempts import survey  # for a portfolio alone; all that reads answers comes with it
+
     finish_turns(edges)
     return survey(edges)
 

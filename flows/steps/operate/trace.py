@@ -14,7 +14,6 @@ from flows.core.names import RunId, RunKeys
 from flows.core.ports import Store
 from flows.core.redaction import passes_luhn, redact
 from flows.core.report.trace import ROWS, Attempt, attempt_of, single_attempt
-from flows.core.results.reconcile import AWAITING
 from flows.core.storage.store_errors import ObjectMissingError
 from flows.steps.beyond.singles import prompted_singles, singles
 from flows.steps.edges import Edges, read
@@ -24,6 +23,7 @@ from flows.steps.rows import rows_key
 from flows.steps.runs import keys_of, read_ledger, read_manifest, run_ids
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
+from schemas.states import AWAITING
 
 READERS = 16
 RECORD = ["row", "cuid", "last_4", "expiration", "fate", "chunk", "position", "origin", "reasons"]

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.core.results.attribution import BROKEN, ERROR, LINKED, allowed, attribute, attribute_all
+from flows.core.results.attribution import allowed, attribute, attribute_all
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.validation import Fault
 from schemas import breaks
+from schemas.states import BROKEN, ERROR, LINKED
 from tests.core.outcomes import HOSTS, RUN, Row, error, link, refusal, result, sent_rows
 
 OBJECT = "[object Object]"

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.core.results.attribution import Attributed, attribute_all
-from flows.core.results.reconcile import AWAITING, Reconciled, reconcile
+from flows.core.results.reconcile import Reconciled, reconcile
 from flows.core.results.results import ResultRows
 from schemas import breaks
+from schemas.states import AWAITING
 from tests.core.outcomes import HOSTS, RUN, error, link, refusal, result, sent_rows
 
 TODAY = date(2026, 11, 21)
