@@ -180,11 +180,10 @@ class Extract:
         records = kinds == Kind.RECORD
         plain &= records  # such a line may be a comment, or inside the quotes of another record
         others = places.filter((records & ~plain)[begins])
-        whole = bool(records.all()) and not rest
-        text = data if whole and not plain.any() else _text(lines, (records | (kinds == Kind.GOES_ON)) & ~plain)
+        whole = bool(records.all()) and not rest and not plain.any()
+        text = data if whole else _text(lines, (records | (kinds == Kind.GOES_ON)) & ~plain)
         rows = pl.concat([others, self._parse(text, others.height, quoted)], how="horizontal")
-        known = places.filter(plain[begins])
-        return Block(rows, refused, self._read_plain(known, lines, plain, data if whole else b"")), rest
+        return Block(rows, refused, self._read_plain(places.filter(plain[begins]), lines.filter(plain))), rest
 
     def _as_expected(self, lines: pl.Series) -> Mask:
         """Return which lines are plain; nothing is expected any more after a block of which most are not."""
@@ -195,17 +194,11 @@ class Extract:
             self._plain = None
         return np.zeros(len(lines), np.bool_)
 
-    def _read_plain(self, places: pl.DataFrame, lines: pl.Series, plain: Mask, whole: bytes) -> pl.DataFrame | None:
-        """Return the plain lines' rows; `whole`: the block, where each of its lines is a record."""
+    def _read_plain(self, places: pl.DataFrame, lines: pl.Series) -> pl.DataFrame | None:
         if self._plain is None:
             return None
-        header, columns, delimiter = self.header, self._plain.cells, self._settings.delimiter
-        text = lines.filter(plain)
-        if whole:  # putting the lines together again costs more than reading the others with them
-            cells = _parsed(whole, len(lines), header, columns, delimiter).filter(plain)
-        else:
-            cells = parse_lines(text, header, columns, delimiter)
-        return places.with_columns(*cells.get_columns(), text.alias("text"))
+        cells = parse_lines(lines, self.header, self._plain.cells, self._settings.delimiter)
+        return places.with_columns(*cells.get_columns(), lines.alias("text"))
 
     def _kinds(self, lines: pl.Series, quoted: bool, last: bool, plain: Mask | None = None) -> Kinds:
         """Return what each line is by itself; a plain one is known to be a record."""

@@ -45,6 +45,8 @@ def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
 
     Not by `pl.format`: polars 2.1 panics in it where columns have different chunks, as concatenated verdicts do.
     """
+    if verdicts.is_empty():
+        return rows.with_columns(pl.lit([], pl.List(pl.String)).alias("reasons"))
     told = verdicts.select("row", reasons=pl.concat_str("column", "code", separator="|")).group_by(
         "row", maintain_order=True
     )

@@ -155,7 +155,7 @@ class Refiner:
         repeats, strangers = marks.filter(repeated), marks.filter(~repeated)
         reasons = pl.concat([verdicts, marks])
         refusing = reasons.filter(severity="reject")
-        good = self._with_origin(with_reasons(_without(sound, marks), reasons))
+        good = self._with_origin(with_reasons(_without(sound, marks), reasons.filter(pl.col("severity") != "reject")))
         good, suppressed = self._suppress(good)
         others = [
             suppressed,
