@@ -50,7 +50,9 @@ def cost_of(contender: Contender) -> Cost:
         process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - start
     if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, contender.command, stderr=said[-2000:])
+        error = subprocess.CalledProcessError(process.returncode, contender.command, stderr=said[-2000:])
+        error.add_note(said[-2000:].decode(errors="replace"))
+        raise error
     return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
