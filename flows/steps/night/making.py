@@ -66,7 +66,7 @@ def make(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Made:
     store, plan, keys = edges.edges.store, job.plan, keys_of(job.plan.run)
     ledger = LedgerWriter(store, keys)
     publisher = Publisher(edges, sealer, keys)
-    with closing(publisher), open_extract(edges, job.entry, plan.source) as stream:
+    with closing(publisher), closing(ledger), open_extract(edges, job.entry, plan.source) as stream:
         counting = Counting(stream)
         scan = Scan(edges, counting, plan.source, plan.as_of, job.choice)
         return work_off(

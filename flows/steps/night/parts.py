@@ -161,8 +161,11 @@ def seal(edges: IssuerEdges, task: Look, place: Place) -> Made:
     store, plan, keys = edges.edges.store, _plan(edges, task), keys_of(task.run)
     verdicts = pl.read_parquet(BytesIO(read(store, _exchanged(keys, task, _VERDICTS))))
     scan = _scan(edges, task, plan, Choice(repeats=Foretold(verdicts), decided=task.decided), place.rows)
-    ledger = LedgerWriter(store, keys, name=f"part-{task.number + 1:04d}")
-    with edges.sealer() as sealer, closing(Publisher(edges, sealer, keys, place.chunks)) as publisher:
+    with (
+        edges.sealer() as sealer,
+        closing(Publisher(edges, sealer, keys, place.chunks)) as publisher,
+        closing(LedgerWriter(store, keys, name=f"part-{task.number + 1:04d}")) as ledger,
+    ):
         again = f"cardlink submit {task.issuer}"
         return work_off(plan, scan, publisher, ledger, lambda: None, again)
 
