@@ -213,8 +213,9 @@ def _unanswered(
 
 def _without(rows: pl.DataFrame, cancelled: frozenset[int]) -> pl.DataFrame:
     """Leave out what was never sent: rows of cancelled chunks that nobody answered."""
-    never = (pl.col("state") == AWAITING) & pl.col("chunk").is_in(list(cancelled))
-    return rows.filter(~never).select(pl.col(name).cast(kind) for name, kind in SENT.items())
+    if cancelled:
+        rows = rows.filter((pl.col("state") != AWAITING) | ~pl.col("chunk").is_in(list(cancelled)))
+    return rows.select(pl.col(name).cast(kind) for name, kind in SENT.items())
 
 
 def _cancelled(store: Store, keys: RunKeys, manifest: Manifest) -> frozenset[int]:

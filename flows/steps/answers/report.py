@@ -18,10 +18,8 @@ import polars as pl
 from flows.core.names import RunKeys
 from flows.core.ports import Entry, Store
 from flows.core.report import tables
-from flows.core.report.page import run_page
 from flows.core.report.summary import summarise
 from flows.core.report.tally import Tally, add, tally
-from flows.core.report.workbook import run_workbook
 from flows.core.results.balance import Balance, balance
 from flows.core.results.closed import sort_out
 from flows.core.results.reconcile import Reconciled, reconcile
@@ -48,7 +46,7 @@ from schemas.manifest import LedgerPart, Manifest
 AS_SENT = ["expiration", "origin", "name_check", "address_check"]  # kept with the outcome: later runs ask for them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
 NIGHTS = 14  # runs the trend shows
-CHUNKS, AT_A_TIME = 64, 2  # chunks reconciled together, and such groups side by side
+CHUNKS, AT_A_TIME = 50, 2  # chunks reconciled together, and such groups side by side
 
 
 class RunReport(NamedTuple):
@@ -145,7 +143,7 @@ def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[S
 
 
 def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, told: Told, today: date) -> Settled:
-    """Reconcile the chunks of a part, fifty at a time: answers take five times the memory of what was sent."""
+    """Reconcile the chunks of a part, some at a time: answers take five times the memory of what was sent."""
     (records,) = read_ledger(store, keys, [part], RECORD)
     groups = records.with_columns(group=pl.col("chunk").sub(1).floordiv(CHUNKS).fill_null(0))
     with ThreadPoolExecutor(AT_A_TIME) as settlers:
@@ -175,6 +173,9 @@ def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> N
 
 
 def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame) -> None:
+    from flows.core.report.page import run_page  # both take 60 ms to import, here beside the errors
+    from flows.core.report.workbook import run_workbook
+
     store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
     store.replace(keys.report("summary.json"), [canonical(summary)])
     told = {**summary, "trend": _trend(store, keys)}
