@@ -37,6 +37,7 @@ class Contender(NamedTuple):
 def cost_of(contender: Contender) -> Cost:
     """Run a contender once; CalledProcessError where it does not end well, with what it said."""
     contender.clear()
+    os.sync()  # what the one before left unwritten is not paid by this one
     start = time.perf_counter()
     with subprocess.Popen(
         contender.command,

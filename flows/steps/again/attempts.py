@@ -22,7 +22,7 @@ from flows.core.ports import Store
 from flows.core.rows.known import ATTEMPT, Known
 from flows.core.run.calendar import local_day
 from flows.steps.ahead import ahead
-from flows.steps.answers.linked import single_links
+from flows.steps.answers.linked import links_of
 from flows.steps.beyond.singles import Single, prompted_singles, singles
 from flows.steps.edges import IssuerEdges, read
 from flows.steps.night.commits import commits_since
@@ -138,7 +138,8 @@ def attempts_of(store: Store, manifest: Manifest) -> Iterator[Attempts]:
 
 def _of_run(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Attempts]:
     """Yield a run's attempts; a single link that was made for one of its rows since is one more of them."""
-    alone = single_links(store, keys_of(manifest.run))
+    asked = list(singles(store, keys_of(manifest.run)))
+    alone = links_of(asked)
     for one in _attempts(store, manifest, reported=reported):
         rows, made, rest = one.rows, alone, alone
         if not alone.is_empty():
@@ -151,7 +152,7 @@ def _of_run(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Att
         alone = rest
     if not alone.is_empty():  # rows that were never sent
         yield Attempts(manifest.run, _linked(alone), f"{alone['row'].to_list()}")
-    lost = _told(one for one in singles(store, keys_of(manifest.run)) if one.state == UNKNOWN)
+    lost = _told(one for one in asked if one.state == UNKNOWN)
     if not lost.is_empty():
         yield Attempts(manifest.run, lost, f"unknown {lost['row'].to_list()}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import polars as pl
 
 from flows.core.names import RunKeys
@@ -19,7 +21,12 @@ LINK = pl.Schema(
 
 def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
     """Return the single links made for rows of a run (LINK), the last one of each row."""
-    made = {one.asked.row: _link(one) for one in singles(store, keys) if one.answered and one.answered.url}
+    return links_of(singles(store, keys))
+
+
+def links_of(alone: Iterable[Single]) -> pl.DataFrame:
+    """Return the links that single requests brought (LINK), the last one of each row."""
+    made = {one.asked.row: _link(one) for one in alone if one.answered and one.answered.url}
     return pl.DataFrame(list(made.values()), schema=LINK, orient="row")
 
 

@@ -144,18 +144,22 @@ def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[S
 
 def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, told: Told, today: date) -> Settled:
     """Reconcile the chunks of a part, some at a time: answers take five times the memory of what was sent."""
-    (records,) = read_ledger(store, keys, [part], RECORD)
-    groups = records.with_columns(group=pl.col("chunk").sub(1).floordiv(CHUNKS).fill_null(0))
     with ThreadPoolExecutor(AT_A_TIME) as settlers:
         done = list(
             settlers.map(
-                lambda group: _settle_some(group.drop("group"), str(keys.run), told, today),
-                groups.partition_by("group", maintain_order=True),
-            )
+                lambda group: _settle_some(group, str(keys.run), told, today), _groups(store, keys, part)
+            )  # each group is let go once it is settled
         )
     rows = pl.concat([rows for rows, _ in done])
     in_order = rows if rows["row"].is_sorted() else rows.sort("row")  # chunks are cut in the order of the rows, mostly
     return Settled(part, in_order, tuple(counted for _, counted in done))
+
+
+def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]:
+    """Return the records of a ledger part, some chunks together; what was not sent comes with the first."""
+    (records,) = read_ledger(store, keys, [part], RECORD)
+    group = pl.col("chunk").sub(1).floordiv(CHUNKS).fill_null(0).alias("group")
+    return records.with_columns(group).partition_by("group", maintain_order=True, include_key=False)
 
 
 def _settle_some(records: pl.DataFrame, run: str, told: Told, today: date) -> tuple[pl.DataFrame, Tally]:
