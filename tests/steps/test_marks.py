@@ -9,8 +9,7 @@ import pytest
 from flows.core.names import ingested, results
 from flows.core.ports import Entry
 from flows.edge.local import LocalStore
-from flows.steps.answers.marks import mark_of, marked, set_marks
-from flows.steps.edges import ConflictError
+from flows.steps.answers.marks import MarkSpoiledError, mark_of, marked, set_marks
 from tests.night import BANK, Bench, local_bench
 
 
@@ -67,9 +66,19 @@ def test_no_file_leaves_no_object(tmp_path: Path) -> None:
     assert [] == list(store.keys(""))
 
 
-def test_something_else_among_the_marks_is_named_and_nothing_is_taken_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spoiled", [b"", b"\xff", b"{", b"5", b'"abc"', b'["abc"]'])
+def test_a_spoiled_mark_is_named_and_moved_away_costs_only_taking_its_files_up_again(
+    tmp_path: Path, spoiled: bytes
+) -> None:
     bench = night(tmp_path)
-    bench.store.create(f"{ingested(BANK)}files-x.json", b"\xff")
+    (run,) = bench.ingest().reports
+    [mark] = bench.store.keys(ingested(BANK))
+    links = bench.report(run.summary["run"], "links.csv")
+    bench.store.replace(mark.key, [spoiled])
 
-    with pytest.raises(ConflictError, match="files-x"):
+    with pytest.raises(MarkSpoiledError, match="files-"):
         bench.ingest()
+
+    bench.store.delete(mark.key)  # type: ignore[attr-defined]  # a directory, which deletes too
+    assert 3 == bench.ingest().files
+    assert links == bench.report(run.summary["run"], "links.csv")

@@ -225,9 +225,8 @@ def _places(files: Sequence[Attributed]) -> list[set[tuple[str, int]]]:
     found: list[set[tuple[str, int]]] = [set() for _ in files]
     rows, numbers = _stacked(files)
     answered = rows.select("run", "chunk", "row", file=numbers).drop_nulls("row").select("file", "run", "chunk")
-    new = pl.any_horizontal(
-        pl.all().ne_missing(pl.all().shift())
-    )  # a file's rows lie together: few rows begin anything
+    # A file's rows lie together, so few begin another file, run or chunk.
+    new = pl.any_horizontal(pl.all().ne_missing(pl.all().shift()))
     for at, run, chunk in answered.filter(new).iter_rows():
         found[at].add((run, chunk))
     return found

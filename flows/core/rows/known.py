@@ -147,7 +147,7 @@ CHECKS = ("name_check", "address_check")
 
 
 def _compact(attempts: pl.DataFrame) -> pl.DataFrame:
-    linked = pl.when(pl.col("state") == "linked").then("expires_on").alias("until")
+    linked = pl.when(pl.col("state") == LINKED).then("expires_on").alias("until")
     again = pl.col("origin").is_not_null().alias("again")
     return attempts.select(_card("cuid"), pl.col("expiration").cast(pl.UInt16), "state", linked, again, *CHECKS)
 

@@ -33,7 +33,7 @@ def links_of(alone: Iterable[Single]) -> pl.DataFrame:
 def linked_rows(store: Store, keys: RunKeys, part: LedgerPart, alone: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of a ledger part that have a link (LINK); `alone` are the run's single links."""
     columns = ["row", "cuid", "last_4", "state", "url", "expires_on"]
-    linked = pl.concat(read_rows(store, keys, [part], columns)).filter(state=LINKED).select(*LINK)
+    linked = pl.concat(read_rows(store, keys, [part], columns, pl.col("state") == LINKED)).select(*LINK)
     if alone.is_empty():
         return linked
     (records,) = read_ledger(store, keys, [part], ["row"])

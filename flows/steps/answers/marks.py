@@ -11,14 +11,25 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from flows.core.errors import OperatorError
 from flows.core.names import ingested
 from flows.core.ports import Entry, Store
 from flows.core.redaction import redact
 from flows.core.run.planning import canonical
-from flows.steps.edges import ConflictError, read
+from flows.steps.edges import read
 
 TOGETHER = "files-"  # begins the name of a mark of many files; older versions left one object each, named by its mark
 READERS = 16
+
+
+class MarkSpoiledError(OperatorError):
+    """An object among the marks is not what an ingest wrote there."""
+
+    says = "{0} is no mark that an ingest wrote. Nothing was taken up."
+    then = "Move it away, then run the same command again: files it named are taken up once more, to the same outcome."
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
 
 
 def mark_of(entry: Entry, decisions: int) -> str:
@@ -28,7 +39,7 @@ def mark_of(entry: Entry, decisions: int) -> str:
 
 
 def marked(store: Store, issuer: str) -> frozenset[str]:
-    """Return the marks of all result files that are taken up."""
+    """Return the marks of all result files that are taken up; MarkSpoiledError where one cannot be read."""
     prefix = ingested(issuer)
     names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
     with ThreadPoolExecutor(READERS) as readers:
@@ -50,7 +61,9 @@ def _is_of_many(name: str) -> bool:
 
 def _read(store: Store, key: str) -> frozenset[str]:
     try:
-        return frozenset(json.loads(read(store, key)))
-    except ValueError:  # no JSON: not ours, and raised below without a chain
-        pass
-    raise ConflictError(key)
+        told = json.loads(read(store, key))
+    except ValueError:  # no JSON, and raised below without a chain
+        told = None
+    if not isinstance(told, dict):
+        raise MarkSpoiledError(key)
+    return frozenset(told)

@@ -112,9 +112,8 @@ def _waiting_row(store: Store, run: str, row: int) -> str:
     if manifest is None:
         raise UnknownRunError(run)
     columns = ["row", "fate", "chunk", "last_4"]
-    sent = pl.concat(
-        part.filter(row=row, fate=ledger.SUBMITTED) for part in read_ledger(store, keys, manifest.ledger, columns)
-    )
+    only = (pl.col("row") == row) & (pl.col("fate") == ledger.SUBMITTED)
+    sent = pl.concat(read_ledger(store, keys, manifest.ledger, columns, only))
     if sent.is_empty():
         raise RowNotThereError(run, row, "that was sent")
     answers = (one.outcomes.filter(row=row, run=run) for one in Told(store, keys).of([sent["chunk"][0]]))

@@ -104,7 +104,7 @@ class Publisher:
         return self.count
 
     def send(self) -> None:
-        """Begin with the chunks that were taken last, whether or not they are a whole group; no others may follow."""
+        """Begin with the chunks taken last; where they are no whole group, no others may follow."""
         if not self._group:
             return
         if len(self._under_way) >= AHEAD:
