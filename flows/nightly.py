@@ -15,7 +15,6 @@ from flows.core.errors import TryAgainError, guarded
 from flows.core.extract.extract_errors import EmptyExtractError
 from flows.core.run.calendar import day_off, local_day
 from flows.forms import IssuerName
-from flows.parts import in_parts, runner
 from flows.shown import Progressing, show_outbox, show_submitted
 from flows.steps.edges import IssuerEdges
 from flows.steps.night.pending import pending
@@ -52,11 +51,7 @@ def find(issuer: str) -> list[str]:
 def submit(issuer: str, extract: str, day: date | None = None, opened: tuple[str, ...] = (), new_run: str = "") -> str:
     """Take one extract to its manifest and show where its rows went; return the run's id, '' of an empty extract."""
     edges = wire(config_folder(), issuer)
-    scale = edges.issuer.scale
     try:
-        if scale.parts > 1:
-            parted = in_parts.with_options(task_runner=runner(issuer, scale))
-            return parted(issuer, extract, list(opened), new_run, day.isoformat() if day else "")
         done = submit_step(edges, Request(extract, day, opened, new_run), Progressing(extract))
     except EmptyExtractError:
         if edges.issuer.alerts.empty_extract == "alert":

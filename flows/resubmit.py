@@ -15,7 +15,7 @@ from flows.steps.again.resubmit import Request, choose
 from flows.steps.again.resubmit import resubmit as resubmit_step
 from flows.steps.operate.outbox import run_of
 from flows.wiring import config_folder, wire
-from schemas.reasons import RESUBMIT
+from schemas.actions import RESUBMIT
 
 WHICH = {
     "partner errors": Wanted(errors=True),

@@ -20,6 +20,7 @@ CANADIAN_SHAPE = "^[ABCEGHJ-NPRSTVXY][0-9][ABCEGHJ-NPRSTV-Z] [0-9][ABCEGHJ-NPRST
 EMAIL_SHAPE = r'^[^\s@,;:<>()"]+@([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]$'
 PHONE_SHAPE = r"^\+?\(?[0-9]([ ().-]*[0-9]){6,14}$"  # E.164 has at most 15 digits, a local number seven
 FILLER_SHAPE = r"^(0{4,}|[xX]{3,}|[-.?*_]+)$"  # 0000, XXX, ---: what is typed where nothing is known
+SHORTEST_CARD = 13  # digits
 LONG_NUMBER = "[0-9][0-9 ._/-]{11,}[0-9]"
 CARD_SHAPE = "^[2-6][0-9]{12,18}$"
 
@@ -52,7 +53,8 @@ def _luhn_holds(numbers: pl.Series) -> pl.Series:
 
 def holds_card(text: pl.Expr, pan: pl.Expr) -> pl.Expr:
     """Return whether a text holds the card number `pan`, or is any card's, with or without separators."""
-    long = pl.when(text.str.contains(LONG_NUMBER)).then(text)  # null almost everywhere, and nulls cost nothing below
+    long = pl.when(text.str.len_bytes() >= SHORTEST_CARD).then(text)
+    long = pl.when(long.str.contains(LONG_NUMBER)).then(long)  # null almost everywhere, and nulls cost nothing below
     bare = long.str.replace_many(dict.fromkeys(" ._/-", ""))  # a regex here costs more than all the rest
     return bare.str.contains(pan, literal=True) | (bare.str.contains(CARD_SHAPE) & luhn_holds(bare))
 

@@ -11,8 +11,7 @@ from schemas.links import LinkSettings
 from schemas.portal import MAX_ROWS
 from schemas.portfolio import Portfolio
 from schemas.retention import Retention
-from schemas.rules import Repairs, Rules
-from schemas.scale import Scale
+from schemas.row_settings import Repairs, RuleSettings
 from schemas.schedule import Alerts, Schedule
 from schemas.service import ServiceSettings
 from schemas.settings import Settings
@@ -69,7 +68,7 @@ class Issuer(Settings):
     columns: Columns = Field(default_factory=dict)
     filter: Filter = Field(default_factory=dict)
     repairs: Repairs = Repairs()
-    rules: Rules = Rules()
+    rules: RuleSettings = RuleSettings()
     limits: Limits = Limits()
     portfolio: Portfolio = Portfolio()
     portal: PortalSettings
@@ -78,7 +77,15 @@ class Issuer(Settings):
     alerts: Alerts = Alerts()
     service: ServiceSettings | None = None  # the partner's interface beyond the file, where it is used
     retention: Retention = Retention()
-    scale: Scale = Scale()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_parts(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "scale" in given:
+            raise ValueError(
+                "[scale] does nothing any more, an extract is always read by one process: delete the table"
+            )
+        return given
 
     @model_validator(mode="after")
     def _safe(self) -> Self:

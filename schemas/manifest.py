@@ -12,7 +12,6 @@ import pandera.polars as pa
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-CUT_BLOCK = 1 << 22
 RECIPE = 3  # goes up when the same extract and settings would give other chunks
 
 
@@ -30,22 +29,6 @@ class SourceIdentity(Document):
     size: int
     sha256: str
     newlines: int = 0  # line ends among the bytes: how many rows to make room for; means nothing where compressed
-
-
-class Part(Document):
-    """A range of an extract read by itself: bytes from `start` to before `end`, `line` physical lines before it."""
-
-    start: int
-    end: int
-    line: int
-
-
-class Cut(Document):
-    """An extract cut into parts at records; `head` bytes of lines before the data stand before every part."""
-
-    head: int
-    parts: tuple[Part, ...]
-    blocks: tuple[int, ...]  # CRC-32 of every CUT_BLOCK bytes: a range has no digest of its own
 
 
 class Selection(Document):
@@ -72,7 +55,7 @@ class Plan(Document):
     recipients: tuple[str, ...]
     reason: str = ""  # why there is a new run of an extract that already had one
     selection: Selection | None = None
-    cut: Cut | None = None  # where the extract is read in parts
+    cut: dict[str, Any] | None = None  # where an earlier version read the extract in parts; always null now
     known: str = ""  # digest of what earlier runs said of the issuer's cards; only where the extract is a portfolio
 
 

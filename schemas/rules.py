@@ -1,59 +1,288 @@
-"""The tables `[rules]` and `[repairs]` of the issuer's TOML: how strict the checks are and what may be mended."""
+"""The one table of rules: what must hold of every row that is sent (interface.md 2.6, 2.10, 8).
+
+A rule is one entry: its code, the column it is reported on, an expression that is false where a row breaks it, an
+example that breaks it, how strict it is, who acts, and what would be accepted. Everything else is derived from the
+entries: the pandera schema (`flows.submissions.validate`), the verdicts, hints and actions (`schemas.reasons`),
+`deploy/REASONS.md`, and a row of the sample extract. Of the rules that a cell breaks only the first is reported.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
 
-from pydantic import Field
+import polars as pl
 
-from schemas.settings import Settings
+from schemas import cvv, places
+from schemas.actions import FIX
+from schemas.expressions import (
+    CANADIAN_SHAPE,
+    CVV_SHAPE,
+    EMAIL_SHAPE,
+    FILLER_SHAPE,
+    HASH_SHAPE,
+    MONTH_SHAPE,
+    PAN_SHAPE,
+    PHONE_SHAPE,
+    YEAR_SHAPE,
+    ZIP_SHAPE,
+    expires,
+    holds_card,
+    luhn_holds,
+    one_of,
+    yymm,
+)
+from schemas.portal import (
+    ADDRESS1,
+    CITY,
+    COUNTRY,
+    CUID,
+    CVV,
+    CVV_HASH,
+    EMAIL,
+    FIRST_NAME,
+    IS_PRIMARY,
+    LAST_NAME,
+    MONTH,
+    NAME_ON_CARD,
+    PAN,
+    PHONE,
+    POSTAL_CODE,
+    SUBNATIONAL,
+    YEAR,
+)
+from schemas.row_settings import RuleSettings, Severity
 
-Severity = Literal["reject", "warn", "off"]
+FARTHEST = 20 * 12  # months; no card is made for longer, so the digits mean something else
+
+Holds = pl.Expr | Callable[[date, RuleSettings], pl.Expr]
 
 
-class Rules(Settings):
-    """Severity of the checks the partner leaves open, and what normalising may fill in or cut."""
+@dataclass(frozen=True, eq=False)  # told apart by identity: a dict of cells has no hash
+class Rule:
+    """One rule of the table."""
 
-    luhn: Severity = "reject"  # the partner's own published sample PAN fails Luhn
-    cvv_missing: Severity = "warn"  # the default challenge at the link is CVV plus ZIP: it may not open
-    address_mismatch: Severity = "reject"  # a wrong ZIP makes a valid link that nobody can open
-    expires_soon: Severity = "warn"
-    email: Severity = "warn"  # optional, plays no part at the link
-    phone: Severity = "warn"
-    name_on_card: Severity = "warn"
-    other_cuid: Severity = "warn"  # joint accounts share a card; a mix-up looks the same
-    link_life_months: int = Field(2, ge=0, le=24)  # interface.md 2.8 and 8: a link lives two months
-    fill_name_on_card: bool = True  # optional in the file, required by the partner's sibling interface
-    keep_zip_plus_4: bool = False  # the challenge asks for the ZIP a cardholder knows: five digits
-    # "Null" and "Test" with one capital are family names; these spellings come from programs.
-    placeholders: tuple[str, ...] = ("NULL", "null", "(null)", "N/A", "n/a", "#N/A", "TEST", "test")
+    code: str  # entity.property.kind
+    column: str  # the portal column it is reported on
+    holds: Holds  # false where a row breaks it, null where there is nothing to judge; of day and settings where it asks
+    example: Mapping[str, str | None]  # the cells of an otherwise good row that break it
+    severity: str = "reject"  # reject, warn, or the setting of `[rules]` that decides
+    action: str = FIX
+    hint: str = ""  # what would be accepted, where that is not what its column accepts
+    narrows: str = ""  # the rule that every row breaking this one breaks too: this one only names it more precisely
 
-    def severity(self, code: str) -> Severity:
-        """Return what happens to a row that breaks the rule `code`: reject unless a setting says otherwise."""
-        match code.split("."):
-            case ["card", "pan", "luhn"]:
-                return self.luhn
-            case ["card", "pan", "other_cuid"]:
-                return self.other_cuid
-            case ["card", "cvv", "missing"]:
-                return self.cvv_missing
-            case ["card", "expiration", "soon"]:
-                return self.expires_soon
-            case ["card", "name_on_card", _]:
-                return self.name_on_card
-            case ["address", "postal_code", "mismatch"]:
-                return self.address_mismatch
-            case ["address", "email", _]:
-                return self.email
-            case ["address", "phone_number", _]:
-                return self.phone
-        return "reject"
+    def __post_init__(self) -> None:
+        """Refuse an entry that nobody could see at work."""
+        if not self.example:
+            raise ValueError(f"{self.code}: a rule needs an example that breaks it")
+
+    def severity_by(self, settings: RuleSettings) -> Severity:
+        """Return what happens to a row that breaks the rule."""
+        severity: Severity = getattr(settings, self.severity, self.severity)  # type: ignore[arg-type]  # a literal else
+        return severity
+
+    def expression(self, as_of: date, settings: RuleSettings) -> pl.Expr:
+        """Return the expression on a business date; a rule judges only what is there, so null holds."""
+        holds = self.holds if isinstance(self.holds, pl.Expr) else self.holds(as_of, settings)
+        return holds.fill_null(True)
 
 
-class Repairs(Settings):
-    """Column-level repairs, each decided once on the evidence of the first block and counted in the report."""
+def _matches(column: str, shape: str) -> pl.Expr:
+    return pl.col(column).str.contains(shape)
 
-    zip_zeros: bool = True  # 2108 is 02108 where no ZIP of the column kept its zero
-    cvv_zeros: bool = True  # 7 is 007 where no CVV of the column kept its zero
-    expiration_order: bool = True  # MMYY read as YYMM, where only the other reading fits every value
-    refuse_excel: bool = True  # 4.11E+15, or every PAN ending in 0: the digits are gone
+
+def _no_placeholder(column: str) -> Holds:
+    return lambda _, settings: ~pl.col(column).str.contains(one_of(settings.placeholders, FILLER_SHAPE))
+
+
+def _is_there(column: str) -> pl.Expr:
+    return pl.col(column).is_not_null()
+
+
+def _by_country(american: pl.Expr, canadian: pl.Expr) -> pl.Expr:
+    """Return the expression of the row's country; null, which holds, where we do not know the country."""
+    us, ca = (pl.col(COUNTRY).is_in([name for name in places.COUNTRIES if name[0] in first]) for first in ("uU", "cC"))
+    return pl.when(us).then(american).when(ca).then(canadian)
+
+
+def _in_its_state() -> pl.Expr:
+    zip_place = pl.col(POSTAL_CODE).str.slice(0, 3) + pl.col(SUBNATIONAL)
+    canadian_place = pl.col(POSTAL_CODE).str.slice(0, 1) + pl.col(SUBNATIONAL)
+    return _by_country(zip_place, canadian_place).is_in(pl.Series(sorted(places.postal_places())).implode())
+
+
+def _not_expired(as_of: date, _: RuleSettings) -> pl.Expr:
+    return expires(pl.col(YEAR), pl.col(MONTH)) >= yymm(as_of)  # valid to the end of its month
+
+
+def _not_too_far(as_of: date, _: RuleSettings) -> pl.Expr:
+    return expires(pl.col(YEAR), pl.col(MONTH)) <= yymm(as_of, FARTHEST)
+
+
+def _outlives_its_link(as_of: date, settings: RuleSettings) -> pl.Expr:
+    expiry = expires(pl.col(YEAR), pl.col(MONTH))
+    return (expiry < yymm(as_of)) | (expiry >= yymm(as_of, settings.link_life_months))
+
+
+def _hash_rule(kind: str, hint: str) -> Rule:
+    """Return the rule that names one way to get a CVV hash wrong."""
+    return Rule(
+        f"card.cvv_hash.{kind}",
+        CVV_HASH,
+        cvv.mistake(pl.col(CVV_HASH)).ne_missing(pl.lit(kind)),
+        example={CVV: None, CVV_HASH: cvv.mistaken(kind)},
+        hint=hint,
+        narrows="card.cvv_hash.unknown",
+    )
+
+
+EXPIRATION_HINT = "a card valid on the business date and until its link expires"
+
+RULES: tuple[Rule, ...] = (
+    Rule("cardholder.cuid.placeholder", CUID, _no_placeholder(CUID), example={CUID: "NULL"}),
+    Rule(  # it would put a card number in the ledger
+        "cardholder.cuid.card_number",
+        CUID,
+        ~holds_card(pl.col(CUID), pl.col(PAN)),
+        example={CUID: "4111111111111111"},
+    ),
+    Rule(  # sent as it came
+        "cardholder.cuid.format",
+        CUID,
+        ~pl.col(CUID).str.contains(r"\p{Cc}"),
+        example={CUID: "C-1\u0085C-2"},
+    ),
+    Rule("card.pan.placeholder", PAN, _no_placeholder(PAN), example={PAN: "0000000000000000"}),
+    Rule("card.pan.missing", PAN, _is_there(PAN), example={PAN: None}),
+    Rule("card.pan.format", PAN, _matches(PAN, PAN_SHAPE), example={PAN: "424242424242424"}),
+    Rule("card.pan.luhn", PAN, luhn_holds(pl.col(PAN)), example={PAN: "4242424242424241"}, severity="luhn"),
+    Rule("card.expiration_year.placeholder", YEAR, _no_placeholder(YEAR), example={YEAR: "N/A"}),
+    Rule("card.expiration_year.missing", YEAR, _is_there(YEAR), example={YEAR: None}),
+    Rule("card.expiration_year.format", YEAR, _matches(YEAR, YEAR_SHAPE), example={YEAR: "9"}),
+    Rule(
+        "card.expiration.expired",
+        YEAR,
+        _not_expired,
+        example={YEAR: "20", MONTH: "01"},
+        hint=EXPIRATION_HINT,
+    ),
+    Rule("card.expiration.far", YEAR, _not_too_far, example={YEAR: "98"}, hint=EXPIRATION_HINT),
+    Rule(
+        "card.expiration.soon",
+        YEAR,
+        _outlives_its_link,
+        example={YEAR: "26", MONTH: "12"},  # at the end of November 2026
+        severity="expires_soon",
+        hint=EXPIRATION_HINT,
+    ),
+    Rule("card.expiration_month.placeholder", MONTH, _no_placeholder(MONTH), example={MONTH: "N/A"}),
+    Rule("card.expiration_month.missing", MONTH, _is_there(MONTH), example={MONTH: None}),
+    Rule("card.expiration_month.format", MONTH, _matches(MONTH, MONTH_SHAPE), example={MONTH: "13"}),
+    Rule(
+        "card.name_on_card.missing",
+        NAME_ON_CARD,
+        _is_there(NAME_ON_CARD),
+        example={NAME_ON_CARD: None, FIRST_NAME: None},
+        severity="name_on_card",
+    ),
+    Rule(
+        "card.name_on_card.format",
+        NAME_ON_CARD,
+        _matches(NAME_ON_CARD, r"^[^0-9]*\p{L}[^0-9]*$"),
+        example={NAME_ON_CARD: "MARY 2"},
+        severity="name_on_card",
+    ),
+    _hash_rule("newline", "the hash of the digits alone: a line break was hashed with them"),
+    _hash_rule("utf16", "the hash of the digits as ASCII: they were hashed as UTF-16"),
+    _hash_rule("lost_zero", "the hash of all three digits: leading zeros were lost before hashing"),
+    _hash_rule("empty", "nothing at all where there is no CVV: the empty text was hashed"),
+    _hash_rule("hex", "the digest in Base64: it was written in hexadecimal"),
+    _hash_rule("base64_of_hex", "the Base64 of the digest's 32 bytes, not of its hexadecimal text"),
+    _hash_rule("base64url", "the plain Base64 alphabet with + and /, not the one for URLs"),
+    _hash_rule("unpadded", "Base64 with the = at its end"),
+    Rule(
+        "card.cvv_hash.format",
+        CVV_HASH,
+        _matches(CVV_HASH, HASH_SHAPE),
+        example={CVV: None, CVV_HASH: "abc"},
+        narrows="card.cvv_hash.unknown",
+    ),
+    Rule(
+        "card.cvv_hash.unknown",
+        CVV_HASH,
+        cvv.is_known(pl.col(CVV_HASH)),
+        example={CVV: None, CVV_HASH: cvv.mistaken("unknown")},
+        hint="the hash of a CVV of three or four digits, without salt",
+    ),
+    Rule(
+        "card.cvv_hash.mismatch",
+        CVV_HASH,
+        cvv.hash_of(pl.when(_is_there(CVV_HASH)).then(CVV)) == pl.col(CVV_HASH),
+        example={CVV: "123", CVV_HASH: cvv.hashed("007")},
+        hint="the hash of the CVV beside it, or only one of the two",
+    ),
+    Rule(
+        "card.cvv.missing",
+        CVV,
+        _is_there(CVV) | _is_there(CVV_HASH),
+        example={CVV: None},
+        severity="cvv_missing",
+    ),
+    Rule("card.cvv.format", CVV, _matches(CVV, CVV_SHAPE), example={CVV: "12"}),
+    Rule("address.address1.placeholder", ADDRESS1, _no_placeholder(ADDRESS1), example={ADDRESS1: "N/A"}),
+    Rule("address.address1.missing", ADDRESS1, _is_there(ADDRESS1), example={ADDRESS1: None}),
+    Rule("address.city.placeholder", CITY, _no_placeholder(CITY), example={CITY: "N/A"}),
+    Rule("address.city.missing", CITY, _is_there(CITY), example={CITY: None}),
+    Rule("address.subnational.placeholder", SUBNATIONAL, _no_placeholder(SUBNATIONAL), example={SUBNATIONAL: "N/A"}),
+    Rule("address.subnational.missing", SUBNATIONAL, _is_there(SUBNATIONAL), example={SUBNATIONAL: None}),
+    Rule(
+        "address.subnational.unknown",
+        SUBNATIONAL,
+        _by_country(pl.col(SUBNATIONAL).is_in(list(places.STATES)), pl.col(SUBNATIONAL).is_in(list(places.PROVINCES))),
+        example={SUBNATIONAL: "ON", COUNTRY: "US"},
+    ),
+    Rule("address.country.placeholder", COUNTRY, _no_placeholder(COUNTRY), example={COUNTRY: "NULL"}),
+    Rule("address.country.missing", COUNTRY, _is_there(COUNTRY), example={COUNTRY: None}),
+    Rule(
+        "address.country.unknown",
+        COUNTRY,
+        pl.col(COUNTRY).is_in(places.COUNTRIES),
+        example={COUNTRY: "Atlantis"},
+    ),
+    Rule("address.postal_code.placeholder", POSTAL_CODE, _no_placeholder(POSTAL_CODE), example={POSTAL_CODE: "00000"}),
+    Rule("address.postal_code.missing", POSTAL_CODE, _is_there(POSTAL_CODE), example={POSTAL_CODE: None}),
+    Rule(
+        "address.postal_code.format",
+        POSTAL_CODE,
+        _by_country(_matches(POSTAL_CODE, ZIP_SHAPE), _matches(POSTAL_CODE, CANADIAN_SHAPE)),
+        example={POSTAL_CODE: "021", COUNTRY: "US", SUBNATIONAL: "MA"},
+    ),
+    Rule(
+        "address.postal_code.mismatch",
+        POSTAL_CODE,
+        _in_its_state(),
+        example={POSTAL_CODE: "10001", COUNTRY: "US", SUBNATIONAL: "MA"},
+        severity="address_mismatch",
+    ),
+    Rule("address.email.format", EMAIL, _matches(EMAIL, EMAIL_SHAPE), example={EMAIL: "ada@example"}, severity="email"),
+    Rule(
+        "address.phone_number.format",
+        PHONE,
+        _matches(PHONE, PHONE_SHAPE),
+        example={PHONE: "call me"},
+        severity="phone",
+    ),
+    Rule("address.first_name.placeholder", FIRST_NAME, _no_placeholder(FIRST_NAME), example={FIRST_NAME: "TEST"}),
+    Rule("address.first_name.missing", FIRST_NAME, _is_there(FIRST_NAME), example={FIRST_NAME: None}),
+    Rule("address.last_name.placeholder", LAST_NAME, _no_placeholder(LAST_NAME), example={LAST_NAME: "XXX"}),
+    Rule("address.last_name.missing", LAST_NAME, _is_there(LAST_NAME), example={LAST_NAME: None}),
+    Rule("address.is_primary.placeholder", IS_PRIMARY, _no_placeholder(IS_PRIMARY), example={IS_PRIMARY: "N/A"}),
+    Rule("address.is_primary.missing", IS_PRIMARY, _is_there(IS_PRIMARY), example={IS_PRIMARY: None}),
+    Rule(
+        "address.is_primary.format",
+        IS_PRIMARY,
+        pl.col(IS_PRIMARY).is_in(["TRUE", "FALSE"]),
+        example={IS_PRIMARY: "maybe"},
+    ),
+)

@@ -10,7 +10,7 @@ import click
 
 from flows.cli.answer import Answer
 from flows.cli.command import DRY_RUN, RUN, command
-from schemas.reasons import ASK, FIX, NOTHING, RESUBMIT
+from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 _WHICH = (
     click.option("--errors", is_flag=True, help="Every row the partner refused."),

@@ -141,10 +141,10 @@ def fail_flows(number: int) -> None:
 def bare_flow() -> None:
     """Run one failing flow with the boundary taken away: what a scan must find, or it finds nothing anywhere."""
     from flows.core import errors
-    from flows.core.rows import refine
+    from flows.submissions.rows import Route
 
     errors.guarded = lambda run: run  # before the flows are imported
-    with broken(cast("FunctionType", refine.Refiner.refine)), suppress(Exception):
+    with broken(cast("FunctionType", Route.process)), suppress(Exception):
         flow_night(0)
 
 

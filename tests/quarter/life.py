@@ -29,10 +29,10 @@ from flows.steps.mend.reseal import reseal
 from flows.steps.operate.outbox import outboxes
 from flows.steps.operate.purge import Due, look, purge
 from flows.steps.runs import keys_of, manifests, read_summary
+from schemas.actions import RESUBMIT
 from schemas.breaks import RESULT_SHORT
 from schemas.manifest import Manifest
 from schemas.portal import CITY, POSTAL_CODE
-from schemas.reasons import RESUBMIT
 from tests import keys
 from tests.night import BANK, Bench, issuer
 from tests.quarter.mortal import KilledError, MortalStore

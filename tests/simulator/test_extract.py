@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from flows.core.rows.cards import PUBLISHED
-from flows.core.rows.checks import check
 from flows.core.rows.normalise import normalise
 from flows.simulator.extract import Dialect, SampleTruth, flaws, write_sample
+from flows.submissions.validate import validate
 from schemas import portal
-from schemas.rules import Rules
+from schemas.row_settings import RuleSettings
 from tests.simulator.uploads import DAY, paper_seal, people, upload_csv
 from tests.simulator.uploads import portal as desk
 
@@ -54,7 +54,7 @@ def test_every_good_row_passes_the_portals_own_checks() -> None:
 def test_good_rows_pass_the_rules_without_even_a_warning() -> None:
     content, _ = written(5000)
 
-    verdicts = check(normalise(as_frame(content), Rules()), DAY, Rules())
+    verdicts = validate(normalise(as_frame(content), RuleSettings()), DAY, RuleSettings())
 
     assert [] == verdicts["code"].unique().to_list()
 
@@ -62,7 +62,7 @@ def test_good_rows_pass_the_rules_without_even_a_warning() -> None:
 def test_bad_rows_are_refused_with_the_code_they_were_made_for_and_no_other_row_is() -> None:
     content, truth = written(5000, bad=0.3)
 
-    verdicts = check(normalise(as_frame(content), Rules()), DAY, Rules()).filter(severity="reject")
+    verdicts = validate(normalise(as_frame(content), RuleSettings()), DAY, RuleSettings()).filter(severity="reject")
 
     expected = set(truth.bad.select("row", "column", "code").iter_rows())
     assert expected <= set(verdicts.select("row", "column", "code").iter_rows())
@@ -109,5 +109,5 @@ def test_cards_of_a_sample_outlive_their_links_on_any_day() -> None:
     out = io.BytesIO()
     write_sample(out, 1000, as_of=date(2027, 12, 31))
 
-    rows = normalise(as_frame(out.getvalue()), Rules())
-    assert 0 == check(rows, date(2027, 12, 31), Rules()).height
+    rows = normalise(as_frame(out.getvalue()), RuleSettings())
+    assert 0 == validate(rows, date(2027, 12, 31), RuleSettings()).height

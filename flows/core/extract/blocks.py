@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -29,23 +28,11 @@ class Kind(IntEnum):
 Kinds = npt.NDArray[np.uint8]
 
 
-class Plain(NamedTuple):
-    """What most lines look like: `shape`, the regex of some records of one line, and the `cells` to read of them."""
-
-    shape: str
-    cells: Sequence[str]
-
-
 class Block(NamedTuple):
-    """One block: `rows` (row, line, then the extract's headers, all text), `refused` (row, line, code).
-
-    `plain`: the rows whose lines have the shape that was expected, which are not among `rows` (row, line, the cells,
-    and the line as `text`); None where none was expected, or most lines are otherwise.
-    """
+    """One block: `rows` (row, line, then the extract's headers, all text) and `refused` (row, line, code)."""
 
     rows: pl.DataFrame
     refused: pl.DataFrame
-    plain: pl.DataFrame | None = None
 
 
 @dataclass
@@ -65,11 +52,3 @@ class ReadCounts:
     repeated_headers: int = 0
     trailers: int = 0
     trailer_count: int | None = None
-
-
-class Begin(NamedTuple):
-    """Where the data of a part of an extract begin: physical lines and rows before them, and whether it is the last."""
-
-    line: int
-    rows: int = 0
-    last: bool = True

@@ -12,8 +12,8 @@ import polars as pl
 
 from flows.core.extract.extract_errors import MissingColumnsError, UnknownColumnsError
 from flows.core.extract.header import RECORD
-from schemas import portal
-from schemas.rules import Rules
+from schemas import portal, rules
+from schemas.row_settings import RuleSettings
 from schemas.source import Columns, Constant, Except, Filter, From
 
 NO_FILTER: Filter = {}
@@ -34,12 +34,6 @@ class Mapping(NamedTuple):
 
     columns: tuple[pl.Expr, ...]
     counts: pl.Expr | None
-
-    @property
-    def changes_nothing(self) -> bool:
-        """Whether every column is taken from the header of its own name, and every row counts."""
-        named = zip(portal.columns(), self.columns, strict=True)
-        return self.counts is None and all(made.meta.eq(pl.col(name).alias(name)) for name, made in named)
 
 
 def plan_mapping(
@@ -121,13 +115,8 @@ def _nothing() -> pl.Expr:
 @cache
 def required() -> frozenset[str]:
     """Return the portal columns without which every row would be rejected (interface.md 2.6)."""
-    rules = Rules()
-    return frozenset(
-        column
-        for column, model in portal.PortalInput.to_schema().columns.items()
-        for code in (str(check.name) for check in model.checks)
-        if code.endswith(".missing") and rules.severity(code) == "reject"
-    )
+    refusing = (rule for rule in rules.RULES if rule.severity_by(RuleSettings()) == "reject")
+    return frozenset(rule.column for rule in refusing if rule.code.endswith(".missing"))
 
 
 def _portals_own(header: Sequence[str]) -> Columns:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from flows.core.errors import BugError
-from flows.core.extract.blocks import Begin, Block, Kind, Kinds, Plain, ReadCounts
+from flows.core.extract.blocks import Block, Kind, Kinds, ReadCounts
 from flows.core.extract.decode import BLOCK, Readable, as_utf8, line_blocks
 from flows.core.extract.extract_errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.core.extract.grammar import Delimited, Fixed, Grammar, joined_records, open_record
@@ -24,7 +24,6 @@ from schemas.source import SourceSettings
 
 Mask = npt.NDArray[np.bool_]
 
-USUAL = 0.5  # share of plain lines below which looking for them costs more than it saves
 PEEKED = 20  # lines after the header that are looked at before its names are believed
 
 
@@ -35,14 +34,13 @@ def read_extract(
     *,
     columns: Sequence[str] | None = None,
     block: int = BLOCK,
-    begin: Begin | None = None,
 ) -> Extract:
     """Begin to read an extract (plain, gzip or zstd); return it with its header already read.
 
-    `columns` keeps these headers only, `block` is in bytes; of a part, whose stream is the lines before the data and
-    then its own, `begin` says where it stands. Raises ExtractError subclasses, which may show headers and never cells.
+    `columns` keeps these headers only, `block` is in bytes. Raises ExtractError subclasses, which may show headers and
+    never cells.
     """
-    return Extract(line_blocks(stream, settings.encoding, name, block), settings, name, columns, begin)
+    return Extract(line_blocks(stream, settings.encoding, name, block), settings, name, columns)
 
 
 class Extract:
@@ -54,7 +52,6 @@ class Extract:
         settings: SourceSettings,
         name: str,
         columns: Sequence[str] | None,
-        begin: Begin | None = None,
     ) -> None:
         self.counts = ReadCounts()
         self._settings = settings
@@ -63,12 +60,8 @@ class Extract:
         self._data = b""  # decoded, not yet read
         self._header_line = ""
         self.header = self._read_header()
-        self._last = begin is None or begin.last
-        if begin is not None:
-            self.counts.lines, self.counts.rows = begin.line, begin.rows
         self._columns = [name for name in self.header if columns is None or name in columns]
         self._grammar = _grammar(settings, len(self.header))
-        self._plain: Plain | None = None
         self._check_header_fits()
 
     def __iter__(self) -> Iterator[Block]:
@@ -77,36 +70,14 @@ class Extract:
             block, rest = self._read(self._data, last=False)
             yield block
             self._data = rest + self._decode(raw, rest.count(b"\n"))
-        if self._last and self._settings.final_newline and self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n"):
+        if self._settings.final_newline and self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n"):
             raise TruncatedError(self._name, "its last line does not end in a newline, as its settings promise")
         block, _ = self._read(self._data, last=True)
         yield block
         if not self.counts.rows:
             raise EmptyExtractError(self._name, "it has no data row")
-        if self._last and self._settings.trailer is not None and not self.counts.trailers:
+        if self._settings.trailer is not None and not self.counts.trailers:
             raise TruncatedError(self._name, "the trailer that its settings describe is missing")
-
-    def expect(self, plain: Plain | None) -> None:
-        """Part off plain lines from the next block on, without asking the grammar about them."""
-        self._plain = plain
-
-    def record_after(self, window: bytes) -> tuple[int, int] | None:
-        """Return how many bytes and line ends of a window lie before its first line that is a record by itself.
-
-        The window may begin in the middle of a line. Such a line is never the middle of another record: the grammar
-        joins no lines around it. None where there is none.
-        """
-        begin, end = window.find(b"\n") + 1, window.rfind(b"\n") + 1
-        raw = window[begin:end]
-        if not begin or not raw:
-            return None
-        decoded = as_utf8(raw, self._settings.encoding, self._name, 1)
-        kinds = self._kinds(pl.read_lines(decoded).to_series(), quoted=True, last=False)
-        records = np.flatnonzero(kinds == Kind.RECORD)
-        if not records.size:
-            return None
-        before = raw.split(b"\n")[: int(records[0])]
-        return begin + sum(len(line) + 1 for line in before), 1 + len(before)
 
     def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
         return as_utf8(raw, self._settings.encoding, self._name, self.counts.lines + lines_before + 1)
@@ -166,48 +137,26 @@ class Extract:
         """Read whole lines; return a block, and the bytes of a record that may go on after them."""
         lines = pl.read_lines(data).to_series()
         quoted = self._settings.format == "csv" and b'"' in data
-        plain = self._as_expected(lines)
-        kinds = self._kinds(lines, quoted, last, plain)
+        kinds = self._kinds(lines, quoted, last)
         rest = b""
         if quoted:
             keep = self._join(lines, kinds, last)
             rest = _last_lines(data, len(kinds) - keep) if keep < len(kinds) else b""
-            lines, kinds, plain = lines.head(keep), kinds[:keep], plain[:keep]
+            lines, kinds = lines.head(keep), kinds[:keep]
         self._check_trailer(lines, kinds)
         codes = [self._grammar.fault(lines[at]) for at in np.flatnonzero(kinds == Kind.REFUSED).tolist()]
         places, begins = self._number(kinds), kinds <= Kind.REFUSED
         refused = places.filter(kinds[begins] == Kind.REFUSED).with_columns(pl.Series("code", codes, dtype=pl.String))
         records = kinds == Kind.RECORD
-        plain &= records  # such a line may be a comment, or inside the quotes of another record
-        others = places.filter((records & ~plain)[begins])
-        whole = bool(records.all()) and not rest and not plain.any()
-        text = data if whole else _text(lines, (records | (kinds == Kind.GOES_ON)) & ~plain)
-        rows = pl.concat([others, self._parse(text, others.height, quoted)], how="horizontal")
-        return Block(rows, refused, self._read_plain(places.filter(plain[begins]), lines.filter(plain))), rest
+        places = places.filter(records[begins])
+        text = data if records.all() and not rest else _text(lines, records | (kinds == Kind.GOES_ON))
+        rows = pl.concat([places, self._parse(text, places.height, quoted)], how="horizontal")
+        return Block(rows, refused), rest
 
-    def _as_expected(self, lines: pl.Series) -> Mask:
-        """Return which lines are plain; nothing is expected any more after a block of which most are not."""
-        if self._plain is not None:
-            found = lines.str.contains(self._plain.shape).to_numpy(writable=True)
-            if found.sum() >= USUAL * found.size:
-                return found
-            self._plain = None
-        return np.zeros(len(lines), np.bool_)
-
-    def _read_plain(self, places: pl.DataFrame, lines: pl.Series) -> pl.DataFrame | None:
-        if self._plain is None:
-            return None
-        cells = parse_lines(lines, self.header, self._plain.cells, self._settings.delimiter)
-        return places.with_columns(*cells.get_columns(), lines.alias("text"))
-
-    def _kinds(self, lines: pl.Series, quoted: bool, last: bool, plain: Mask | None = None) -> Kinds:
-        """Return what each line is by itself; a plain one is known to be a record."""
+    def _kinds(self, lines: pl.Series, quoted: bool, last: bool) -> Kinds:
+        """Return what each line is by itself."""
         settings = self._settings
-        if plain is None or not plain.any():
-            holds = self._grammar.holds(lines, quoted).to_numpy()
-        else:
-            holds, other = plain.copy(), np.flatnonzero(~plain)
-            holds[other] = self._grammar.holds(lines.gather(other), quoted).to_numpy()
+        holds = self._grammar.holds(lines, quoted).to_numpy()
         kinds: Kinds = np.where(holds, Kind.RECORD, Kind.REFUSED).astype(np.uint8)
         if self._header_line:
             kinds[(lines == self._header_line).to_numpy()] = Kind.REPEATED_HEADER
@@ -268,32 +217,25 @@ class Extract:
             return pl.read_lines(text, name=RECORD)
         if not expected:
             return pl.DataFrame(schema=dict.fromkeys(self._columns, pl.String))
-        rows = _parsed(text, expected, self.header, self._columns, self._settings.delimiter)
-        return rows.with_columns(pl.when(pl.all() != "").then(pl.all())) if quoted else rows  # "" is absent
+        rows = self._parsed(text, expected)
+        absent = quoted and b'""' in text  # an empty text in quotes is as absent as none
+        return rows.with_columns(pl.when(pl.all() != "").then(pl.all())) if absent else rows
 
-
-def parse_lines(lines: pl.Series, header: Sequence[str], columns: Sequence[str], delimiter: str) -> pl.DataFrame:
-    """Return some columns of lines that are whole records; BugError where the parser sees other records."""
-    if lines.is_empty():
-        return pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
-    return _parsed(lines.str.join("\n").cast(pl.Binary).item(), len(lines), header, columns, delimiter)
+    def _parsed(self, text: bytes, expected: int) -> pl.DataFrame:
+        """Return the parsed records; BugError without the parser's message, which would quote whole rows."""
+        options: dict[str, Any] = {"has_header": False, "infer_schema": False, "glob": False}
+        options |= {"separator": self._settings.delimiter, "schema": dict.fromkeys(self.header, pl.String)}
+        with suppress(pl.exceptions.PolarsError):
+            frame = pl.read_csv(text, columns=[self.header.index(name) for name in self._columns], **options)
+            if frame.height == expected:
+                return frame.select(self._columns)
+        raise BugError("reading a block", "grammar and parser disagree")
 
 
 def _grammar(settings: SourceSettings, fields: int) -> Grammar:
     if settings.format == "fixed" and settings.width is not None:
         return Fixed(settings.width)
     return Delimited(settings.delimiter, fields)
-
-
-def _parsed(text: bytes, expected: int, header: Sequence[str], columns: Sequence[str], delimiter: str) -> pl.DataFrame:
-    """Return the parsed records; BugError without the parser's message, which would quote whole rows."""
-    options: dict[str, Any] = {"has_header": False, "infer_schema": False, "glob": False, "separator": delimiter}
-    wanted = [header.index(name) for name in columns]
-    with suppress(pl.exceptions.PolarsError):
-        frame = pl.read_csv(text, schema=dict.fromkeys(header, pl.String), columns=wanted, **options)
-        if frame.height == expected:
-            return frame.select(columns)
-    raise BugError("reading a block", "grammar and parser disagree")
 
 
 def _text(lines: pl.Series, wanted: Mask) -> bytes:

@@ -8,8 +8,8 @@ from typing import Any
 
 from flows.core.report import across
 from flows.core.report.summary import ABOVE_LIMIT, BALANCED, MISSING, OUT_OF_BALANCE, PARTIAL, WAITING
+from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import KINDS
-from schemas.reasons import ASK, FIX, RESUBMIT
 
 TONES = {BALANCED: "good", WAITING: "wait", ABOVE_LIMIT: "warn", OUT_OF_BALANCE: "bad"}
 SENTENCES = {

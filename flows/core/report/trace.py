@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from schemas import ledger
-from schemas.reasons import FIX, NOTHING, RESUBMIT, reason
+from schemas.actions import FIX, NOTHING, RESUBMIT
+from schemas.reasons import reason
 from schemas.singles import Outcome, SingleAnswered, SingleAsked
 from schemas.states import AWAITING, ERROR, LINKED
 

@@ -7,16 +7,14 @@ to ours by suffix (`acme_card.pan` is `service_card.pan`).
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Sequence
-from io import StringIO
+from collections.abc import Sequence
+from io import BytesIO, StringIO
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.core.errors import OperatorError
+from flows.core.errors import BugError, OperatorError
 from schemas.portal import columns
-
-_SPECIAL = r'[,"\r\n]'  # what makes a cell need quotes
 
 
 class TemplateError(OperatorError):
@@ -54,22 +52,17 @@ def header_from_template(text: str, name: str) -> Header:
     return _header(order, tuple(theirs))
 
 
-def lines(rows: pl.DataFrame, order: Sequence[str], quoting: Collection[str]) -> pl.Series:
-    """Return each row as a line of a chunk, without its end; only columns of `quoting` are looked at for quotes."""
-    if quoting:
-        odd = rows.select(pl.col(*quoting).str.contains(_SPECIAL).any())
-        rows = rows.with_columns(quoted(rows[name]) for name in quoting if odd[name].item())  # few columns have any
-    cells = (pl.col(name).fill_null("") for name in order)
-    return rows.select(pl.concat_str(cells, separator=",")).to_series()
+def lines(rows: pl.DataFrame, order: Sequence[str]) -> pl.Series:
+    """Return each row as a line of a chunk, without its end; columns in the portal's `order`, no line break in a cell.
 
-
-def quoted(cells: pl.Series) -> pl.Series:
-    """Return cells as they stand in a line: between quotes where they need them, which few do."""
-    odd = cells.str.contains(_SPECIAL).arg_true()
-    if odd.is_empty():
-        return cells
-    inside = cells.gather(odd).str.replace_all('"', '""', literal=True)
-    return cells.clone().scatter(odd, '"' + inside + '"')
+    Raises BugError where a cell holds one.
+    """
+    out = BytesIO()
+    rows.select(order).write_csv(out, include_header=False, quote_style="necessary")
+    text = pl.read_lines(out.getvalue()).to_series()
+    if len(text) != rows.height:
+        raise BugError("writing lines", "a cell holds a line break")
+    return text
 
 
 def write_chunk(text: pl.Series, header: Header) -> bytes:

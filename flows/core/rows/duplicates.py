@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from schemas.portal import CUID, PAN, columns
-from schemas.rules import Rules
+from schemas.row_settings import RuleSettings
 
 Keys = NDArray[np.uint64]
 Tags = NDArray[np.uint32]
@@ -21,7 +18,6 @@ Mask = NDArray[np.bool_]
 FULL = 0.9  # above it a search takes more than ten probes
 ROOMY = 0.88  # 12 bytes a slot are 13.6 a row
 BLOCK = 100_000
-ROOM = 10_000_000  # rows any larger extract gets room for at once, 136 MB: growing walks every entry again
 # Knuth's MMIX generator: each card walks the table in its own order, so no clusters grow.
 TIMES, PLUS = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 
@@ -29,35 +25,19 @@ TIMES, PLUS = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 class SeenRows:
     """The accepted rows of one extract so far; `expected`, about its lines, makes the table at its final size."""
 
-    def __init__(self, rules: Rules, expected: int = 0) -> None:
-        self._other_cuid = rules.severity("card.pan.other_cuid")
-        self._making = _beside(partial(Table, BLOCK if expected <= BLOCK else max(expected, ROOM)))
-
-    @property
-    def _table(self) -> Table:
-        """The table of what was seen, made while the first rows are read."""
-        return self._making.result()
-
-    def keyed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return `rows` with key and tag, by which they are told apart; their cells are no longer needed then.
-
-        `cuid_made` is true where the cuid is ours: such a row counts as one without.
-        """
-        return keyed(rows, rows.select(PAN).hash_rows().to_numpy())
+    def __init__(self, rules: RuleSettings, expected: int = 0) -> None:
+        self._other_cuid = rules.other_cuid
+        self._table = Table(max(expected, BLOCK))
 
     def mark(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return verdicts (row, column, code, severity): a repeat is rejected, a card under another cuid is as set.
 
         `rows` are the accepted rows of one block, keyed. The first row of its kind is never marked: it is the one sent.
         """
-        return self.mark_keys(rows["row"], rows["key"].to_numpy(), rows["tag"].to_numpy())
-
-    def mark_keys(self, rows: pl.Series, keys: Keys, tags: Tags) -> pl.DataFrame:
-        """Return the verdicts on rows of which only the keys are known: another worker read them."""
-        seen = self._table.add(keys, tags)
+        seen = self._table.add(rows["key"].to_numpy(), rows["tag"].to_numpy())
         at = np.flatnonzero(seen.repeated | seen.other)  # next to nothing, so the others cost nothing below
         same, repeated = (pl.Series(mask[at], dtype=pl.Boolean) for mask in (seen.same, seen.repeated))
-        marked = pl.DataFrame({"row": rows[at]}).with_columns(
+        marked = pl.DataFrame({"row": rows["row"][at]}).with_columns(
             column=pl.when(same).then(pl.lit("")).otherwise(pl.lit(PAN)),
             code=pl.when(same).then(pl.lit("row.content.repeated"))
             .when(repeated).then(pl.lit("card.pan.repeated"))
@@ -144,20 +124,12 @@ class Table:
             self.add(keys[held], tags[held])
 
 
-def _beside(make: Callable[[], Table]) -> Future[Table]:
-    """Let a thread of its own make a table: its memory is first touched, a tenth of a second for ten million rows."""
-    worker = ThreadPoolExecutor(1, "table")
-    making = worker.submit(make)
-    worker.shutdown(wait=False)
-    return making
+def keyed(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add key (48 bits of the card's hash, 16 of the whole content's) and tag (32 of the given cuid's).
 
-
-def keyed(rows: pl.DataFrame, cards: Keys) -> pl.DataFrame:
-    """Add key (48 bits of the card's hash, given, and 16 of the whole content's) and tag (32 of the given cuid's).
-
-    The content is the row's line, its `text`; its 20 columns where it has none, or a cuid that we made.
+    The content is the row's line, its `text`; its 20 columns where its cuid is one that we made.
     """
-    content = rows.select("text" if "text" in rows.columns else columns()).hash_rows()
+    content, cards = rows.select("text").hash_rows(), rows.select(PAN).hash_rows().to_numpy()
     cuids = rows.select(CUID)
     if (ours := rows["cuid_made"].arg_true()).len():
         nameless = rows[ours].with_columns(pl.lit(None, pl.String).alias(CUID))

@@ -6,14 +6,14 @@ pandera would ask each rule by itself, which on a night of 500 rows takes as lon
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import pandera.polars as pa
 import polars as pl
+from pandera.config import ValidationDepth, config_context
 
 from flows.core.errors import BugError
-from flows.core.rows.shape import misshapen
 from schemas import ledger
 from schemas.ledger import Ledger
 from schemas.portal import CUID
@@ -103,12 +103,23 @@ def _unsent(fate: str) -> tuple[pl.Expr, ...]:
 
 def check_records(records: pl.DataFrame) -> None:
     """Raise BugError, which names the columns and shows no cell, where records are not as the ledger's model says."""
-    trouble = misshapen(records, Ledger)
+    trouble = _misshapen(tuple(records.schema.items()))
     if not trouble:
         held = records.select(_rules())
         trouble = ", ".join(name for name in held.columns if not held[name].item())
     if trouble:
         raise BugError("ledger", trouble)
+
+
+@lru_cache(8)
+def _misshapen(shape: tuple[tuple[str, pl.DataType], ...]) -> str:
+    """Return the name of pandera's error where a frame has not the ledger's shape, else nothing; asked once a shape."""
+    try:
+        with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_ONLY):
+            Ledger.validate(pl.DataFrame(schema=dict(shape)))
+    except Exception as error:  # noqa: BLE001  pandera raises its own and polars' errors
+        return type(error).__name__
+    return ""
 
 
 @cache

@@ -10,7 +10,7 @@ from flows.core.errors import ExtractError
 from schemas import places
 from schemas.expressions import MONTH_SHAPE, YEAR_SHAPE
 from schemas.portal import COUNTRY, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR
-from schemas.rules import Repairs
+from schemas.row_settings import Repairs
 
 ENOUGH = 20  # values; one CVV in ten starts with 0, so among twenty the lack of any begins to mean something
 SHORT_ZIP, WHOLE_ZIP = "^[0-9]{3,4}$", "^0[0-9]{4}"

@@ -12,7 +12,6 @@ import polars as pl
 from flows.core.life.choose import CARD, STANDING, TRIED, standing
 from flows.core.ports import Entry
 from flows.core.rows.picked import PICK, Picked
-from flows.core.rows.refine import Choice
 from flows.core.run.calendar import local_day
 from flows.steps.again.attempts import attempts, attempts_of
 from flows.steps.again.corrections import find_dropped
@@ -21,6 +20,7 @@ from flows.steps.again.reread import source_again
 from flows.steps.edges import IssuerEdges
 from flows.steps.night.plan import identify
 from flows.steps.night.scan import Scan, open_extract
+from flows.submissions.rows import Choice
 from schemas import ledger
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import CUID

@@ -13,7 +13,6 @@ from flows.core.errors import OperatorError
 from flows.core.names import extracts
 from flows.core.rows.expiring import HAD, Window, expiring
 from flows.core.rows.picked import Picked
-from flows.core.rows.refine import Choice
 from flows.core.run.calendar import local_day
 from flows.steps.again.attempts import attempts
 from flows.steps.again.reread import keep_selection, rows_digest, source_again
@@ -24,6 +23,7 @@ from flows.steps.night.plan import plan_selection
 from flows.steps.night.prove import prove
 from flows.steps.night.submit import Submitted, carry_out, finish_turns
 from flows.steps.runs import keys_of, manifests, read_ledger
+from flows.submissions.rows import Choice
 from schemas.manifest import Manifest, Selection
 
 RECORD = ["row", "cuid", "last_4", "expiration", "fate"]

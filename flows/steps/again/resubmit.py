@@ -17,7 +17,6 @@ from flows.core.life.wanted import Wanted, asked
 from flows.core.ports import Sealer
 from flows.core.redaction import redact
 from flows.core.rows.picked import Picked
-from flows.core.rows.refine import Choice
 from flows.core.run.calendar import local_day
 from flows.core.run.planning import canonical, digest
 from flows.steps.again.corrections import CELL, Given, by_row, cells_of, corrected_cells, give, given_as, merge, take
@@ -36,6 +35,7 @@ from flows.steps.night.prove import prove
 from flows.steps.night.submit import Submitted, carry_out, finish_turns
 from flows.steps.operate.outbox import ReasonMissingError
 from flows.steps.runs import keys_of
+from flows.submissions.rows import Choice
 from schemas.manifest import Manifest, Plan, Selection
 
 SENT_AGAIN = "sent again"

@@ -22,7 +22,6 @@ from flows.core.report.trace import SINGLE, Attempt
 from flows.core.results.attribution import allowed
 from flows.core.results.results import day_in
 from flows.core.rows.picked import PICK, Picked
-from flows.core.rows.refine import Choice
 from flows.core.run.calendar import local_day
 from flows.core.run.gates import WrongCardsError
 from flows.core.run.planning import canonical
@@ -36,6 +35,7 @@ from flows.steps.night.scan import Readable, Scan, open_extract
 from flows.steps.operate.purged import refuse_purged
 from flows.steps.operate.trace import trace
 from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest
+from flows.submissions.rows import Choice
 from schemas.card_link import CardLink, CardLinkRequest, Refusal
 from schemas.manifest import SourceIdentity
 from schemas.portal import CUID, NAME_ON_CARD, PHONE, columns
@@ -100,7 +100,7 @@ def link_row(
     entry, source = source_again(edges, run, manifest.source)
     picked = Picked(pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(edges, manifest)))
     with open_extract(edges, entry, source) as stream:
-        fields = _refined(edges, stream, source, Choice(picked, keep_cvv=True))
+        fields = _refined(edges, stream, source, Choice(picked, keep_cells=True))
     known = [one for one in singles(edges.edges.store, keys) if one.asked.row == row]
     key = f"{keys.singles}{row:09d}-{len(known) + 1}.json"
     return _Asking(edges, linking, key, keys, row).ask(fields, override, supply)
@@ -118,7 +118,7 @@ def link_typed(edges: IssuerEdges, linking: Linking, typed: Mapping[str, str], *
     csv.writer(text, lineterminator="\n").writerows([columns(), [typed.get(name, "") for name in columns()]])
     made = SourceIdentity(key="typed.csv", version="", size=0, sha256=secrets.token_hex(32))
     stream = BytesIO(text.getvalue().encode())
-    fields = _refined(edges._replace(issuer=plain), stream, made, Choice(keep_cvv=True))
+    fields = _refined(edges._replace(issuer=plain), stream, made, Choice(keep_cells=True))
     key = f"{prompted(edges.issuer.issuer)}{edges.edges.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
     return _Asking(edges, linking, key).ask(fields, override, lambda _: "")
 
@@ -132,9 +132,9 @@ def _refined(edges: IssuerEdges, stream: Readable, source: SourceIdentity, choic
     told = pl.concat([piece.others for piece in pieces])["reasons"].explode().drop_nulls().str.split("|").list.last()
     if not good:
         raise LinkRequestError(", ".join(told.unique(maintain_order=True)) or "row.record.missing")
-    if issuer.test and scan.refiner.other_cards:
+    if issuer.test and scan.route.other_cards:
         raise WrongCardsError(source.key, 1, "real", "true")
-    if not issuer.test and scan.refiner.test_cards:
+    if not issuer.test and scan.route.test_cards:
         raise WrongCardsError(source.key, 1, "test", "false")
     return good[0]
 

@@ -13,12 +13,12 @@ from flows.core.errors import OperatorError
 from flows.core.ports import Store
 from flows.core.rows.known import check_values
 from flows.core.rows.picked import Picked
-from flows.core.rows.refine import Choice
 from flows.steps.again.corrections import by_row, cells_of
 from flows.steps.again.reread import source_again
 from flows.steps.edges import IssuerEdges
 from flows.steps.night.scan import Scan, open_extract
 from flows.steps.runs import keys_of, read_ledger
+from flows.submissions.rows import Choice
 from schemas import ledger
 from schemas.manifest import Manifest
 from schemas.portal import CUID
@@ -47,7 +47,7 @@ def rows_again(edges: IssuerEdges, manifest: Manifest, numbers: Collection[int])
     wanted = _sent(edges.edges.store, manifest, numbers)
     entry, source = source_again(edges, manifest.run, manifest.source)
     picks = wanted.select("row", origin=pl.coalesce("origin", "row"))
-    choice = Choice(picked=Picked(picks, by_row(cells_of(edges, manifest))))
+    choice = Choice(picked=Picked(picks, by_row(cells_of(edges, manifest))), keep_cells=True)
     with open_extract(edges, entry, source) as stream:
         scan = Scan(edges, stream, source, manifest.as_of, choice)
         yield from _gathered(manifest.run, scan, wanted)

@@ -11,7 +11,6 @@ import polars as pl
 
 from flows.core.errors import CardlinkError
 from flows.core.rows.known import ATTEMPT
-from flows.core.rows.refine import Choice
 from flows.core.run.gates import Night, refusal
 from flows.core.run.planning import business_date
 from flows.steps.again.attempts import survey
@@ -19,6 +18,7 @@ from flows.steps.edges import IssuerEdges
 from flows.steps.night.plan import expected_run, find_extract, identify
 from flows.steps.night.scan import Scan, open_extract
 from flows.steps.runs import HABIT, keys_of, rows_before
+from flows.submissions.rows import Choice
 from schemas.manifest import Counts
 from schemas.portal import CUID
 from schemas.states import AWAITING
@@ -75,7 +75,7 @@ def check_extract(
     if nights is not None and refused is None:
         nights.sent += seen.sent
         nights.read.append((as_of, scan.counts.read))
-    repairs, chunks = dict(scan.refiner.repairs), seen.chunk_rows
+    repairs, chunks = dict(scan.route.repairs), seen.chunk_rows
     found = _found(seen.reasons)
     return Checked(source.key, run, as_of, scan.counts, len(chunks), chunks, found, repairs, str(refused or ""))
 
@@ -100,10 +100,10 @@ def _refusal(
     edges: IssuerEdges, extract: str, run: str, scan: Scan, opened: Collection[str], nights: Nights | None
 ) -> CardlinkError | None:
     """Return what would refuse the run, the nights before it taken for committed."""
-    this, refiner = keys_of(run).run, scan.refiner
+    this, route = keys_of(run).run, scan.route
     between = [read for day, read in nights.read if day < this.day] if nights else []
     before = (rows_before(edges.edges.store, this) + between)[-HABIT:]
-    night = Night(extract, scan.counts, before, refiner.test_cards, refiner.other_cards)
+    night = Night(extract, scan.counts, before, route.test_cards, route.other_cards)
     return refusal(night, edges.issuer.limits, test=edges.issuer.test, opened=opened)
 
 

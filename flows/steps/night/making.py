@@ -1,4 +1,4 @@
-"""What a run makes between plan and commit: sealed chunks and ledger parts, of a whole extract or of one part of it."""
+"""What a run makes between plan and commit: sealed chunks and ledger parts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from flows.core.ports import Entry, Sealer
 from flows.core.rows.records import sent_records
-from flows.core.rows.refine import Choice
 from flows.steps.edges import IssuerEdges
 from flows.steps.night.ledger import LedgerWriter
 from flows.steps.night.publish import Outcome, PartialRunError, Publisher
 from flows.steps.night.scan import Counting, Scan, open_extract
 from flows.steps.runs import keys_of
+from flows.submissions.rows import Choice
 from schemas.manifest import Counts, LedgerPart, ManifestChunk, Plan
 
 
@@ -62,45 +62,35 @@ class Made(NamedTuple):
 
 
 def make(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Made:
-    """Make the one pass over a whole extract; PartialRunError where a chunk does not stand."""
+    """Make the one pass over an extract: every piece to the ledger, every chunk sealed and published.
+
+    Raises PartialRunError where a chunk does not stand.
+    """
     store, plan, keys = edges.edges.store, job.plan, keys_of(job.plan.run)
-    ledger = LedgerWriter(store, keys)
-    publisher = Publisher(edges, sealer, keys)
+    ledger, publisher = LedgerWriter(store, keys), Publisher(edges, sealer, keys)
     with closing(publisher), closing(ledger), open_extract(edges, job.entry, plan.source) as stream:
         counting = Counting(stream)
         scan = Scan(edges, counting, plan.source, plan.as_of, job.choice)
-        return work_off(
-            plan,
-            scan,
-            publisher,
-            ledger,
-            lambda: tell(Progress(scan.counts.read, publisher.count, min(1.0, counting.done / plan.source.size))),
-            job.again,
-        )
-
-
-def work_off(
-    plan: Plan, scan: Scan, publisher: Publisher, ledger: LedgerWriter, tell: Callable[[], None], again: str
-) -> Made:
-    """Take a pass to its end: every piece to the ledger, every chunk sealed and published."""
-    with closing(iter(scan)) as pieces:
-        for piece in pieces:
-            ledger.add(piece.others)
-            if piece.chunks:
-                ledger.add(sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks]))
-            tell()
-            if publisher.gave_up:
-                break
-    publisher.send()
-    parts = [] if publisher.gave_up else ledger.finish()  # beside the last chunks' sealing; never of half an extract
-    chunks = _all_published(plan, again, publisher.finish())
-    refiner = scan.refiner
+        with closing(iter(scan)) as pieces:
+            for piece in pieces:
+                ledger.add(piece.others)
+                if piece.chunks:
+                    ledger.add(sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks]))
+                share = min(1.0, counting.done / plan.source.size)
+                tell(Progress(scan.counts.read, publisher.count, share))
+                if publisher.gave_up:
+                    break
+        publisher.send()
+        # Beside the last chunks' sealing; never of half an extract.
+        parts = [] if publisher.gave_up else ledger.finish()
+        chunks = _all_published(plan, job.again, publisher.finish())
+    route = scan.route
     return Made(
         scan.counts,
-        dict(refiner.reasons),
-        dict(refiner.repairs),
-        refiner.test_cards,
-        refiner.other_cards,
+        dict(route.reasons),
+        dict(route.repairs),
+        route.test_cards,
+        route.other_cards,
         tuple(chunks),
         tuple(parts),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import date
 from itertools import count
 from typing import NamedTuple
@@ -16,11 +18,12 @@ from flows.core.ports import Entry, Store
 from flows.core.redaction import redact
 from flows.core.run.planning import business_date, canonical, differences, digest, row_settings
 from flows.core.storage.store_errors import ObjectMissingError, StoreBusyError
+from flows.steps.ahead import ahead
 from flows.steps.edges import ConflictError, IssuerEdges, read, write_once
-from flows.steps.night.cut import cut, read_once
 from flows.steps.runs import finished, has_manifest, keys_of, plans, read_plan
 from schemas.manifest import RECIPE, Document, Plan, Selection, SourceIdentity
 
+PIECE = 1 << 22  # bytes read at a time
 CONTESTS = 16  # twins that ask for a run of one extract at the same moment
 
 
@@ -99,7 +102,15 @@ def find_extract(edges: IssuerEdges, name: str) -> Entry:
 
 def identify(store: Store, entry: Entry) -> SourceIdentity:
     """Read the extract once, pinned, for its SHA-256 and its size in bytes and lines."""
-    return read_once(store, entry).source
+    running, size, newlines = hashlib.sha256(), 0, 0
+    with store.open(entry.key, entry) as source, closing(ahead(iter(lambda: source.read(PIECE), b""))) as pieces:
+        for piece in pieces:
+            running.update(piece)
+            size += len(piece)
+            newlines += piece.count(b"\n")
+    return SourceIdentity(
+        key=entry.key, version=entry.version, size=size, sha256=running.hexdigest(), newlines=newlines
+    )
 
 
 def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str = "", known: str = "") -> Planned:
@@ -111,15 +122,11 @@ def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str =
     runs say of the issuer's cards: a plan that was made before they said so, and never committed, is made anew.
     Raises DuplicateExtractError, SettingsChangedError, AbandonedError.
     """
-    digested = read_once(edges.edges.store, entry)
-    source = digested.source
+    source = identify(edges.edges.store, entry)
     asked = Asked(day or _business_date(edges, entry), new_run, known=known)
     plan = _plan_of(edges, source, asked, _submission(edges, source, asked))
     stored = read_plan(edges.edges.store, keys_of(plan.run))
     if stored is None:
-        if not edges.issuer.full_portfolio:
-            ways = cut(edges.edges.store, entry, digested, edges.issuer.source, edges.issuer.scale)
-            plan = plan.model_copy(update={"cut": ways})
         write_once(edges.edges.store, keys_of(plan.run).plan, canonical(plan))
         return Planned(plan, taken_over=False, remarks=_remarks(edges, source))
     finished(edges.edges.store, keys_of(plan.run))  # AbandonedError, before settings are told to be put back
@@ -244,6 +251,8 @@ def _compare(plan: Plan, stored: Plan, day: date | None) -> None:
     changed = differences(stored.settings, plan.settings)
     if stored.recipe != plan.recipe:
         changed.append("recipe (another version of cardlink)")
+    if stored.cut is not None:
+        changed.append("[scale] (it was to be read in parts, which cardlink no longer does)")
     if stored.recipients != plan.recipients:
         changed.append("portal.fingerprints")
     if day not in (None, stored.as_of):

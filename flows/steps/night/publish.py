@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
 class Publisher:
     """Take chunks in order, publish them out of order, give them back in order."""
 
-    def __init__(self, edges: IssuerEdges, sealer: Sealer, keys: RunKeys, before: int = 0) -> None:
+    def __init__(self, edges: IssuerEdges, sealer: Sealer, keys: RunKeys) -> None:
         self._store = edges.edges.store
         self._sealer = sealer
         self._keys = keys
@@ -88,7 +88,7 @@ class Publisher:
         self._under_way: list[Future[list[Outcome]]] = []
         self._outcomes: list[Outcome] = []
         self._troubled = 0
-        self.count = before  # chunks of the parts before, where the extract is read in parts
+        self.count = 0
 
     @property
     def gave_up(self) -> bool:

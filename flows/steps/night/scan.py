@@ -1,4 +1,4 @@
-"""One streaming pass over an extract: blocks to refined rows to chunks, every row accounted for.
+"""One streaming pass over an extract: blocks to rows to chunks, every row accounted for.
 
 A submit publishes the pieces; a check only counts them.
 """
@@ -10,21 +10,19 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from datetime import date
 from io import BytesIO
-from itertools import islice
 from typing import NamedTuple, Protocol
 
 import polars as pl
 
 from flows.core.errors import OperatorError, TryAgainError
-from flows.core.extract.blocks import Begin
 from flows.core.extract.mapping import plan_mapping
 from flows.core.extract.reader import read_extract
 from flows.core.ports import Entry
-from flows.core.rows.refine import EVERY_ROW, Choice, Refiner, Sifted, gathered
 from flows.core.rows.split import Splitter
 from flows.core.sealing.openpgp import looks_like_message
 from flows.steps.ahead import ahead
 from flows.steps.edges import IssuerEdges
+from flows.submissions.rows import EVERY_ROW, Choice, Route, batches
 from schemas import ledger
 from schemas.corrections import BESIDE
 from schemas.manifest import Counts, SourceIdentity
@@ -82,7 +80,7 @@ class Piece(NamedTuple):
 
 
 class Scan:
-    """The pass itself; iterate once, then read `counts` and the refiner's tallies."""
+    """The pass itself; iterate once, then read `counts` and the route's tallies."""
 
     def __init__(
         self,
@@ -91,12 +89,10 @@ class Scan:
         source: SourceIdentity,
         as_of: date,
         choice: Choice = EVERY_ROW,
-        begin: Begin | None = None,
     ) -> None:
         issuer = edges.issuer
-        self._before = Begin(0) if begin is None else begin
         self._picked = choice.picked is not None
-        self._extract = read_extract(stream, issuer.source, source.key, begin=begin)
+        self._extract = read_extract(stream, issuer.source, source.key)
         mapping = plan_mapping(
             self._extract.header,
             issuer.columns,
@@ -105,26 +101,20 @@ class Scan:
             strict=issuer.source.strict,
             beside=BESIDE if self._picked else (),
         )
-        self.refiner = Refiner(issuer, mapping, as_of, source, choice, edges.header.order)
+        self.route = Route(issuer, mapping, as_of, source, choice, edges.header.order)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)
         self._fates = dict.fromkeys(ledger.FATES, 0)
 
     def __iter__(self) -> Generator[Piece, None, None]:
-        """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
-        with closing(self._sifted()) as sifted, closing(ahead(gathered(sifted))) as batches:
-            for batch in batches:
-                refined = self.refiner.refine(batch)
-                self._count(refined.others, refined.good.height)
-                yield Piece(list(self._splitter.add(refined.good)), refined.others)
+        """Yield a piece per batch, and a last one with the chunks that stayed short; close it if left early."""
+        with closing(ahead(iter(self._extract))) as blocks:
+            prepared = map(self.route.prepare, blocks)
+            with closing(ahead(batches(prepared))) as coming:
+                for batch in coming:
+                    processed = self.route.process(batch)
+                    self._count(processed.others, processed.good.height)
+                    yield Piece(list(self._splitter.add(processed.good)), processed.others)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
-
-    def _sifted(self) -> Generator[Sifted, None, None]:
-        """Sift block after block; the first one, whole, decides what the others are expected to look like."""
-        blocks = iter(self._extract)
-        yield from map(self.refiner.sift, islice(blocks, 1))
-        self._extract.expect(self.refiner.plain(self._extract.header))
-        with closing(ahead(blocks)) as coming:
-            yield from map(self.refiner.sift, coming)
 
     @property
     def counts(self) -> Counts:
@@ -132,8 +122,7 @@ class Scan:
         seen = self._extract.counts
         if self._picked:  # the extract as a whole was counted by the run that is repeated
             return Counts(lines=seen.lines, read=sum(self._fates.values()), **self._fates)
-        lines, rows = seen.lines - self._before.line, seen.rows - self._before.rows
-        return Counts(lines=lines, read=rows, trailer=seen.trailer_count, **self._fates)
+        return Counts(lines=seen.lines, read=seen.rows, trailer=seen.trailer_count, **self._fates)
 
     def _count(self, others: pl.DataFrame, good: int) -> None:
         self._fates[ledger.SUBMITTED] += good

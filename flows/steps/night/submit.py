@@ -15,19 +15,18 @@ from flows.core.errors import BalanceError, CardlinkError, ExtractError, GateErr
 from flows.core.names import RunKeys, extracts, submissions
 from flows.core.ports import Sealer, Store
 from flows.core.redaction import redact
-from flows.core.rows.refine import Choice
 from flows.core.run.gates import OPENABLE, Night, refusal
 from flows.core.run.planning import canonical
 from flows.steps.edges import ConflictError, Edges, IssuerEdges, note, write_once
 from flows.steps.night.claim import Claim, claimed
 from flows.steps.night.commits import late_commits, take_turn
 from flows.steps.night.making import Expected, Job, Made, Progress, Tell, make
-from flows.steps.night.parts import Crew, Threads, make_in_parts
 from flows.steps.night.plan import find_extract, make_plan
 from flows.steps.night.prove import prove
 from flows.steps.night.rejects import write_rejects
 from flows.steps.night.sweep import sweep
 from flows.steps.runs import AbandonedError, finished, has_manifest, keys_of, rows_before
+from flows.submissions.rows import Choice
 from schemas.manifest import Manifest, Plan
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Committed(NamedTuple):
     ours: bool
 
 
-def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None, crew: Crew | None = None) -> Submitted:
+def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) -> Submitted:
     """Take one extract all the way to its manifest; a finished run again does nothing and says so.
 
     Raises the gates' errors, PartialRunError, ClaimedError and what the edges raise; each says what to do.
@@ -89,13 +88,11 @@ def submit(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None, cr
             since=world.commit if world else None,
             expected=request.expected,
         )
-        done = carry_out(edges, job, sealer, tell, crew)
+        done = carry_out(edges, job, sealer, tell)
         return done._replace(remarks=(*planned.remarks, *sealer.warnings))
 
 
-def carry_out(
-    edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell = lambda _: None, crew: Crew | None = None
-) -> Submitted:
+def carry_out(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell = lambda _: None) -> Submitted:
     """Take a planned run to its manifest under its claim; a finished one is left as it is."""
     outside, keys = edges.edges, keys_of(job.plan.run)
     done = finished(outside.store, keys)
@@ -105,17 +102,17 @@ def carry_out(
         done = finished(outside.store, keys)  # whoever had the claim before may have finished it
         if done is not None:
             return Submitted(done, already=True)
-        manifest, ours = _commit(edges, job, sealer, _watching(claim, tell), crew or Threads(edges))
+        manifest, ours = _commit(edges, job, sealer, _watching(claim, tell))
     return Submitted(manifest, already=not ours)
 
 
-def _commit(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell, crew: Crew) -> Committed:
+def _commit(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Committed:
     """Do the work under the claim and write the manifest, the commit; a twin that took the claim over may be first."""
     outside, plan, keys = edges.edges, job.plan, keys_of(job.plan.run)
     sweep(outside, keys.base, submissions(edges.issuer.issuer, plan.source.sha256))
     if job.opened:  # before the commit: a crash right after it would lose the record
         note(outside, keys, "opened", gates=sorted(job.opened))
-    manifest = _work(edges, job, sealer, tell, crew)
+    manifest = _work(edges, job, sealer, tell)
     take_turn(outside.store, edges.issuer.issuer, manifest, job.since)
     return Committed(manifest, _write(edges, manifest))
 
@@ -173,10 +170,10 @@ def _refusals_noted(outside: Edges, keys: RunKeys) -> Iterator[None]:
         raise
 
 
-def _work(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell, crew: Crew) -> Manifest:
+def _work(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Manifest:
     """Make chunks and ledger and return the manifest that would commit them; raises where a gate does not hold."""
     plan = job.plan
-    made = make(edges, job, sealer, tell) if plan.cut is None else make_in_parts(edges, job, plan.cut, crew, tell)
+    made = make(edges, job, sealer, tell)
     _pass_gates(edges, plan, made, OPENABLE if plan.selection else job.opened)
     if job.expected not in (None, Expected(plan.source.sha256, made.counts, made.reasons)):
         raise UnexpectedOutcomeError(plan.source.key, made.counts.submitted, job.expected.counts.submitted)

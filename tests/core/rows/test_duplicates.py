@@ -11,27 +11,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.core.rows.duplicates import BLOCK, SeenRows, Table
-from schemas.portal import CITY, CUID, PAN
-from schemas.rules import Rules
+from flows.core.rows.chunk_csv import lines
+from flows.core.rows.duplicates import BLOCK, SeenRows, Table, keyed
+from schemas.portal import CITY, CUID, PAN, columns
+from schemas.row_settings import RuleSettings
 from tests.builders import portal_rows
 
 VISA, MASTER = "4242424242424242", "5555555555554444"
 
 
 def block(*changes: Mapping[str, str | None], made: bool = False) -> pl.DataFrame:
-    return portal_rows(*changes).with_columns(cuid_made=pl.lit(made))
+    rows = portal_rows(*changes)
+    return rows.with_columns(cuid_made=pl.lit(made), text=lines(rows, columns()))
 
 
 def marked(seen: SeenRows, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the verdicts on the rows of a block."""
-    return seen.mark(seen.keyed(rows))
+    return seen.mark(keyed(rows))
 
 
 def test_an_exact_repeat_a_repeated_card_and_a_shared_card_are_told_apart() -> None:
     rows = block({CUID: "a"}, {CUID: "a"}, {CUID: "a", CITY: "Salem"}, {CUID: "b"}, {CUID: "a", PAN: MASTER})
 
-    marks = marked(SeenRows(Rules()), rows)
+    marks = marked(SeenRows(RuleSettings()), rows)
 
     assert [
         (2, "", "row.content.repeated", "reject"),
@@ -41,7 +43,7 @@ def test_an_exact_repeat_a_repeated_card_and_a_shared_card_are_told_apart() -> N
 
 
 def test_a_repeat_is_found_in_a_later_block() -> None:
-    seen = SeenRows(Rules())
+    seen = SeenRows(RuleSettings())
     first = marked(seen, block({CUID: "a"}, {CUID: "b", PAN: MASTER}))
 
     second = marked(seen, block({CUID: "x"}, {CUID: "b", PAN: MASTER}))
@@ -53,14 +55,14 @@ def test_a_repeat_is_found_in_a_later_block() -> None:
 def test_rows_whose_cuid_we_made_repeat_by_their_content() -> None:
     rows = block({CUID: "cl-1"}, {CUID: "cl-2"}, {CUID: "cl-3", CITY: "Salem"}, made=True)
 
-    marks = marked(SeenRows(Rules()), rows)
+    marks = marked(SeenRows(RuleSettings()), rows)
 
     assert [(2, "row.content.repeated"), (3, "card.pan.repeated")] == marks.select("row", "code").rows()
 
 
 @pytest.mark.parametrize(("severity", "expected"), [("reject", ["reject"]), ("warn", ["warn"]), ("off", [])])
 def test_a_setting_decides_about_a_card_under_another_cuid(severity: str, expected: list[str]) -> None:
-    rules = Rules.model_validate({"other_cuid": severity})
+    rules = RuleSettings.model_validate({"other_cuid": severity})
 
     marks = marked(SeenRows(rules), block({CUID: "a"}, {CUID: "b"}))
 
@@ -68,7 +70,7 @@ def test_a_setting_decides_about_a_card_under_another_cuid(severity: str, expect
 
 
 def test_a_block_without_rows_marks_nothing() -> None:
-    marks = marked(SeenRows(Rules()), block())
+    marks = marked(SeenRows(RuleSettings()), block())
 
     assert {"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String} == dict(marks.schema)
     assert 0 == marks.height
@@ -83,7 +85,7 @@ def test_a_block_without_rows_marks_nothing() -> None:
 )
 def test_marks_are_what_a_plain_set_says_however_the_blocks_are_cut(rows: list[tuple[str, str, str]], cut: int) -> None:
     frame = block(*({CUID: cuid, PAN: pan, CITY: city} for cuid, pan, city in rows))
-    seen = SeenRows(Rules())
+    seen = SeenRows(RuleSettings())
 
     marks = pl.concat([marked(seen, frame[:cut]), marked(seen, frame[cut:])])
 

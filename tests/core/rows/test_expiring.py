@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from flows.core.rows.expiring import ABSENT, DYING, HAD, RENEWED, UNFIT, Window, expiring
 from flows.core.rows.known import ATTEMPT, AWAITED, REFUSED
-from schemas.reasons import NOTHING, reason
+from schemas.actions import NOTHING
+from schemas.reasons import reason
 
 TODAY = date(2026, 11, 20)
 WINDOW = Window(TODAY, TODAY + timedelta(days=14))

@@ -28,15 +28,15 @@ from schemas.portal import (
     YEAR,
     columns,
 )
-from schemas.rules import Rules
+from schemas.row_settings import RuleSettings
 from tests.builders import portal_rows
 
 CANADIAN = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
 
 
-def normalised(change: Mapping[str, str | None], rules: Rules | None = None) -> dict[str, str | None]:
+def normalised(change: Mapping[str, str | None], rules: RuleSettings | None = None) -> dict[str, str | None]:
     """Return the 20 cells of one good row with `change`, normalised."""
-    return normalise(portal_rows(change), rules or Rules()).row(0, named=True)
+    return normalise(portal_rows(change), rules or RuleSettings()).row(0, named=True)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_cuid_is_trimmed_and_never_rewritten() -> None:
 
 
 def test_zip_plus_4_stays_where_the_issuer_wants_it() -> None:
-    rules = Rules(keep_zip_plus_4=True)
+    rules = RuleSettings(keep_zip_plus_4=True)
 
     actual = [normalised({POSTAL_CODE: written}, rules)[POSTAL_CODE] for written in ("02108-1234", "021081234")]
 
@@ -113,7 +113,7 @@ def test_zip_plus_4_stays_where_the_issuer_wants_it() -> None:
 def test_an_absent_name_on_card_is_made_of_first_and_last_name() -> None:
     absent = {NAME_ON_CARD: None, FIRST_NAME: " Ada ", LAST_NAME: "Byron"}
 
-    actual = [normalised(absent, Rules(fill_name_on_card=fill))[NAME_ON_CARD] for fill in (True, False)]
+    actual = [normalised(absent, RuleSettings(fill_name_on_card=fill))[NAME_ON_CARD] for fill in (True, False)]
 
     assert ["Ada Byron", None] == actual
 
@@ -121,7 +121,7 @@ def test_an_absent_name_on_card_is_made_of_first_and_last_name() -> None:
 def test_absent_cells_stay_absent_and_empty_ones_become_so() -> None:
     nothing = portal_rows(dict.fromkeys(columns()), dict.fromkeys(columns(), ""))
 
-    actual = normalise(nothing, Rules())
+    actual = normalise(nothing, RuleSettings())
 
     assert 2 * len(columns()) == sum(actual.select(columns()).null_count().row(0))
 
@@ -129,7 +129,7 @@ def test_absent_cells_stay_absent_and_empty_ones_become_so() -> None:
 def test_a_block_without_rows_stays_one() -> None:
     nothing = portal_rows()
 
-    actual = normalise(nothing, Rules())
+    actual = normalise(nothing, RuleSettings())
 
     assert nothing.schema == actual.schema
     assert 0 == actual.height
@@ -163,10 +163,10 @@ CELLS = (
 @settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(st.lists(CELLS, min_size=20, max_size=20), min_size=1, max_size=2),
-    rules=st.builds(Rules, fill_name_on_card=st.booleans(), keep_zip_plus_4=st.booleans()),
+    rules=st.builds(RuleSettings, fill_name_on_card=st.booleans(), keep_zip_plus_4=st.booleans()),
 )
 def test_normalising_twice_is_normalising_once_and_leaves_no_line_break(
-    rows: list[list[str | None]], rules: Rules
+    rows: list[list[str | None]], rules: RuleSettings
 ) -> None:
     frame = portal_rows(*(dict(zip(columns(), cells, strict=True)) for cells in rows))
 
@@ -184,6 +184,6 @@ def test_a_cell_becomes_the_same_in_a_tidy_column_and_beside_another_script(rows
     changes = [dict(zip(columns(), cells, strict=True)) for cells in rows]
     cyrillic = dict.fromkeys(columns(), "Я")  # such a column is looked at cell by cell
 
-    alone, beside = (normalise(portal_rows(*some), Rules()) for some in (changes, [*changes, cyrillic]))
+    alone, beside = (normalise(portal_rows(*some), RuleSettings()) for some in (changes, [*changes, cyrillic]))
 
     assert alone.equals(beside.head(len(rows)))

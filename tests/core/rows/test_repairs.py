@@ -8,10 +8,10 @@ from datetime import date
 
 import pytest
 
-from flows.core.rows.checks import check
 from flows.core.rows.repairs import Decided, ExcelDamageError, RepairContradictedError, decide, repair
+from flows.submissions.validate import validate
 from schemas.portal import COUNTRY, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR
-from schemas.rules import Repairs, Rules
+from schemas.row_settings import Repairs, RuleSettings
 from tests.builders import portal_rows
 
 ALL, NAME = Repairs(), "night.csv"
@@ -146,4 +146,4 @@ def test_mended_rows_pass_the_checks() -> None:
 
     mended, _ = repair(rows, decide(rows, ALL, NAME), NAME)
 
-    assert 0 == check(mended, date(2026, 11, 20), Rules()).height
+    assert 0 == validate(mended, date(2026, 11, 20), RuleSettings()).height

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from datetime import date
+from typing import Any
 
 import polars as pl
 import pytest
@@ -14,7 +15,8 @@ from pandera.errors import SchemaErrors
 from pandera.polars import DataFrameSchema
 
 from flows.core.errors import BugError
-from flows.core.rows.checks import check
+from flows.submissions.validate import contract_of, validate
+from schemas.actions import ASK
 from schemas.portal import (
     ADDRESS1,
     CITY,
@@ -28,20 +30,21 @@ from schemas.portal import (
     LAST_NAME,
     MONTH,
     NAME_ON_CARD,
+    NICKNAME,
     PAN,
     PHONE,
     POSTAL_CODE,
     SUBNATIONAL,
     YEAR,
     columns,
-    for_day,
-    rules_of_day,
 )
-from schemas.reasons import ASK, reason
-from schemas.rules import Rules
+from schemas.reasons import reason
+from schemas.row_settings import RuleSettings
+from schemas.rules import RULES, Rule
 from tests.builders import portal_rows
 
 DAY = date(2026, 11, 20)
+SEVERITIES = ("luhn", "cvv_missing", "address_mismatch", "expires_soon", "email", "phone", "name_on_card")
 HASH_007 = "Yp9M+TN7DQx28wXYYPmIlM+ownlRa0JXR1FMqHEN65c="
 ONTARIO = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
 
@@ -104,7 +107,7 @@ def test_a_row_that_breaks_a_rule_gets_its_verdict_and_the_good_row_none(
 ) -> None:
     rows = portal_rows({}, change)
 
-    verdicts = check(rows, DAY, Rules()).filter(column=column, severity=severity)
+    verdicts = validate(rows, DAY, RuleSettings()).filter(column=column, severity=severity)
 
     assert [(2, column, code, severity)] == verdicts.rows()
 
@@ -135,10 +138,10 @@ def test_a_row_that_breaks_a_rule_gets_its_verdict_and_the_good_row_none(
     ],
 )
 def test_a_row_that_keeps_the_rules_passes(change: Mapping[str, str | None]) -> None:
-    rules = Rules(expires_soon="off")
+    rules = RuleSettings(expires_soon="off")
     rows = portal_rows({name: cell for name, cell in change.items() if name != "rules"})
 
-    verdicts = check(rows, DAY, rules)
+    verdicts = validate(rows, DAY, rules)
 
     assert [] == verdicts.rows()
 
@@ -147,7 +150,7 @@ def test_a_card_is_good_to_the_end_of_its_month() -> None:
     rows = portal_rows({YEAR: "26", MONTH: "11"})
 
     last_day, day_after = (
-        check(rows, day, Rules(expires_soon="off")) for day in (date(2026, 11, 30), date(2026, 12, 1))
+        validate(rows, day, RuleSettings(expires_soon="off")) for day in (date(2026, 11, 30), date(2026, 12, 1))
     )
 
     assert [] == last_day["code"].to_list()
@@ -157,7 +160,7 @@ def test_a_card_is_good_to_the_end_of_its_month() -> None:
 def test_soon_is_as_long_as_a_link_lives() -> None:
     rows = portal_rows({YEAR: "26", MONTH: "12"}, {YEAR: "27", MONTH: "01"}, {YEAR: "27", MONTH: "02"})
 
-    warned = [check(rows, DAY, Rules(link_life_months=life))["row"].to_list() for life in (0, 2, 3)]
+    warned = [validate(rows, DAY, RuleSettings(link_life_months=life))["row"].to_list() for life in (0, 2, 3)]
 
     assert [[], [1], [1, 2]] == warned
 
@@ -180,7 +183,7 @@ def test_a_setting_decides_whether_a_rule_rejects_warns_or_is_off(
     rows = portal_rows(change)
 
     told = [
-        check(rows, DAY, Rules.model_validate({setting: way})).select("code", "severity").rows()
+        validate(rows, DAY, RuleSettings.model_validate({setting: way})).select("code", "severity").rows()
         for way in ("reject", "warn", "off")
     ]
 
@@ -190,7 +193,7 @@ def test_a_setting_decides_whether_a_rule_rejects_warns_or_is_off(
 def test_a_cell_has_one_reason_the_first_it_breaks() -> None:
     rows = portal_rows({PAN: "0000000000000000", POSTAL_CODE: "0000", COUNTRY: "NULL", MONTH: None})
 
-    verdicts = check(rows, DAY, Rules()).filter(severity="reject")
+    verdicts = validate(rows, DAY, RuleSettings()).filter(severity="reject")
 
     assert verdicts.height == verdicts["column"].n_unique()
     assert {COUNTRY, MONTH, PAN, POSTAL_CODE} == set(verdicts["column"])
@@ -200,7 +203,7 @@ def test_a_placeholder_is_called_so_whatever_shape_its_column_wants() -> None:
     wanting = dict.fromkeys((PAN, YEAR, MONTH, SUBNATIONAL, COUNTRY, POSTAL_CODE, IS_PRIMARY), "N/A")
     rows = portal_rows(wanting, {PAN: "0000000000000000", POSTAL_CODE: "00000"})
 
-    verdicts = check(rows, DAY, Rules())
+    verdicts = validate(rows, DAY, RuleSettings())
 
     assert 9 == verdicts.height
     assert {"placeholder"} == {code.rpartition(".")[2] for code in verdicts["code"]}
@@ -209,7 +212,7 @@ def test_a_placeholder_is_called_so_whatever_shape_its_column_wants() -> None:
 def test_an_unreadable_month_is_not_also_called_soon() -> None:
     rows = portal_rows({YEAR: "26", MONTH: "13"})
 
-    verdicts = check(rows, DAY, Rules())
+    verdicts = validate(rows, DAY, RuleSettings())
 
     assert ["card.expiration_month.format"] == verdicts["code"].to_list()
 
@@ -217,13 +220,13 @@ def test_an_unreadable_month_is_not_also_called_soon() -> None:
 def test_verdicts_come_in_the_order_of_rows() -> None:
     rows = portal_rows({CITY: None}, {PAN: None}, {}, {CITY: None, PAN: None})
 
-    verdicts = check(rows, DAY, Rules())
+    verdicts = validate(rows, DAY, RuleSettings())
 
     assert [1, 2, 4, 4] == verdicts["row"].to_list()
 
 
 def test_a_block_without_rows_has_no_verdicts() -> None:
-    verdicts = check(portal_rows(), DAY, Rules())
+    verdicts = validate(portal_rows(), DAY, RuleSettings())
 
     assert {"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String} == dict(verdicts.schema)
     assert 0 == verdicts.height
@@ -233,7 +236,7 @@ def test_the_environment_cannot_switch_the_rules_off(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PANDERA_VALIDATION_ENABLED", "False")
     rows = portal_rows({CITY: None})
 
-    verdicts = check(rows, DAY, Rules())
+    verdicts = validate(rows, DAY, RuleSettings())
 
     assert ["address.city.missing"] == verdicts["code"].to_list()
 
@@ -244,7 +247,7 @@ def test_a_frame_of_the_wrong_shape_is_our_bug_and_shows_no_cell(spoil: str) -> 
     wrong = rows.drop(CITY) if spoil == "column missing" else rows.with_columns(pl.col(PAN).cast(pl.Int64))
 
     with pytest.raises(BugError) as caught:
-        check(wrong, DAY, Rules())
+        validate(wrong, DAY, RuleSettings())
 
     told = "".join(traceback.format_exception(caught.value))
     assert "4242424242424242" not in told
@@ -253,8 +256,7 @@ def test_a_frame_of_the_wrong_shape_is_our_bug_and_shows_no_cell(spoil: str) -> 
 
 
 def test_every_rule_has_a_hint_and_an_action_of_ours() -> None:
-    schema = for_day(DAY, Rules())
-    codes = [str(rule.name) for column in schema.columns.values() for rule in column.checks]
+    codes = [rule.code for rule in RULES]
 
     without = [code for code in codes if not reason(code).hint or reason(code).action == ASK]
 
@@ -265,7 +267,7 @@ def test_every_rule_has_a_hint_and_an_action_of_ours() -> None:
 def test_placeholders_are_the_issuers_to_name() -> None:
     rows = portal_rows({LAST_NAME: "Dummy (x) #1"}, {LAST_NAME: "NULL"})
 
-    verdicts = check(rows, DAY, Rules(placeholders=("Dummy (x) #1",)))
+    verdicts = validate(rows, DAY, RuleSettings(placeholders=("Dummy (x) #1",)))
 
     assert [(1, "address.last_name.placeholder")] == verdicts.select("row", "code").rows()
 
@@ -280,7 +282,7 @@ def luhn_by_hand(number: str) -> bool:
 def test_luhn_by_table_is_luhn_by_hand(numbers: list[str]) -> None:
     rows = portal_rows(*({PAN: number} for number in numbers))
 
-    refused = set(check(rows, DAY, Rules()).filter(code="card.pan.luhn")["row"])
+    refused = set(validate(rows, DAY, RuleSettings()).filter(code="card.pan.luhn")["row"])
 
     assert {at for at, number in enumerate(numbers, 1) if not luhn_by_hand(number)} == refused
 
@@ -290,25 +292,63 @@ def test_luhn_by_table_is_luhn_by_hand(numbers: list[str]) -> None:
 def test_no_cell_makes_checking_stumble_and_each_row_is_judged_alone(cells: list[str | None]) -> None:
     odd = dict(zip(columns(), cells, strict=True))
 
-    alone, among = (check(portal_rows(*changes), DAY, Rules()) for changes in ([odd], [odd, {}]))
+    alone, among = (validate(portal_rows(*changes), DAY, RuleSettings()) for changes in ([odd], [odd, {}]))
 
     assert alone.equals(among)
 
 
-def broken_by_pandera(schema: DataFrameSchema, rows: pl.DataFrame) -> dict[str, list[bool]]:
-    try:
-        schema.validate(rows.select(columns()), lazy=True)
-    except SchemaErrors as error:
-        return {one.check.name: one.check_output.to_series().to_list() for one in error.schema_errors}
-    return {}  # a hash of another CVV breaks no rule of the schema: the diagnosis tells it
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_the_example_of_a_rule_breaks_it_first(rule: Rule) -> None:
+    strict = RuleSettings.model_validate(dict.fromkeys(SEVERITIES, "reject"))
+    rows = portal_rows({}, rule.example)
+
+    verdicts = validate(rows, DAY, strict).filter(column=rule.column)
+
+    assert [(2, rule.column, rule.code, "reject")] == verdicts.rows()
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.sampled_from([change for change, *_ in BREAKS]), min_size=1, max_size=5))
-def test_rules_asked_in_one_pass_break_where_pandera_says_they_break(changes: list[Mapping[str, str | None]]) -> None:
-    rows, schema = portal_rows({}, *changes), for_day(DAY, Rules())
+def test_an_entry_without_an_example_is_an_error_at_once() -> None:
+    with pytest.raises(ValueError, match="needs an example"):
+        Rule("card.nickname.long", NICKNAME, pl.col(NICKNAME).str.len_chars() <= 20, example={})
 
-    held = rows.select(rule.holds.alias(rule.code) for rule in rules_of_day(DAY, Rules()))
 
-    assert {str(check.name) for column in schema.columns.values() for check in column.checks} == set(held.columns)
-    assert broken_by_pandera(schema, rows) == {one.name: one.to_list() for one in held if not one.all()}
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(RULES), min_size=1, max_size=4))
+def test_a_row_that_breaks_a_narrow_rule_breaks_the_rule_it_narrows(broken: list[Rule]) -> None:
+    rows = portal_rows(*(rule.example for rule in broken))
+    by_code = {rule.code: rule.expression(DAY, RuleSettings()) for rule in RULES}
+
+    for rule in RULES:
+        if rule.narrows:
+            narrow, broad = (rows.select(by_code[code]).to_series() for code in (rule.code, rule.narrows))
+            assert not (~narrow & broad).any()
+
+
+def test_pandera_judges_every_row_and_keeps_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    caught: list[SchemaErrors] = []
+    heights: list[int] = []
+    ask = DataFrameSchema.validate
+
+    def spy(schema: DataFrameSchema, frame: pl.DataFrame, **options: Any) -> Any:
+        heights.append(frame.height)
+        try:
+            return ask(schema, frame, **options)
+        except SchemaErrors as errors:
+            caught.append(errors)
+            raise
+
+    monkeypatch.setattr(DataFrameSchema, "validate", spy)
+    rows = portal_rows({}, *(change for change, *_ in BREAKS))
+
+    validate(rows, DAY, RuleSettings())
+
+    assert [rows.height] == heights
+    assert [0] * len(caught) == [errors.failure_cases.height for errors in caught]
+    assert not any("4242" in str(errors) for errors in caught)
+
+
+def test_the_schema_has_the_columns_of_the_interface_in_order_and_both_severities() -> None:
+    schema = contract_of(RULES, DAY, RuleSettings()).schema
+
+    assert columns() == tuple(schema.columns)
+    assert ["reject", "warn"] == [check.name for check in schema.checks]

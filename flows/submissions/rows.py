@@ -1,0 +1,229 @@
+"""The one route from a source row to a chunk line: map, normalise, repair, validate, tell duplicates, hash, write.
+
+Every row that is sent, by whatever command and however large its file, passes these functions in this order. Every row
+of a block comes out exactly once: as good, or as a ledger record that says why it is not sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.core.extract.blocks import Block
+from flows.core.extract.mapping import Mapping, map_rows
+from flows.core.rows.cards import is_test_card
+from flows.core.rows.chunk_csv import lines
+from flows.core.rows.duplicates import SeenRows, keyed
+from flows.core.rows.known import CHECKS, Known, Terms, check_values
+from flows.core.rows.normalise import normalise
+from flows.core.rows.picked import Picked
+from flows.core.rows.records import resting_records, unread_records, unsent_records, with_reasons
+from flows.core.rows.repairs import Decided, decide, repair
+from flows.submissions.validate import VERDICT, validate
+from schemas import ledger
+from schemas.cvv import hash_cvv
+from schemas.issuer import Issuer
+from schemas.manifest import SourceIdentity
+from schemas.portal import CUID, MONTH, PAN, YEAR
+
+BATCH = 50_000  # rows validated together: what a batch costs whatever its rows is then a hundredth of it
+EXCLUDED = "row.filter.excluded"
+NAMELESS = "cardholder.cuid.missing"  # of a portfolio: nobody could tell whether it was sent before
+_KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag", "test", *CHECKS, "text"]
+_UNCHECKED = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
+
+
+class Choice(NamedTuple):
+    """Which rows of an extract a run is of, and what earlier runs say of its cards."""
+
+    picked: Picked | None = None
+    known: Known | None = None
+    keep_cells: bool = False  # the 20 columns are kept, and the CVV as the source has it (a single request, 2.8)
+
+
+EVERY_ROW = Choice()
+
+
+class Prepared(NamedTuple):
+    """Rows mapped and normalised, and the lines that are `unread` or `excluded`."""
+
+    rows: pl.DataFrame
+    unread: pl.DataFrame
+    excluded: pl.DataFrame
+
+
+class Processed(NamedTuple):
+    """`good`: ledger's identity columns, the cuid and `text`, a chunk's line; `others`: ledger records of the rest."""
+
+    good: pl.DataFrame
+    others: pl.DataFrame
+
+
+def batches(blocks: Iterable[Prepared]) -> Iterator[Prepared]:
+    """Join small blocks: what few rows need costs as much for a block of one as for a hundred thousand."""
+    waiting: list[Prepared] = []
+    height = 0
+    for block in blocks:
+        waiting.append(block)
+        height += block.rows.height
+        if height >= BATCH:
+            yield _joined(waiting)
+            waiting, height = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(blocks: Sequence[Prepared]) -> Prepared:
+    return blocks[0] if len(blocks) == 1 else Prepared(*map(pl.concat, zip(*blocks, strict=True)))
+
+
+class Route:
+    """Take block after block of one extract along; remembers what it has seen to tell repeats apart."""
+
+    def __init__(
+        self,
+        issuer: Issuer,
+        mapping: Mapping,
+        as_of: date,
+        source: SourceIdentity,
+        choice: Choice,
+        order: Sequence[str],
+    ) -> None:
+        self._issuer = issuer
+        self._mapping = mapping
+        self._as_of = as_of
+        self._name = source.key
+        self._choice = choice
+        self._order = order
+        self._cuid_prefix = f"cl-{source.sha256[:12]}-"
+        self._repairs: Decided | None = None
+        self._seen = SeenRows(issuer.rules, expected=source.newlines)
+        self.reasons: Counter[str] = Counter()
+        self.repairs: Counter[str] = Counter()
+        self.test_cards = 0
+        self.other_cards = 0
+
+    def prepare(self, block: Block) -> Prepared:
+        """Map and normalise a block; blocks come in their order, and the whole first one decides the repairs."""
+        mapped, excluded = map_rows(block.rows, self._mapping)
+        picked, rules = self._choice.picked, self._issuer.rules
+        whole = None
+        if self._repairs is None:
+            whole = normalise(mapped, rules)
+            self._repairs = decide(whole, self._issuer.repairs, self._name)
+        if picked is None:
+            return Prepared(normalise(mapped, rules) if whole is None else whole, block.refused, excluded)
+        rows = normalise(picked.correct(picked.keep(mapped)), rules)
+        return Prepared(rows, picked.keep(block.refused), picked.keep(excluded))
+
+    def process(self, batch: Prepared) -> Processed:
+        """Return a batch's good rows and the ledger records of the others, by what the batches before it held."""
+        rows = _identify(self._repaired(batch.rows), self._cuid_prefix)
+        verdicts = validate(rows, self._as_of, self._issuer.rules)
+        if self._choice.known is not None:
+            verdicts = pl.concat([verdicts, _nameless(rows)])
+        sound = self._written(_without(rows, verdicts))
+        marks = self._seen.mark(sound)
+        repeated = pl.col("code").str.ends_with(".repeated")
+        repeats, strangers = marks.filter(repeated), marks.filter(~repeated)
+        reasons = pl.concat([verdicts, marks])
+        refusing = reasons.filter(severity="reject")
+        good = self._with_origin(with_reasons(_without(sound, marks), reasons.filter(pl.col("severity") != "reject")))
+        good, suppressed = self._suppress(good)
+        others = [
+            suppressed,
+            unsent_records(_only(rows, verdicts), refusing, ledger.REJECTED),
+            unsent_records(_only(sound, strangers), refusing, ledger.REJECTED),
+            unsent_records(_only(sound, repeats), refusing, ledger.DUPLICATE),
+            unread_records(batch.unread, ledger.REJECTED),
+            unread_records(batch.excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
+        ]
+        records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
+        self._tally(good, records)
+        return Processed(good.drop("key", "tag", "test"), records)
+
+    def _repaired(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Repair whole columns as the first block decided; a corrected postal code comes after the repair."""
+        repaired, counts = repair(rows, self._repairs or Decided(), self._name)
+        self.repairs.update(counts)
+        picked = self._choice.picked
+        return repaired if picked is None else normalise(picked.correct_codes(repaired), self._issuer.rules)
+
+    def _written(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Hash CVVs, write each row's line, note what other rows and runs know it by, and drop its cells."""
+        keep = self._choice.keep_cells
+        hashed = hash_cvv(rows)
+        text = lines(hashed, self._order)
+        rows = (rows if keep else hashed).with_columns(text.alias("text"), is_test_card(pl.col(PAN)).alias("test"))
+        rows = keyed(rows)
+        rows = check_values(rows) if self._issuer.full_portfolio else rows.with_columns(_UNCHECKED)
+        return rows if keep else rows.select(_KEPT)
+
+    def _with_origin(self, rows: pl.DataFrame) -> pl.DataFrame:
+        picked = self._choice.picked
+        origin = pl.lit(None, pl.UInt32) if picked is None else picked.origins(rows)
+        return rows.with_columns(origin.alias("origin"))
+
+    def _suppress(self, good: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Part the rows to send from those that earlier runs leave nothing to do for."""
+        known = self._choice.known
+        if known is None:
+            return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
+        why = known.suppressed(good, Terms(self._issuer.portfolio, self._as_of))
+        resting = good.filter(why.is_not_null()).with_columns(
+            pl.concat_list("|" + pl.lit(why.drop_nulls())).alias("reasons")
+        )
+        return good.filter(why.is_null()), resting_records(resting, ledger.SUPPRESSED)
+
+    def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
+        """Count what the ledger says: the reasons of both, and the kinds of cards that are sent."""
+        reported = pl.concat([good["reasons"], records["reasons"]]).explode().drop_nulls()
+        codes = reported.str.split("|").list.last().value_counts()
+        self.reasons.update(dict(codes.iter_rows()))
+        test = int(good["test"].sum())
+        self.test_cards += test
+        self.other_cards += good.height - test
+
+
+def _without(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that no verdict refuses."""
+    refused = _refused(verdicts)
+    return rows if refused.is_empty() else rows.filter(~rows["row"].is_in(refused.implode()))
+
+
+def _only(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that a verdict refuses."""
+    refused = _refused(verdicts)
+    return rows.clear() if refused.is_empty() else rows.filter(rows["row"].is_in(refused.implode()))
+
+
+def _refused(verdicts: pl.DataFrame) -> pl.Series:
+    return verdicts["row"] if verdicts.is_empty() else verdicts.filter(severity="reject")["row"].unique()
+
+
+def _identify(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
+    """Add cuid_made, last_4 and expiration (YYMM); give a row without cuid the one its place in the extract makes.
+
+    The made cuid is `cl-<12 hex of the extract's SHA-256>-<row>`: the same again when the run is repeated,
+    unique within and across extracts, and traceable by hand.
+    """
+    pan, month, year = pl.col(PAN), pl.col(MONTH), pl.col(YEAR)
+    dated = year.str.contains("^[0-9]{2}$") & month.str.contains("^(0[1-9]|1[0-2])$")
+    absent = rows[CUID].is_null()
+    if absent.any():  # rare, and making the texts for all rows is not free
+        rows = rows.with_columns(pl.col(CUID).fill_null(prefix + pl.col("row").cast(pl.String)))
+    return rows.with_columns(
+        absent.alias("cuid_made"),
+        pl.when(pan.str.contains("^[0-9]{16}$")).then(pan.str.slice(-4)).alias("last_4"),
+        pl.when(dated).then(year + month).alias("expiration"),
+    )
+
+
+def _nameless(rows: pl.DataFrame) -> pl.DataFrame:
+    """Refuse the rows of a portfolio that have no cuid of their own: they would be sent anew every night."""
+    verdict = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
+    return rows.filter("cuid_made").select("row", **verdict).select(*VERDICT)

@@ -1,0 +1,131 @@
+"""Validate normalised rows by pandera, against the schema made from the table of rules (`schemas.rules`).
+
+pandera judges every row: one composite check a severity, the conjunction of the rules that have it. Only rows that
+fail it are asked rule by rule, for the reasons. Neither step knows a rule that the table has not, nor misses one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandera.polars as pa
+import polars as pl
+from pandera.config import ValidationDepth, config_context
+from pandera.errors import SchemaErrors
+
+from flows.core.errors import BugError
+from schemas import rules
+from schemas.portal import columns
+from schemas.row_settings import RuleSettings, Severity
+
+VERDICT: dict[str, pl.DataType | type[pl.DataType]] = {
+    "row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String
+}  # fmt: skip
+
+
+class Asked(NamedTuple):
+    """The rules of one severity: an expression of each, and what is reported where it fails."""
+
+    holds: tuple[pl.Expr, ...]
+    reported: pl.DataFrame  # column, code, severity, and rank: the rule's place in the table
+
+
+class Contract(NamedTuple):
+    """The pandera schema of a business date and an issuer's settings, and its rules one by one."""
+
+    schema: pa.DataFrameSchema
+    by_severity: dict[Severity, Asked]
+
+
+def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
+    """Return verdicts (VERDICT) in the order of the rows; a row without a verdict `reject` passed pandera (2.6).
+
+    `rows`: row, and the 20 columns, normalised; `as_of` is the business date. A cell has at most one verdict of each
+    severity: the first rule it breaks. Raises BugError, without any value, where pandera finds another shape.
+    """
+    contract = contract_of(rules.RULES, as_of, settings)
+    trouble = "pandera and the rules disagree"
+    try:
+        failed = _failed(contract.schema, rows)
+        if failed is not None:
+            asked = contract.by_severity
+            verdicts = [_by_rule(rows.filter(mask), asked[severity]) for severity, mask in failed.items()]
+            return _first_of_each_cell(pl.concat([_NONE, *verdicts]))
+    except Exception as error:  # noqa: BLE001  polars' and pandera's own may hold cells: ours is raised below
+        trouble = type(error).__name__
+    raise BugError("validate", trouble)
+
+
+@lru_cache(8)
+def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings) -> Contract:
+    """Make the pandera schema of the table: the columns in order, and a composite check of each severity."""
+    asked: dict[Severity, Asked] = {}
+    checks = []
+    severities = {rule.code: rule.severity_by(settings) for rule in table}
+    for severity in ("reject", "warn"):
+        ranked = [(rank, rule) for rank, rule in enumerate(table) if severities[rule.code] == severity]
+        holds = {rule.code: rule.expression(as_of, settings) for _, rule in ranked}
+        reported = {
+            "column": [rule.column for _, rule in ranked],
+            "code": list(holds),
+            "severity": [severity] * len(ranked),
+            "rank": [rank for rank, _ in ranked],
+        }
+        types = {"column": pl.String, "code": pl.String, "severity": pl.String, "rank": pl.UInt32}
+        asked[severity] = Asked(tuple(one.alias(code) for code, one in holds.items()), pl.DataFrame(reported, types))
+        broad = [holds[rule.code] for _, rule in ranked if severities.get(rule.narrows) != severity]
+        if broad:
+            # 0: pandera would keep the values of the cells that fail
+            checks.append(pa.Check(_composite(broad), name=severity, n_failure_cases=0))
+    cells = {name: pa.Column(pl.String, nullable=True) for name in columns()}
+    return Contract(pa.DataFrameSchema(cells, checks=checks, strict=True, ordered=True), asked)
+
+
+def _composite(holds: Sequence[pl.Expr]) -> Callable[[Any], pl.LazyFrame]:
+    every = pl.all_horizontal(holds)
+
+    def check(data: Any) -> pl.LazyFrame:
+        frame: pl.LazyFrame = data.lazyframe
+        return frame.select(every)
+
+    return check
+
+
+def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[Severity, pl.Series] | None:
+    """Return which rows fail the check of each severity that any row fails; None where their shape is wrong."""
+    failed: dict[Severity, pl.Series] = {}
+    with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
+        try:
+            schema.validate(rows.select(name for name in columns() if name in rows.columns), lazy=True)
+        except SchemaErrors as errors:
+            for error in errors.schema_errors:
+                name = getattr(error.check, "name", None)
+                if name not in ("reject", "warn") or not isinstance(error.check_output, pl.DataFrame):
+                    return None
+                failed[name] = ~error.check_output.to_series()
+    return failed
+
+
+def _by_rule(rows: pl.DataFrame, asked: Asked) -> pl.DataFrame:
+    """Return row, rank, column, code, severity of every rule that these rows break; each of them breaks one at least.
+
+    Raises ValueError where one breaks none.
+    """
+    rule, at = np.nonzero(~rows.select(asked.holds).to_numpy().T)
+    if len(np.unique(at)) != rows.height:
+        raise ValueError("a row fails the composite check and no rule")
+    return asked.reported[rule].insert_column(0, rows["row"][at])
+
+
+def _first_of_each_cell(verdicts: pl.DataFrame) -> pl.DataFrame:
+    ranked = verdicts.sort("row", "rank")
+    return ranked.unique(["row", "column", "severity"], keep="first", maintain_order=True).select(*VERDICT)
+
+
+_NONE = pl.DataFrame(
+    schema={"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String, "rank": pl.UInt32}
+)
