@@ -20,7 +20,13 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T", str, bytes)
 
 MARK = "CARDLINK_TESTED_BY"
-PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+DIE_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() != int(sys.argv[1]):  # it has died before we asked
+    sys.exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
 PATIENCE = 60.0  # seconds for what was told to end
 
 
@@ -50,10 +56,7 @@ def with_its_parent(command: Sequence[str]) -> list[str]:
     """Return a command that Linux kills when its parent dies, kill -9 included; elsewhere the command."""
     if not sys.platform.startswith("linux"):
         return [*command]
-    script = (
-        f"import ctypes, os, sys; ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, 9); os.execvp(sys.argv[1], sys.argv[1:])"
-    )
-    return [sys.executable, "-S", "-c", script, *command]
+    return [sys.executable, "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), *command]
 
 
 def kill_group(leader: int) -> None:
