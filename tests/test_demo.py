@@ -39,7 +39,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=170,
     )
     assert done.returncode == 0, done.stderr
     return Demo(folder / "demo", done.stdout)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from flows.cli.main import main
 from flows.cli.placements import OtherIssuerError, show_placements
 from flows.core.names import transactions
 from flows.core.service.service_errors import ServiceSecretsError
@@ -47,14 +46,10 @@ def reported(folder: Path, rows: int = 12) -> tuple[Bench, str]:
     return bench, run
 
 
-def cardlink(folder: Path, service: RunningService, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a process whose environment says who we are at the service."""
+def cardlink(folder: Path, service: RunningService, *arguments: str) -> Result:
+    """Run the command in an environment that says who we are at the service."""
     who = {f"CARDLINK_SERVICE_{name.upper()}": value for name, value in service.client._asdict().items()}
-    starter = [sys.executable, "-c", "from flows.cli.main import main; main()"]
-    return subprocess.run(
-        [*starter, *arguments], cwd=folder, env={**os.environ, **who, "PYTHONPATH": str(Path.cwd())},
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    return CliRunner(env=who).invoke(main, ["--config", str(folder), *arguments])
 
 
 def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path: Path) -> None:
@@ -70,7 +65,7 @@ def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path:
         shown = cardlink(tmp_path, night.service, "placements", "bank")
 
     facts = json.loads(done.stdout)
-    assert (0, 0) == (done.returncode, shown.returncode)
+    assert (0, 0) == (done.exit_code, shown.exit_code)
     assert [8, 8, 8, 1, 1, 1] == [one["cardholders"] for one in facts["funnel"]["stages"]]
     assert "bank: 1 runs, 0 links asked of" in shown.stdout
     assert "shop.example.com" in shown.stdout

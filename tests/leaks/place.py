@@ -96,7 +96,7 @@ class Place:
     def run(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> Said:
         """Run any process here."""
         with self.started(command, env) as process:
-            out, err = process.communicate(timeout=1700)
+            out, err = process.communicate()
         said = Said(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
         self.heard(" ".join(command[-4:]), f"{said.out}\n{said.err}")
         return said

@@ -47,7 +47,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
     ) as process:
         try:
             assert process.stdout
-            with httpx.Client(base_url=process.stdout.readline().strip(), timeout=30, trust_env=False) as http:
+            with httpx.Client(base_url=process.stdout.readline().strip(), timeout=300, trust_env=False) as http:
                 yield process, http
         finally:
             process.kill()
@@ -59,7 +59,7 @@ def test_a_served_portal_takes_a_night_gives_its_links_and_ends_cleanly(bank: Pa
         http.post("/portal/uploads", params={"name": "a.csv"}, content=upload_csv(people(3))).raise_for_status()
         links = answers(http.get("/portal/uploads/1/result").content)
         process.send_signal(how)
-        out, talk = process.communicate(timeout=30)
+        out, talk = process.communicate(timeout=300)
 
     assert {"https://cards.example.org/l/"} == {one["url"].rpartition("/")[0] + "/" for one in links}
     assert 0 == process.returncode
