@@ -128,7 +128,7 @@ def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(story: Story) -
     text = "\n".join(story.night.logs)
 
     assert len(story.night.logs) <= 12
-    assert f"{story.run}: 72 submitted, 52 rejected" in text
+    assert f"{story.run}: 126 read, 72 submitted, 52 rejected" in text
     assert not re.search(r"\d{13,}", text.replace(story.run, ""))
 
 
@@ -156,7 +156,7 @@ def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> No
     rehearsed, done = (story.stage.do("resubmit", **asked, mode=mode) for mode in ("dry run", "send"))
 
     assert ("Completed", "Completed") == (rehearsed.state, done.state)
-    assert any("1 rows of" in line and "would go out again; nothing was written" in line for line in rehearsed.logs)
+    assert any("1 rows of" in line and "would go out again" in line for line in rehearsed.logs)
     assert f"{story.run}-again" in story.stage.artifacts()
     sent = story.stage.cardlink("outbox", "list", ISSUER)["chunks"]
     assert [1] == [one["rows"] for one in sent if one["run"] != story.run]
@@ -189,7 +189,7 @@ def test_the_ingest_shows_the_balance_and_where_the_report_lies(story: Story) ->
     found = story.stage.artifacts()
 
     assert story.ingested.state == "Completed"
-    assert "| links received = rows linked |" in found[f"{story.run}-balance"]["data"]
+    assert '"links received = rows linked"' in found[f"{story.run}-balance"]["data"]
     assert "report.html" in found[f"{story.run}-report"]["data"]
 
 
@@ -294,14 +294,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     ("deployment", "texts"),
     [
         ("rerun", ["nothing is written", "dry run", "row-jump", ISSUER, "go out twice"]),
-        ("outbox", ["A cancelled chunk is never sent", "uploaded", "release"]),
+        ("outbox", ["a cancelled chunk is never sent", "uploaded", "release"]),
         ("resubmit", ["as codes or corrections say", "dry run", "sent a second time"]),
         ("mend", ["claim of a dead process", "reseal", "RESULT_SHORT"]),
         (f"nightly-{ISSUER}", ["weekend or holiday", ISSUER]),
         (f"ingest-{ISSUER}", ["rebuilt even without new results"]),
         (f"watch-{ISSUER}", ["Whose extracts, runs, results"]),
         (f"reconciliation-{ISSUER}", ["First business date"]),
-        (f"renew-{ISSUER}", ["who is left out and why", "dry run", ISSUER]),
+        (f"renew-{ISSUER}", ["Links that end within so many days", "dry run", ISSUER]),
         ("backfill", ["exactly this list", "The first business date", ISSUER]),
         (f"placements-{ISSUER}", ["asked of lately"]),
     ],
