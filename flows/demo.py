@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from flows.commands.entry import Cli, Context, Folder, Number, entry
-from flows.commands.practice import Simulation, answer_chunks
+from flows.commands.practice import answer_chunks
 from flows.commands.result import Link, Result, Table
 from flows.core.errors import OperatorError
-from flows.wiring import now
+from flows.wiring import now, wire
 
 ISSUER = "sample-bank"
 AS_OF = date(2026, 11, 20)  # the sample's business date: its cards are valid on it whenever the demo runs
@@ -64,9 +64,10 @@ def demo(
     nightly(ISSUER)
     say("· the simulated portal answers")
     from flows.simulator.portal import two_months_after
+    from flows.simulator.practice import Behaviour
 
     ends = two_months_after(now().date())  # counted from today: a demo years from now still has links to show
-    answer_chunks(folder, ISSUER, Simulation(secret, 0.1, shuffle=True, seed=1), today=AS_OF, expires=ends)
+    answer_chunks(wire(folder, ISSUER), secret, Behaviour(0.1, shuffle=True, seed=1), AS_OF, ends)
     say("· the ingest flow takes up the results")
     from flows.forms import ingest
 
@@ -121,7 +122,6 @@ def _embed_prefect(folder: Path) -> None:
 def _answer(folder: Path, reports: list[dict[str, Any]]) -> Result:
     from flows.commands.results import report_of
     from flows.steps.runs import keys_of
-    from flows.wiring import wire
 
     edges = wire(folder, ISSUER)
     found = [report_of(edges, summary) for summary in reports]

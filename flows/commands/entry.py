@@ -28,9 +28,10 @@ from typing import (
 )
 
 from flows.commands.result import Result
-from flows.wiring import config_folder, issuers
+from flows.wiring import config_folder, issuers, wire
 
 if TYPE_CHECKING:
+    from flows.steps.edges import IssuerEdges
     from flows.steps.night.making import Progress
 
 P = ParamSpec("P")
@@ -146,6 +147,12 @@ class Context(NamedTuple):
     progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]] = silent
     terminal: Terminal = Nobody()
     local_files: bool = False
+
+    def edges_of(self, run: str) -> IssuerEdges:
+        """Return the edges of the issuer of a run; UnknownRunError where the text is no run's id."""
+        from flows.steps.operate.outbox import run_of
+
+        return wire(self.folder, run_of(run).issuer)
 
 
 class Choice(NamedTuple):

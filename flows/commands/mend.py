@@ -41,12 +41,11 @@ Place = Annotated[ChunkPlace, Help('A chunk, such as "chunk 7"; without it, all 
 def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End RUN before its commit, for good: it is never taken up again, and nothing of it is sent."""
     from flows.steps.mend.abandon import abandon as abandon_step
-    from flows.steps.operate.outbox import run_of
 
-    issuer = run_of(run).issuer
-    done = abandon_step(wire(context.folder, issuer).edges, run, reason, dry_run=dry_run)
+    edges = context.edges_of(run)
+    done = abandon_step(edges.edges, run, reason, dry_run=dry_run)
     line = f"{run}: abandoned; it will never be committed, and nothing of it is sent"
-    next_step = f"a new run of its extract: cardlink submit {issuer} --extract NAME --new-run REASON"
+    next_step = f"a new run of its extract: cardlink submit {edges.issuer.issuer} --extract NAME --new-run REASON"
     return _mended(done.model_dump(mode="json"), [line], next_step, dry_run)
 
 
@@ -54,24 +53,21 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
 def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End the claim of a dead process on RUN, so that the next submit goes on at once."""
     from flows.steps.mend.take_over import take_over as take_over_step
-    from flows.steps.operate.outbox import run_of
 
-    issuer = run_of(run).issuer
-    had = take_over_step(wire(context.folder, issuer).edges, run, reason, dry_run=dry_run)
+    edges = context.edges_of(run)
+    had = take_over_step(edges.edges, run, reason, dry_run=dry_run)
     since, until = (moment.isoformat(timespec="seconds") for moment in had[1:])
     line = f"{run}: claimed by {had.holder} since {since}, until {until}; that claim is ended"
     facts = {"run": run, "holder": had.holder, "since": since, "until": until}
-    return _mended(facts, [line], f"cardlink submit {issuer}", dry_run)
+    return _mended(facts, [line], f"cardlink submit {edges.issuer.issuer}", dry_run)
 
 
 @entry("mend reseal", form=MEND)
 def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Seal waiting and held chunks of RUN anew (or the CHUNKS numbered) to the keys the settings name now."""
     from flows.steps.mend.reseal import reseal as reseal_step
-    from flows.steps.operate.outbox import run_of
 
-    issuer = run_of(run).issuer
-    edges = wire(context.folder, issuer)
+    edges = context.edges_of(run)
     done = reseal_step(edges, sweeper(edges.issuer.root, context.folder), run, chunks, reason, dry_run=dry_run)
     facts: dict[str, Any] = {"run": run, **done._asdict()}
     keys = ", ".join(done.recipients)
@@ -81,7 +77,7 @@ def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reaso
     if done.retired or done.left:
         left = f"; {done.left:,} could not be deleted here: they count for nothing" if done.left else ""
         lines += [f"{done.retired:,} old objects are deleted{left}"]
-    return _mended(facts, lines, f"cardlink outbox list {issuer} --run {run}", dry_run)
+    return _mended(facts, lines, f"cardlink outbox list {edges.issuer.issuer} --run {run}", dry_run)
 
 
 @entry("mend ingest-again", form=ONE_FILE)
@@ -151,9 +147,8 @@ def close(
 ) -> Result:
     """Close breaks of RUN that nothing more can be done about, such as RESULT_SHORT, all or those at PLACE."""
     from flows.steps.mend.close_break import close_break
-    from flows.steps.operate.outbox import run_of
 
-    edges = wire(context.folder, run_of(run).issuer)
+    edges = context.edges_of(run)
     return _breaks(edges, run, close_break(edges, run, break_name, place, reason, dry_run=dry_run), "closed", reason)
 
 
@@ -163,9 +158,8 @@ def reopen(
 ) -> Result:
     """Take back the closing of breaks of RUN, all of a kind or those at PLACE."""
     from flows.steps.mend.close_break import reopen_break
-    from flows.steps.operate.outbox import run_of
 
-    edges = wire(context.folder, run_of(run).issuer)
+    edges = context.edges_of(run)
     done = reopen_break(edges, run, break_name, place, reason, dry_run=dry_run)
     return _breaks(edges, run, done, "open again", reason)
 

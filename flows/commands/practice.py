@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from flows.commands.entry import Context, Day, Issuer, Number, Range, Share, entry
 from flows.commands.result import Result
@@ -17,8 +17,7 @@ from flows.wiring import now, read_file, wire
 
 if TYPE_CHECKING:
     from flows.core.ports import Opener
-    from flows.simulator.portal import Portal
-    from flows.simulator.service.books import Books
+    from flows.simulator.practice import Behaviour
     from flows.steps.edges import IssuerEdges
 
 NO_FORM = "practice is for a terminal"
@@ -54,17 +53,6 @@ def sample(
     return Result(facts, lines, "put it below <root>/<issuer>/extracts/ and run cardlink submit ISSUER")
 
 
-class Simulation(NamedTuple):
-    """How the simulated partner behaves; without a key it takes uploads in the clear only, and port 0 is a free one."""
-
-    secret_key: Path | None
-    fail_share: float
-    shuffle: bool
-    seed: int
-    port: int = 0
-    speed: float = 1.0
-
-
 @entry("simulate", form=NO_FORM)
 def simulate(
     context: Context,
@@ -90,97 +78,48 @@ def simulate(
         port: With --serve; default: a free one.
         speed: With --serve: how many times as fast as real time its clock runs.
     """
-    simulation = Simulation(secret_key, fail, shuffle, seed, port, speed)
-    return _serve(context, issuer, simulation) if serve else answer_chunks(context.folder, issuer, simulation)
+    from flows.simulator.practice import Behaviour
+    from flows.simulator.practice import serve as serve_interface
+
+    behaviour, edges = Behaviour(fail, shuffle, seed), wire(context.folder, issuer)
+    if not serve:
+        return answer_chunks(edges, secret_key, behaviour, now().date())
+    began = now()
+
+    def clock() -> datetime:
+        return began + (now() - began) * speed
+
+    def announce(base_url: str, client: dict[str, str]) -> None:
+        context.terminal.show(base_url)
+        say = context.terminal.say
+        say(f"{base_url}/openapi.json describes it; {issuer}.toml and the environment lead there with:")
+        say(f"  [service]\n  base_url = {json.dumps(base_url)}")
+        for field, value in client.items():
+            say(f"  export CARDLINK_SERVICE_{field.upper()}={value}")
+
+    with _opener(secret_key) as opener:
+        facts = serve_interface(edges.issuer, _header(edges), opener, behaviour, port, clock, announce)
+    counts = [f"{value} {what}" for what, value in facts.items() if isinstance(value, int)]
+    return Result(facts, [f"ended: {', '.join(counts)}"])
 
 
 def answer_chunks(
-    folder: Path, name: str, simulation: Simulation, today: date | None = None, expires: date | None = None
+    edges: IssuerEdges, secret_key: Path | None, behaviour: Behaviour, today: date, expires: date | None = None
 ) -> Result:
     """Let the simulated portal answer every committed chunk that has no result yet."""
-    if simulation.secret_key is None:
+    from flows.simulator.practice import answer
+
+    if secret_key is None:
         raise NoKeyGivenError
-    from flows.simulator.answer import answer_store
-
-    edges = wire(folder, name)
-    with _opener(simulation.secret_key) as opener:
-        done = answer_store(edges.edges.store, name, _portal(edges, opener, simulation, today or now().date(), expires))
-    facts = {
-        "issuer": name,
-        "files": len(done.delivered),
-        "linked": done.linked,
-        "errors": done.errors,
-        "refused": [list(one) for one in done.refused],
-    }
-    lines = [f"{len(done.delivered)} result files: {done.linked:,} links, {done.errors:,} errors"]
-    lines += [f"refused {chunk}: {why}" for chunk, why in done.refused]
-    return Result(facts, lines, f"cardlink ingest {name}", 2 if done.refused else 0)
-
-
-def _portal(edges: IssuerEdges, opener: Opener, simulation: Simulation, today: date, expires: date | None) -> Portal:
-    from flows.simulator.portal import Portal
-
-    return Portal(
-        opener,
-        host=edges.issuer.portal.allowed_hosts[0],
-        header=_header(edges),
-        fail_share=simulation.fail_share,
-        shuffle=simulation.shuffle,
-        seed=simulation.seed,
-        today=today,
-        expires=expires,
-    )
+    with _opener(secret_key) as opener:
+        facts = answer(edges.issuer, edges.edges.store, _header(edges), opener, behaviour, today, expires)
+    lines = [f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"]
+    lines += [f"refused {chunk}: {why}" for chunk, why in facts["refused"]]
+    return Result(facts, lines, f"cardlink ingest {edges.issuer.issuer}", 2 if facts["refused"] else 0)
 
 
 def _header(edges: IssuerEdges) -> list[str]:
     return next(csv.reader([edges.header.line.decode()]))
-
-
-def _serve(context: Context, name: str, simulation: Simulation) -> Result:
-    """Serve until SIGTERM or Ctrl-C, the address first; then report what the books hold."""
-    from flows.simulator.service.app import create_app
-    from flows.simulator.service.recount import recount
-    from flows.simulator.service.serving import address, listen, serve_until_told
-    from schemas.service import ServiceSettings
-
-    edges = wire(context.folder, name)
-    with _opener(simulation.secret_key) as opener, listen(simulation.port) as listener:
-        base_url = address(listener)
-        spoken = edges.issuer.service.model_dump() if edges.issuer.service else {}
-        settings = ServiceSettings.model_validate({**spoken, "base_url": base_url})
-        books = _books(edges, opener, simulation, settings.fi_key)
-        _announce(context, name, base_url, books)
-        serve_until_told(create_app(books, settings, _clock(now(), simulation.speed)), listener)
-    totals = {what: value for what, value in recount(books).items() if what != "cardholders"}
-    lines = [f"ended: {', '.join(f'{value} {what}' for what, value in totals.items() if isinstance(value, int))}"]
-    return Result({"issuer": name, "address": base_url, **totals}, lines)
-
-
-def _books(edges: IssuerEdges, opener: Opener, simulation: Simulation, fi_key: str) -> Books:
-    from flows.simulator.service.books import Books, Habits
-
-    habits = Habits(
-        host=edges.issuer.portal.allowed_hosts[0],
-        fi_key=fi_key,
-        fail_share=simulation.fail_share,
-        shuffle=simulation.shuffle,
-        seed=simulation.seed,
-    )
-    return Books(opener, now(), habits, _header(edges))
-
-
-def _announce(context: Context, name: str, base_url: str, books: Books) -> None:
-    """Show the address on stdout, and beside it how the commands find it."""
-    context.terminal.show(base_url)
-    context.terminal.say(f"{base_url}/openapi.json describes it; {name}.toml and the environment lead there with:")
-    context.terminal.say(f"  [service]\n  base_url = {json.dumps(base_url)}")
-    for field, value in books.habits.client._asdict().items():
-        context.terminal.say(f"  export CARDLINK_SERVICE_{field.upper()}={value}")
-
-
-def _clock(start: datetime, speed: float) -> Callable[[], datetime]:
-    """Return a clock that goes `speed` times as fast as the wall's."""
-    return lambda: start + (now() - start) * speed
 
 
 class _NoOpener:
@@ -190,6 +129,7 @@ class _NoOpener:
 
 @contextmanager
 def _opener(secret_key: Path | None) -> Iterator[Opener]:
+    """Open what is sealed for the portal; without its key the simulator takes uploads in the clear only."""
     from flows.edge.pgp import GpgOpener
 
     if secret_key is None:

@@ -27,7 +27,7 @@ from flows.commands.entry import (
     entry,
 )
 from flows.commands.result import Result, Table, artifact
-from flows.commands.submit import LONGEST, submitted
+from flows.commands.submit import LONGEST, run_facts, submitted
 from flows.core.errors import OperatorError
 from flows.wiring import wire
 from schemas.reasons import ASK, FIX, NOTHING, RESUBMIT
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from flows.steps.again.renew import Due
     from flows.steps.again.resubmit import Chosen, Request
     from flows.steps.edges import IssuerEdges
-    from flows.steps.night.submit import Submitted
 
 LISTED = 20  # rows that stay, shown one by one
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
@@ -115,9 +114,8 @@ def resubmit(
     from flows.core.life.wanted import Wanted
     from flows.steps.again.resubmit import Request, choose
     from flows.steps.again.resubmit import resubmit as resubmit_step
-    from flows.steps.operate.outbox import run_of
 
-    edges = wire(context.folder, run_of(run).issuer)
+    edges = context.edges_of(run)
     wanted = Wanted(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
     request = Request(run, wanted, reason, override_reason, corrections, extract)
     local = Path(corrections)
@@ -127,7 +125,9 @@ def resubmit(
         return _would(edges, request, choose(edges, named, content))
     with context.progress(run) as progress:
         done = resubmit_step(edges, named, progress, content)
-    return _sent(edges, request, done)
+    facts = {"issuer": edges.issuer.issuer, "of": run, **run_facts(done)}
+    shown = submitted(edges, done, f"{done.manifest.counts.submitted:,} rows of {run} go out again")
+    return Result(facts, shown, f"cardlink outbox list {edges.issuer.issuer}")
 
 
 @entry("corrections", form="it writes a file on the machine of whoever fills it in")
@@ -151,11 +151,10 @@ def corrections(
     from flows.core.life.wanted import Wanted
     from flows.core.names import corrections as dropped
     from flows.steps.again.corrections import REFUSED_ROWS, correction_template
-    from flows.steps.operate.outbox import run_of
     from flows.steps.rows import csv_pieces
     from schemas.corrections import template_columns
 
-    edges, path = wire(context.folder, run_of(run).issuer), to or Path(f"{run}-corrections.csv")
+    edges, path = context.edges_of(run), to or Path(f"{run}-corrections.csv")
     if path.exists():
         raise FileThereError(str(path))
     wanted = Wanted(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
@@ -204,32 +203,6 @@ def _would(edges: IssuerEdges, request: Request, chosen: Chosen) -> Result:
     return Result(facts, shown, next_step if rows.height else "")
 
 
-def _sent(edges: IssuerEdges, request: Request, done: Submitted) -> Result:
-    from flows.steps.runs import keys_of
-
-    manifest, counts, name = done.manifest, done.manifest.counts, edges.issuer.issuer
-    tables = [part for part in submitted(edges, done) if isinstance(part, Table)]
-    facts = {
-        "issuer": name,
-        "of": request.run,
-        "run": manifest.run,
-        "already": done.already,
-        "counts": counts.model_dump(),
-    }
-    next_step = f"cardlink outbox list {name}"
-    if done.already:
-        line = f"{manifest.run}: already committed with these rows, nothing to do"
-        return Result(facts, [line, *tables], next_step)
-    root, keys = edges.issuer.root, keys_of(manifest.run)
-    lines = [
-        f"{manifest.run}: {counts.submitted:,} rows of {request.run} go out again",
-        f"{len(manifest.chunks):,} chunks to upload: {root}/{keys.chunks}",
-    ]
-    if counts.rejected or counts.duplicate:
-        lines.append(f"{counts.rejected + counts.duplicate:,} still refused: {root}/{keys.report('rejects.csv')}")
-    return Result(facts, [*lines, *tables], next_step)
-
-
 RENEW = Form(
     "renew",
     "renew {issuer}: {mode}",
@@ -259,7 +232,6 @@ def renew(
     """
     from flows.steps.again.renew import Request, command, renewals
     from flows.steps.again.renew import renew as renew_step
-    from flows.steps.runs import keys_of
 
     edges, request = wire(context.folder, issuer), Request(within_days, extract)
     if dry_run:
@@ -272,14 +244,9 @@ def renew(
     facts, left_out = _due(issuer, done.due), _left_out(issuer, done.due)
     if done.submitted is None:
         return Result(facts, [f"{issuer}: nothing to renew", *left_out])
-    manifest = done.submitted.manifest
-    tables = [part for part in submitted(edges, done.submitted) if isinstance(part, Table)]
-    lines = [
-        f"{manifest.run}: {manifest.counts.submitted:,} links that end by {done.due.until} are made anew",
-        f"{len(manifest.chunks):,} chunks to upload: {edges.issuer.root}/{keys_of(manifest.run).chunks}",
-    ]
-    facts |= {"run": manifest.run, "counts": manifest.counts.model_dump()}
-    return Result(facts, [*lines, *left_out, *tables], f"cardlink outbox list {issuer}")
+    line = f"{done.submitted.manifest.counts.submitted:,} links that end by {done.due.until} are made anew"
+    shown = [*submitted(edges, done.submitted, line), *left_out]
+    return Result(facts | run_facts(done.submitted), shown, f"cardlink outbox list {issuer}")
 
 
 def _due(name: str, due: Due) -> dict[str, Any]:
@@ -324,16 +291,19 @@ def backfill(
     if send_list:
         with context.progress(issuer) as progress:
             done = send(edges, span, send_list, lambda _, told: progress(told))
-        return _backfilled(edges, send_list, done)
+        sent = {"issuer": issuer, "list": send_list, "runs": [one.manifest.run for one in done]}
+        shown = [part for one in done for part in submitted(edges, one)]
+        nothing = f"{issuer}: nothing of list {send_list} is to be sent"
+        return Result(sent, shown or [nothing], f"cardlink outbox list {issuer}")
     listed = list_step(edges, span)
     facts = {**listed.model_dump(mode="json"), "digest": listed.digest}
     if not listed.missed:
         return Result(facts, [f"{issuer}: every extract from {first_day} to {last_day} is submitted"])
-    shown = _missed(listed, missed_rows(listed))
+    missed = _missed(listed, missed_rows(listed))
     if not listed.to_send:
-        return Result(facts, shown)
+        return Result(facts, missed)
     next_step = f"cardlink backfill {issuer} --from {first_day} --to {last_day} --send {listed.digest}"
-    return Result(facts, [*shown, f"list {listed.digest}; nothing was written"], next_step)
+    return Result(facts, [*missed, f"list {listed.digest}; nothing was written"], next_step)
 
 
 def _missed(listed: Listed, rows: Sequence[Mapping[str, Any]]) -> list[str | Table]:
@@ -343,15 +313,3 @@ def _missed(listed: Listed, rows: Sequence[Mapping[str, Any]]) -> list[str | Tab
     shown: list[str | Table] = [artifact(rows, f"{listed.issuer}-backfill", title)]
     shown += [Table(columns, sent)] if sent else []
     return [*shown, *(f"refused: {one.extract}: {one.refused}" for one in listed.missed if one.refused)]
-
-
-def _backfilled(edges: IssuerEdges, digest: str, done: Sequence[Submitted]) -> Result:
-    name = edges.issuer.issuer
-    lines = [
-        f"{one.manifest.run}: {one.manifest.counts.submitted:,} rows in {len(one.manifest.chunks):,} chunks"
-        for one in done
-    ]
-    tables = [part for one in done for part in submitted(edges, one) if isinstance(part, Table)]
-    facts = {"issuer": name, "list": digest, "runs": [one.manifest.run for one in done]}
-    nothing = f"{name}: nothing of list {digest} is to be sent"
-    return Result(facts, [*(lines or [nothing]), *tables], f"cardlink outbox list {name}")

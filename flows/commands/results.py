@@ -56,9 +56,8 @@ def history(context: Context, run: RunName) -> Result:
         run: The run's id.
     """
     from flows.steps.operate.history import history as history_step
-    from flows.steps.operate.outbox import run_of
 
-    found = history_step(wire(context.folder, run_of(run).issuer).edges.store, run)
+    found = history_step(context.edges_of(run).edges.store, run)
     facts = {"run": run, "history": [one._asdict() for one in found]}
     return Result(facts, [line for one in found for line in _happening(one)])
 
@@ -80,9 +79,8 @@ def report(context: Context, run: RunName) -> Result:
         run: The run's id.
     """
     from flows.steps.answers.report import rebuild
-    from flows.steps.operate.outbox import run_of
 
-    edges = wire(context.folder, run_of(run).issuer)
+    edges = context.edges_of(run)
     return report_of(edges, rebuild(edges, run).summary)
 
 

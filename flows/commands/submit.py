@@ -74,7 +74,7 @@ def submit(
     if refused and len(tried) == 1:
         raise refused[0]
     done = [one for one in tried if not isinstance(one, CardlinkError)]
-    facts = {"issuer": issuer, "runs": [_facts(one) for one in done], "refused": [str(one) for one in refused]}
+    facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
     if not tried:
         return Result(facts, [f"{issuer}: every extract is submitted already"], f"cardlink ingest {issuer}")
     shown = [part for one in done for part in submitted(edges, one)] + [f"refused: {one}" for one in refused]
@@ -95,7 +95,8 @@ def _tried(context: Context, edges: IssuerEdges, request: Request) -> Submitted 
         return error
 
 
-def _facts(done: Submitted) -> dict[str, Any]:
+def run_facts(done: Submitted) -> dict[str, Any]:
+    """Return what machines are told of a committed run."""
     manifest = done.manifest
     return {
         "run": manifest.run,
@@ -108,7 +109,7 @@ def _facts(done: Submitted) -> dict[str, Any]:
     }
 
 
-def submitted(edges: IssuerEdges, done: Submitted) -> list[str | Table | Link]:
+def submitted(edges: IssuerEdges, done: Submitted, headline: str = "") -> list[str | Table | Link]:
     """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
     from flows.core.report.artifacts import chunk_rows, count_rows, reason_rows
     from flows.steps.runs import keys_of
@@ -124,7 +125,7 @@ def submitted(edges: IssuerEdges, done: Submitted) -> list[str | Table | Link]:
         return [f"{run}: already committed, nothing to do", *tables]
     lines = [
         *done.remarks,
-        f"{run}: {', '.join(f'{getattr(counts, fate):,} {fate}' for fate in FATES)}",
+        f"{run}: {headline or ', '.join(f'{getattr(counts, fate):,} {fate}' for fate in FATES)}",
         f"{len(done.manifest.chunks):,} chunks to upload: {edges.issuer.root}/{keys.chunks}",
     ]
     if counts.rejected or counts.duplicate:
