@@ -20,7 +20,6 @@ from typing import (
     Generic,
     NamedTuple,
     ParamSpec,
-    Protocol,
     Union,
     get_args,
     get_origin,
@@ -31,6 +30,7 @@ from flows.commands.result import Result
 from flows.wiring import config_folder, issuers, wire
 
 if TYPE_CHECKING:
+    from flows.steps.beyond.terminal import Terminal
     from flows.steps.edges import IssuerEdges
     from flows.steps.night.making import Progress
 
@@ -100,23 +100,6 @@ Share = Annotated[float, Range(0, 1)]
 Days = Annotated[int, Range(0, 365), DayCount()]
 Day = Annotated[date | None, Cli("--date")]
 DryRun = Annotated[bool, Help("Only report what would be done, and refuse what would be refused.")]
-
-
-class Terminal(Protocol):
-    """Somebody at a terminal."""
-
-    @property
-    def attended(self) -> bool:
-        """Say whether somebody is there to ask."""
-
-    def show(self, text: str) -> None:
-        """Print a result before the verb ends."""
-
-    def say(self, text: str) -> None:
-        """Show a line beside the results."""
-
-    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        """Return what is typed in; KeyboardInterrupt where the prompt is left."""
 
 
 def silent(_name: str) -> AbstractContextManager[Callable[[Progress], None]]:

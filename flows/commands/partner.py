@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
-from threading import Timer
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.commands.entry import Cli, Context, Form, Issuer, Number, Reason, RunName, Terminal, entry
+from flows.commands.entry import Cli, Context, Form, Issuer, Number, Reason, RunName, entry
 from flows.commands.result import Result, Table
 from flows.core.errors import OperatorError, TryAgainError
 from flows.wiring import load_issuer, service_client, wire
 
 if TYPE_CHECKING:
     from flows.steps.beyond.singles import Single
-    from schemas.jobs import CredentialRequest, Standing
 
 NOT_LINKED = 3  # exit code where the partner made no link
 NOT_PLACED = 3  # exit code of a job that ended without its card placed
@@ -27,16 +24,6 @@ class OneWayError(OperatorError):
 
     says = "A link is for a row of a run, or for fields typed in."
     then = "Type `cardlink link RUN ROW`, or `cardlink link ISSUER --prompt` at a terminal."
-
-    def __init__(self) -> None:
-        super().__init__()
-
-
-class TypingStoppedError(TryAgainError):
-    """The prompt was left."""
-
-    says = "Cancelled; no request was sent."
-    then = "Run the same command again."
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,40 +49,6 @@ class OtherIssuerError(OperatorError):
         super().__init__(run, issuer)
 
 
-class Field(NamedTuple):
-    """One field to type in; what is secret is not shown, what is optional may be left empty."""
-
-    column: str
-    label: str
-    secret: bool = False
-    optional: bool = False
-    usual: str = ""
-
-
-def fields() -> tuple[Field, ...]:
-    """Return the fields to type in, in the order of the portal's columns."""
-    from schemas import portal
-
-    return (
-        Field(portal.CUID, "Cuid, the issuer's reference", optional=True),
-        Field(portal.FIRST_NAME, "First name"),
-        Field(portal.LAST_NAME, "Last name"),
-        Field(portal.NAME_ON_CARD, "Name on the card"),
-        Field(portal.PAN, "Card number", secret=True),
-        Field(portal.MONTH, "Expiration month, two digits"),
-        Field(portal.YEAR, "Expiration year, two digits"),
-        Field(portal.CVV, "CVV, Enter for none", secret=True, optional=True),
-        Field(portal.ADDRESS1, "Street address"),
-        Field(portal.ADDRESS2, "Apartment, suite", optional=True),
-        Field(portal.CITY, "City"),
-        Field(portal.SUBNATIONAL, "State or province"),
-        Field(portal.POSTAL_CODE, "ZIP or postal code"),
-        Field(portal.COUNTRY, "Country", usual="US"),
-        Field(portal.PHONE, "Phone number"),
-        Field(portal.EMAIL, "E-mail", optional=True),
-    )
-
-
 @entry("link", form="its result is one person's secret link, and fields are typed in at a terminal")
 def link(
     context: Context,
@@ -114,6 +67,7 @@ def link(
         override: Ask although the card has a link or waits for one.
     """
     from flows.steps.beyond.one_link import link_row, link_typed
+    from flows.steps.beyond.terminal import supplied, typed_fields
     from flows.steps.operate.outbox import run_of
 
     if prompt is (row is not None):
@@ -121,8 +75,8 @@ def link(
     edges = wire(context.folder, target if row is None else run_of(target).issuer)
     with service_client(edges.issuer) as client:
         if row is None:
-            return _linked(link_typed(edges, client, _typed(context.terminal), override=override))
-        supply = partial(_supplied, context.terminal)
+            return _linked(link_typed(edges, client, typed_fields(context.terminal), override=override))
+        supply = partial(supplied, context.terminal)
         return _linked(link_row(edges, client, target, row, override=override, supply=supply))
 
 
@@ -139,32 +93,6 @@ def _linked(single: Single) -> Result:
     return Result(facts, lines, "the URL is the cardholder's alone: send it to nobody else")
 
 
-def _typed(terminal: Terminal) -> dict[str, str]:
-    """Prompt for the fields."""
-    from schemas.portal import IS_PRIMARY
-
-    return {**{one.column: _prompt(terminal, one) for one in fields()}, IS_PRIMARY: "TRUE"}
-
-
-def _supplied(terminal: Terminal, column: str) -> str:
-    """Prompt for a field the extract does not have, where somebody is at a terminal."""
-    if not terminal.attended:
-        return ""
-    label = next(one.label for one in fields() if one.column == column)
-    return _prompt(terminal, Field(column, f"{label} (the extract has none)", optional=True))
-
-
-def _prompt(terminal: Terminal, field: Field) -> str:
-    default = field.usual or ("" if field.optional else None)
-    try:
-        typed = terminal.ask(field.label, secret=field.secret, default=default, show_default=bool(field.usual))
-    except KeyboardInterrupt:
-        pass
-    else:
-        return typed.strip()
-    raise TypingStoppedError
-
-
 @entry("job follow", form="it prompts a person for what the job needs")
 def job_follow(
     context: Context, issuer: Issuer, job: Annotated[str, Cli(metavar="JOB")], *, poll: bool = False
@@ -177,6 +105,7 @@ def job_follow(
         poll: Poll the job's record instead of reading its messages, which come once.
     """
     from flows.steps.beyond.follow import EVERY_SECONDS, Clock, follow
+    from flows.steps.beyond.terminal import Watcher, shown
 
     settings = load_issuer(context.folder, issuer)
     every = settings.service.follow_every_seconds if settings.service else EVERY_SECONDS
@@ -190,74 +119,6 @@ def job_follow(
             lines = [f"job {ended.job_id}: {shown(ended.status)}, {shown(ended.termination_type)}", ended.meaning]
             return Result({"issuer": issuer, **ended._asdict()}, lines, exit_code=0 if ended.placed else NOT_PLACED)
     raise FollowingStoppedError(issuer, job)
-
-
-class Watcher:
-    """Show a job beside the results; what is secret is typed blindly, and nothing typed is kept."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-
-    def show(self, standing: Standing, left: float | None) -> None:
-        """Show one line: status, both phases, time left, and what the service wants the user to read."""
-        from schemas.jobs import UPDATING
-
-        parts = [
-            shown(standing.status or "(no status)"),
-            _percent("authentication", standing.auth_percent_complete),
-            _percent("whole job", standing.percent_complete),
-            f"{_minutes(left)} left" if left is not None and not standing.ended else "",
-            shown(standing.status_message or ""),
-            "(authenticated: the cardholder may leave)" if standing.status == UPDATING else "",
-        ]
-        self._terminal.say("  ".join(part for part in parts if part))
-
-    def warn(self, left: float) -> None:
-        """Show how little time is left."""
-        self._terminal.say(f"! {_minutes(left)} left before this job times out")
-
-    def note(self, text: str) -> None:
-        """Show a sentence."""
-        self._terminal.say(shown(text))
-
-    def collect(self, request: CredentialRequest, left: float | None) -> dict[str, str]:
-        """Prompt for each value under its label, secret ones unseen; warn while that is being done."""
-        with self._warning(left):
-            return {
-                one.key_name: self._terminal.ask(shown(one.label or one.key_name), secret=one.secret)
-                for one in request.account_link
-            }
-
-    @contextmanager
-    def _warning(self, left: float | None) -> Iterator[None]:
-        """Warn a minute before the time is up, should that be within the block."""
-        from flows.steps.beyond.follow import WARN_SECONDS
-
-        if left is None:
-            yield
-            return
-        timer = Timer(max(0.0, left - WARN_SECONDS), self.warn, [min(left, WARN_SECONDS)])
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-
-def shown(text: str) -> str:
-    """Return a foreign text as a terminal may show it: no control characters, no card numbers."""
-    from flows.core.redaction import redact
-
-    return redact("".join(char if char.isprintable() else " " for char in text))
-
-
-def _percent(what: str, number: int | None) -> str:
-    return "" if number is None else f"{what} {min(100, max(0, number))}%"
-
-
-def _minutes(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 @entry("placements", form=Form("placements", "placements of {issuer}", hours=12, retries=(60, 600)))

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from flows.cli.main import main
 from flows.cli.terminal import Terminal
-from flows.commands.partner import Watcher, shown
+from flows.steps.beyond.terminal import Watcher, shown
 from schemas.jobs import CredentialRequest
 from tests.cli.terminal import CTRL_C, on_terminal
 from tests.edge.service_clients import client_of, started_job

@@ -215,8 +215,8 @@ def test_placements_without_a_service_completes_and_shows_its_funnel(story: Stor
 
     funnel = json.loads(story.stage.artifacts()[f"{ISSUER}-funnel"]["data"])
     assert ended.state == "Completed"
-    assert [one["stage"] for one in funnel][:3] == ["cardholders", "sent", "linked"]
-    assert funnel[2]["cardholders"] > 0
+    assert [one["cardholders that came to"] for one in funnel][:3] == ["cardholders", "sent", "linked"]
+    assert funnel[2]["count"] > 0
 
 
 def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: Story) -> None:
