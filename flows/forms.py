@@ -7,7 +7,7 @@ A flow runs the verb, retries passing trouble where its form says so, and shows 
 # then: the one thing this package does at import. A new issuer stands in the forms after the next `prefect deploy`.
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,11 +26,9 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 from pydantic import Field
 
-from flows.commands import mend as mending
-from flows.commands import outbox as chunks
-from flows.commands import partner, resend, results, retention
-from flows.commands import submit as submitting
-from flows.commands.entry import REQUIRED, Context, Entry, Form, OneOf, Parameter, Range, Text, entries_of
+from flows.commands.entry import REQUIRED, Context, Entry, Form, OneOf, Parameter, Range, Text
+from flows.commands.every import ENTRIES
+from flows.commands.outbox import outbox_list
 from flows.commands.result import Link, Result, Table
 from flows.core.errors import TryAgainError, guarded
 from flows.core.run.pace import pace
@@ -86,13 +84,13 @@ def show(result: Result, key: str = "") -> None:
 
 def show_outbox(issuer: str) -> None:
     """Show the chunks that are not answered yet: the to-do list of whoever uploads."""
-    show(Result({}, [part for part in chunks.outbox_list(here(), issuer).shown if isinstance(part, Table)]))
+    show(Result({}, [part for part in outbox_list(here(), issuer).shown if isinstance(part, Table)]))
 
 
-def form(*entries: Entry[...]) -> Flow[..., Facts]:
-    """Return the flow of an entry, or of the entries among which its form picks one."""
-    [made] = {id(one.form): one.form for one in entries}.values()
-    assert isinstance(made, Form)  # noqa: S101 - an entry without a form is no flow
+def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
+    """Return the flow of a name: of the entry with that form, or of those among which it picks one."""
+    entries = tuple(one for one in among if isinstance(one.form, Form) and one.form.name == name)
+    made = next(one.form for one in entries if isinstance(one.form, Form))
     fields = fields_of(made, entries)
     signature = inspect.Signature(fields, return_annotation=Facts)
 
@@ -103,8 +101,8 @@ def form(*entries: Entry[...]) -> Flow[..., Facts]:
         result = _task(made, picked)(given)
         subject = next((str(given[name]) for name in ("run", "issuer", "extract") if given.get(name)), "all")
         show(result, f"{subject}-{made.name}".lower())
-        if made.shows_outbox:
-            show_outbox(result.facts["issuer"])
+        if result.outbox:
+            show_outbox(result.outbox)
         return result.facts
 
     fill.__name__ = made.name
@@ -225,21 +223,15 @@ def _doc(made: Form, entries: tuple[Entry[...], ...], fields: list[inspect.Param
 if TYPE_CHECKING:
     IssuerName = str
 else:
-    IssuerName = kind_of(next(one for one in submitting.submit.parameters if one.name == "issuer"))
+    IssuerName = kind_of(outbox_list.parameters[0])
 
-
-def formed(entries: list[Entry[...]], made: Form) -> tuple[Entry[...], ...]:
-    """Return the entries that share a form."""
-    return tuple(one for one in entries if one.form is made)
-
-
-rerun = form(submitting.submit)
-ingest = form(results.ingest)
-reconciliation = form(results.reconcile)
-resubmit = form(resend.resubmit)
-renew = form(resend.renew)
-backfill = form(resend.backfill)
-outbox = form(*formed(entries_of(chunks), chunks.OUTBOX))
-mend = form(*formed(entries_of(mending), mending.MEND))
-placements = form(partner.placements)
-purge = form(retention.purge)
+rerun = form("rerun")
+ingest = form("ingest")
+reconciliation = form("reconciliation")
+resubmit = form("resubmit")
+renew = form("renew")
+backfill = form("backfill")
+outbox = form("outbox")
+mend = form("mend")
+placements = form("placements")
+purge = form("purge")

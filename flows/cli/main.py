@@ -14,12 +14,11 @@ import click
 
 from flows import demo
 from flows.cli.derive import command_of
-from flows.commands import mend, outbox, partner, practice, resend, results, retention, setup, submit
-from flows.commands.entry import Entry, entries_of
+from flows.commands.entry import Entry
+from flows.commands.every import ENTRIES
 from flows.edge.process import harden
 from flows.wiring import config_folder
 
-ENTRIES = entries_of(setup, submit, outbox, results, resend, mend, retention, partner, practice, demo)
 GROUPS = {
     "outbox": "List the chunks to upload, fetch them to a folder, and note what was done with them.",
     "mend": "Put right what went wrong: each verb has --dry-run, and is kept with who, when and why.",
@@ -57,13 +56,13 @@ def _stop(signum: int, _frame: FrameType | None) -> NoReturn:
 
 def add(group: click.Group, entries: Iterable[Entry[...]]) -> None:
     """Add the command of each entry, below the group its name begins with."""
+    groups = {"": group}
     for entry in entries:
         below, _, _ = entry.name.rpartition(" ")
-        if below and below not in group.commands:
-            group.add_command(click.Group(below, help=GROUPS[below], short_help=GROUPS[below]))
-        into = group.commands[below] if below else group
-        assert isinstance(into, click.Group)  # noqa: S101 - GROUPS has no commands
-        into.add_command(command_of(entry))
+        if below not in groups:
+            groups[below] = click.Group(below, help=GROUPS[below], short_help=GROUPS[below])
+            group.add_command(groups[below])
+        groups[below].add_command(command_of(entry))
 
 
-add(main, ENTRIES)
+add(main, [*ENTRIES, demo.demo])

@@ -165,7 +165,6 @@ class Form(NamedTuple):
     picks: str = ""  # the field that picks one of the form's entries
     picked: str = ""  # what it is preset to
     retries: Sequence[int] = ()  # seconds to wait before each retry of passing trouble
-    shows_outbox: bool = False  # shows what is to be uploaded afterwards
 
 
 class Parameter(NamedTuple):

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from flows.core.run.outbox import Item, Move
     from flows.steps.edges import Edges
 
-OUTBOX = Form(
-    "outbox", "outbox: {action} {run}", without=("dry_run",), picks="action", picked="uploaded", shows_outbox=True
-)
+OUTBOX = Form("outbox", "outbox: {action} {run}", without=("dry_run",), picks="action", picked="uploaded")
 DONE: dict[Move, str] = {
     "uploaded": "marked as uploaded; the clock of the expected answer runs from now",
     "held": "held back",
@@ -116,7 +114,7 @@ def _move(context: Context, run: str, what: Move, chunks: Sequence[int], reason:
     }
     would = "dry run, nothing was noted: " if dry_run else ""
     line = f"{would}{run}: {numbered([item.chunk.number for item in done])} {DONE[what]}"
-    return Result(facts, [line], f"cardlink outbox list {issuer}")
+    return Result(facts, [line], f"cardlink outbox list {issuer}", outbox="" if dry_run else issuer)
 
 
 def numbered(numbers: Sequence[int]) -> str:

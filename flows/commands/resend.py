@@ -51,14 +51,7 @@ WHICH = Choice(
         "as codes or corrections say": {},
     },
 )
-AGAIN = Form(
-    "resubmit",
-    "resubmit {run}: {mode}",
-    hours=LONGEST,
-    without=("row",),
-    choices=(WHICH, DRY_OR_SEND),
-    shows_outbox=True,
-)
+AGAIN = Form("resubmit", "resubmit {run}: {mode}", hours=LONGEST, without=("row",), choices=(WHICH, DRY_OR_SEND))
 Errors = Annotated[bool, Help("Every row the partner refused.")]
 Codes = Annotated[
     Sequence[ReasonCode],
@@ -127,7 +120,7 @@ def resubmit(
         done = resubmit_step(edges, named, progress, content)
     facts = {"issuer": edges.issuer.issuer, "of": run, **run_facts(done)}
     shown = submitted(edges, done, f"{done.manifest.counts.submitted:,} rows of {run} go out again")
-    return Result(facts, shown, f"cardlink outbox list {edges.issuer.issuer}")
+    return Result(facts, shown, f"cardlink outbox list {edges.issuer.issuer}", outbox=edges.issuer.issuer)
 
 
 @entry("corrections", form="it writes a file on the machine of whoever fills it in")
@@ -203,14 +196,7 @@ def _would(edges: IssuerEdges, request: Request, chosen: Chosen) -> Result:
     return Result(facts, shown, next_step if rows.height else "")
 
 
-RENEW = Form(
-    "renew",
-    "renew {issuer}: {mode}",
-    hours=LONGEST,
-    without=("extract",),
-    choices=(DRY_OR_SEND,),
-    shows_outbox=True,
-)
+RENEW = Form("renew", "renew {issuer}: {mode}", hours=LONGEST, without=("extract",), choices=(DRY_OR_SEND,))
 
 
 @entry("renew", form=RENEW)
@@ -246,7 +232,7 @@ def renew(
         return Result(facts, [f"{issuer}: nothing to renew", *left_out])
     line = f"{done.submitted.manifest.counts.submitted:,} links that end by {done.due.until} are made anew"
     shown = [*submitted(edges, done.submitted, line), *left_out]
-    return Result(facts | run_facts(done.submitted), shown, f"cardlink outbox list {issuer}")
+    return Result(facts | run_facts(done.submitted), shown, f"cardlink outbox list {issuer}", outbox=issuer)
 
 
 def _due(name: str, due: Due) -> dict[str, Any]:
@@ -263,7 +249,7 @@ def _left_out(name: str, due: Due) -> list[Table]:
     return [Table(columns, cards, f"{name}-renewal", title, on_terminal=bool(cards))]
 
 
-BACKFILL = Form("backfill", "backfill {issuer}: {first_day} to {last_day}", hours=LONGEST, shows_outbox=True)
+BACKFILL = Form("backfill", "backfill {issuer}: {first_day} to {last_day}", hours=LONGEST)
 
 
 @entry("backfill", form=BACKFILL)
@@ -294,7 +280,7 @@ def backfill(
         sent = {"issuer": issuer, "list": send_list, "runs": [one.manifest.run for one in done]}
         shown = [part for one in done for part in submitted(edges, one)]
         nothing = f"{issuer}: nothing of list {send_list} is to be sent"
-        return Result(sent, shown or [nothing], f"cardlink outbox list {issuer}")
+        return Result(sent, shown or [nothing], f"cardlink outbox list {issuer}", outbox=issuer)
     listed = list_step(edges, span)
     facts = {**listed.model_dump(mode="json"), "digest": listed.digest}
     if not listed.missed:

@@ -38,12 +38,13 @@ class Link(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The outcome of a verb, for the command line and for Prefect."""
+    """The outcome of a verb, for the command line and for Prefect; `outbox` is the issuer whose outbox it changed."""
 
     facts: dict[str, Any]
     shown: Sequence[str | Table | Link] = ()
     next_step: str = ""
     exit_code: int = 0
+    outbox: str = ""
 
     @property
     def lines(self) -> list[str]:

@@ -23,7 +23,7 @@ READ_ONLY = "it changes nothing; the tables of the other flows show the same"
 FILES = "report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json"
 
 
-INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60), shows_outbox=True)
+INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60))
 
 
 @entry("ingest", form=INGEST)
@@ -45,7 +45,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
         shown += ["", *one.shown]
     facts = {**done._asdict(), "issuer": issuer, "reports": [one.facts for one in reports]}
     codes = [one.exit_code for one in reports] + [4 if done.breaks else 0]
-    return Result(facts, shown, f"cardlink status {issuer}", max(codes))
+    return Result(facts, shown, f"cardlink status {issuer}", max(codes), issuer if reports else "")
 
 
 @entry("history", form=READ_ONLY)

@@ -34,7 +34,6 @@ RERUN = Form(
     needs=("extract",),
     choices=(DRY_OR_SEND, OPEN_GATE),
     retries=(10, 60, 300),
-    shows_outbox=True,
 )
 
 
@@ -79,7 +78,7 @@ def submit(
         return Result(facts, [f"{issuer}: every extract is submitted already"], f"cardlink ingest {issuer}")
     shown = [part for one in done for part in submitted(edges, one)] + [f"refused: {one}" for one in refused]
     next_step = f"upload the chunks to the portal, drop the results, then: cardlink ingest {issuer}"
-    return Result(facts, shown, next_step, max((one.exit_code for one in refused), default=0))
+    return Result(facts, shown, next_step, max((one.exit_code for one in refused), default=0), issuer)
 
 
 def _tried(context: Context, edges: IssuerEdges, request: Request) -> Submitted | CardlinkError:

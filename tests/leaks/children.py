@@ -130,7 +130,7 @@ def fail_flows(number: int) -> None:
 
     Redaction.filter = lambda self, record: True  # type: ignore[method-assign]  # see above
     submitting.submit.retries = 0  # what passes as trouble would wait for minutes
-    forms.ingest = forms.form(replace(results.ingest, form=results.INGEST._replace(retries=())))
+    forms.ingest = forms.form("ingest", [replace(results.ingest, form=results.INGEST._replace(retries=()))])
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):  # its thread costs a second a flow
         flow_night(0)
         for at, function in enumerate(functions, 1):

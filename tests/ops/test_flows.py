@@ -18,8 +18,9 @@ from prefect.tasks import Task
 from pydantic import TypeAdapter, ValidationError
 
 from flows import forms
-from flows.cli.main import ENTRIES, add, main
+from flows.cli.main import add, main
 from flows.commands.entry import REQUIRED, Context, DryRun, Entry, Form, Issuer, Number, Parameter, entry
+from flows.commands.every import ENTRIES
 from flows.commands.result import Result
 from flows.core.errors import BugError, CardlinkError
 from flows.core.run.gates import RowJumpError
@@ -153,7 +154,7 @@ def test_a_verb_of_a_few_lines_is_a_command_and_a_form() -> None:
     typed = CliRunner().invoke(
         group, ["praise", "bank", "--times", "3"], obj=dict.fromkeys(("config", "json", "verbose"))
     )
-    schema = forms.form(praise).parameters.model_dump()
+    schema = forms.form("praise", [praise]).parameters.model_dump()
 
     assert typed.stdout == "bank: well done well done well done\n"
     assert typed.stderr == "next: cardlink status bank\n"
