@@ -87,7 +87,7 @@ def _breaks() -> Sequence[str]:
     return [name for name, kind in KINDS.items() if not kind.notice]
 
 
-Issuer = Annotated[str, OneOf(lambda: issuers(config_folder()))]
+Issuer = Annotated[str, OneOf(lambda: issuers(config_folder())), Help("The issuer, as its TOML file is named.")]
 RunName = Annotated[str, Text(r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?"), Help("The run's id.")]
 ExtractName = Annotated[str, Text(r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
 Reason = Annotated[str, Text(r"[^0-9]*([0-9][^0-9]*){0,12}"), Help("Why; kept with what is done.")]  # no card number

@@ -20,8 +20,8 @@ from flows.commands.entry import (
     entry,
 )
 from flows.commands.outbox import Chunks, numbered
-from flows.commands.result import Link, Result, Table
-from flows.commands.results import report_of
+from flows.commands.result import Result
+from flows.commands.results import ingested, report_of
 from flows.wiring import sweeper, wire
 
 if TYPE_CHECKING:
@@ -84,11 +84,7 @@ def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reaso
 def ingest_again(
     context: Context, issuer: Issuer, result: ResultName, *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Take the file RESULT up again although it was taken up, and report the runs it speaks of.
-
-    Args:
-        issuer: Whose result.
-    """
+    """Take the file RESULT up again although it was taken up, and report the runs it speaks of."""
     from flows.steps.mend.ingest_again import ingest_again as again_step
 
     edges = wire(context.folder, issuer)
@@ -110,7 +106,6 @@ def attribute(
     """Give a row of the file RESULT that no rule could place to the row it answers.
 
     Args:
-        issuer: Whose result.
         to: The row that was sent: run, and row of its extract.
         last_4_confirmed: The partner says it is that card, whatever its last digits.
     """
@@ -129,11 +124,7 @@ def attribute(
 def withdraw(
     context: Context, issuer: Issuer, result: ResultName, *, row: ResultRow, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Take back what `mend attribute` said of a row of the file RESULT.
-
-    Args:
-        issuer: Whose result.
-    """
+    """Take back what `mend attribute` said of a row of the file RESULT."""
     from flows.steps.mend.attribute import withdraw as withdraw_step
 
     edges = wire(context.folder, issuer)
@@ -181,15 +172,9 @@ def _breaks(edges: IssuerEdges, run: str, done: Mended, state: str, reason: str)
 def _decided(edges: IssuerEdges, done: Decided, line: str) -> Result:
     """Show what was decided about a result file, and how the runs it concerns stand now."""
     facts: dict[str, Any] = {**done.record.model_dump(mode="json"), "outcome": done.row}
-    next_step = f"cardlink status {edges.issuer.issuer}"
     if done.ingested is None:
-        return _mended(facts, [line], next_step, True)
-    reports = [report_of(edges, report.summary) for report in done.ingested.reports]
-    shown: list[str | Table | Link] = [line, *(f"break: {one}" for one in done.ingested.breaks)]
-    shown += [part for one in reports for part in ("", *one.shown)]
-    facts = {**facts, "dry_run": False, "reports": [one.facts for one in reports]}
-    code = max((one.exit_code for one in reports), default=0)
-    return Result(facts, shown, next_step, max(code, 4 if done.ingested.breaks else 0))
+        return _mended(facts, [line], f"cardlink status {edges.issuer.issuer}", True)
+    return ingested(edges, done.ingested, line, {**facts, "dry_run": False})
 
 
 def _mended(facts: dict[str, Any], lines: Sequence[str], next_step: str, dry_run: bool) -> Result:

@@ -15,6 +15,7 @@ from flows.wiring import issuers, load_issuer, now, open_store, wire
 
 if TYPE_CHECKING:
     from flows.core.report.trace import Attempt
+    from flows.steps.answers.ingest import Ingested
     from flows.steps.edges import IssuerEdges
     from flows.steps.operate.history import Happening
 
@@ -38,14 +39,18 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
 
     edges = wire(context.folder, issuer)
     done = ingest_step(edges, run)
+    return ingested(edges, done, f"{issuer}: {done.files:,} new result files, {done.rows:,} rows", done._asdict())
+
+
+def ingested(edges: IssuerEdges, done: Ingested, line: str, facts: dict[str, Any]) -> Result:
+    """Show what an ingest did, in a line, and how each run stands that it concerns."""
+    name = edges.issuer.issuer
     reports = [report_of(edges, report.summary) for report in done.reports]
-    shown: list[str | Table | Link] = [f"{issuer}: {done.files:,} new result files, {done.rows:,} rows"]
-    shown += [f"break: {trouble}" for trouble in done.breaks]
-    for one in reports:
-        shown += ["", *one.shown]
-    facts = {**done._asdict(), "issuer": issuer, "reports": [one.facts for one in reports]}
-    codes = [one.exit_code for one in reports] + [4 if done.breaks else 0]
-    return Result(facts, shown, f"cardlink status {issuer}", max(codes), issuer if reports else "")
+    shown: list[str | Table | Link] = [line, *(f"break: {trouble}" for trouble in done.breaks)]
+    shown += [part for one in reports for part in ("", *one.shown)]
+    facts = {**facts, "issuer": name, "reports": [one.facts for one in reports]}
+    code = max([one.exit_code for one in reports] + [4 if done.breaks else 0])
+    return Result(facts, shown, f"cardlink status {name}", code, name if reports else "")
 
 
 @entry("history", form=READ_ONLY)

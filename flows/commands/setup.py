@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from flows.commands.entry import Cli, Context, Day, ExtractName, Issuer, entry
-from flows.commands.result import Result, Table
+from flows.commands.result import Result
+from flows.commands.submit import would_send
 from flows.core.errors import OperatorError
 from flows.wiring import in_effect, load_issuer, wire
-
-if TYPE_CHECKING:
-    from flows.steps.night.check import Checked
 
 TOML = """\
 # {issuer}: where its extracts lie, how its columns map, its portal settings and limits.
@@ -33,7 +31,6 @@ allowed_hosts = ["links.example.com"] # the hosts a card link may point to
 # template = "template.csv" # the blank template downloaded from the portal: header names and order
 """
 HEAD = 1 << 20  # bytes of an extract a mapping is guessed from
-FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
 
 
 class AlreadyThereError(OperatorError):
@@ -91,6 +88,7 @@ def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, busine
     """
     from flows.edge.probe import race
     from flows.steps.night.check import check_extract
+    from flows.steps.night.rehearse import Rehearsal
 
     edges = wire(context.folder, issuer)
     with edges.sealer() as sealer:
@@ -114,19 +112,5 @@ def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, busine
         return Result(facts, lines, f"cardlink check {issuer} EXTRACT, or cardlink submit {issuer}")
     checked = check_extract(edges, extract, business_date)
     facts["extract"] = {**checked._asdict(), "counts": checked.counts.model_dump()}
-    shown = [*lines, "", *_checked(checked)]
-    if checked.refused:
-        return Result(facts, [*shown, "", f"refused: {checked.refused}"], exit_code=3)
-    return Result(facts, shown, f"cardlink submit {issuer}")
-
-
-def _checked(checked: Checked) -> list[str | Table]:
-    counts = [[fate, getattr(checked.counts, fate)] for fate in FATES]
-    shown: list[str | Table] = [
-        f"{checked.extract} would be run {checked.run}, as of {checked.as_of}, {checked.chunks} chunks",
-        Table(("rows", "count"), counts),
-    ]
-    if checked.found:
-        found = [[one.code, one.rows, ", ".join(map(str, one.first))] for one in checked.found]
-        shown += ["", Table(("reason", "rows", "first rows"), found)]
-    return [*shown, *(f"repaired: {name} in {number:,} rows" for name, number in checked.repairs.items() if number)]
+    next_step = "" if checked.refused else f"cardlink submit {issuer}"
+    return Result(facts, [*lines, "", *would_send(Rehearsal(checked, ""))], next_step, 3 if checked.refused else 0)

@@ -147,7 +147,7 @@ def _rehearsed(edges: IssuerEdges, requests: Sequence[Request]) -> Result:
         {**one.checked._asdict(), "counts": one.checked.counts.model_dump(), "already": one.already} for one in done
     ]
     facts = {"issuer": name, "dry_run": True, "extracts": each}
-    shown = [part for one in done for part in _would_send(one)]
+    shown = [part for one in done for part in would_send(one)]
     refused = any(one.checked.refused for one in done)
     return Result(
         facts,
@@ -157,15 +157,22 @@ def _rehearsed(edges: IssuerEdges, requests: Sequence[Request]) -> Result:
     )
 
 
-def _would_send(done: Rehearsal) -> list[str | Table]:
-    from flows.core.report.artifacts import count_rows, planned_rows, reason_rows
+def would_send(done: Rehearsal) -> list[str | Table]:
+    """Show what a real run would send, where the other rows would go and why, or what would stop it."""
+    from flows.core.report.artifacts import planned_rows
+    from schemas.reasons import reason
 
-    run, counts = done.checked.run, count_rows(done.checked.counts)
-    reasons = reason_rows({one.code: one.rows for one in done.checked.found})
-    sent = planned_rows([] if done.already or done.checked.refused else done.checked.chunk_rows)
+    checked, run = done.checked, done.checked.run
+    counts = [[fate, getattr(checked.counts, fate)] for fate in FATES]
+    found = [[one.code, one.rows, ", ".join(map(str, one.first)), reason(one.code).action] for one in checked.found]
+    columns = ("reason", "rows", "first rows", "what to do")
+    sent = planned_rows([] if done.already or checked.refused else checked.chunk_rows)
     return [
         done.verdict,
-        artifact(counts, f"{run}-dry-rows", f"Dry run: where the rows of {run} would go"),
-        artifact(reasons, f"{run}-dry-reasons", "Dry run: reasons, with what to do"),
+        "",
+        Table(("rows", "count"), counts, f"{run}-dry-rows", f"Dry run: where the rows of {run} would go"),
+        *([""] if found else []),
+        Table(columns, found, f"{run}-dry-reasons", "Dry run: reasons, with what to do", on_terminal=bool(found)),
         artifact(sent, f"{run}-dry-chunks", "Dry run: what would be sent"),
+        *(f"repaired: {name} in {number:,} rows" for name, number in checked.repairs.items() if number),
     ]
