@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
-from flows.cli.placements import OtherIssuerError, show_placements
+from flows.commands.entry import Context
+from flows.commands.partner import OtherIssuerError, placements
 from flows.core.names import transactions
 from flows.core.service.service_errors import ServiceSecretsError
 from flows.steps.beyond.placements import NoLinksError
@@ -75,7 +76,7 @@ def test_a_transaction_report_that_does_not_fit_exits_with_4_and_its_next_step(t
     bench, _ = reported(tmp_path)
     bench.store.replace(transactions(BANK) + "t.csv", [b"cuid,status,completed_on\nstranger,SUCCESSFUL,\n"])
 
-    answer = show_placements(tmp_path, "bank", None, again=False)
+    answer = placements(Context(tmp_path), "bank")
 
     assert 4 == answer.exit_code
     assert "UNKNOWN_TRANSACTION (1 rows) t.csv, rows 1" in answer.lines
@@ -98,7 +99,7 @@ def test_runs_that_cannot_be_looked_at_say_why(tmp_path: Path) -> None:
     refusals = {unanswered: NoLinksError, run.replace("bank", "other"): OtherIssuerError, f"{run}-r7": UnknownRunError}
     for asked, error in refusals.items():
         with pytest.raises(error):
-            show_placements(tmp_path, "bank", asked, again=False)
+            placements(Context(tmp_path), "bank", asked)
 
 
 def test_without_credentials_in_the_environment_nothing_is_asked(tmp_path: Path) -> None:
@@ -106,4 +107,4 @@ def test_without_credentials_in_the_environment_nothing_is_asked(tmp_path: Path)
     configure(tmp_path, '[service]\nbase_url = "http://127.0.0.1:9"\n')
 
     with pytest.raises(ServiceSecretsError):
-        show_placements(tmp_path, "bank", None, again=False)
+        placements(Context(tmp_path), "bank")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from flows.cli.purge import facts
+from flows.commands.retention import facts
 from flows.edge.s3 import S3Store
 from flows.steps.operate.purge import look, purge
 from flows.steps.operate.purged import without_ledger
