@@ -22,6 +22,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -160,7 +161,9 @@ def test_rows_reasons_chunks_outbox_and_progress_are_shown(night: Night) -> None
 def test_a_schedule_of_a_deployed_flow_makes_scheduled_runs(stage: Stage) -> None:
     """With an SQLAlchemy that Prefect does not know, schedules silently never do."""
     with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
-        often = nightly.to_deployment("often", interval=timedelta(minutes=10), parameters={"issuer": ISSUER}).apply()
+        made = nightly.to_deployment("often", interval=timedelta(minutes=10), parameters={"issuer": ISSUER})
+        assert isinstance(made, RunnerDeployment)  # a coroutine where a loop runs
+        often = made.apply()
 
     scheduled = {
         "deployments": {"id": {"any_": [str(often)]}},
