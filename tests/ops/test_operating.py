@@ -30,6 +30,7 @@ from flows.demo import ISSUER
 from flows.nightly import nightly
 from flows.steps.operate.watch import Failure
 from flows.watch import failures
+from tests.leftovers import ended
 from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import LATE, POSTGRES, ROOT, Run, Stage, install, on_stage, wait_for
 from tests.servers import free_port
@@ -405,7 +406,9 @@ def test_make_ui_says_where_to_look_and_ends_with_all_its_processes(tmp_path: Pa
     settings = {**os.environ, "CARDLINK_UI_PORT": str(port), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "flows.ui"]
 
-    with subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True) as process:
+    with ended(
+        subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    ) as process:
         assert process.stdout is not None
         said = []
         for line in process.stdout:
@@ -414,6 +417,7 @@ def test_make_ui_says_where_to_look_and_ends_with_all_its_processes(tmp_path: Pa
                 break
         process.send_signal(signal.SIGINT)
         process.stdout.read()
+        process.wait()
 
     assert process.returncode == 0
     assert any(f"http://127.0.0.1:{port}" in line for line in said)
