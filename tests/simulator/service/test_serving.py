@@ -58,7 +58,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
             yield process, http
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_served_portal_takes_a_night_gives_its_links_and_ends_cleanly(bank: Path, how: signal.Signals) -> None:
     with serving(bank, "--fail", "0") as (process, http):
         http.post("/portal/uploads", params={"name": "a.csv"}, content=upload_csv(people(3))).raise_for_status()
