@@ -72,8 +72,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         process.end()
     found = [*config.stash[LEFT], *threads, *(f"a process: {one.id} {one.command}" for one in left)]
     if found:
-        reporter = config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
+        if reporter := config.pluginmanager.get_plugin("terminalreporter"):
             reporter.write_line("\n".join(["", "left running by tests:", *found]), red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -21,6 +21,7 @@ from schemas.portal import CVV, CVV_HASH, PAN
 from tests import keys
 from tests.builders import portal_rows
 from tests.leaks.scanner import Leak, Scanner
+from tests.leftovers import ended
 
 ROOT = Path(__file__).parents[2]
 BANK = "bank"
@@ -119,7 +120,7 @@ class Place:
         watcher = threading.Thread(target=_watch, args=(process.pid, shown, done))
         watcher.start()
         try:
-            with process:
+            with ended(process):
                 yield process
         finally:
             done.set()

@@ -16,6 +16,8 @@ from urllib.request import urlopen
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
+from tests.leftovers import ended
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 QUIET += [
@@ -114,16 +116,13 @@ def browser(folder: Path) -> Iterator[Page]:
     """Run a browser with a profile of its own until the block ends."""
     assert CHROMIUM is not None
     command = [CHROMIUM, *QUIET, "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    with ended(process):
         port = _port(folder / "DevToolsActivePort")
         with urlopen(f"http://127.0.0.1:{port}/json", timeout=PATIENCE) as answer:
             address = next(one["webSocketDebuggerUrl"] for one in json.loads(answer.read()) if one["type"] == "page")
         with connect(address, max_size=LARGEST) as wire:
             yield Page(wire)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _port(file: Path, seconds: float = PATIENCE) -> int:

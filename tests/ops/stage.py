@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from urllib.request import Request, urlopen
 
 from flows.demo import ISSUER, prepare
 from flows.ui import environment, server, worker
+from tests.leftovers import ended
 from tests.ops.browser import Page
 from tests.servers import free_port
 
@@ -193,12 +195,15 @@ def postgres(programs: Path) -> Iterator[str]:
     made = ["--auth", "trust", "--username", "prefect", "--no-sync", "--no-instructions", "--pgdata", "data"]
     subprocess.run([str(programs / "initdb"), *made], check=True, **options)
     quick = ["-c", "fsync=off", "-c", "unix_socket_directories=", "-c", "listen_addresses=127.0.0.1"]
-    process = subprocess.Popen([str(programs / "postgres"), "-D", "data", "-p", str(port), *quick], **options)
+    process = subprocess.Popen(
+        [str(programs / "postgres"), "-D", "data", "-p", str(port), *quick], start_new_session=True, **options
+    )
     try:
         ready = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
         wait_for(lambda: subprocess.run(ready, check=False).returncode == 0)
         yield f"postgresql+asyncpg://prefect@127.0.0.1:{port}/postgres"
     finally:
-        process.terminate()
-        process.wait(PATIENCE)
+        with ended(process):
+            process.send_signal(signal.SIGINT)  # the quick way to end: it waits for no client
+            process.wait(PATIENCE)
         shutil.rmtree(folder)

@@ -30,6 +30,7 @@ from flows.demo import ISSUER
 from flows.nightly import nightly
 from flows.steps.operate.watch import Failure
 from flows.watch import failures
+from tests.leftovers import ended
 from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import LATE, POSTGRES, ROOT, Run, Stage, install, on_stage, wait_for
 from tests.servers import free_port
@@ -161,9 +162,9 @@ def test_rows_reasons_chunks_outbox_and_progress_are_shown(night: Night) -> None
 def test_a_schedule_of_a_deployed_flow_makes_scheduled_runs(stage: Stage) -> None:
     """With an SQLAlchemy that Prefect does not know, schedules silently never do."""
     with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
-        deployment = nightly.to_deployment("often", interval=timedelta(minutes=10), parameters={"issuer": ISSUER})
-        assert isinstance(deployment, RunnerDeployment)
-        often = deployment.apply()
+        made = nightly.to_deployment("often", interval=timedelta(minutes=10), parameters={"issuer": ISSUER})
+        assert isinstance(made, RunnerDeployment)  # a coroutine where a loop runs
+        often = made.apply()
 
     scheduled = {
         "deployments": {"id": {"any_": [str(often)]}},
@@ -405,7 +406,9 @@ def test_make_ui_says_where_to_look_and_ends_with_all_its_processes(tmp_path: Pa
     settings = {**os.environ, "CARDLINK_UI_PORT": str(port), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "flows.ui"]
 
-    with subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True) as process:
+    with ended(
+        subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    ) as process:
         assert process.stdout is not None
         said = []
         for line in process.stdout:
@@ -414,6 +417,7 @@ def test_make_ui_says_where_to_look_and_ends_with_all_its_processes(tmp_path: Pa
                 break
         process.send_signal(signal.SIGINT)
         process.stdout.read()
+        process.wait()
 
     assert process.returncode == 0
     assert any(f"http://127.0.0.1:{port}" in line for line in said)

