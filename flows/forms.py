@@ -137,12 +137,12 @@ def asked(made: Form, entries: tuple[Entry[...], ...], given: Mapping[str, Any])
     for one in picked.parameters:
         value = given.get(one.name)
         if value is not None:
-            sent[one.name] = tuple(value) if one.many else _named(value) if one.mark(OneOf) else value
+            sent[one.name] = tuple(value) if one.many else _named(value, one) if one.mark(OneOf) else value
     return picked, sent
 
 
-def _named(value: str) -> str:
-    return "" if value == NONE else str(value)
+def _named(value: str, one: Parameter) -> str:
+    return "" if value == NONE and NONE not in one.mark(OneOf).names() else str(value)
 
 
 def _task(made: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Result]:
