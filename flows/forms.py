@@ -6,6 +6,7 @@ A flow runs the verb, retries passing trouble where its form says so, and shows 
 # Prefect makes a form from a flow's signature when the flow is imported, so names such as those of the issuers are read
 # then: the one thing this package does at import. A new issuer stands in the forms after the next `prefect deploy`.
 import inspect
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -71,7 +72,7 @@ def show(result: Result, key: str = "") -> None:
     lines = [line for line in result.shown if isinstance(line, str) and line]
     log = get_run_logger()
     for line in lines[:LINES]:
-        log.log(30 if result.exit_code else 20, "%s", line)
+        log.log(logging.WARNING if result.exit_code else logging.INFO, "%s", line)
     if key and lines:
         text = "\n".join(f"- {line}" for line in lines)
         create_markdown_artifact(text, key=key, description=lines[0])
@@ -136,12 +137,12 @@ def asked(made: Form, entries: tuple[Entry[...], ...], given: Mapping[str, Any])
     for one in picked.parameters:
         value = given.get(one.name)
         if value is not None:
-            sent[one.name] = tuple(value) if one.many else _named(value) if one.mark(OneOf) else value
+            sent[one.name] = tuple(value) if one.many else _named(value, one) if one.mark(OneOf) else value
     return picked, sent
 
 
-def _named(value: str) -> str:
-    return "" if value == NONE else str(value)
+def _named(value: str, one: Parameter) -> str:
+    return "" if value == NONE and NONE not in one.mark(OneOf).names() else str(value)
 
 
 def _task(made: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Result]:

@@ -88,10 +88,11 @@ def _option(one: Parameter) -> click.Option:
     name = spelled.option or f"--{one.name.replace('_', '-')}"
     if one.type is bool:
         return click.Option([name, one.name], is_flag=True, help=one.help)
-    shape: dict[str, Any] = {"required": True} if one.default is REQUIRED else {"default": one.default}
+    usual = f"{one.default}d" if one.mark(DayCount) else one.default
+    shape: dict[str, Any] = {"required": True} if usual is REQUIRED else {"default": usual}
     if one.many:
         shape = {"multiple": True}
-    said: bool | str = f"{one.default}d" if one.mark(DayCount) else one.default not in (REQUIRED, "", None, ())
+    said = usual not in (REQUIRED, "", None, ())
     return click.Option(
         [name, one.name], type=_type(one), metavar=spelled.metavar or None, help=one.help, show_default=said, **shape
     )
