@@ -36,11 +36,8 @@ PREFECT = {
 class NotADemoError(OperatorError):
     """The folder holds something the demo did not make."""
 
-    says = "{0} is there and is not a demo."
-    then = "Name another folder with --dir; the demo removes its own folder first."
-
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder)
+    message = "{folder} exists and is not a demo."
+    next_step = "Name another folder with --dir; the demo removes its own folder first."
 
 
 @entry("demo", form="it runs the flows itself")
@@ -78,7 +75,7 @@ def make_room(folder: Path) -> None:
     """Empty the folder of an earlier demo; NotADemoError where something else lies there."""
     if folder.exists() and any(folder.iterdir()):
         if not (folder / MARK).exists():
-            raise NotADemoError(str(folder))
+            raise NotADemoError(folder=str(folder))
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARK).touch()

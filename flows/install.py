@@ -32,11 +32,8 @@ PREFECT = Path(sys.executable).parent / "prefect"
 class DeployError(OperatorError):
     """Prefect did not take a deployment."""
 
-    says = "prefect {0} for {1} ended with code {2}."
-    then = "Its own message stands above; `prefect version` shows which server it talked to."
-
-    def __init__(self, command: str, subject: str, code: int) -> None:
-        super().__init__(command, subject, code)
+    message = "prefect {command} for {subject} ended with code {code}."
+    next_step = "Its own message stands above; `prefect version` shows which server it talked to."
 
 
 class Installed(NamedTuple):
@@ -133,7 +130,7 @@ def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None
         [PREFECT, "--no-prompt", *arguments], env={**os.environ, **filled}, check=False, stdout=subprocess.DEVNULL
     )
     if done.returncode:
-        raise DeployError(arguments[0], subject, done.returncode)
+        raise DeployError(command=arguments[0], subject=subject, code=done.returncode)
 
 
 def main() -> None:

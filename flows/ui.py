@@ -40,11 +40,8 @@ Ctrl-C ends it; the next `make ui` begins anew.
 class ServerSilentError(TryAgainError):
     """The local Prefect server did not answer."""
 
-    says = "The Prefect server did not answer at {0} within {1} seconds."
-    then = "Look into {2}, then run the same command again."
-
-    def __init__(self, url: str, seconds: int, log: str) -> None:
-        super().__init__(url, seconds, log)
+    message = "The Prefect server did not respond at {url} within {seconds} seconds."
+    next_step = "Look into {log}, then run the same command again."
 
 
 def environment(folder: Path, port: int) -> dict[str, str]:
@@ -104,7 +101,7 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
             time.sleep(0.3)
         else:
             return
-    raise ServerSilentError(url, START, str(log))
+    raise ServerSilentError(url=url, seconds=START, log=str(log))
 
 
 def serve(folder: Path, port: int) -> None:

@@ -45,31 +45,29 @@ if TYPE_CHECKING:
 class NoIssuerError(OperatorError):
     """No TOML for an issuer of that name."""
 
-    says = "No issuer {0} in {1}. There: {2}."
-    then = "Make one with `cardlink init {0}`, or name the folder with --config or CARDLINK_CONFIG."
-
-    def __init__(self, issuer: str, folder: str, there: str) -> None:
-        super().__init__(issuer, folder, there)
+    message = "No issuer {issuer} in {folder}. Available: {available}."
+    next_step = "Create one with `cardlink init {issuer}`, or name the folder with --config or CARDLINK_CONFIG."
 
 
 class ConfigurationError(OperatorError):
     """The issuer's TOML says something cardlink does not understand."""
 
-    says = "{0}: {1}."
-    then = "Mend the file; `cardlink check` shows the settings in effect."
-
-    def __init__(self, file: str, troubles: str) -> None:
-        super().__init__(file, troubles)
+    message = "{file}: {problems}."
+    next_step = "Correct the file; `cardlink check` shows the settings in effect."
 
 
 class FileUnreadableError(OperatorError):
     """A file named in the configuration or the environment cannot be read."""
 
-    says = "{0} ({1}) cannot be read: {2}."
-    then = "Mend the path or the rights of the file."
+    message = "{file} ({purpose}) cannot be read: {reason}."
+    next_step = "Correct the path or the permissions of the file."
 
-    def __init__(self, file: str, purpose: str, why: str) -> None:
-        super().__init__(file, purpose, why)
+
+class FileThereError(OperatorError):
+    """The command would overwrite a file."""
+
+    message = "{path} already exists."
+    next_step = "Nothing was written. Move it away first, or name another."
 
 
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
@@ -102,7 +100,7 @@ def load_issuer(folder: Path, name: str) -> Issuer:
 
     file = folder / f"{name}.toml"
     if not file.is_file():
-        raise NoIssuerError(name, str(folder), ", ".join(issuers(folder)) or "none")
+        raise NoIssuerError(issuer=name, folder=str(folder), available=", ".join(issuers(folder)) or "none")
     try:
         return Issuer.model_validate(tomllib.loads(file.read_text("utf-8")))
     except tomllib.TOMLDecodeError as error:
@@ -110,7 +108,7 @@ def load_issuer(folder: Path, name: str) -> Issuer:
     except ValidationError as error:
         places = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_input=False))
         trouble = "; ".join(f"{place}: {message}" for place, message in places)
-    raise ConfigurationError(str(file), trouble)
+    raise ConfigurationError(file=str(file), problems=trouble)
 
 
 def in_effect(folder: Path, issuer: Issuer) -> list[Setting]:
@@ -189,7 +187,7 @@ def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
     harden()
     settings = issuer.service
     if settings is None:
-        raise NoServiceError(issuer.issuer)
+        raise NoServiceError(issuer=issuer.issuer)
     retry = Retry(time.monotonic, time.sleep, random.random, attempts=settings.tries)
     return open_client(settings, _service_credentials(), retry)
 
@@ -202,7 +200,7 @@ def _service_credentials() -> Credentials:
     given = {name: _secret(variable) for name, variable in names.items()}
     missing = [names[name] for name, value in given.items() if not value]
     if missing:
-        raise ServiceSecretsError(", ".join(missing))
+        raise ServiceSecretsError(names=", ".join(missing))
     return Credentials(**given)
 
 
@@ -304,4 +302,4 @@ def read_file(path: Path, purpose: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         why = error.strerror or type(error).__name__
-    raise FileUnreadableError(str(path), purpose, why)
+    raise FileUnreadableError(file=str(path), purpose=purpose, reason=why)

@@ -61,10 +61,10 @@ class MemoryStore:
     def open(self, key: str, pin: Entry | None = None, start: int = 0) -> MemorySource:
         with self._alive(key):
             if key not in self.objects:
-                raise ObjectMissingError(key)
+                raise ObjectMissingError(key=key)
             entry, data = self.objects[key]
             if pin is not None and pin.version != entry.version:
-                raise ObjectChangedError(key)
+                raise ObjectChangedError(key=key)
         return MemorySource(entry, data, start)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:

@@ -22,31 +22,22 @@ NOT_PLACED = 3  # exit code of a job that ended without its card placed
 class OneWayError(OperatorError):
     """A link was asked for in no way or in two."""
 
-    says = "A link is for a row of a run, or for fields typed in."
-    then = "Type `cardlink link RUN ROW`, or `cardlink link ISSUER --prompt` at a terminal."
-
-    def __init__(self) -> None:
-        super().__init__()
+    message = "A link is for a row of a run, or for fields typed in."
+    next_step = "Type `cardlink link RUN ROW`, or `cardlink link ISSUER --prompt` at a terminal."
 
 
 class FollowingStoppedError(TryAgainError):
-    """Following was stopped; the job was not."""
+    """Following was stopped; the job goes on."""
 
-    says = "Job {1} of {0} is not followed any more; it runs on, and waits for what it asked until its time is up."
-    then = "cardlink job follow {0} {1} goes on with it."
-
-    def __init__(self, issuer: str, job: str) -> None:
-        super().__init__(issuer, job)
+    message = "Job {job} of {issuer} is no longer followed; it goes on, and its open requests wait until they time out."
+    next_step = "To follow it again: cardlink job follow {issuer} {job}"
 
 
 class OtherIssuerError(OperatorError):
     """A run of another issuer than the one named."""
 
-    says = "{0} is no run of {1}."
-    then = "`cardlink status {1}` lists its runs."
-
-    def __init__(self, run: str, issuer: str) -> None:
-        super().__init__(run, issuer)
+    message = "{run} is not a run of {issuer}."
+    next_step = "`cardlink status {issuer}` lists its runs."
 
 
 @entry("link", form="its result is one person's secret link, and fields are typed in at a terminal")
@@ -118,7 +109,7 @@ def job_follow(
         else:
             lines = [f"job {ended.job_id}: {shown(ended.status)}, {shown(ended.termination_type)}", ended.meaning]
             return Result({"issuer": issuer, **ended._asdict()}, lines, exit_code=0 if ended.placed else NOT_PLACED)
-    raise FollowingStoppedError(issuer, job)
+    raise FollowingStoppedError(issuer=issuer, job=job)
 
 
 @entry("placements", form=Form("placements", "placements of {issuer}", hours=12, retries=(60, 600)))
@@ -136,7 +127,7 @@ def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bo
     from flows.steps.runs import keys_of
 
     if run and run_of(run).issuer != issuer:
-        raise OtherIssuerError(run, issuer)
+        raise OtherIssuerError(run=run, issuer=issuer)
     edges = wire(context.folder, issuer)
     with service_client(edges.issuer) if edges.issuer.service else nullcontext() as service:
         facts = follow_links(edges, service, run, again=again)

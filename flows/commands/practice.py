@@ -26,8 +26,8 @@ NO_FORM = "practice is for a terminal"
 class NoKeyGivenError(OperatorError):
     """What is sealed for the portal can be opened with its secret key only."""
 
-    says = "Chunks are sealed for the portal, and its secret key was not given."
-    then = "Name the simulated portal's key with --secret-key FILE."
+    message = "Chunks are sealed for the portal, and its secret key was not given."
+    next_step = "Name the simulated portal's key with --secret-key FILE."
 
 
 @entry("sample", form=NO_FORM)

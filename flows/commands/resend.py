@@ -28,8 +28,7 @@ from flows.commands.entry import (
 )
 from flows.commands.result import Result, Table, artifact
 from flows.commands.submit import LONGEST, run_facts, submitted
-from flows.core.errors import OperatorError
-from flows.wiring import wire
+from flows.wiring import FileThereError, wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 if TYPE_CHECKING:
@@ -63,16 +62,6 @@ Actions = Annotated[Sequence[Action], Help("By what to do.")]
 Missing = Annotated[bool, Help("Rows without an answer.")]
 Rejects = Annotated[bool, Help("Rows we refused.")]
 Rows = Annotated[Sequence[Number], Help("A row of RUN by its number.")]
-
-
-class FileThereError(OperatorError):
-    """A template would overwrite a file, which somebody may have filled in."""
-
-    says = "{0} is already there."
-    then = "Name another with --to, or take it away."
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
 
 
 @entry("resubmit", form=AGAIN)
@@ -149,7 +138,7 @@ def corrections(
 
     edges, path = context.edges_of(run), to or Path(f"{run}-corrections.csv")
     if path.exists():
-        raise FileThereError(str(path))
+        raise FileThereError(path=str(path))
     wanted = Wanted(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
     frames = list(correction_template(edges, run, wanted if wanted.anything else REFUSED_ROWS))
     pieces = csv_pieces(frames, template_columns())

@@ -8,8 +8,7 @@ from typing import Annotated
 from flows.commands.entry import Cli, Context, Day, ExtractName, Issuer, entry
 from flows.commands.result import Result
 from flows.commands.submit import would_send
-from flows.core.errors import OperatorError
-from flows.wiring import in_effect, load_issuer, wire
+from flows.wiring import FileThereError, in_effect, load_issuer, wire
 
 TOML = """\
 # {issuer}: where its extracts lie, how its columns map, its portal settings and limits.
@@ -33,16 +32,6 @@ allowed_hosts = ["links.example.com"] # the hosts a card link may point to
 HEAD = 1 << 20  # bytes of an extract a mapping is guessed from
 
 
-class AlreadyThereError(OperatorError):
-    """The issuer has a TOML."""
-
-    says = "{0} is there already."
-    then = "Edit it, or move it away first."
-
-    def __init__(self, file: str) -> None:
-        super().__init__(file)
-
-
 @entry("init", form="it writes a file on the operator's machine")
 def init(
     context: Context, issuer: str, *, extract: Annotated[Path | None, Cli("--from")] = None, root: str = "store"
@@ -56,7 +45,7 @@ def init(
     """
     file = context.folder / f"{issuer}.toml"
     if file.exists():
-        raise AlreadyThereError(str(file))
+        raise FileThereError(path=str(file))
     text = TOML.format(issuer=issuer, root=root, zeros="0" * 40, mapping=_mapping(extract))
     context.folder.mkdir(parents=True, exist_ok=True)
     file.write_text(text, "utf-8")

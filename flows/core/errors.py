@@ -1,44 +1,60 @@
 """The error tree, grouped by who has to do something.
 
 CardlinkError
-├── ExtractError        the issuer must resend or mend the extract      exit 2
+├── ExtractError        the issuer must resend or correct the extract   exit 2
 ├── GateError           a limit stopped the run before its commit        exit 3
 ├── OperatorError       configuration, key, store: an operator must act  exit 2
 ├── TryAgainError       passing trouble, run the same command again      exit 75
 ├── BalanceError        the numbers do not add up                        exit 4
 └── BugError            ours: report it                                  exit 1
 
-Every class says what happened and where in `says`, and what to do in `then`; `{0}`, `{1}` … are the
-constructor's arguments, which equal `args`, so an error survives pickling. Arguments are names, counts,
-row numbers and codes: never a cell of an extract.
+A class is a `message`, which says what happened and where, and a `next_step`; their `{fields}` are given by name where
+it is raised, and kept, so that an error survives pickling. Fields are names, counts, row numbers and codes: never a
+cell of an extract.
 """
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import PurePath
-from typing import ClassVar, ParamSpec, TypeVar
+from string import Formatter
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def fields_of(kind: type[CardlinkError]) -> frozenset[str]:
+    """Return the names of the fields that a class's message and next step show."""
+    return frozenset(name for _, name, _, _ in Formatter().parse(kind.message + kind.next_step) if name)
+
+
 class CardlinkError(Exception):
-    """The root: what, where, what next."""
+    """The root: what happened, where, and what to do next.
+
+    A class says it in `message` and `next_step`; their fields are given by name, exactly those, or it is a TypeError.
+    """
 
     exit_code: ClassVar[int] = 1
-    says: ClassVar[str] = "{0}"
-    then: ClassVar[str] = ""
+    message: ClassVar[str] = ""
+    next_step: ClassVar[str] = ""
 
-    def __str__(self) -> str:
-        """Return the sentence an operator reads."""
-        return f"{self.says} {self.then}".strip().format(*self.args)
+    def __init__(self, **fields: Any) -> None:
+        expected = fields_of(type(self))
+        if fields.keys() != expected:
+            raise TypeError(f"{type(self).__name__} takes {sorted(expected)}, not {sorted(fields)}")
+        self.fields = fields
+        super().__init__(f"{self.message} {self.next_step}".strip().format(**fields))
+
+    def __reduce__(self) -> tuple[partial[CardlinkError], tuple[()]]:
+        """Pickle by the named fields."""
+        return partial(type(self), **self.fields), ()
 
 
 class ExtractError(CardlinkError):
-    """The issuer must resend or mend the extract."""
+    """The issuer must resend or correct the extract."""
 
     exit_code = 2
 
@@ -68,13 +84,10 @@ class BalanceError(CardlinkError):
 
 
 class BugError(CardlinkError):
-    """Our own mistake: nothing the operator did."""
+    """An error of our own: nothing the operator did."""
 
-    says = "Internal error in {0} ({1})."
-    then = "Nothing was committed by this step; report it with the run id. Details stay out of messages on purpose."
-
-    def __init__(self, place: str, kind: str) -> None:
-        super().__init__(place, kind)
+    message = "Internal error in {place} ({kind})."
+    next_step = "Nothing was committed by this step; report it with the run id. Its text is withheld on purpose."
 
 
 def kind_and_place(error: BaseException) -> str:
@@ -96,9 +109,9 @@ def guarded(run: Callable[P, T]) -> Callable[P, T]:
         try:
             return run(*args, **options)
         except CardlinkError as error:
-            ours = type(error)(*error.args)  # a fresh one: no chain and no frames that hold rows
+            ours = type(error)(**error.fields)  # a fresh one: no chain and no frames that hold rows
         except Exception as error:  # noqa: BLE001 - the boundary itself
-            ours = BugError(run.__name__, kind_and_place(error))
+            ours = BugError(place=run.__name__, kind=kind_and_place(error))
         raise ours
 
     return inner

@@ -55,7 +55,7 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
         finally:
             timer.cancel()
         if code < 0:  # before python-gnupg reports the broken pipe that follows from it
-            raise GpgHungError(self._patience)
+            raise GpgHungError(seconds=self._patience)
         return code
 
 
@@ -76,7 +76,7 @@ class Keyring:
     ) -> None:
         binary = shutil.which(gpg)
         if binary is None:
-            raise GpgMissingError("not found on the PATH")
+            raise GpgMissingError(reason="not found on the PATH")
         self._agent = agent
         self.patience = patience
         self.home = _make_home()
@@ -103,7 +103,7 @@ class Keyring:
             )
         except (OSError, ValueError) as error:
             why = type(error).__name__
-        raise GpgMissingError(why)
+        raise GpgMissingError(reason=why)
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
         """Return python-gnupg's result of `work`, None where it raised: its exceptions stay here, they may hold rows.

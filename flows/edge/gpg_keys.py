@@ -63,20 +63,20 @@ def _one_public_key(key: bytes, number: int, of: int, pinned: str) -> bytes:
         found = blocks(key)
         holds = count_keys(found)
     except MalformedMessageError as error:
-        holds, why = KeyCount(0, 0), str(error.args[0])
+        holds, why = KeyCount(0, 0), str(error.fields["reason"])
     if holds.secret:
-        raise SecretKeyGivenError(number, of, pinned)
+        raise SecretKeyGivenError(number=number, total=of, pinned=pinned)
     if not holds.public:
-        raise KeyUnreadableError(number, of, why)
+        raise KeyUnreadableError(number=number, total=of, reason=why)
     if holds.public > 1:
-        raise ManyKeysError(number, of, holds.public)
+        raise ManyKeysError(number=number, total=of, count=holds.public)
     return b"".join(found)
 
 
 def _import(ring: Keyring, key: bytes, number: int, of: int) -> None:
     result = ring.ask(lambda gpg: gpg.import_keys(key))
     if result is None or len(set(result.fingerprints)) != 1:
-        raise KeyUnreadableError(number, of, "key.import.refused")
+        raise KeyUnreadableError(number=number, total=of, reason="key.import.refused")
 
 
 def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -> Any:
@@ -84,8 +84,8 @@ def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -
         return found[fingerprint]
     others = sorted(set(found) - set(pinned))
     if others:
-        raise KeyNotPinnedError(fingerprint, ", ".join(others))
-    raise KeyUnknownError(fingerprint)
+        raise KeyNotPinnedError(fingerprint=fingerprint, found=", ".join(others))
+    raise KeyUnknownError(fingerprint=fingerprint)
 
 
 def _recipient(listed: Any, fingerprint: str, today: date) -> Recipient:
@@ -94,11 +94,11 @@ def _recipient(listed: Any, fingerprint: str, today: date) -> Recipient:
     subkeys = [_part(info, info["capability"]) for info in listed.get("subkey_info", {}).values()]
     able = [part for part in (key, *subkeys) if "e" in part.capabilities]  # lower case: the part's own ability
     if key.state == "r":
-        raise KeyRevokedError(fingerprint)
+        raise KeyRevokedError(fingerprint=fingerprint)
     if not key.alive(today):
-        raise KeyExpiredError(fingerprint, str(key.expires))
+        raise KeyExpiredError(fingerprint=fingerprint, date=str(key.expires))
     if not able:
-        raise KeyCannotEncryptError(fingerprint)
+        raise KeyCannotEncryptError(fingerprint=fingerprint)
     chosen = _newest_alive(able, fingerprint, today)
     days = [part.expires for part in (key, chosen) if part.expires is not None]
     return Recipient(fingerprint, chosen.key_id, min(days, default=None))
@@ -107,10 +107,10 @@ def _recipient(listed: Any, fingerprint: str, today: date) -> Recipient:
 def _newest_alive(able: Sequence[Part], fingerprint: str, today: date) -> Part:
     standing = [part for part in able if part.state != "r"]
     if not standing:
-        raise KeyRevokedError(fingerprint)
+        raise KeyRevokedError(fingerprint=fingerprint)
     alive = [part for part in standing if part.alive(today)]
     if not alive:
-        raise KeyExpiredError(fingerprint, max(str(part.expires) for part in standing))
+        raise KeyExpiredError(fingerprint=fingerprint, date=max(str(part.expires) for part in standing))
     return max(alive, key=lambda part: part.created)
 
 

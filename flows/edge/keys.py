@@ -17,7 +17,7 @@ def checked(key: str) -> str:
     """Return `key`; KeyRefusedError where it could leave the root or where not every store can hold it."""
     why = _objection(key)
     if why:
-        raise KeyRefusedError(shown(key), why)
+        raise KeyRefusedError(key=shown(key), reason=why)
     return key
 
 

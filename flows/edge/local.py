@@ -94,7 +94,7 @@ class LocalStore:
             os.lseek(file, start, os.SEEK_SET)
             return LocalSource(file, _entry(key, status), start)
         os.close(file)
-        raise ObjectChangedError(key) if stat.S_ISREG(status.st_mode) else ObjectMissingError(key)
+        raise ObjectChangedError(key=key) if stat.S_ISREG(status.st_mode) else ObjectMissingError(key=key)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
@@ -132,7 +132,7 @@ class LocalStore:
         for part in checked(key).split("/"):  # part by part: resolving the whole path from the top costs five times it
             place = f"{place}/{part}"
             if os.path.islink(place):  # noqa: PTH114  a Path for each part costs more than the look
-                raise KeyRefusedError(key, "a symbolic link leads elsewhere")
+                raise KeyRefusedError(key=key, reason="a symbolic link leads elsewhere")
         return Path(place)
 
     def _list(self, folder: str, start: str, shallow: bool) -> Iterator[Entry]:
@@ -152,7 +152,7 @@ class LocalStore:
         with suppress(FileNotFoundError, NotADirectoryError):
             return os.open(path, _NEW, 0o600)
         if not self._root.is_dir():
-            raise StoreMissingError(str(self._root), "ENOENT")
+            raise StoreMissingError(place=str(self._root), code="ENOENT")
         _make_folder(path.parent)
         return os.open(path, _NEW, 0o600)
 
@@ -192,7 +192,7 @@ class LocalSource:
         self._position += len(data)
         # A file still growing, or cut, under the reader is noticed with every read, not only at the end
         if _version(os.fstat(self._stream.fileno())) != self._entry.version or (wanted and not data):
-            raise ObjectChangedError(self._entry.key)
+            raise ObjectChangedError(key=self._entry.key)
         if 0 < len(data) < wanted and size < 0:
             return data + self.read()
         return data
@@ -227,7 +227,7 @@ def _names(root: Path, folder: str, start: str) -> list[str]:
             return []
         names = None
     if names is None:
-        raise StoreMissingError(str(root), "ENOENT")
+        raise StoreMissingError(place=str(root), code="ENOENT")
     return [name for name in names if name.startswith(start) and not name.startswith(TEMPORARY)]
 
 
@@ -289,9 +289,9 @@ def _ours(key: str, act: Callable[[], T]) -> T:
 def _translated(key: str, number: int) -> CardlinkError:
     code = errno.errorcode.get(number, str(number))
     if number in _ABSENT:
-        return ObjectMissingError(key)
+        return ObjectMissingError(key=key)
     if number in _DENIED:
-        return StoreDeniedError(key, code)
+        return StoreDeniedError(place=key, code=code)
     if number in _FULL:
-        return StoreFullError(key, code)
-    return StoreBusyError(key, code) if number in _PASSING else StoreRefusedError(key, code)
+        return StoreFullError(place=key, code=code)
+    return StoreBusyError(place=key, code=code) if number in _PASSING else StoreRefusedError(place=key, code=code)

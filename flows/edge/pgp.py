@@ -130,7 +130,7 @@ class GpgSealer:
     def _seal_group(self, chunks: Sequence[Plain]) -> list[Sealed]:
         """Seal one group by one process; where that is not clean, each chunk by its own, so that only one suffers."""
         if len({chunk.name for chunk in chunks if _SAFE_NAME.match(chunk.name)}) != len(chunks):
-            raise BugError("sealing", "chunk names")
+            raise BugError(place="sealing", kind="chunk names")
         packed = [content(chunk, self._compression) for chunk in chunks]
         try:
             messages = self._encrypt_group(packed)
@@ -178,7 +178,7 @@ class GpgSealer:
         try:
             found = sorted(inspect(message).recipients)
         except MalformedMessageError as error:
-            return Sealed(name, b"", f"seal.{error.args[0]}")
+            return Sealed(name, b"", f"seal.{error.fields['reason']}")
         if found != wanted:
             return Sealed(name, b"", "seal.recipients.different")
         return Sealed(name, message)
@@ -218,7 +218,7 @@ class GpgOpener:
             )
         )
         if result is None or not result.ok or result.returncode != 0:  # its data may be unauthenticated: dropped
-            raise SealedUnreadableError(_why_unread("" if result is None else result.stderr))
+            raise SealedUnreadableError(reason=_why_unread("" if result is None else result.stderr))
         content: bytes = result.data
         return content
 
@@ -237,14 +237,14 @@ class GpgOpener:
     def _import(self, key: bytes, number: int, of: int) -> None:
         result = self._ring.ask(lambda gpg: gpg.import_keys(key, passphrase=self._passphrase))
         if result is None or not result.fingerprints or not result.sec_read:
-            raise SecretKeyUnreadableError(number, of)
+            raise SecretKeyUnreadableError(number=number, total=of)
 
 
 def trial_seal(sealer: Sealer) -> None:
     """Seal a dummy and check the message from outside; SealBrokenError where it is not what was asked for."""
     sealed = sealer.seal([Plain("trial.csv", b"trial\n")])
     if sealed[0].trouble:
-        raise SealBrokenError(sealed[0].trouble, ", ".join(sealer.fingerprints))
+        raise SealBrokenError(reason=sealed[0].trouble, expected=", ".join(sealer.fingerprints))
 
 
 def make_portal_key(algorithm: Algorithm = "rsa2048") -> PortalKey:
@@ -252,7 +252,7 @@ def make_portal_key(algorithm: Algorithm = "rsa2048") -> PortalKey:
     with Keyring(agent=True, options=MAKING) as ring:
         made = ring.ask(lambda gpg: gpg.gen_key(_PORTAL_KEY.format(*_PARTS[algorithm])))
         if made is None or not made.fingerprint:
-            raise BugError("making a throwaway key", "gpg")
+            raise BugError(place="making a throwaway key", kind="gpg")
         export = {"passphrase": "", "expect_passphrase": False}
         public = ring.ask(lambda gpg: gpg.export_keys(made.fingerprint))
         secret = ring.ask(lambda gpg: gpg.export_keys(made.fingerprint, secret=True, **export))
@@ -275,9 +275,9 @@ def _binary(message: bytes) -> bytes:
     try:
         found = blocks(message)
     except MalformedMessageError as error:
-        why = str(error.args[0])
+        why = str(error.fields["reason"])
     if len(found) != 1:
-        raise SealedUnreadableError(why)
+        raise SealedUnreadableError(reason=why)
     return found[0]
 
 

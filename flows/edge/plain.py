@@ -17,13 +17,11 @@ _PUBLISHED: Final = frozenset(card.encode() for card in PUBLISHED)
 class UnsealedCardError(OperatorError):
     """An unsealed chunk would hold a number that is no published test card."""
 
-    says = (
-        "{0} would hold {1} numbers that are no published test cards, and [portal] sealed = false. It was not written."
+    message = (
+        "{chunk} would hold {count} numbers that are not published test cards, and [portal] sealed = false. It was "
+        "not written."
     )
-    then = "Take `sealed = false` out of the TOML; or use an extract of published test cards only."
-
-    def __init__(self, chunk: str, count: int) -> None:
-        super().__init__(chunk, count)
+    next_step = "Remove `sealed = false` from the TOML, or use an extract of published test cards only."
 
 
 class PlainSealer:
@@ -48,5 +46,5 @@ class PlainSealer:
         for chunk in chunks:
             others = [number for number in _LONG_NUMBER.findall(chunk.data) if number not in _PUBLISHED]
             if others:
-                raise UnsealedCardError(chunk.name, len(others))
+                raise UnsealedCardError(chunk=chunk.name, count=len(others))
         return [Sealed(chunk.name, chunk.data) for chunk in chunks]

@@ -54,12 +54,14 @@ def _content(writer: int) -> bytes:
 def _judge(store: Store, prefix: str, key: str, wins: list[bool]) -> None:
     """Raise unless exactly one writer won, its bytes are there, and they stay when written again."""
     if sum(wins) != 1:
-        raise StoreUnsafeError(prefix, f"{sum(wins)} of {WRITERS} writers were told that they created one object")
+        raise StoreUnsafeError(
+            place=prefix, problem=f"{sum(wins)} of {WRITERS} writers were told that they created one object"
+        )
     again = store.create(key, b"late")
     with store.open(key) as source:
         stored = source.read()
     if again or stored != _content(wins.index(True)):
-        raise StoreUnsafeError(prefix, "an object that was created once was written over")
+        raise StoreUnsafeError(place=prefix, problem="an object that was created once was written over")
 
 
 def _clean(store: Store, keys: list[str]) -> None:

@@ -51,7 +51,7 @@ def connect(url: str, *, threads: int, retry: Retry | None = None, profile: str 
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
     if scheme != "s3" or not bucket:
-        raise StoreRefusedError(url, "not s3://bucket/prefix")
+        raise StoreRefusedError(place=url, code="not s3://bucket/prefix")
     config = Config(
         connect_timeout=5,
         read_timeout=30,
@@ -114,7 +114,7 @@ class S3Store:
         entry = Entry(key, answer["ContentLength"], answer["LastModified"].astimezone(UTC), answer["ETag"])
         if pin and pin.version != entry.version:  # a server that ignores If-Match
             answer["Body"].close()
-            raise ObjectChangedError(key)
+            raise ObjectChangedError(key=key)
         source = S3Source(entry, answer["Body"], self._resumer(entry, name), self._retry)
         if start:
             source.read(start)
@@ -132,7 +132,7 @@ class S3Store:
             if not page.get("IsTruncated"):
                 return
             if not page.get("NextContinuationToken"):
-                raise StoreUnsafeError(self._bucket, "a listing breaks off")
+                raise StoreUnsafeError(place=self._bucket, problem="a listing breaks off")
             request["ContinuationToken"] = page["NextContinuationToken"]
 
     def delete(self, key: str) -> None:
@@ -192,7 +192,7 @@ class S3Store:
             answer = self._call("get_object", entry.key, Key=name, IfMatch=entry.version, Range=f"bytes={position}-")
             if not str(answer.get("ContentRange", "")).startswith(f"bytes {position}-"):
                 answer["Body"].close()
-                raise StoreUnsafeError(self._bucket, "it answers a range with something else")
+                raise StoreUnsafeError(place=self._bucket, problem="it answers a range with something else")
             return answer["Body"]
 
         return resume
@@ -269,7 +269,7 @@ class S3Source:
         try:
             data: bytes = ours(self._entry.key, lambda: self._body.read(size))
             if not data:
-                raise StoreBusyError(self._entry.key, "body ended early")
+                raise StoreBusyError(place=self._entry.key, code="body ended early")
             if self._position + len(data) == self._entry.size:
                 ours(self._entry.key, lambda: self._body.read(1))  # botocore compares its checksum at the end only
         except CardlinkError:

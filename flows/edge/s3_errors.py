@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError)  # all that boto3 and its sockets raise
 
-_BY_CODE: dict[str, Callable[[str, str], CardlinkError]] = {
-    **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), lambda key, _: ObjectMissingError(key)),
+_BY_CODE: dict[str, Callable[..., CardlinkError]] = {
+    **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), lambda place, code: ObjectMissingError(key=place)),
     # a condition did not hold, or the upload in parts was completed or swept by another meanwhile
-    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), lambda key, _: ObjectChangedError(key)),
+    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), lambda place, code: ObjectChangedError(key=place)),
     "NoSuchBucket": StoreMissingError,
     **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "AccountProblem"), StoreDeniedError),
     **dict.fromkeys(
@@ -47,7 +47,9 @@ _BY_CODE: dict[str, Callable[[str, str], CardlinkError]] = {
     ),
     **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), StoreClockError),
     **dict.fromkeys(("QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"), StoreFullError),
-    "NotImplemented": lambda place, _: StoreUnsafeError(place, "it does not implement a request we need"),
+    "NotImplemented": lambda place, code: StoreUnsafeError(
+        place=place, problem="it does not implement a request we need"
+    ),
     **dict.fromkeys(
         (
             "BadDigest",
@@ -63,15 +65,15 @@ _BY_CODE: dict[str, Callable[[str, str], CardlinkError]] = {
     ),
 }
 
-_BY_STATUS: dict[int, Callable[[str, str], CardlinkError]] = {
+_BY_STATUS: dict[int, Callable[..., CardlinkError]] = {
     401: StoreCredentialsError,
     403: StoreDeniedError,
-    404: lambda key, _: ObjectMissingError(key),
+    404: lambda place, code: ObjectMissingError(key=place),
     408: StoreBusyError,
     409: StoreBusyError,  # a conditional write met one under way: nothing was written, botocore does not retry it
-    412: lambda key, _: ObjectChangedError(key),
+    412: lambda place, code: ObjectChangedError(key=place),
     429: StoreBusyError,
-    501: lambda place, _: StoreUnsafeError(place, "it does not implement a request we need"),
+    501: lambda place, code: StoreUnsafeError(place=place, problem="it does not implement a request we need"),
     507: StoreFullError,
 }
 
@@ -109,12 +111,12 @@ def translated(place: str, error: Exception) -> CardlinkError:
         return _answered(place, error)
     kind = type(error).__name__
     if isinstance(error, boto.FlexibleChecksumError):
-        return ObjectDamagedError(place)
+        return ObjectDamagedError(key=place)
     if isinstance(error, _CREDENTIALS):
-        return StoreCredentialsError(place, kind)
+        return StoreCredentialsError(place=place, code=kind)
     if isinstance(error, _CONFIGURATION):
-        return StoreRefusedError(place, kind)
-    return StoreBusyError(place, kind)
+        return StoreRefusedError(place=place, code=kind)
+    return StoreBusyError(place=place, code=kind)
 
 
 def _answered(place: str, error: boto.ClientError) -> CardlinkError:
@@ -124,4 +126,4 @@ def _answered(place: str, error: boto.ClientError) -> CardlinkError:
     make = _BY_CODE.get(code) or _BY_STATUS.get(status)
     if make is None:
         make = StoreRefusedError if 300 <= status < 500 else StoreBusyError
-    return make(place, code)
+    return make(place=place, code=code)

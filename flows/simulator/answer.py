@@ -40,11 +40,8 @@ class Delivery(NamedTuple):
 class ResultThereError(TryAgainError):
     """Somebody else is answering the same chunks."""
 
-    says = "{0} is already there."
-    then = "Another simulator answers the same chunks; run the command again when it has ended."
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
+    message = "{key} already exists."
+    next_step = "Another simulator is answering the same chunks; run the command again when it has ended."
 
 
 class Answered(NamedTuple):
@@ -140,14 +137,14 @@ class _Person:
         try:
             self._portal.upload(chunk, _content(self._store, key))
         except UploadRefusedError as error:
-            self._refused.append((chunk, error.why))
+            self._refused.append((chunk, error.fields["reason"]))
             return ()
         return self._portal.books[-1].rows
 
     def _drop(self, file: Delivery) -> Delivery:
         key = self._folder + file.key
         if not self._store.create(key, self._portal.result(file.rows)):
-            raise ResultThereError(key)
+            raise ResultThereError(key=key)
         return file._replace(key=key)
 
     def _name(self, chunk: str, part: str = "") -> str:

@@ -43,12 +43,8 @@ ONLY_THE_PARTNER_KNOWS = (  # what no check of ours can foresee
 class UploadRefusedError(OperatorError):
     """The portal takes nothing of a file."""
 
-    says = "The portal refused {0}: {1}."
-    then = "No link was made from it; mend the file and upload it again."
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(name, why)
-        self.why = why
+    message = "The portal refused {name}: {reason}."
+    next_step = "No link was made from it; mend the file and upload it again."
 
 
 class Booked(NamedTuple):
@@ -175,17 +171,17 @@ class Portal:
         sealed = is_sealed(content)
         text = self._text(name, self._open(name, content) if sealed else content)
         if text.partition("\n")[0].removesuffix("\r") != ",".join(self._header):
-            raise UploadRefusedError(name, "its header row is not the template's")
+            raise UploadRefusedError(name=name, reason="its header row is not the template's")
         header, *records = self._records(name, text)
         if not 1 <= len(records) <= LIMIT:
-            raise UploadRefusedError(name, f"{len(records)} cardholders, from 1 to {LIMIT} are allowed")
+            raise UploadRefusedError(name=name, reason=f"{len(records)} cardholders, from 1 to {LIMIT} are allowed")
         ragged = [number for number, record in enumerate(records, start=1) if len(record) != len(header)]
         if ragged:
-            raise UploadRefusedError(name, f"row {ragged[0]} does not have {len(header)} fields")
+            raise UploadRefusedError(name=name, reason=f"row {ragged[0]} does not have {len(header)} fields")
         short = [column.partition(".")[2] for column in header]
         rows = [dict(zip(short, record, strict=True)) for record in records]
         if not sealed and any(row["pan"] not in PUBLISHED for row in rows):
-            raise UploadRefusedError(name, "it is not encrypted and holds other than published test cards")
+            raise UploadRefusedError(name=name, reason="it is not encrypted and holds other than published test cards")
         return rows
 
     def _open(self, name: str, content: bytes) -> bytes:
@@ -193,21 +189,21 @@ class Portal:
             return self._opener.open(content, MAX_BYTES)
         except CardlinkError:
             pass  # why it cannot be opened is not the uploader's to know
-        raise UploadRefusedError(name, "it cannot be decrypted with the portal's key")
+        raise UploadRefusedError(name=name, reason="it cannot be decrypted with the portal's key")
 
     def _text(self, name: str, content: bytes) -> str:
         try:
             return content.decode("utf-8")
         except UnicodeDecodeError:
             pass  # its text holds the bytes around the mistake
-        raise UploadRefusedError(name, "it is not UTF-8")
+        raise UploadRefusedError(name=name, reason="it is not UTF-8")
 
     def _records(self, name: str, text: str) -> list[list[str]]:
         try:
             return list(csv.reader(io.StringIO(text, newline=""), strict=True))
         except csv.Error:
             pass
-        raise UploadRefusedError(name, "it is not a CSV")
+        raise UploadRefusedError(name=name, reason="it is not a CSV")
 
 
 def is_sealed(content: bytes) -> bool:

@@ -39,11 +39,8 @@ class IssuerEdges(NamedTuple):
 class ConflictError(OperatorError):
     """An object that is written once is there with another content."""
 
-    says = "{0} is already there with another content."
-    then = "Nothing was overwritten. Look who writes below this prefix; `cardlink check` probes the store."
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
+    message = "{key} already exists with different content."
+    next_step = "Nothing was overwritten. Find out what writes below this prefix; `cardlink check` probes the store."
 
 
 def read(store: Store, key: str) -> bytes:
@@ -56,7 +53,7 @@ def write_once(store: Store, key: str, data: bytes) -> bool:
     """Create an object and read it back; False where the same bytes were there already, ConflictError for others."""
     created = store.create(key, data)
     if digest(read(store, key)) != digest(data):
-        raise ConflictError(key)
+        raise ConflictError(key=key)
     return created
 
 

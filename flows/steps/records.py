@@ -34,7 +34,7 @@ def add_record(store: Store, prefix: str, record: Document) -> int:
     for at in range(number + 1, number + CONTESTS):
         if store.create(link(prefix, at), canonical(record)):
             return at
-    raise StoreBusyError(prefix, "contested")
+    raise StoreBusyError(place=prefix, code="contested")
 
 
 def add_next(store: Store, prefix: str, number: int, record: Document) -> bool:
@@ -49,4 +49,4 @@ def _read(store: Store, key: str, kind: type[T]) -> T | None:
         return None
     except ValidationError:  # its text shows what it found; ours is raised below without a chain
         pass
-    raise ConflictError(key)
+    raise ConflictError(key=key)

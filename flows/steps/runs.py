@@ -28,28 +28,36 @@ HABIT = 14  # runs whose median says how large a night usually is
 class UnknownRunError(OperatorError):
     """A run id that no run has."""
 
-    says = "No run {0}."
-    then = "`cardlink status` lists the runs."
+    message = "No run {run}."
+    next_step = "`cardlink status` lists the runs."
 
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
+
+class NoReasonError(OperatorError):
+    """A decision of an operator was given without its reason."""
+
+    message = "No reason given."
+    next_step = "Give it with --reason; it is kept with the decision, your name and the time."
+
+
+class NoSuchRowError(OperatorError):
+    """A run or result file does not have these rows."""
+
+    message = "{place} has no row {rows}."
+    next_step = "Rows are counted from 1 without the header, as in errors.csv and rejects.csv of the run."
 
 
 class AbandonedError(OperatorError):
     """An operator ended the run before its commit, for good."""
 
-    says = "Run {0} was abandoned by {1}: {2}."
-    then = "It will not be taken up again; a new run of its extract: --new-run REASON."
-
-    def __init__(self, run: str, who: str, why: str) -> None:
-        super().__init__(run, who, why)
+    message = "Run {run} was abandoned by {actor}: {reason}."
+    next_step = "It will not be resumed; to make a new run of its extract: --new-run REASON."
 
 
 def keys_of(run: str) -> RunKeys:
     """Return the keys of the run of that id; UnknownRunError where the text is no run id."""
     parsed = RunId.parse(run)
     if parsed is None:
-        raise UnknownRunError(run)
+        raise UnknownRunError(run=run)
     return RunKeys(parsed)
 
 
@@ -94,7 +102,7 @@ def finished(store: Store, keys: RunKeys) -> Manifest | None:
     """Return the manifest of a run that needs no work, None where it is still to be done; AbandonedError."""
     end = read_end(store, keys)
     if isinstance(end, Abandoned):
-        raise AbandonedError(end.run, end.by, end.reason)
+        raise AbandonedError(run=end.run, actor=end.by, reason=end.reason)
     return end
 
 
@@ -120,7 +128,7 @@ def _parse(kind: type[T], content: bytes, key: str) -> T:
         return kind.model_validate_json(content)
     except ValidationError:  # its text shows what it found; ours is raised below without a chain
         pass
-    raise ConflictError(key)
+    raise ConflictError(key=key)
 
 
 def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
@@ -171,7 +179,7 @@ def read_ledger(
     for part in parts:
         data = _part(store, keys, part)
         if digest(data) != part.sha256:
-            raise ConflictError(keys.ledger + part.name)
+            raise ConflictError(key=keys.ledger + part.name)
         yield from_parquet(data, columns, only)
 
 

@@ -57,7 +57,7 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
             return _first_of_each_cell(pl.concat([_NONE, *verdicts]))
     except Exception as error:  # noqa: BLE001  polars' and pandera's own may hold cells: ours is raised below
         trouble = type(error).__name__
-    raise BugError("validate", trouble)
+    raise BugError(place="validate", kind=trouble)
 
 
 @lru_cache(8)

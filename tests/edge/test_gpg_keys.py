@@ -60,7 +60,7 @@ def test_another_key_than_the_pinned_one_is_refused_and_named() -> None:
     with pytest.raises(KeyNotPinnedError) as caught:
         sealer_to(found, pins=(pinned.fingerprint,))
 
-    assert (pinned.fingerprint, found.fingerprint) == caught.value.args
+    assert {"fingerprint": pinned.fingerprint, "found": found.fingerprint} == caught.value.fields
 
 
 def test_a_pin_without_a_key_is_refused_and_named() -> None:
@@ -69,7 +69,7 @@ def test_a_pin_without_a_key_is_refused_and_named() -> None:
     with pytest.raises(KeyUnknownError) as caught:
         sealer_to(key, pins=(key.fingerprint, other.fingerprint))
 
-    assert (other.fingerprint,) == caught.value.args
+    assert {"fingerprint": other.fingerprint} == caught.value.fields
 
 
 def test_a_user_id_or_a_short_id_is_no_pin() -> None:
@@ -86,7 +86,7 @@ def test_a_secret_key_in_place_of_the_public_one_is_refused() -> None:
     with pytest.raises(SecretKeyGivenError) as caught:
         sealer_to(key._replace(public=key.secret))
 
-    assert (1, 1, key.fingerprint) == caught.value.args
+    assert {"number": 1, "total": 1, "pinned": key.fingerprint} == caught.value.fields
 
 
 def test_two_keys_in_one_file_are_refused() -> None:
@@ -95,7 +95,7 @@ def test_two_keys_in_one_file_are_refused() -> None:
     with pytest.raises(ManyKeysError) as caught:
         sealer_to(key._replace(public=key.public + other.public))
 
-    assert (1, 1, 2) == caught.value.args
+    assert {"number": 1, "total": 1, "count": 2} == caught.value.fields
 
 
 @pytest.mark.parametrize("content", [b"", b"no key", b"\x00" * 50, b"\x99\x00\x05 short", b"\x99\x00\x03abc"])
@@ -103,7 +103,7 @@ def test_a_file_that_holds_no_key_is_refused(content: bytes) -> None:
     with pytest.raises(KeyUnreadableError) as caught:
         sealer_to(keys.sound()._replace(public=content))
 
-    assert (1, 1) == caught.value.args[:2]
+    assert (1, 1) == (caught.value.fields["number"], caught.value.fields["total"])
     assert caught.value.__context__ is None
 
 
@@ -113,7 +113,7 @@ def test_a_key_cut_short_is_refused() -> None:
     with pytest.raises(KeyUnreadableError) as caught:
         sealer_to(key._replace(public=key.public[:200]))
 
-    assert (1, 1, "armor.end.missing") == caught.value.args
+    assert {"number": 1, "total": 1, "reason": "armor.end.missing"} == caught.value.fields
 
 
 @pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", b"\r\n\r\n", b"Your key:\n\n"])
@@ -147,7 +147,7 @@ def test_a_key_is_refused_from_the_day_it_ends_on() -> None:
     with pytest.raises(KeyExpiredError) as caught:
         sealer_to(key, today=end)
 
-    assert (key.fingerprint, str(end)) == caught.value.args
+    assert {"fingerprint": key.fingerprint, "date": str(end)} == caught.value.fields
 
 
 def test_several_recipients_can_each_open_and_all_show_outside() -> None:
@@ -172,4 +172,4 @@ def test_with_old_and_new_key_in_the_ring_only_the_pinned_one_can_open() -> None
         assert CHUNKS[0].data == opener.open(sealed.data, 100)
     with GpgOpener([old.secret]) as opener, pytest.raises(SealedUnreadableError) as caught:
         opener.open(sealed.data, 100)
-    assert ("key.secret.missing",) == caught.value.args
+    assert {"reason": "key.secret.missing"} == caught.value.fields

@@ -212,7 +212,7 @@ def test_a_directory_that_may_not_be_written_is_a_named_error() -> None:
     finally:
         shutil.rmtree(root)
 
-    assert ("a", "EACCES") == denied.value.args
+    assert {"place": "a", "code": "EACCES"} == denied.value.fields
     assert denied.value.__context__ is None
 
 

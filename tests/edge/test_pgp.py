@@ -109,7 +109,7 @@ def test_a_message_larger_than_the_limit_is_refused_whatever_its_sealed_size() -
         with pytest.raises(SealedUnreadableError) as caught:
             opener.open(bomb, 1000)
 
-    assert ("message.content.too_large",) == caught.value.args
+    assert {"reason": "message.content.too_large"} == caught.value.fields
     assert len(bomb) < 500_000
 
 
@@ -181,7 +181,7 @@ def test_a_key_behind_a_passphrase_opens_with_it_only_and_never_asks(passphrase:
     for wrong in ("one two", "", None):
         with GpgOpener([key.secret], wrong) as opener, pytest.raises(SealedUnreadableError) as caught:
             opener.open(sealed, 100)
-        assert ("key.passphrase.wrong",) == caught.value.args
+        assert {"reason": "key.passphrase.wrong"} == caught.value.fields
 
 
 def test_a_file_without_a_secret_key_is_refused_by_its_number() -> None:
@@ -191,4 +191,4 @@ def test_a_file_without_a_secret_key_is_refused_by_its_number() -> None:
         with pytest.raises(SecretKeyUnreadableError) as caught:
             GpgOpener([key.secret, content])
 
-        assert (2, 2) == caught.value.args
+        assert {"number": 2, "total": 2} == caught.value.fields

@@ -39,7 +39,7 @@ def test_a_number_that_is_no_published_card_is_refused_in_any_column(column: str
     with pytest.raises(UnsealedCardError) as refused:
         PlainSealer().seal([Plain("good.csv", PUBLISHED_ROWS), Plain("bad.csv", chunk)])
 
-    assert ("bad.csv", 1) == refused.value.args
+    assert {"chunk": "bad.csv", "count": 1} == refused.value.fields
     assert other not in str(refused.value)
 
 

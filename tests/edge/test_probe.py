@@ -45,7 +45,7 @@ class MayNotDelete(LocalStore):
     """Holds credentials without the right to delete."""
 
     def delete(self, key: str) -> None:
-        raise StoreDeniedError(key, "AccessDenied")
+        raise StoreDeniedError(place=key, code="AccessDenied")
 
 
 @pytest.mark.parametrize("kind", [ChecksFirst, WritesOver, SaysNoButWrites])
@@ -69,7 +69,7 @@ def test_a_store_whose_credentials_may_not_delete_passes_and_keeps_the_probe_s_o
 def test_a_store_that_fails_under_the_probe_says_its_own_error(tmp_path: Path) -> None:
     class Denies(LocalStore):
         def create(self, key: str, data: bytes) -> bool:
-            raise StoreDeniedError(key, "AccessDenied")
+            raise StoreDeniedError(place=key, code="AccessDenied")
 
     with pytest.raises(StoreDeniedError):
         race(Denies(tmp_path), "probe/")

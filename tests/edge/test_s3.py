@@ -166,7 +166,7 @@ def test_a_foreign_message_is_never_shown() -> None:
 
     error = translated("a", boto.ClientError(answer, "PutObject"))
 
-    assert ("a", "400") == error.args
+    assert {"place": "a", "code": "400"} == error.fields
 
 
 def test_every_error_that_botocore_has_is_one_of_ours() -> None:

@@ -107,7 +107,7 @@ def test_replace_writes_whole_over_what_was_there(store: Store, size: int) -> No
 def test_replace_that_breaks_off_leaves_what_was_there(store: Store, written: bytes) -> None:
     def parts() -> Iterator[bytes]:
         yield written
-        raise ObjectMissingError("a source")
+        raise ObjectMissingError(key="a source")
 
     store.create("a", b"old")
 

@@ -67,7 +67,7 @@ def all_errors() -> set[str]:
     while classes:
         one = classes.pop()
         classes += one.__subclasses__()
-        found.add(one.__name__)
+        found |= {one.__name__} if one.__module__.startswith("flows.") else set()  # tests have some of their own
     return {name for name in found if name not in BRANCHES}
 
 

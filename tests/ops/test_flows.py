@@ -34,10 +34,10 @@ DEPLOYMENTS = Path(__file__).parent.parent.parent / "deploy" / "prefect.yaml"
 @pytest.mark.parametrize(
     ("error", "again"),
     [
-        (StoreBusyError("cards", "503"), True),
-        (StoreDeniedError("cards", "403"), False),
-        (RowJumpError("cards", 1, 14, 100), False),
-        (BugError("read", "TypeError"), False),
+        (StoreBusyError(place="cards", code="503"), True),
+        (StoreDeniedError(place="cards", code="403"), False),
+        (RowJumpError(extract="cards", read=1, runs=14, median=100), False),
+        (BugError(place="read", kind="TypeError"), False),
     ],
 )
 def test_only_passing_trouble_is_tried_again(error: CardlinkError, again: bool) -> None:

@@ -120,7 +120,7 @@ def test_a_file_that_is_not_the_templates_is_refused_whole(name: str, content: b
     with pytest.raises(UploadRefusedError) as caught:
         desk.upload(name, paper_seal(content))
 
-    assert (name, why) == caught.value.args
+    assert {"name": name, "reason": why} == caught.value.fields
     assert [] == desk.books
 
 
@@ -128,16 +128,16 @@ def test_a_message_for_another_key_is_refused_without_a_word_of_its_content() ->
     with pytest.raises(UploadRefusedError) as caught:
         portal().upload("a.csv.pgp", b"\xc1" + upload_csv(people(1)))
 
-    assert "it cannot be decrypted with the portal's key" == caught.value.why
+    assert "it cannot be decrypted with the portal's key" == caught.value.fields["reason"]
     assert None is caught.value.__context__
 
 
 def test_a_refusal_survives_pickling() -> None:
-    error = UploadRefusedError("a.csv.pgp", "it is empty")
+    error = UploadRefusedError(name="a.csv.pgp", reason="it is empty")
 
     again = pickle.loads(pickle.dumps(error))
 
-    assert (error.args, error.why, str(error)) == (again.args, again.why, str(again))
+    assert (error.fields, str(error)) == (again.fields, str(again))
 
 
 def test_plain_files_are_taken_with_published_test_cards_only() -> None:

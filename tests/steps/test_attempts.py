@@ -115,7 +115,7 @@ def test_rows_of_a_cancelled_chunk_were_never_tried(tmp_path: Path) -> None:
 
 def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does_not(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
-    busy = StoreBusyError("x", "503")
+    busy = StoreBusyError(place="x", code="503")
     store = FailingStore(
         bench.store, lambda does, key: busy if (does, key[-14:]) == ("create", "/manifest.json") else None
     )

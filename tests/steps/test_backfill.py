@@ -37,7 +37,9 @@ def failing(bench: Bench, ending: str, at: int = 1) -> Bench:
     def trouble(operation: str, key: str) -> StoreBusyError | None:
         seen.extend([key] if operation == "create" and key.endswith(ending) else [])
         return (
-            StoreBusyError(key, "503") if operation == "create" and key.endswith(ending) and len(seen) == at else None
+            StoreBusyError(place=key, code="503")
+            if operation == "create" and key.endswith(ending) and len(seen) == at
+            else None
         )
 
     return replace(bench, store=FailingStore(bench.store, trouble))
@@ -93,8 +95,8 @@ def test_what_would_be_refused_is_listed_with_its_reason_and_left_out(tmp_path: 
     done = send(bench.edges, SPAN, listed.digest)
 
     assert ["bank-20261117.csv", "bank-20261118.csv"] == [one.extract for one in listed.to_send]
-    assert ["columns", "refused"] == [
-        word for one in listed.missed if one.refused for word in ("columns", "refused") if word in one.refused
+    assert ["columns", "rejected"] == [
+        word for one in listed.missed if one.refused for word in ("columns", "rejected") if word in one.refused
     ]
     assert 2 == len(done)
 

@@ -157,7 +157,7 @@ def test_one_line_that_cannot_be_taken_refuses_the_whole_file_and_sends_nothing(
     with pytest.raises(CorrectionsRefusedError) as refused:
         again(bench, run, NOTHING, corrections=name)
 
-    assert ("corrected.csv", 1, "line 4: no such row in the run") == refused.value.args
+    assert {"name": "corrected.csv", "count": 1, "lines": "line 4: no such row in the run"} == refused.value.fields
     assert before == bench.snapshot()
 
 

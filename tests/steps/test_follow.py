@@ -201,7 +201,7 @@ class Told:
         self.answers.append(answers)
         if self.lose_answers:
             self.lose_answers -= 1
-            raise AnswerLostError("PUT", "ReadTimeout", "")
+            raise AnswerLostError(place="PUT", kind="ReadTimeout", advice="")
         return None
 
 
@@ -268,7 +268,7 @@ def test_a_lost_answer_is_asked_for_again_only_while_the_request_stands() -> Non
 
 
 def test_lost_messages_are_made_up_for_by_the_record() -> None:
-    lost = AnswerLostError("GET", "ReadTimeout", "")
+    lost = AnswerLostError(place="GET", kind="ReadTimeout", advice="")
     ended = Standing(status="SUCCESSFUL", termination_type="BILLABLE")
 
     class Ending(Told):
@@ -286,20 +286,20 @@ def test_a_service_that_loses_messages_and_then_is_busy_is_waited_for() -> None:
         def job(self, job_id: str) -> JobRecord:
             self.calls += 1
             if self.calls in (2, 3):
-                raise ServiceBusyError("GET", "HTTP 503")
+                raise ServiceBusyError(place="GET", kind="HTTP 503")
             end = {"status": "SUCCESSFUL", "termination_type": "BILLABLE"} if self.calls > 3 else {"status": "AUTH"}
             return JobRecord.model_validate({"id": job_id, **end})
 
     person = Person()
 
-    ended = follow(Failing(AnswerLostError("GET", "ReadTimeout", "")), "7", person, Passing().clock)
+    ended = follow(Failing(AnswerLostError(place="GET", kind="ReadTimeout", advice="")), "7", person, Passing().clock)
 
     assert ended.placed
     assert len(person.notes) == 2
 
 
 def test_a_service_that_is_silent_for_a_while_is_waited_for_and_not_for_ever() -> None:
-    busy, person = ServiceBusyError("GET", "HTTP 503"), Person()
+    busy, person = ServiceBusyError(place="GET", kind="HTTP 503"), Person()
 
     ended = follow(Told(busy, busy, END), "7", person, Passing().clock)
     with pytest.raises(ServiceBusyError):

@@ -67,7 +67,7 @@ def test_every_record_stands_in_one_part_and_a_rerun_adopts_them_all(
 @pytest.mark.parametrize("part", [1, 2, 3])
 def test_a_part_that_cannot_be_written_ends_the_pass_and_the_next_one_finishes_it(tmp_path: Path, part: int) -> None:
     store, full = LocalStore(tmp_path), f"part-{part:05d}"
-    failing = FailingStore(store, lambda _, key: StoreFullError(key, "ENOSPC") if full in key else None)
+    failing = FailingStore(store, lambda _, key: StoreFullError(place=key, code="ENOSPC") if full in key else None)
 
     with pytest.raises(StoreFullError, match=full):
         write(failing, [PART_ROWS, PART_ROWS, PART_ROWS])

@@ -49,7 +49,7 @@ class Partner:
     def card_link(self, link_id: str) -> CardLink:
         self._note("link")
         if link_id not in self.links:
-            raise NoSuchRecordError("the link")
+            raise NoSuchRecordError(place="the link")
         return CardLink.model_validate(self.links[link_id])
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
@@ -59,7 +59,7 @@ class Partner:
     def job(self, job_id: str) -> JobRecord:
         self._note("job")
         if job_id not in self.jobs:
-            raise NoSuchRecordError("the job")
+            raise NoSuchRecordError(place="the job")
         return JobRecord.model_validate(self.jobs[job_id])
 
     def _note(self, what: str) -> None:
@@ -171,7 +171,7 @@ def test_a_service_that_falls_silent_ends_the_look_and_what_was_learnt_stays(tmp
 
     def fall_silent(_: str) -> None:
         if sum(partner.asked.values()) > 20:
-            raise ServiceBusyError("the link", "HTTP 503")
+            raise ServiceBusyError(place="the link", kind="HTTP 503")
 
     partner.before = fall_silent
     with pytest.raises(ServiceSilentError):
@@ -274,7 +274,7 @@ class UnwellStore(DyingStore):
 
     def create(self, key: str, data: bytes) -> bool:
         if "/messages/" in key:
-            raise StoreBusyError(key, "503")
+            raise StoreBusyError(place=key, code="503")
         return super().create(key, data)
 
 
@@ -367,7 +367,7 @@ def test_a_cardholder_nobody_has_written_to_is_no_error(tmp_path: Path) -> None:
 
     def unknown(what: str) -> None:
         if what == "messages":
-            raise NoSuchRecordError("the messages")
+            raise NoSuchRecordError(place="the messages")
 
     partner.before = unknown
     done = look(bench.edges, partner, settings(bench), bench.manifest(run))

@@ -18,10 +18,10 @@ from flows.core.service.service_errors import LinkRequestError, NoServiceError
 from flows.edge.service.client import ServiceClient
 from flows.steps.again.corrections import correction_template
 from flows.steps.again.reread import SourceGoneError
-from flows.steps.beyond.one_link import NoRowError, link_row, link_typed
+from flows.steps.beyond.one_link import link_row, link_typed
 from flows.steps.beyond.singles import prompted_singles, singles
 from flows.steps.operate.history import history
-from flows.steps.runs import UnknownRunError, keys_of
+from flows.steps.runs import NoSuchRowError, UnknownRunError, keys_of
 from schemas.card_link import CardLink, Refusal
 from schemas.portal import CITY, CUID, CVV, CVV_HASH, PAN, PHONE
 from tests.again import again, correct
@@ -89,7 +89,7 @@ def test_a_row_that_a_run_of_picked_rows_does_not_have_is_told_so(bench: Bench) 
     run = left_over(bench)
     later = again(bench, run).manifest.run
 
-    with pytest.raises(NoRowError):
+    with pytest.raises(NoSuchRowError):
         link_row(bench.edges, Linker(), later, 1)
 
 
@@ -177,7 +177,9 @@ def test_what_the_extract_lacks_may_be_supplied(bench: Bench) -> None:
     assert [one.address.phone_number for one in linker.asked] == ["6175550199"]
 
 
-@pytest.mark.parametrize(("run", "row", "error"), [("", 9, NoRowError), ("bank-20261120-00000000", 1, UnknownRunError)])
+@pytest.mark.parametrize(
+    ("run", "row", "error"), [("", 9, NoSuchRowError), ("bank-20261120-00000000", 1, UnknownRunError)]
+)
 def test_a_row_that_is_not_there_is_told_so(bench: Bench, run: str, row: int, error: type[CardlinkError]) -> None:
     known = night(bench, {})
 

@@ -62,7 +62,10 @@ def test_a_second_link_is_not_asked_for_by_mistake(bench: Bench) -> None:
 
 
 def test_a_lost_answer_leaves_the_attempt_unknown_and_is_never_repeated(bench: Bench) -> None:
-    run, lost = left_over(bench), Linker(AnswerLostError("POST /card_links", "ReadTimeout", "Ask the partner."))
+    run, lost = (
+        left_over(bench),
+        Linker(AnswerLostError(place="POST /card_links", kind="ReadTimeout", advice="Ask the partner.")),
+    )
 
     with pytest.raises(AnswerLostError):
         link_row(bench.edges, lost, run, 2)
@@ -99,7 +102,7 @@ def test_a_service_that_did_not_take_the_request_leaves_the_row_free(bench: Benc
     run = left_over(bench)
 
     with pytest.raises(ServiceBusyError):
-        link_row(bench.edges, Linker(ServiceBusyError("POST /card_links", "HTTP 429")), run, 2)
+        link_row(bench.edges, Linker(ServiceBusyError(place="POST /card_links", kind="HTTP 429")), run, 2)
     single = link_row(bench.edges, Linker(), run, 2)
 
     assert [one.state for one in singles(bench.store, keys_of(run))] == ["unsent", "linked"]
@@ -178,7 +181,9 @@ def test_a_card_of_whose_single_link_nobody_knows_the_end_rests_as_awaited(tmp_p
     bench = everybody(tmp_path, {CUID: "by-hand"})
     with pytest.raises(AnswerLostError):
         link_typed(
-            bench.edges, Linker(AnswerLostError("POST /card_links", "ReadTimeout", "Ask.")), {**TYPED, CUID: "by-hand"}
+            bench.edges,
+            Linker(AnswerLostError(place="POST /card_links", kind="ReadTimeout", advice="Ask.")),
+            {**TYPED, CUID: "by-hand"},
         )
 
     left_out = resting(bench)

@@ -15,14 +15,13 @@ from flows.steps.operate.outbox import (
     SUMS,
     ChunkStateError,
     NoSuchChunkError,
-    ReasonMissingError,
     SentTwiceError,
     fetch,
     move,
     outbox,
     outboxes,
 )
-from flows.steps.runs import UnknownRunError
+from flows.steps.runs import NoReasonError, UnknownRunError
 from tests.night import BANK, Bench, local_bench
 
 
@@ -85,7 +84,7 @@ def test_events_are_added_and_nothing_is_edited(night: tuple[Bench, str]) -> Non
 @pytest.mark.parametrize(
     ("what", "numbers", "reason", "error"),
     [
-        ("held", [1], "", ReasonMissingError),
+        ("held", [1], "", NoReasonError),
         ("held", [4], "why", NoSuchChunkError),
         ("released", [1], "why", ChunkStateError),
     ],

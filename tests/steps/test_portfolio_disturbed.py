@@ -140,7 +140,7 @@ def test_an_extract_that_is_committed_is_not_planned_again_when_more_is_known(tm
 
 def dying(bench: Bench, operation: str, ending: str) -> Bench:
     """Return the bench with a store that fails at keys of that ending."""
-    trouble = StoreBusyError("x", "503")
+    trouble = StoreBusyError(place="x", code="503")
     store = FailingStore(bench.store, lambda does, key: trouble if does == operation and key.endswith(ending) else None)
     return replace(bench, store=store)
 

@@ -60,7 +60,7 @@ def committed(bench: Bench) -> bool:
 
 
 @pytest.mark.parametrize("operation", ["create", "open"])
-@pytest.mark.parametrize("error", [StoreBusyError("x", "503"), ObjectDamagedError("x")])
+@pytest.mark.parametrize("error", [StoreBusyError(place="x", code="503"), ObjectDamagedError(key="x")])
 def test_a_chunk_that_cannot_be_published_leaves_the_others_standing(
     tmp_path: Path, operation: str, error: CardlinkError
 ) -> None:
@@ -69,7 +69,11 @@ def test_a_chunk_that_cannot_be_published_leaves_the_others_standing(
     with pytest.raises(PartialRunError) as partial:
         failing(bench, operation, "-00007.csv.pgp", error).submit(extract)
 
-    assert partial.value.args[1:4] == (1, f"1 {type(error).__name__}", 39)
+    assert (partial.value.fields["count"], partial.value.fields["reason"], partial.value.fields["published"]) == (
+        1,
+        f"1 {type(error).__name__}",
+        39,
+    )
     assert not committed(bench)
     assert len(bench.submit(extract).manifest.chunks) == 40
 
@@ -77,20 +81,20 @@ def test_a_chunk_that_cannot_be_published_leaves_the_others_standing(
 def test_a_partial_run_names_the_command_that_finishes_it(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     bench.submit(bench.drop(5, name="2026/the extract of 20261120.csv"))
-    broken = failing(bench, "create", "-00001.csv.pgp", StoreBusyError("x", "503"))
+    broken = failing(bench, "create", "-00001.csv.pgp", StoreBusyError(place="x", code="503"))
 
     with pytest.raises(PartialRunError) as partial:
         broken.submit("2026/the extract of 20261120.csv", new_run="lost it", opened=["row-jump", "reject-rate"])
 
     words = ["--open", "reject-rate", "--open", "row-jump", "--new-run", "lost it"]
     expected = ["cardlink", "submit", "bank", "--extract", "2026/the extract of 20261120.csv", *words]
-    assert expected == shlex.split(str(partial.value).partition("This finishes it: ")[2])
+    assert expected == shlex.split(str(partial.value).partition("To finish it: ")[2])
 
 
 def test_a_run_that_repeats_a_partial_one_keeps_what_stands(tmp_path: Path) -> None:
     bench, extract = of_chunks(tmp_path, 5)
     with pytest.raises(PartialRunError):
-        failing(bench, "create", "-00003.csv.pgp", StoreBusyError("x", "503")).submit(extract)
+        failing(bench, "create", "-00003.csv.pgp", StoreBusyError(place="x", code="503")).submit(extract)
     standing = {key: data for key, data in bench.snapshot().items() if "/chunks/" in key}
 
     manifest = bench.submit(extract).manifest
@@ -125,7 +129,7 @@ def test_a_chunk_damaged_on_its_way_back_is_no_foreign_one(tmp_path: Path) -> No
     with pytest.raises(PartialRunError) as partial:
         replace(bench, store=flipped).submit(extract)
 
-    assert "1 ObjectDamagedError" == partial.value.args[2]
+    assert "1 ObjectDamagedError" == partial.value.fields["reason"]
 
 
 class FlippingStore(FailingStore):
@@ -163,10 +167,10 @@ class Flipped:
 @pytest.mark.parametrize(
     "error",
     [
-        StoreCredentialsError("x", "ExpiredToken"),
-        StoreDeniedError("x", "AccessDenied"),
-        StoreFullError("x", "ENOSPC"),
-        StoreUnsafeError("x", "it forgets"),
+        StoreCredentialsError(place="x", code="ExpiredToken"),
+        StoreDeniedError(place="x", code="AccessDenied"),
+        StoreFullError(place="x", code="ENOSPC"),
+        StoreUnsafeError(place="x", problem="it forgets"),
     ],
 )
 @pytest.mark.parametrize(
@@ -198,12 +202,12 @@ def test_what_only_an_operator_can_mend_ends_the_run_as_itself_and_a_rerun_compl
 def test_a_store_that_is_down_ends_the_run_before_every_chunk_was_waited_for(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 1})
     extract = bench.drop(400)
-    down = failing(bench, "create", "/chunks/", StoreBusyError("x", "503"))
+    down = failing(bench, "create", "/chunks/", StoreBusyError(place="x", code="503"))
 
     with pytest.raises(PartialRunError) as partial:
         down.submit(extract)
 
-    assert ENOUGH <= partial.value.args[1] <= 400
+    assert ENOUGH <= partial.value.fields["count"] <= 400
     assert 400 == len(bench.submit(extract).manifest.chunks)
 
 
@@ -211,9 +215,13 @@ def test_a_seal_record_that_cannot_be_written_publishes_nothing_of_its_group(tmp
     bench, extract = of_chunks(tmp_path, 40)
 
     with pytest.raises(PartialRunError) as partial:
-        failing(bench, "create", "/seals/00001-", StoreBusyError("x", "503")).submit(extract)
+        failing(bench, "create", "/seals/00001-", StoreBusyError(place="x", code="503")).submit(extract)
 
-    assert (8, "8 StoreBusyError", 32) == partial.value.args[1:4]
+    assert (8, "8 StoreBusyError", 32) == (
+        partial.value.fields["count"],
+        partial.value.fields["reason"],
+        partial.value.fields["published"],
+    )
     assert 32 == len(uploaded(bench))
 
 
@@ -242,8 +250,8 @@ def test_a_gpg_that_dies_or_lies_ends_the_run_as_partial_and_a_sound_one_finishe
     with pytest.raises(PartialRunError) as partial:
         replace(bench, gpg=gpg).submit(extract)
 
-    assert 3 == partial.value.args[1]
-    assert "3 seal." in partial.value.args[2]
+    assert 3 == partial.value.fields["count"]
+    assert "3 seal." in partial.value.fields["reason"]
     assert [] == uploaded(bench)
     assert 3 == len(bench.submit(extract).manifest.chunks)
 
@@ -252,9 +260,9 @@ def test_a_refusal_is_told_as_itself_where_it_cannot_even_be_noted(tmp_path: Pat
     bench, extract = of_chunks(tmp_path, 2)
 
     def full(operation: str, key: str) -> CardlinkError | None:
-        return StoreFullError(key, "ENOSPC") if operation == "create" and "/claims/" not in key else None
+        return StoreFullError(place=key, code="ENOSPC") if operation == "create" and "/claims/" not in key else None
 
     with pytest.raises(StoreFullError) as error:
         replace(bench, store=FailingStore(bench.store, full)).submit(extract)
 
-    assert "/events/" not in error.value.args[0]
+    assert "/events/" not in error.value.fields["place"]

@@ -46,7 +46,7 @@ def on(bench: Bench, day: date) -> Bench:
 
 def failing(bench: Bench, ending: str) -> Bench:
     """Return the bench with a store that is busy where a key of that ending is created."""
-    trouble = StoreBusyError("x", "503")
+    trouble = StoreBusyError(place="x", code="503")
     store = FailingStore(bench.store, lambda does, key: trouble if does == "create" and key.endswith(ending) else None)
     return replace(bench, store=store)
 

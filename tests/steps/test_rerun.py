@@ -28,7 +28,7 @@ def test_a_store_that_lists_nothing_new_has_no_second_run_and_no_foreign_chunks(
     extract = bench.drop(80)
     late = replace(bench, store=LateStore(bench.store))
     with pytest.raises(PartialRunError):
-        failing(late, "create", "-00035.csv.pgp", StoreBusyError("x", "503")).submit(extract)
+        failing(late, "create", "-00035.csv.pgp", StoreBusyError(place="x", code="503")).submit(extract)
 
     done = late.submit(extract)
     again = late.submit(extract)
@@ -65,7 +65,7 @@ def test_a_new_run_that_died_is_gone_on_with_by_the_same_command(tmp_path: Path)
     extract = bench.drop(5)
     bench.submit(extract)
     with pytest.raises(PartialRunError):
-        failing(bench, "create", ".csv.pgp", StoreBusyError("x", "503")).submit(extract, new_run="lost")
+        failing(bench, "create", ".csv.pgp", StoreBusyError(place="x", code="503")).submit(extract, new_run="lost")
 
     done = bench.submit(extract, new_run="lost")
 
@@ -76,7 +76,7 @@ def test_a_plan_that_died_before_it_was_written_keeps_the_date_it_was_begun_with
     bench = local_bench(tmp_path)
     extract = bench.drop(5, name="no-date.csv")
     with pytest.raises(StoreBusyError):
-        failing(bench, "create", "plan.json", StoreBusyError("x", "503")).submit(
+        failing(bench, "create", "plan.json", StoreBusyError(place="x", code="503")).submit(
             extract, business_date=date(2026, 11, 19)
         )
 
@@ -129,7 +129,7 @@ def test_a_claim_is_renewed_beside_a_block_that_takes_long(tmp_path: Path) -> No
 
 def test_a_claim_survives_a_store_that_is_away_for_a_beat(tmp_path: Path) -> None:
     bench = Bench(LocalStore(tmp_path))
-    away = failing(bench, "create", "000002", StoreBusyError("x", "503"), times=1)
+    away = failing(bench, "create", "000002", StoreBusyError(place="x", code="503"), times=1)
 
     with claimed(away.edges.edges, "claims/", beat=0.005) as claim:
         while len(list(bench.store.keys("claims/"))) < 3:
@@ -174,7 +174,7 @@ def test_a_clock_set_back_while_a_run_works_and_after_it_died_keeps_nobody_waiti
 
 def _planned(bench: Bench, extract: str) -> str:
     with pytest.raises(StoreBusyError):
-        failing(bench, "create", "/claims/", StoreBusyError("x", "503")).submit(extract)
+        failing(bench, "create", "/claims/", StoreBusyError(place="x", code="503")).submit(extract)
     return next(key.split("/")[2] for key in bench.snapshot() if key.endswith("plan.json"))
 
 
@@ -188,7 +188,7 @@ def test_a_store_is_proved_once_and_remembered(tmp_path: Path) -> None:
 
 
 def test_a_store_that_fails_its_proof_is_refused_each_time_and_nothing_is_written(tmp_path: Path) -> None:
-    edges, _ = proving(tmp_path, StoreUnsafeError("store", "two writers won"))
+    edges, _ = proving(tmp_path, StoreUnsafeError(place="store", problem="two writers won"))
 
     for _ in range(2):
         with pytest.raises(StoreUnsafeError):
@@ -240,6 +240,6 @@ def test_files_a_killed_writer_left_are_swept_and_young_ones_are_not(tmp_path: P
 
 
 def test_a_store_that_may_not_be_swept_is_left_alone(tmp_path: Path) -> None:
-    bench = Bench(FailingStore(LocalStore(tmp_path), lambda *_: ObjectMissingError("x")))
+    bench = Bench(FailingStore(LocalStore(tmp_path), lambda *_: ObjectMissingError(key="x")))
 
     assert 0 == sweep(bench.edges.edges, "bank/")

@@ -15,7 +15,6 @@ from flows.core.names import corrections
 from flows.steps.again.replaced import AmbiguousRowsError
 from flows.steps.again.reread import SourceGoneError
 from flows.steps.again.resubmit import (
-    NoSuchRowError,
     NothingAskedError,
     NothingToSendError,
     Request,
@@ -24,7 +23,8 @@ from flows.steps.again.resubmit import (
     command,
 )
 from flows.steps.operate.history import history
-from flows.steps.operate.outbox import ReasonMissingError, move
+from flows.steps.operate.outbox import move
+from flows.steps.runs import NoReasonError, NoSuchRowError
 from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN
 from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent
 from tests.builders import portal_rows
@@ -93,7 +93,7 @@ def test_a_linked_row_asked_for_by_number_is_refused_with_the_run_it_is_linked_i
     with pytest.raises(StandingRowsError) as refused:
         again(bench, run, Wanted(rows=frozenset(linked)))
 
-    assert (run, 2, ", ".join(map(str, linked)), run) == refused.value.args
+    assert {"run": run, "count": 2, "rows": ", ".join(map(str, linked)), "where": run} == refused.value.fields
 
 
 def test_a_row_linked_in_a_later_run_stays_and_is_told_where_errors_are_asked_for(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_missing_answers_are_awaiting_and_refused_without_an_override(tmp_path: 
         again(bench, run, Wanted(missing=True))
     done = again(bench, run, Wanted(missing=True), override="never uploaded, the portal says")
 
-    assert (run, 5, "1, 2, 3, 4, 5", run) == refused.value.args
+    assert {"run": run, "count": 5, "rows": "1, 2, 3, 4, 5", "where": run} == refused.value.fields
     assert done.manifest.counts.submitted == 5
 
 
@@ -176,7 +176,7 @@ def test_rejects_whose_source_is_unchanged_stay(tmp_path: Path) -> None:
         again(bench, run, REJECTS)
 
     told = "1 card fields are mended at the source only, 1 would be refused as before"
-    assert (run, told) == refused.value.args
+    assert {"run": run, "reason": told} == refused.value.fields
 
 
 def test_rejects_go_out_where_the_rules_let_them_pass_now(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_cuid_of_several_rows_is_refused_by_their_numbers(tmp_path: Path) -> N
     with pytest.raises(AmbiguousRowsError) as refused:
         again(bench, run, REJECTS, extract=name)
 
-    assert (corrections("bank") + name, "1", "1, 2", run) == refused.value.args
+    assert {"extract": corrections("bank") + name, "rows": "1", "run_rows": "1, 2", "run": run} == refused.value.fields
 
 
 def test_a_resubmission_is_resubmitted_from_its_own_source(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_row_numbers_the_run_has_not_are_named(tmp_path: Path) -> None:
     with pytest.raises(NoSuchRowError) as refused:
         again(bench, run, Wanted(rows=frozenset({1, 31, 70})))
 
-    assert (run, "31, 70") == refused.value.args
+    assert {"place": run, "rows": "31, 70"} == refused.value.fields
 
 
 def test_rows_must_be_asked_for_and_a_reason_given(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_rows_must_be_asked_for_and_a_reason_given(tmp_path: Path) -> None:
 
     with pytest.raises(NothingAskedError):
         again(bench, run, Wanted())
-    with pytest.raises(ReasonMissingError):
+    with pytest.raises(NoReasonError):
         again(bench, run, reason=" ")
 
 

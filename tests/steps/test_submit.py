@@ -140,7 +140,7 @@ def test_changed_settings_refuse_a_rerun_and_are_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsChangedError) as error:
         changed.submit(extract)
 
-    assert error.value.args[1] == "portal.rows_per_chunk, rules.luhn"
+    assert error.value.fields["changed"] == "portal.rows_per_chunk, rules.luhn"
 
 
 def test_a_new_run_is_made_where_an_operator_gives_a_reason(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_an_extract_that_is_not_there_is_named_with_those_that_are(tmp_path: Pat
     with pytest.raises(ExtractNotFoundError) as error:
         bench.submit("other.csv")
 
-    assert error.value.args == ("other.csv", "bank/extracts/", "bank-20261120.csv")
+    assert error.value.fields == {"name": "other.csv", "prefix": "bank/extracts/", "available": "bank-20261120.csv"}
 
 
 def test_repeats_of_a_cuid_go_to_a_later_chunk(tmp_path: Path) -> None:

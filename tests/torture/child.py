@@ -24,6 +24,8 @@ from tests.torture.places import Place
 class TerminatedError(TryAgainError):
     """What the command line makes of SIGTERM."""
 
+    message = "Stopped by a signal."
+
 
 @dataclass
 class CrashingBench(Bench):
@@ -66,4 +68,4 @@ def _do(bench: Bench, job: dict[str, Any]) -> str:
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise TerminatedError("SIGTERM")
+    raise TerminatedError

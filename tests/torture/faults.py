@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 EVERY = tuple(fault for fault in Fault if fault is not Fault.NO_CONDITIONS)  # those stores are refused by the probe
 ERRORS: tuple[Callable[[str], CardlinkError], ...] = (
-    ObjectChangedError,
-    ObjectDamagedError,
+    lambda key: ObjectChangedError(key=key),
+    lambda key: ObjectDamagedError(key=key),
     *(
-        lambda key, make=make: make(key, "test")
+        lambda key, make=make: make(place=key, code="test")
         for make in (
             StoreBusyError,
             StoreClockError,

@@ -72,7 +72,7 @@ def as_utf8(block: bytes, encoding: str, name: str, first_line: int) -> bytes:
     wrong = [at for at, text in enumerate(texts) if text == UNREADABLE]
     if len(wrong) > max(1, len(lines) // 100):
         found = f"{len(wrong)} of {len(lines)} lines, the first is line {first_line + wrong[0]}"
-        raise EncodingError(name, encoding, found)
+        raise EncodingError(name=name, encoding=encoding, problem=found)
     return b"\n".join(texts)
 
 
@@ -110,7 +110,7 @@ def _inflated(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     while len(head) < 4 and (piece := next(pieces, b"")):
         head += piece
     if not head:
-        raise EmptyExtractError(name, "no bytes at all")
+        raise EmptyExtractError(name=name, problem="no bytes at all")
     pieces = chain([head], pieces)
     if head.startswith(b"\x1f\x8b"):
         return _gunzip(pieces, name)
@@ -132,7 +132,7 @@ def _gunzip(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
             yield _decompressed(partial(inflate.decompress, rest, PIECE), "gzip", name)
             rest = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
     if not inflate.eof:
-        raise TruncatedError(name, "its gzip data is cut off")
+        raise TruncatedError(name=name, problem="its gzip data is cut off")
 
 
 def _unzstd(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
@@ -146,7 +146,7 @@ def _unzstd(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
                 yield _decompressed(partial(inflate.decompress, rest), "zstd", name)
                 rest = inflate.unused_data if inflate.eof else b""
     if not inflate.eof:
-        raise TruncatedError(name, "its zstd data is cut off")
+        raise TruncatedError(name=name, problem="its zstd data is cut off")
 
 
 def _decompressed(step: Callable[[], bytes], kind: str, name: str) -> bytes:
@@ -154,7 +154,7 @@ def _decompressed(step: Callable[[], bytes], kind: str, name: str) -> bytes:
         return step()
     except (zlib.error, zstandard.ZstdError):
         pass  # ours is raised outside: a foreign message may quote the data
-    raise TruncatedError(name, f"its {kind} data is damaged")
+    raise TruncatedError(name=name, problem=f"its {kind} data is damaged")
 
 
 def _sniffed(pieces: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
@@ -162,14 +162,14 @@ def _sniffed(pieces: Iterator[bytes], encoding: str, name: str) -> Iterator[byte
     while len(head) < HEAD and (piece := next(pieces, None)) is not None:
         head += piece
     if not head:
-        raise EmptyExtractError(name, "no bytes at all")
+        raise EmptyExtractError(name=name, problem="no bytes at all")
     utf16 = head.startswith(UTF16_MARKS) or _looks_utf16(head)
     if kind := _other_kind(head, utf16):
-        raise NotCsvError(name, kind)
+        raise NotCsvError(name=name, kind=kind)
     if utf16 != (encoding == "utf-16"):
-        raise EncodingError(name, encoding, "it is UTF-16" if utf16 else "it is not UTF-16")
+        raise EncodingError(name=name, encoding=encoding, problem="it is UTF-16" if utf16 else "it is not UTF-16")
     if head.startswith(codecs.BOM_UTF8) and encoding != "utf-8":
-        raise EncodingError(name, encoding, "it begins with the mark of UTF-8")
+        raise EncodingError(name=name, encoding=encoding, problem="it begins with the mark of UTF-8")
     return chain([head.removeprefix(codecs.BOM_UTF8)], pieces)
 
 
@@ -209,7 +209,7 @@ def _transcoded(decoder: codecs.IncrementalDecoder, piece: bytes, name: str, *, 
         return decoder.decode(piece, final).encode()
     except UnicodeError:
         pass  # ours is raised outside: theirs holds the bytes
-    raise EncodingError(name, "utf-16", "it is damaged, or cut off in the middle of a character")
+    raise EncodingError(name=name, encoding="utf-16", problem="it is damaged, or cut off in the middle of a character")
 
 
 def _whole_lines(pieces: Iterator[bytes], name: str, size: int) -> Iterator[bytes]:
@@ -226,7 +226,7 @@ def _whole_lines(pieces: Iterator[bytes], name: str, size: int) -> Iterator[byte
             held, end = [piece], piece.rfind(b"\n") + 1
         held[-1], rest = piece[:end], piece[end:]
         if len(rest) > LONGEST_LINE:
-            raise NotCsvError(name, f"without a line end for {len(rest)} bytes")
+            raise NotCsvError(name=name, kind=f"without a line end for {len(rest)} bytes")
         if end:
             yield b"".join(held)
         held, length = [rest], len(rest)

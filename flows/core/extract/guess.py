@@ -142,7 +142,7 @@ def _decoded(head: bytes, name: str) -> tuple[str, str]:
             continue
         if text.strip():
             return encoding, text[: text.rfind("\n") + 1] or text
-    raise HeaderError(name, "there is none in UTF-8, UTF-16 or cp1252")
+    raise HeaderError(name=name, problem="there is none in UTF-8, UTF-16 or cp1252")
 
 
 def _beginning(head: bytes, encoding: str, name: str) -> bytes:

@@ -20,7 +20,7 @@ def is_sep_line(line: str, settings: SourceSettings, name: str) -> bool:
     found = _SEP.fullmatch(line)
     if found and found[1] != settings.delimiter:
         says, asked = repr(found[1]), repr(settings.delimiter)
-        raise HeaderError(name, f"its line sep= says the delimiter is {says}, the settings say {asked}")
+        raise HeaderError(name=name, problem=f"its line sep= says the delimiter is {says}, the settings say {asked}")
     return found is not None
 
 
@@ -32,26 +32,28 @@ def header_names(line: str, settings: SourceSettings, name: str) -> tuple[str, .
     fields = _fields(line, settings.delimiter, name)
     if any(_NUMBER.fullmatch(field) or _CARD_OR_MAIL.search(field) for field in fields):
         found = "it looks like a data row; an extract without header needs header_rows = 0 and names"
-        raise HeaderError(name, found)
+        raise HeaderError(name=name, problem=found)
     if len(fields) < 2:
-        raise HeaderError(name, f"it is one column only with the delimiter {settings.delimiter!r}{_other(line)}")
+        raise HeaderError(
+            name=name, problem=f"it is one column only with the delimiter {settings.delimiter!r}{_other(line)}"
+        )
     names = [_ours_apart(field.strip(_AROUND) or f"column_{at}") for at, field in enumerate(fields, 1)]
     for at, found in enumerate(names, 1):
         if names.index(found) + 1 < at:
-            raise HeaderError(name, f"columns {names.index(found) + 1} and {at} have the same name")
+            raise HeaderError(name=name, problem=f"columns {names.index(found) + 1} and {at} have the same name")
     return tuple(names)
 
 
 def _fields(line: str, delimiter: str, name: str) -> list[str]:
     if "\r" in line:
-        raise HeaderError(name, "its lines end in CR alone; expected LF or CRLF")
+        raise HeaderError(name=name, problem="its lines end in CR alone; expected LF or CRLF")
     if "\x00" in line or "\x1a" in line:
-        raise HeaderError(name, "it holds bytes that are not text in the encoding of the settings")
+        raise HeaderError(name=name, problem="it holds bytes that are not text in the encoding of the settings")
     try:
         return next(csv.reader([line], delimiter=delimiter, strict=True), [])
     except csv.Error:
         pass  # ours is raised outside: theirs is about the content
-    raise HeaderError(name, "its quotes do not fit")
+    raise HeaderError(name=name, problem="its quotes do not fit")
 
 
 def _other(line: str) -> str:

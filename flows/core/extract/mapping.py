@@ -60,10 +60,10 @@ def plan_mapping(
     made = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
     counts = _counting(where, finder)
     if finder.missing:
-        raise MissingColumnsError(name, "; ".join(finder.missing))
+        raise MissingColumnsError(name=name, columns="; ".join(finder.missing))
     unknown = [found for found in header if found not in finder.used and found not in beside]
     if unknown and (strict or not columns):
-        raise UnknownColumnsError(name, ", ".join(unknown))
+        raise UnknownColumnsError(name=name, columns=", ".join(unknown))
     return Mapping(made, counts)
 
 

@@ -71,13 +71,15 @@ class Extract:
             yield block
             self._data = rest + self._decode(raw, rest.count(b"\n"))
         if self._settings.final_newline and self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n"):
-            raise TruncatedError(self._name, "its last line does not end in a newline, as its settings promise")
+            raise TruncatedError(
+                name=self._name, problem="its last line does not end in a newline, as its settings promise"
+            )
         block, _ = self._read(self._data, last=True)
         yield block
         if not self.counts.rows:
-            raise EmptyExtractError(self._name, "it has no data row")
+            raise EmptyExtractError(name=self._name, problem="it has no data row")
         if self._settings.trailer is not None and not self.counts.trailers:
-            raise TruncatedError(self._name, "the trailer that its settings describe is missing")
+            raise TruncatedError(name=self._name, problem="the trailer that its settings describe is missing")
 
     def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
         return as_utf8(raw, self._settings.encoding, self._name, self.counts.lines + lines_before + 1)
@@ -102,7 +104,7 @@ class Extract:
                 counts.headers += 1
             counts.lines, at = counts.lines + 1, after
         if left:
-            raise EmptyExtractError(self._name, "it has no header")
+            raise EmptyExtractError(name=self._name, problem="it has no header")
         self._data = self._data[at:]
         if settings.format == "fixed":
             return (RECORD,)
@@ -129,7 +131,7 @@ class Extract:
         open_at = self._join(lines, kinds, last=False)
         if (kinds == Kind.REFUSED).any() and not (kinds == Kind.RECORD).any() and open_at == len(kinds):
             found = f"it has {len(self.header)} columns, and none of the lines after it has as many"
-            raise HeaderError(self._name, found)
+            raise HeaderError(name=self._name, problem=found)
 
     # The data
 
@@ -204,9 +206,9 @@ class Extract:
         first = -1 if self.counts.trailers else found[0] if found else len(kinds)
         after = rows[rows > first].tolist()
         if after:
-            raise TrailerError(self._name, f"data follow it on line {before + after[0]}")
+            raise TrailerError(name=self._name, problem=f"data follow it on line {before + after[0]}")
         if len(found) + self.counts.trailers > 1:
-            raise TrailerError(self._name, f"there is another one on line {before + found[-1]}")
+            raise TrailerError(name=self._name, problem=f"there is another one on line {before + found[-1]}")
         if found:
             count = trailer_count(lines[found[0]], self._settings, self._name, before + found[0])
             self.counts.trailer_count = count
@@ -229,7 +231,7 @@ class Extract:
             frame = pl.read_csv(text, columns=[self.header.index(name) for name in self._columns], **options)
             if frame.height == expected:
                 return frame.select(self._columns)
-        raise BugError("reading a block", "grammar and parser disagree")
+        raise BugError(place="reading a block", kind="grammar and parser disagree")
 
 
 def _grammar(settings: SourceSettings, fields: int) -> Grammar:

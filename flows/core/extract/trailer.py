@@ -18,5 +18,5 @@ def trailer_count(line: str, settings: SourceSettings, name: str, number: int) -
     elif found := re.search(settings.trailer or "", line):
         text = found[1] or ""
     if not re.fullmatch(r"\s*[0-9]{1,12}\s*", text):
-        raise TrailerError(name, f"line {number} holds no count where the settings look for it")
+        raise TrailerError(name=name, problem=f"line {number} holds no count where the settings look for it")
     return int(text)

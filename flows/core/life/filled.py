@@ -30,21 +30,15 @@ _BETWEEN = re.compile(r"[\s._/-]")
 class CorrectionsUnreadableError(OperatorError):
     """The file is no filled-in template."""
 
-    says = "{0} cannot be read as a correction template: {1}."
-    then = "Write a fresh one with `cardlink corrections`, fill in its last column, and save it as CSV (UTF-8)."
-
-    def __init__(self, name: str, found: str) -> None:
-        super().__init__(name, found)
+    message = "{name} cannot be read as a correction template: {problem}."
+    next_step = "Write a fresh one with `cardlink corrections`, fill in its last column, and save it as CSV (UTF-8)."
 
 
 class CorrectionsRefusedError(OperatorError):
     """Lines of the file cannot be taken as they are; nothing of it is used."""
 
-    says = "{0}: {1} lines cannot be taken ({2}). Nothing was sent."
-    then = "Mend these lines and give the file again."
-
-    def __init__(self, name: str, count: int, lines: str) -> None:
-        super().__init__(name, count, lines)
+    message = "{name}: {count} lines cannot be used ({lines}). Nothing was sent."
+    next_step = "Correct these lines and submit the file again."
 
 
 class Problem(NamedTuple):
@@ -109,7 +103,7 @@ def refuse(name: str, problems: list[Problem]) -> None:
         ordered = sorted(set(problems))
         told = "; ".join(f"line {one.line}: {one.why}" for one in ordered[:LISTED])
         more = f"; and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
-        raise CorrectionsRefusedError(name, len(ordered), told + more)
+        raise CorrectionsRefusedError(name=name, count=len(ordered), lines=told + more)
 
 
 def _bare(key: str) -> pl.Expr:
@@ -136,7 +130,7 @@ def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
     except csv.Error:
         failed = f"the quotes of line {reader.line_num} do not fit"  # its own text would show the line
     if failed or not header:
-        raise CorrectionsUnreadableError(name, failed or "it is empty")
+        raise CorrectionsUnreadableError(name=name, problem=failed or "it is empty")
 
 
 def _reader(text: str) -> Any:  # csv names the type of its readers in no public place
@@ -155,7 +149,7 @@ def _text(content: bytes, name: str) -> str:
     except UnicodeDecodeError:
         text = "\x00"
     if "\x00" in text:
-        raise CorrectionsUnreadableError(name, "it is not text in UTF-8")
+        raise CorrectionsUnreadableError(name=name, problem="it is not text in UTF-8")
     return text
 
 
@@ -165,9 +159,9 @@ def _header(cells: list[str], name: str) -> list[str]:
         names.pop()
     missing = [one for one in NEEDED if one not in names]
     if missing:
-        raise CorrectionsUnreadableError(name, f"its header lacks {', '.join(missing)}")
+        raise CorrectionsUnreadableError(name=name, problem=f"its header lacks {', '.join(missing)}")
     if set(names) - set(template_columns()) or len(set(names)) < len(names):
-        raise CorrectionsUnreadableError(name, "its header has columns the template has not, or one twice")
+        raise CorrectionsUnreadableError(name=name, problem="its header has columns the template has not, or one twice")
     return names
 
 

@@ -20,11 +20,8 @@ from schemas.portal import columns
 class TemplateError(OperatorError):
     """The template's header is not the portal's."""
 
-    says = "Template {0}: missing columns: {1}; unknown or repeated columns: {2}."
-    then = "Download the blank template from the partner's portal again and name it in [portal] template."
-
-    def __init__(self, name: str, missing: str, unknown: str) -> None:
-        super().__init__(name, missing, unknown)
+    message = "Template {name}: missing columns: {missing}; unknown or repeated columns: {unknown}."
+    next_step = "Download the blank template from the partner's portal again and name it in [portal] template."
 
 
 class Header(NamedTuple):
@@ -48,7 +45,7 @@ def header_from_template(text: str, name: str) -> Header:
     missing = [column for column in columns() if column not in order]
     unknown = [cell for cell, column in zip(theirs, order, strict=True) if not column or order.count(column) > 1]
     if missing or unknown:
-        raise TemplateError(name, ", ".join(missing) or "none", ", ".join(unknown) or "none")
+        raise TemplateError(name=name, missing=", ".join(missing) or "none", unknown=", ".join(unknown) or "none")
     return _header(order, tuple(theirs))
 
 
@@ -61,7 +58,7 @@ def lines(rows: pl.DataFrame, order: Sequence[str]) -> pl.Series:
     rows.select(order).write_csv(out, include_header=False, quote_style="necessary")
     text = pl.read_lines(out.getvalue()).to_series()
     if len(text) != rows.height:
-        raise BugError("writing lines", "a cell holds a line break")
+        raise BugError(place="writing lines", kind="a cell holds a line break")
     return text
 
 

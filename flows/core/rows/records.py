@@ -108,7 +108,7 @@ def check_records(records: pl.DataFrame) -> None:
         held = records.select(_rules())
         trouble = ", ".join(name for name in held.columns if not held[name].item())
     if trouble:
-        raise BugError("ledger", trouble)
+        raise BugError(place="ledger", kind=trouble)
 
 
 @lru_cache(8)

@@ -20,21 +20,17 @@ SHORT_CVV, WHOLE_CVV = "^[0-9]{1,2}$", "^0[0-9]{2}$"
 class ExcelDamageError(ExtractError):
     """The extract went through a spreadsheet, and digits of its card numbers are gone."""
 
-    says = "Extract {0}: card numbers were damaged by a spreadsheet ({1})."
-    then = "Nothing was sent. The issuer must export it again without opening it in a spreadsheet."
-
-    def __init__(self, name: str, sign: str) -> None:
-        super().__init__(name, sign)
+    message = "Extract {name}: card numbers were damaged by a spreadsheet ({sign})."
+    next_step = "Nothing was sent. The issuer must export it again without opening it in a spreadsheet."
 
 
 class RepairContradictedError(ExtractError):
     """A later row contradicts the evidence on which a repair was decided."""
 
-    says = "Extract {0}: row {2} contradicts the repair {1}, which the first rows asked for."
-    then = "Nothing was sent. The issuer must write the column one way throughout, or [repairs] switch {1} off."
-
-    def __init__(self, name: str, repair: str, row: int) -> None:
-        super().__init__(name, repair, row)
+    message = "Extract {name}: row {row} contradicts the repair {repair}, which the first rows called for."
+    next_step = (
+        "Nothing was sent. The issuer must write the column one way throughout, or [repairs] must switch {repair} off."
+    )
 
 
 class Decided(NamedTuple):
@@ -78,7 +74,7 @@ def repair(rows: pl.DataFrame, decided: Decided, name: str) -> tuple[pl.DataFram
         changes, against, mended = steps[repaired]
         contrary = rows.filter(against)["row"]
         if len(contrary):
-            raise RepairContradictedError(name, repaired, contrary[0])
+            raise RepairContradictedError(name=name, repair=repaired, row=contrary[0])
         counts[repaired] = rows.filter(changes).height
         rows = rows.with_columns(mended)
     return rows, counts
@@ -112,7 +108,7 @@ def _month_and_year_swapped(rows: pl.DataFrame) -> bool:
 
 def _refuse_excel(pans: pl.Series, name: str) -> None:
     if pans.str.contains("^[0-9][.,]?[0-9]*[eE][+]?[0-9]+$").any():
-        raise ExcelDamageError(name, "scientific notation")
+        raise ExcelDamageError(name=name, sign="scientific notation")
     # Excel keeps fifteen digits and writes 0 for the sixteenth.
     if len(pans) >= ENOUGH and pans.str.ends_with("0").all():
-        raise ExcelDamageError(name, "every number ends in 0")
+        raise ExcelDamageError(name=name, sign="every number ends in 0")

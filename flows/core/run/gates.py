@@ -22,41 +22,33 @@ OPENABLE = (REJECT_RATE, ROW_JUMP)
 class TrailerMismatchError(BalanceError):
     """The extract's trailer counts other rows than the extract has."""
 
-    says = "{0}: the trailer counts {1} rows, the extract has {2}. Nothing was committed."
-    then = "The extract is not whole: ask the issuer to send it again."
-
-    def __init__(self, extract: str, trailer: int, read: int) -> None:
-        super().__init__(extract, trailer, read)
+    message = "{extract}: the trailer counts {trailer} rows, the extract has {read}. Nothing was committed."
+    next_step = "The extract is incomplete: ask the issuer to send it again."
 
 
 class RejectRateError(GateError):
     """More rows were refused than the limit allows."""
 
-    says = "{0}: {1} of {2} rows refused, more than limits.max_reject_rate = {3}. Nothing was committed."
-    then = "Read the run's report/rejects.csv; mend the extract at its source, or submit with --open reject-rate."
-
-    def __init__(self, extract: str, refused: int, read: int, limit: float) -> None:
-        super().__init__(extract, refused, read, limit)
+    message = (
+        "{extract}: {refused} of {read} rows rejected, above limits.max_reject_rate = {limit}. Nothing was committed."
+    )
+    next_step = (
+        "Read the run's report/rejects.csv; correct the extract at its source, or submit with --open reject-rate."
+    )
 
 
 class RowJumpError(GateError):
     """The extract is much larger or smaller than the ones before it."""
 
-    says = "{0}: {1} rows, where the last {2} runs had {3} (median). Nothing was committed."
-    then = "Ask the issuer whether this is the whole extract; if it is, submit with --open row-jump."
-
-    def __init__(self, extract: str, read: int, runs: int, usual: int) -> None:
-        super().__init__(extract, read, runs, usual)
+    message = "{extract}: {read} rows, where the last {runs} runs had {median} (median). Nothing was committed."
+    next_step = "Ask the issuer whether this is the whole extract; if it is, submit with --open row-jump."
 
 
 class WrongCardsError(OperatorError):
     """Test cards in production, or real cards at a test issuer."""
 
-    says = "{0}: {1} {2} cards at an issuer with test = {3}. Nothing was committed."
-    then = "Check that the extract belongs to this issuer and this environment."
-
-    def __init__(self, extract: str, count: int, kind: str, test: str) -> None:
-        super().__init__(extract, count, kind, test)
+    message = "{extract}: {count} {kind} cards at an issuer with test = {test}. Nothing was committed."
+    next_step = "Check that the extract belongs to this issuer and this environment."
 
 
 class Night(NamedTuple):
@@ -73,13 +65,15 @@ def refusal(night: Night, limits: Limits, *, test: bool, opened: Collection[str]
     """Return the first gate that does not hold, as the error to raise, or None."""
     counts = night.counts
     if counts.trailer is not None and counts.trailer != counts.read:
-        return TrailerMismatchError(night.extract, counts.trailer, counts.read)
+        return TrailerMismatchError(extract=night.extract, trailer=counts.trailer, read=counts.read)
     if test and night.real_cards:
-        return WrongCardsError(night.extract, night.real_cards, "real", "true")
+        return WrongCardsError(extract=night.extract, count=night.real_cards, kind="real", test="true")
     if not test and night.test_cards:
-        return WrongCardsError(night.extract, night.test_cards, "test", "false")
+        return WrongCardsError(extract=night.extract, count=night.test_cards, kind="test", test="false")
     if REJECT_RATE not in opened and counts.rejected > limits.max_reject_rate * counts.read:
-        return RejectRateError(night.extract, counts.rejected, counts.read, limits.max_reject_rate)
+        return RejectRateError(
+            extract=night.extract, refused=counts.rejected, read=counts.read, limit=limits.max_reject_rate
+        )
     if ROW_JUMP not in opened:
         return _jump(night, limits.max_row_jump)
     return None
@@ -91,4 +85,4 @@ def _jump(night: Night, limit: float) -> RowJumpError | None:
     usual = round(median(night.before))
     if abs(night.counts.read - usual) <= limit * usual:
         return None
-    return RowJumpError(night.extract, night.counts.read, len(night.before), usual)
+    return RowJumpError(extract=night.extract, read=night.counts.read, runs=len(night.before), median=usual)

@@ -24,33 +24,24 @@ _CONTESTS = 16  # lost races before giving up: each lost one means that another 
 class ClaimedError(TryAgainError):
     """Another holder works on it."""
 
-    says = "{0} has claimed {1} until {2}."
-    then = (
-        "Let it finish; of a dead one the same command takes over after that time (at once: cardlink mend take-over)."
+    message = "{holder} has claimed {prefix} until {until}."
+    next_step = (
+        "Let it finish. If it is dead, the same command takes over after that time (at once: cardlink mend take-over)."
     )
-
-    def __init__(self, holder: str, prefix: str, until: str) -> None:
-        super().__init__(holder, prefix, until)
 
 
 class LeaseLostError(TryAgainError):
     """Another took the claim over while we held it."""
 
-    says = "The claim {0} was taken over by another while this one was working."
-    then = "Nothing is lost: what both publish is the same. Run the same command again when the other is done."
-
-    def __init__(self, prefix: str) -> None:
-        super().__init__(prefix)
+    message = "The claim {prefix} was taken over while this command was working."
+    next_step = "Nothing is lost: both publish the same. Run the same command again when the other is done."
 
 
 class ClaimUnreadableError(OperatorError):
     """A claim that cardlink did not write."""
 
-    says = "The claim {0} cannot be read."
-    then = "cardlink did not write it: find out who writes there, remove it, and run the same command again."
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
+    message = "The claim {key} cannot be read."
+    next_step = "cardlink did not write it: find out what did, remove it, and run the same command again."
 
 
 class _Claim(BaseModel):
@@ -98,12 +89,12 @@ class Lease:
             if store.create(_key(prefix, number + 1), _bytes(mine)):
                 return cls(store, prefix, holder, ttl, number + 1, mine.until)
         who, until = (last.holder, last.until.isoformat(timespec="seconds")) if last else ("Another", "now")
-        raise ClaimedError(who, prefix, until)
+        raise ClaimedError(holder=who, prefix=prefix, until=until)
 
     def renew(self, now: datetime) -> None:
         """Extend the claim to `now` + `ttl`; LeaseLostError where another took it over."""
         if not self._next(now, now + self.ttl):
-            raise LeaseLostError(self.prefix)
+            raise LeaseLostError(prefix=self.prefix)
 
     def release(self, now: datetime) -> None:
         """Give the claim back; nothing happens where another has taken it over already."""
@@ -155,7 +146,7 @@ def end(store: Store, prefix: str, by: str, now: datetime) -> None:
             return
         if store.create(_key(prefix, number + 1), _bytes(_Claim(holder=by, since=now, until=now))):
             return
-    raise ClaimedError("Another", prefix, "now")
+    raise ClaimedError(holder="Another", prefix=prefix, until="now")
 
 
 def _key(prefix: str, number: int) -> str:
@@ -184,4 +175,4 @@ def _read(store: Store, key: str) -> _Claim | None:
         return None
     except ValidationError:
         pass
-    raise ClaimUnreadableError(key)
+    raise ClaimUnreadableError(key=key)

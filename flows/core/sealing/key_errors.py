@@ -8,138 +8,98 @@ from flows.core.errors import OperatorError, TryAgainError
 class GpgMissingError(OperatorError):
     """gpg is not installed or does not start."""
 
-    says = "gpg could not be run ({0})."
-    then = "Install GnuPG 2.2 or later (Debian: apt-get install gnupg, macOS: brew install gnupg) and run again."
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    message = "gpg could not be run ({reason})."
+    next_step = "Install GnuPG 2.2 or later (Debian: apt-get install gnupg, macOS: brew install gnupg) and run again."
 
 
 class GpgHungError(TryAgainError):
     """gpg did not end in time, or was killed from outside."""
 
-    says = "gpg did not finish within {0:g} s, or was killed from outside."
-    then = "Nothing was committed; run the same command again. Look for a full disk or too little memory if it stays."
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(seconds)
+    message = "gpg did not finish within {seconds:g} s, or was killed from outside."
+    next_step = (
+        "Nothing was committed; run the same command again. If it persists, look for a full disk or too little memory."
+    )
 
 
 class KeyUnreadableError(OperatorError):
     """A key file holds no OpenPGP key gpg can take up."""
 
-    says = "Key file {0} of {1} holds no readable OpenPGP public key ({2})."
-    then = "Download the public key from the portal again, as text or binary, and save it unchanged."
-
-    def __init__(self, number: int, of: int, why: str) -> None:
-        super().__init__(number, of, why)
+    message = "Key file {number} of {total} holds no readable OpenPGP public key ({reason})."
+    next_step = "Download the public key from the portal again, as text or binary, and save it unchanged."
 
 
 class SecretKeyGivenError(OperatorError):
     """A key file holds a secret key where the public one belongs."""
 
-    says = "Key file {0} of {1} holds a secret key; expected the public key of {2}."
-    then = "Take the file away from this machine, treat that key as exposed, and put the public key in its place."
-
-    def __init__(self, number: int, of: int, pinned: str) -> None:
-        super().__init__(number, of, pinned)
+    message = "Key file {number} of {total} holds a secret key; expected the public key of {pinned}."
+    next_step = "Remove the file from this machine, treat that key as exposed, and put the public key in its place."
 
 
 class SecretKeyUnreadableError(OperatorError):
     """A file that should hold our secret key does not."""
 
-    says = "Secret key file {0} of {1} holds no secret key gpg can take up."
-    then = "Give the file exported with `gpg --export-secret-keys`, whole and unchanged."
-
-    def __init__(self, number: int, of: int) -> None:
-        super().__init__(number, of)
+    message = "Secret key file {number} of {total} holds no secret key that gpg can import."
+    next_step = "Give the file exported with `gpg --export-secret-keys`, whole and unchanged."
 
 
 class ManyKeysError(OperatorError):
     """A key file holds more than one key."""
 
-    says = "Key file {0} of {1} holds {2} keys; one file holds one key."
-    then = "Split the file, so that nobody has to guess which key is meant."
-
-    def __init__(self, number: int, of: int, found: int) -> None:
-        super().__init__(number, of, found)
+    message = "Key file {number} of {total} holds {count} keys; expected one."
+    next_step = "Split the file: one key per file."
 
 
 class KeyUnknownError(OperatorError):
     """A pinned fingerprint has no key."""
 
-    says = "No key file holds the pinned key {0}."
-    then = "Add the file of that key, or take the fingerprint out of `fingerprints`."
-
-    def __init__(self, fingerprint: str) -> None:
-        super().__init__(fingerprint)
+    message = "No key file holds the pinned key {fingerprint}."
+    next_step = "Add the file of that key, or take the fingerprint out of `fingerprints`."
 
 
 class KeyNotPinnedError(OperatorError):
     """The key files hold another key than the pinned one."""
 
-    says = "The key files hold {1}, not the pinned key {0}."
-    then = "Ask the partner by another channel whether the key changed; only then change `fingerprints`."
-
-    def __init__(self, fingerprint: str, found: str) -> None:
-        super().__init__(fingerprint, found)
+    message = "The key files hold {found}, not the pinned key {fingerprint}."
+    next_step = "Ask the partner by another channel whether the key changed; only then change `fingerprints`."
 
 
 class KeyExpiredError(OperatorError):
     """A pinned key, or its last encryption subkey, has expired."""
 
-    says = "Key {0} expired on {1}."
-    then = "Make a new key in the portal, put its public key in place and pin its fingerprint."
-
-    def __init__(self, fingerprint: str, day: str) -> None:
-        super().__init__(fingerprint, day)
+    message = "Key {fingerprint} expired on {date}."
+    next_step = "Create a new key in the portal, put its public key in place and pin its fingerprint."
 
 
 class KeyRevokedError(OperatorError):
     """A pinned key, or its last encryption subkey, was revoked by its owner."""
 
-    says = "Key {0} was revoked by its owner."
-    then = "Ask the partner why; put the new public key in place and pin its fingerprint."
-
-    def __init__(self, fingerprint: str) -> None:
-        super().__init__(fingerprint)
+    message = "Key {fingerprint} was revoked by its owner."
+    next_step = "Ask the partner why; put the new public key in place and pin its fingerprint."
 
 
 class KeyCannotEncryptError(OperatorError):
     """A pinned key can sign but not encrypt."""
 
-    says = "Key {0} has no part that may encrypt."
-    then = "Ask the partner for a key made for encryption."
-
-    def __init__(self, fingerprint: str) -> None:
-        super().__init__(fingerprint)
+    message = "Key {fingerprint} cannot encrypt."
+    next_step = "Ask the partner for a key made for encryption."
 
 
 class SealBrokenError(OperatorError):
     """A message sealed as a trial is not what was asked for."""
 
-    says = "gpg sealed a trial message wrongly ({0}); wanted exactly the keys {1}."
-    then = "Do not publish with this gpg; check its version and the key files."
-
-    def __init__(self, why: str, wanted: str) -> None:
-        super().__init__(why, wanted)
+    message = "gpg sealed a trial message wrongly ({reason}); expected exactly the keys {expected}."
+    next_step = "Do not publish with this gpg; check its version and the key files."
 
 
 class SealedUnreadableError(OperatorError):
     """A sealed message could not be opened whole and unaltered."""
 
-    says = "The sealed message could not be opened ({0})."
-    then = "Check that it was sealed to our key and arrived whole; ask its sender for it again otherwise."
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    message = "The sealed message could not be opened ({reason})."
+    next_step = "Check that it was sealed to our key and arrived complete; otherwise ask its sender for it again."
 
 
 class MalformedMessageError(OperatorError):
-    """Bytes that should be one OpenPGP message are not; `{0}` is a code, never content."""
+    """Bytes that should be one OpenPGP message are not; `reason` is a code, never content."""
 
-    says = "Not a whole OpenPGP message ({0})."
-    then = "The file was cut, changed or is of another kind: have it made again."
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    message = "Not a complete OpenPGP message ({reason})."
+    next_step = "The file was truncated, changed or is of another kind: have it made again."

@@ -55,14 +55,14 @@ def inspect(message: bytes) -> Message:
     """
     found = blocks(message)
     if len(found) != 1:
-        raise MalformedMessageError("message.blocks.many")
+        raise MalformedMessageError(reason="message.blocks.many")
     *keys, sealed = packets(found[0])
     if sealed.tag == _AEAD:  # gpg 2.4 writes it to keys that ask for it; many readers cannot open it
-        raise MalformedMessageError("message.aead.unsupported")
+        raise MalformedMessageError(reason="message.aead.unsupported")
     if sealed.tag != _SEALED or any(key.tag != _SESSION_KEY for key in keys):
-        raise MalformedMessageError("message.packets.unexpected")
+        raise MalformedMessageError(reason="message.packets.unexpected")
     if bytes(sealed.body[:1]) != b"\x01":
-        raise MalformedMessageError("message.version.unsupported")
+        raise MalformedMessageError(reason="message.version.unsupported")
     return Message(tuple(_recipient(key.body) for key in keys))
 
 
@@ -85,11 +85,11 @@ def blocks(data: bytes) -> list[bytes]:
     while begin >= 0:
         end = data.find(_END, begin)
         if end < 0:
-            raise MalformedMessageError("armor.end.missing")
+            raise MalformedMessageError(reason="armor.end.missing")
         found.append(_dearmor(data[begin:end]))
         begin = data.find(_BEGIN, end)
     if not found:
-        raise MalformedMessageError("armor.begin.missing")
+        raise MalformedMessageError(reason="armor.begin.missing")
     return found
 
 
@@ -100,7 +100,7 @@ def packets(data: bytes) -> list[Packet]:
         packet, place = _packet(view, place)
         found.append(packet)
     if not found:
-        raise MalformedMessageError("message.packets.missing")
+        raise MalformedMessageError(reason="message.packets.missing")
     return found
 
 
@@ -109,13 +109,13 @@ def _dearmor(block: bytes) -> bytes:
     _, _, rest = block.replace(b"\r\n", b"\n").partition(b"\n")
     head = _HEAD_OF_ARMOR.match(rest)
     if not head:
-        raise MalformedMessageError("armor.head.malformed")
+        raise MalformedMessageError(reason="armor.head.malformed")
     body, _, _ = rest[head.end() :].partition(b"\n=")
     try:
         return binascii.a2b_base64(b"".join(body.split()), strict_mode=True)
     except binascii.Error:
         pass
-    raise MalformedMessageError("armor.base64.malformed")
+    raise MalformedMessageError(reason="armor.base64.malformed")
 
 
 def _packet(view: memoryview, place: int) -> tuple[Packet, int]:
@@ -134,11 +134,11 @@ def _header(view: memoryview, place: int) -> tuple[int, int, int, bool]:
     """Return a packet's tag, its (first) length, where its body starts, and whether another part follows."""
     first = _slice(view, place, 1)[0]
     if not first & 0x80:
-        raise MalformedMessageError("packet.header.malformed")
+        raise MalformedMessageError(reason="packet.header.malformed")
     if first & 0x40:
         return first & 0x3F, *_new_length(view, place + 1)
     if first & 3 == 3:  # runs to the end of the file, so a cut one cannot be told from a whole one
-        raise MalformedMessageError("packet.length.indeterminate")
+        raise MalformedMessageError(reason="packet.length.indeterminate")
     width = 1 << (first & 3)
     length = int.from_bytes(_slice(view, place + 1, width), "big")
     return (first & 0x3C) >> 2, length, place + 1 + width, False
@@ -159,12 +159,12 @@ def _new_length(view: memoryview, place: int) -> tuple[int, int, bool]:
 def _slice(view: memoryview, start: int, length: int) -> memoryview:
     part = view[start : start + length]
     if len(part) != length:
-        raise MalformedMessageError("packet.length.beyond_end")
+        raise MalformedMessageError(reason="packet.length.beyond_end")
     return part
 
 
 def _recipient(body: memoryview) -> str:
     """Return the key id of a session key packet of version 3: version, key id, algorithm, numbers."""
     if bytes(body[:1]) != b"\x03" or len(body) < 10:
-        raise MalformedMessageError("recipient.version.unsupported")
+        raise MalformedMessageError(reason="recipient.version.unsupported")
     return bytes(body[1:9]).hex().upper()

@@ -69,7 +69,7 @@ def checked_request(plain: Mapping[str, object]) -> CardLinkRequest:
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         codes = [_code(fault["loc"], fault["type"]) for fault in faults]
-    raise LinkRequestError(", ".join(dict.fromkeys(codes)))
+    raise LinkRequestError(codes=", ".join(dict.fromkeys(codes)))
 
 
 def _taken(row: Mapping[str, str | None], names: Mapping[str, str]) -> dict[str, str]:

@@ -21,88 +21,61 @@ from flows.core.errors import OperatorError, TryAgainError
 class NoServiceError(OperatorError):
     """The issuer has no service."""
 
-    says = "Issuer {0} has no [service] in its TOML."
-    then = "Add the table with at least base_url; README lists its settings."
-
-    def __init__(self, issuer: str) -> None:
-        super().__init__(issuer)
+    message = "Issuer {issuer} has no [service] in its TOML."
+    next_step = "Add the table with at least base_url; README lists its settings."
 
 
 class ServiceSecretsError(OperatorError):
     """Who we are at the service is not in the environment."""
 
-    says = "To log in at the service these are missing in the environment: {0}."
-    then = "Set them; they never stand in the TOML."
-
-    def __init__(self, names: str) -> None:
-        super().__init__(names)
+    message = "The service's credentials are not in the environment: {names}."
+    next_step = "Set them; they never go into the TOML."
 
 
 class UnauthorisedError(OperatorError):
-    """The service does not accept our credentials."""
+    """The service rejected our credentials."""
 
-    says = "The service does not let us in at {0} (HTTP {1})."
-    then = "Compare the CARDLINK_SERVICE_* variables with the integrator's credentials, and ask the partner."
-
-    def __init__(self, place: str, status: int) -> None:
-        super().__init__(place, status)
+    message = "The service rejected our credentials at {place} (HTTP {status})."
+    next_step = "Compare the CARDLINK_SERVICE_* variables with the integrator's credentials, and ask the partner."
 
 
 class NoSuchRecordError(OperatorError):
     """The service knows no such job, cardholder or link."""
 
-    says = "The service has nothing at {0}."
-    then = "Check the id, and that it is of this issuer's environment."
-
-    def __init__(self, place: str) -> None:
-        super().__init__(place)
+    message = "The service has nothing at {place}."
+    next_step = "Check the id, and that it is of this issuer's environment."
 
 
 class ServiceRefusedError(OperatorError):
-    """The service says no; the reason is its own, with card numbers and CVVs masked."""
+    """The service refused the request; the reason is its own, with card numbers and CVVs masked."""
 
-    says = "The service refused {0} (HTTP {1}): {2}."
-    then = "Mend what it names; nothing was done."
-
-    def __init__(self, place: str, status: int, reason: str) -> None:
-        super().__init__(place, status, reason)
+    message = "The service refused {place} (HTTP {status}): {reason}."
+    next_step = "Correct what it names; nothing was done."
 
 
 class LinkRequestError(OperatorError):
-    """A link request that breaks the rules; entities, properties and kinds are told, never values."""
+    """A link request that breaks the rules; it names entities, properties and kinds, never values."""
 
-    says = "No link was asked for: {0}."
-    then = "Mend these fields at the source and try again."
-
-    def __init__(self, codes: str) -> None:
-        super().__init__(codes)
+    message = "No link was requested: {codes}."
+    next_step = "Correct these fields at the source and try again."
 
 
 class AnswerLostError(OperatorError):
     """A request that must not be sent twice was sent, and its answer did not come."""
 
-    says = "The answer to {0} was lost ({1}): nobody knows whether it was done."
-    then = "It is not repeated by itself. {2}"
-
-    def __init__(self, place: str, kind: str, then: str) -> None:
-        super().__init__(place, kind, then)
+    message = "The response to {place} was lost ({kind}): it is unknown whether it was done."
+    next_step = "It is not repeated automatically. {advice}"
 
 
 class StrangeAnswerError(OperatorError):
     """An answer that is not what the interface says."""
 
-    says = "The service's answer to {0} is not what its interface says: {1}."
-    then = "Compare [service] with the partner's documentation; the interface moves."
-
-    def __init__(self, place: str, what: str) -> None:
-        super().__init__(place, what)
+    message = "The service's response to {place} does not fit its interface: {problem}."
+    next_step = "Compare [service] with the partner's documentation; the interface may have changed."
 
 
 class ServiceBusyError(TryAgainError):
     """Limited, unreachable or out of order; nothing was done."""
 
-    says = "The service did not take {0} ({1})."
-    then = "Run the same command again when it is well."
-
-    def __init__(self, place: str, kind: str) -> None:
-        super().__init__(place, kind)
+    message = "The service did not accept {place} ({kind})."
+    next_step = "Run the same command again when the service has recovered."

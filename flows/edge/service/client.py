@@ -35,7 +35,7 @@ class ServiceClient:
         """Ask for one link (2.8); a refusal is returned. AnswerLostError: it may be made, so never blindly again."""
         told = self._settings
         if not told.fi_key:
-            raise LinkRequestError("service.fi_key.missing (a setting of [service])")
+            raise LinkRequestError(codes="service.fi_key.missing (a setting of [service])")
         who = {"service_server": told.base_url, **self._credentials.as_json()}
         body = {told.service_property: who, **request.body(), told.fi_key_property: told.fi_key}
         body[told.safe_key_property] = told.safe_key
@@ -57,7 +57,7 @@ class ServiceClient:
         header = {self._settings.hydration_header: self._settings.job_hydration}
         found = job_of(self._send(Request("GET", path, f"GET {path}", headers=header)).body)
         if found is None:
-            raise StrangeAnswerError(f"GET {path}", "no job record")
+            raise StrangeAnswerError(place=f"GET {path}", problem="no job record")
         return found
 
     def messages(self, job_id: str) -> Messages:
@@ -97,7 +97,9 @@ class ServiceClient:
         )
         key = text_in(self._send(request).body, self._settings.access_key_fields)
         if key is None or not fits_header(key):
-            raise StrangeAnswerError(f"GET {path}", "no access key; name its field in [service] access_key_fields")
+            raise StrangeAnswerError(
+                place=f"GET {path}", problem="no access key; name its field in [service] access_key_fields"
+            )
         return key
 
     def broadcasts(self, job_id: str, access_key: str) -> tuple[JobMessage, ...]:
@@ -117,7 +119,7 @@ class ServiceClient:
     def _link(self, answer: Answer, place: str) -> CardLink:
         found = link_of(answer.body)
         if found is None:
-            raise StrangeAnswerError(place, "no link record")
+            raise StrangeAnswerError(place=place, problem="no link record")
         return found
 
     def _send(self, request: Request) -> Answer:
@@ -155,5 +157,5 @@ def _path(base: str, given: str, place: str = "") -> str:
     """Return the path of one record; an id that would lead elsewhere is one nobody has."""
     segment = quote(given, safe="")
     if not segment.strip("."):
-        raise NoSuchRecordError(place or f"{base}/{segment}")
+        raise NoSuchRecordError(place=place or f"{base}/{segment}")
     return f"{base}/{segment}"

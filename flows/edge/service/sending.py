@@ -83,7 +83,7 @@ class Sender:
             return self._retry(lambda: self._attempt(request), _AgainError)
         except _AgainError as error:
             kind = str(error)
-        raise ServiceBusyError(request.place, kind)
+        raise ServiceBusyError(place=request.place, kind=kind)
 
     def _attempt(self, request: Request) -> Answer:
         self._turns.take()
@@ -97,7 +97,7 @@ class Sender:
         else:
             return self._judge(request, answer)
         if sent and request.again is not Again.READ:
-            raise AnswerLostError(request.place, kind, request.lost)
+            raise AnswerLostError(place=request.place, kind=kind, advice=request.lost)
         raise _AgainError(kind)
 
     def _judge(self, request: Request, answer: httpx.Response) -> Answer:
@@ -108,15 +108,15 @@ class Sender:
         if status == LIMITED or status >= OUT_OF_ORDER:
             self._turns.hold(_seconds(answer.headers.get("Retry-After", "")))
             if request.again is not Again.READ and status != LIMITED:
-                raise AnswerLostError(request.place, f"HTTP {status}", request.lost)
+                raise AnswerLostError(place=request.place, kind=f"HTTP {status}", advice=request.lost)
             raise _AgainError(f"HTTP {status}")
         if status == UNAUTHORISED:
-            raise UnauthorisedError(request.place, status)
+            raise UnauthorisedError(place=request.place, status=status)
         if status == MISSING:
-            raise NoSuchRecordError(request.place)
+            raise NoSuchRecordError(place=request.place)
         if request.refusable:
             return Answer(status, answer.content)
-        raise ServiceRefusedError(request.place, status, refusal_of(answer.content).codes)
+        raise ServiceRefusedError(place=request.place, status=status, reason=refusal_of(answer.content).codes)
 
 
 def connect(settings: ServiceSettings, transport: httpx.BaseTransport | None = None) -> httpx.Client:

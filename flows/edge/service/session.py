@@ -51,7 +51,7 @@ class LoginSession:
             if not self._headers:
                 token = self._login()
                 if token is None or not fits_header(token):
-                    raise StrangeAnswerError("the login", "no session token")
+                    raise StrangeAnswerError(place="the login", problem="no session token")
                 self._headers = {"Authorization": f"Bearer {token}"}
             return self._headers
 

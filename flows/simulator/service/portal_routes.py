@@ -27,7 +27,7 @@ def portal_routes(desk: Desk) -> APIRouter:
         try:
             number = books.upload(name, await request.body())
         except UploadRefusedError as error:
-            why = error.why
+            why = error.fields["reason"]
         else:
             return {"id": number, "rows": len(books.portal.books[-1].rows)}
         raise refused(422, "upload", "refused", why)

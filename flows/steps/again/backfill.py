@@ -30,11 +30,8 @@ DIGITS = 12  # of a list's digest: typed by a person, compared with lists of one
 class ListChangedError(OperatorError):
     """What would be sent is not what was listed."""
 
-    says = "{0}: what would be sent now is not list {1}: {2}. Nothing was sent."
-    then = "Look at the new list: `cardlink backfill {0} --from {3} --to {4}`, and send that one."
-
-    def __init__(self, issuer: str, asked: str, what: str, start: str, end: str) -> None:
-        super().__init__(issuer, asked, what, start, end)
+    message = "{issuer}: what would be sent now is not list {asked}: {difference}. Nothing was sent."
+    next_step = "Look at the new list with `cardlink backfill {issuer} --from {start} --to {end}`, and send that one."
 
 
 class Span(NamedTuple):
@@ -171,7 +168,7 @@ def _kept(edges: IssuerEdges, asked: str) -> Listed | None:
         return None
     except ValidationError:
         pass
-    raise ConflictError(key)
+    raise ConflictError(key=key)
 
 
 def _key(edges: IssuerEdges, asked: str) -> str:
@@ -183,4 +180,6 @@ def _day(edges: IssuerEdges, entry: Entry) -> date:
 
 
 def _changed(edges: IssuerEdges, span: Span, asked: str, what: str) -> ListChangedError:
-    return ListChangedError(edges.issuer.issuer, asked, what, str(span.start), str(span.end))
+    return ListChangedError(
+        issuer=edges.issuer.issuer, asked=asked, difference=what, start=str(span.start), end=str(span.end)
+    )

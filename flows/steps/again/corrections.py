@@ -30,21 +30,15 @@ CELL = {"row": pl.UInt32, "column": pl.String, "correction": pl.String}
 class CorrectionsNotFoundError(OperatorError):
     """No filled-in template, and no corrected extract, of that name."""
 
-    says = "No file {0} under {1}."
-    then = "Drop it there, or name a file of this machine with --corrections."
-
-    def __init__(self, name: str, prefix: str) -> None:
-        super().__init__(name, prefix)
+    message = "No file {name} under {prefix}."
+    next_step = "Drop it there, or name a file of this machine with --corrections."
 
 
 class CorrectionsTooLargeError(OperatorError):
     """A file far larger than any filled-in template."""
 
-    says = "{0} has {1} bytes, more than a correction template can have."
-    then = "A corrected extract is named with --extract."
-
-    def __init__(self, name: str, size: int) -> None:
-        super().__init__(name, size)
+    message = "{name} is {size:,} bytes, too large for a correction template."
+    next_step = "Name a corrected extract with --extract."
 
 
 class Given(NamedTuple):
@@ -84,14 +78,14 @@ def find_dropped(edges: IssuerEdges, name: str) -> Entry:
     for entry in edges.edges.store.keys(prefix):
         if entry.key in (checked_name(name), prefix + name):
             return entry
-    raise CorrectionsNotFoundError(name, prefix)
+    raise CorrectionsNotFoundError(name=name, prefix=prefix)
 
 
 def take(edges: IssuerEdges, name: str) -> Given:
     """Return a filled-in template that was dropped; CorrectionsNotFoundError, CorrectionsTooLargeError."""
     entry = find_dropped(edges, name)
     if entry.size > LARGEST:
-        raise CorrectionsTooLargeError(entry.key, entry.size)
+        raise CorrectionsTooLargeError(name=entry.key, size=entry.size)
     content = read(edges.edges.store, entry.key)
     identity = SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=digest(content))
     return Given(identity, content)

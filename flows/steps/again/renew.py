@@ -32,11 +32,8 @@ RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
 class NoExtractError(OperatorError):
     """Nothing tells which cardholders are still there."""
 
-    says = "{0}: no committed run of {1}, so nobody can tell which cardholders are still there."
-    then = "Submit the extract first; `cardlink status` lists the runs."
-
-    def __init__(self, issuer: str, extract: str) -> None:
-        super().__init__(issuer, extract)
+    message = "{issuer}: no committed run of {extract}, so nothing shows which cardholders are still active."
+    next_step = "Submit the extract first; `cardlink status` lists the runs."
 
 
 class Request(NamedTuple):
@@ -126,5 +123,5 @@ def _latest(edges: IssuerEdges, extract: str, links: Sequence[Manifest]) -> Mani
     whole = (one for one in manifests(edges.edges.store, issuer) if one.selection is None)
     found = [one for one in whole if not extract or one.source.key in named]
     if not found:
-        raise NoExtractError(issuer, extract or "a whole extract")
+        raise NoExtractError(issuer=issuer, extract=extract or "a whole extract")
     return max(found, key=lambda one: (one.as_of, turns.get(one.run, -1)))

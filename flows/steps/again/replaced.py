@@ -26,11 +26,8 @@ LISTED = 10  # row numbers named in a message
 class AmbiguousRowsError(OperatorError):
     """Rows of a corrected extract that may stand for several rows of the run."""
 
-    says = "{0}: which of its rows {1} replaces which of the rows {2} of {3} cannot be told."
-    then = "Give each the number of the row it replaces, once, in a column `row`."
-
-    def __init__(self, extract: str, rows: str, theirs: str, run: str) -> None:
-        super().__init__(extract, rows, theirs, run)
+    message = "{extract}: cannot tell which of its rows {rows} replaces which of the rows {run_rows} of {run}."
+    next_step = "Give each the number of the row it replaces, once, in a column `row`."
 
 
 class Replaced(NamedTuple):
@@ -52,7 +49,10 @@ def replaced_rows(edges: IssuerEdges, entry: Entry, source: SourceIdentity, mani
     unclear = ambiguous(picks)
     if unclear.height:
         raise AmbiguousRowsError(
-            entry.key, numbered(unclear["row"].unique()), numbered(unclear["origin"].unique()), manifest.run
+            extract=entry.key,
+            rows=numbered(unclear["row"].unique()),
+            run_rows=numbered(unclear["origin"].unique()),
+            run=manifest.run,
         )
     return Replaced(picks, rows["row"])
 

@@ -20,11 +20,8 @@ from schemas.manifest import SourceIdentity
 class SourceGoneError(OperatorError):
     """The extract a run was made of is not there any more, or holds other bytes now."""
 
-    says = "{0}, the extract of run {1}, is gone or holds other bytes now: its rows cannot be read again."
-    then = "Put the same file back, or name a newer extract with --extract."
-
-    def __init__(self, extract: str, run: str) -> None:
-        super().__init__(extract, run)
+    message = "{extract}, the extract of run {run}, is gone or has changed: its rows cannot be read again."
+    next_step = "Put the same file back, or name a newer extract with --extract."
 
 
 def source_again(edges: IssuerEdges, run: str, source: SourceIdentity) -> tuple[Entry, SourceIdentity]:
@@ -35,9 +32,9 @@ def source_again(edges: IssuerEdges, run: str, source: SourceIdentity) -> tuple[
             entry = stream.entry
         same = source if entry.version == source.version else identify(store, entry)
     except ObjectMissingError:
-        raise SourceGoneError(source.key, run) from None
+        raise SourceGoneError(extract=source.key, run=run) from None
     if same.sha256 != source.sha256:
-        raise SourceGoneError(source.key, run)
+        raise SourceGoneError(extract=source.key, run=run)
     return entry, same
 
 

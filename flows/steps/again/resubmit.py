@@ -33,8 +33,7 @@ from flows.steps.night.making import Job, Tell
 from flows.steps.night.plan import plan_selection
 from flows.steps.night.prove import prove
 from flows.steps.night.submit import Submitted, carry_out, finish_turns
-from flows.steps.operate.outbox import ReasonMissingError
-from flows.steps.runs import keys_of
+from flows.steps.runs import NoReasonError, NoSuchRowError, keys_of
 from flows.submissions.rows import Choice
 from schemas.manifest import Manifest, Plan, Selection
 
@@ -44,41 +43,25 @@ SENT_AGAIN = "sent again"
 class NothingAskedError(OperatorError):
     """A resubmission that does not say which rows, or says it in two ways."""
 
-    says = "{0}: which rows are to be sent again is not said, or in two ways."
-    then = "Say which: by errors, codes, actions, missing, rejects or rows, and name at most one corrected file."
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
-
-
-class NoSuchRowError(OperatorError):
-    """Row numbers the run does not have."""
-
-    says = "{0} has no rows {1}."
-    then = "Rows are numbered as in errors.csv and rejects.csv of that run."
-
-    def __init__(self, run: str, rows: str) -> None:
-        super().__init__(run, rows)
+    message = "{run}: rows to resubmit are not given, or given in two ways."
+    next_step = "Select them by errors, codes, actions, missing, rejects or rows, and name at most one corrected file."
 
 
 class StandingRowsError(OperatorError):
     """Rows asked for by name have a link already, or wait for their answer."""
 
-    says = "{0}: {1} of the rows asked for are linked or await their answer (rows {2}; in {3}). Nothing was sent."
-    then = "Ask for the others; or send these cards a second time on purpose: --override REASON, which is recorded."
-
-    def __init__(self, run: str, count: int, rows: str, where: str) -> None:
-        super().__init__(run, count, rows, where)
+    message = (
+        "{run}: {count} of the selected rows are linked or awaiting their result (rows {rows}; in {where}). Nothing "
+        "was sent."
+    )
+    next_step = "Select the others; to send these cards a second time on purpose: --override REASON, which is recorded."
 
 
 class NothingToSendError(OperatorError):
     """None of the rows asked for goes out."""
 
-    says = "{0}: nothing to send: {1}."
-    then = "The same command with --dry-run lists every row and why it stays."
-
-    def __init__(self, run: str, why: str) -> None:
-        super().__init__(run, why)
+    message = "{run}: nothing to send: {reason}."
+    next_step = "The same command with --dry-run lists every row and why it is left out."
 
 
 class Request(NamedTuple):
@@ -122,7 +105,7 @@ def choose(edges: IssuerEdges, request: Request, content: bytes | None = None) -
     StandingRowsError, SourceGoneError and what corrected files are refused with.
     """
     if not (any(request[4:]) or request.wanted.anything) or (request.corrections and request.extract):
-        raise NothingAskedError(request.run)
+        raise NothingAskedError(run=request.run)
     store, name = edges.edges.store, edges.issuer.issuer
     links = list(commits_since(store, name))  # first: what is committed after it is looked at at our own commit
     of = committed(store, request.run)
@@ -151,7 +134,7 @@ def resubmit(
     a submit raises.
     """
     if not request.reason.strip():
-        raise ReasonMissingError(request.run, SENT_AGAIN)
+        raise NoReasonError()
     finish_turns(edges)
     ingest(edges)
     chosen = choose(edges, request, content)
@@ -159,7 +142,7 @@ def resubmit(
         return Submitted(chosen.already, already=True)
     if chosen.going.is_empty():
         left = ", ".join(f"{rows:,} {why}" for why, rows in chosen.left.items())
-        raise NothingToSendError(request.run, left or "no row is as asked for")
+        raise NothingToSendError(run=request.run, reason=left or "no row is as asked for")
     if content is not None:
         given = give(edges, request.corrections, content)
         chosen = chosen._replace(given=given)
@@ -245,7 +228,7 @@ def _asked(edges: IssuerEdges, request: Request, of: Manifest, spoken: pl.Series
     named = pl.concat([asked(rows, request.wanted, also) for rows in run_rows(edges.edges.store, of)])
     lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
     if len(lacking):
-        raise NoSuchRowError(request.run, numbered(lacking))
+        raise NoSuchRowError(place=request.run, rows=numbered(lacking))
     return named
 
 
@@ -264,5 +247,7 @@ def _refuse_standing(request: Request, rows: pl.DataFrame, alike: Sequence[Manif
     named = stand.filter("named")
     if named.height and not where <= {link.run for link in alike}:
         runs = named["where"].unique().sort().to_list()
-        raise StandingRowsError(request.run, named.height, numbered(named["origin"]), ", ".join(runs[:5]))
+        raise StandingRowsError(
+            run=request.run, count=named.height, rows=numbered(named["origin"]), where=", ".join(runs[:5])
+        )
     return before if rows.drop_nulls("why").height == rows.height else None

@@ -46,11 +46,8 @@ LARGEST = 64 << 20  # bytes a result file may have, sealed or opened
 class ListedLateError(TryAgainError):
     """What was just written is not listed, so a report would lack it."""
 
-    says = "{0} was written but is not listed yet. Its report was left as it was."
-    then = "The store lists late: run the same command again in a minute."
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
+    message = "{key} was written but is not listed yet. Its report was left as it was."
+    next_step = "The store's listing lags: run the same command again in a minute."
 
 
 class Ingested(NamedTuple):
@@ -140,7 +137,7 @@ def _report(edges: IssuerEdges, run: str, kept: Set[str]) -> RunReport:
     store, prefix = edges.edges.store, keys_of(run).outcomes
     hidden = {key for key in kept if key.startswith(prefix)} - {entry.key for entry in store.keys(prefix)}
     if hidden:
-        raise ListedLateError(min(hidden))
+        raise ListedLateError(key=min(hidden))
     return rebuild_lasting(edges, run)
 
 

@@ -23,13 +23,12 @@ READERS = 16
 
 
 class MarkSpoiledError(OperatorError):
-    """An object among the marks is not what an ingest wrote there."""
+    """An object among the ingest markers was not written by an ingest."""
 
-    says = "{0} is no mark that an ingest wrote. Nothing was taken up."
-    then = "Move it away, then run the same command again: files it named are taken up once more, to the same outcome."
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
+    message = "{key} is not an ingest marker. Nothing was ingested."
+    next_step = (
+        "Move it away, then run the same command again: the files it named are ingested again, with the same outcome."
+    )
 
 
 def mark_of(entry: Entry, decisions: int) -> str:
@@ -65,5 +64,5 @@ def _read(store: Store, key: str) -> frozenset[str]:
     except ValueError:  # no JSON, and raised below without a chain
         told = None
     if not isinstance(told, dict):
-        raise MarkSpoiledError(key)
+        raise MarkSpoiledError(key=key)
     return frozenset(told)

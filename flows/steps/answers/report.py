@@ -62,7 +62,7 @@ def rebuild(edges: IssuerEdges, run: str) -> RunReport:
     store, keys = edges.edges.store, keys_of(run)
     manifest = read_manifest(store, keys)
     if manifest is None:
-        raise UnknownRunError(run)
+        raise UnknownRunError(run=run)
     refuse_purged(store, keys)
     now = edges.edges.now()
     counted: list[Tally] = []
@@ -111,7 +111,7 @@ def find_breaks(edges: IssuerEdges, run: str) -> tuple[Break, ...]:
     keys = keys_of(run)
     manifest = read_manifest(edges.edges.store, keys)
     if manifest is None:
-        raise UnknownRunError(run)
+        raise UnknownRunError(run=run)
     refuse_purged(edges.edges.store, keys)
     return tuple(sorted(add([one for part in _settle(edges, keys, manifest) for one in part.tallies]).breaks))
 

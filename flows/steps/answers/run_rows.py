@@ -25,7 +25,7 @@ def committed(store: Store, run: str) -> Manifest:
     """Return the manifest of a committed run; UnknownRunError, AbandonedError."""
     manifest = finished(store, keys_of(run))
     if manifest is None:
-        raise UnknownRunError(run)
+        raise UnknownRunError(run=run)
     return manifest
 
 

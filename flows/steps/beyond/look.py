@@ -79,11 +79,8 @@ def look(
 class ServiceSilentError(TryAgainError):
     """The service does not answer any more."""
 
-    says = "The service did not answer for {0} links, one after the other. {1} was left where it was."
-    then = "Run the same command again later: it goes on with the links it did not ask of."
-
-    def __init__(self, links: int, run: str) -> None:
-        super().__init__(links, run)
+    message = "The service did not respond for {links} links in a row. {run} was left where it was."
+    next_step = "Run the same command again later: it resumes with the links not yet checked."
 
 
 class _Part:
@@ -139,7 +136,7 @@ class _Part:
                 self._replace(news)
                 yield news
                 if self._silent >= MOST_SILENT:
-                    raise ServiceSilentError(self._silent, self._run)
+                    raise ServiceSilentError(links=self._silent, run=self._run)
                 if time.monotonic() - kept > KEEP_EVERY:
                     self._keep()
                     kept = time.monotonic()

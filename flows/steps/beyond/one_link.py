@@ -34,7 +34,7 @@ from flows.steps.edges import IssuerEdges, note
 from flows.steps.night.scan import Readable, Scan, open_extract
 from flows.steps.operate.purged import refuse_purged
 from flows.steps.operate.trace import trace
-from flows.steps.runs import UnknownRunError, keys_of, read_ledger, read_manifest
+from flows.steps.runs import NoSuchRowError, UnknownRunError, keys_of, read_ledger, read_manifest
 from flows.submissions.rows import Choice
 from schemas.card_link import CardLink, CardLinkRequest, Refusal
 from schemas.manifest import SourceIdentity
@@ -51,34 +51,18 @@ DEFAULT_LIFE: Final = "2mo"  # interface.md 8
 Supply = Callable[[str], str]  # a column's name to what somebody types in for it, "" for nothing
 
 
-class NoRowError(OperatorError):
-    """A run's source has no row of that number."""
-
-    says = "Run {0} has no row {1}."
-    then = "Rows are counted from 1 without the header, as in the run's errors.csv and rejects.csv."
-
-    def __init__(self, run: str, row: int) -> None:
-        super().__init__(run, row)
-
-
 class CardTakenError(OperatorError):
     """The card has a link, or waits for one."""
 
-    says = "No link was asked for: {0}."
-    then = "`cardlink trace` shows it all. To ask for another one all the same: --override REASON."
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    message = "No link was requested: {reason}."
+    next_step = "`cardlink trace` shows the history. To request another one anyway: --override REASON."
 
 
 class SingleUnderWayError(TryAgainError):
     """Somebody else asks for the same link at this moment."""
 
-    says = "Somebody else is asking for this link: {0} is there already."
-    then = "Run the same command again: it tells what came of that."
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
+    message = "This link is already being requested: {key} exists."
+    next_step = "Run the same command again: it shows the outcome."
 
 
 def link_row(
@@ -86,17 +70,17 @@ def link_row(
 ) -> Single:
     """Ask for one link for a row (from 1) of a run's source, which is read and refined again.
 
-    Raises NoServiceError, UnknownRunError, LedgerPurgedError, NoRowError, SourceGoneError, LinkRequestError,
+    Raises NoServiceError, UnknownRunError, LedgerPurgedError, NoSuchRowError, SourceGoneError, LinkRequestError,
     CardTakenError, and what the service's client raises.
     """
     keys = keys_of(run)
     manifest = read_manifest(edges.edges.store, keys)
     if manifest is None:
-        raise UnknownRunError(run)
+        raise UnknownRunError(run=run)
     refuse_purged(edges.edges.store, keys)  # nobody could tell whether the card has a link
     records = read_ledger(edges.edges.store, keys, manifest.ledger, ["row"])
     if not any((part["row"] == row).any() for part in records):
-        raise NoRowError(run, row)
+        raise NoSuchRowError(place=run, rows=row)
     entry, source = source_again(edges, run, manifest.source)
     picked = Picked(pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(edges, manifest)))
     with open_extract(edges, entry, source) as stream:
@@ -131,11 +115,11 @@ def _refined(edges: IssuerEdges, stream: Readable, source: SourceIdentity, choic
     good = [row for piece in pieces for chunk in piece.chunks for row in chunk.iter_rows(named=True)]
     told = pl.concat([piece.others for piece in pieces])["reasons"].explode().drop_nulls().str.split("|").list.last()
     if not good:
-        raise LinkRequestError(", ".join(told.unique(maintain_order=True)) or "row.record.missing")
+        raise LinkRequestError(codes=", ".join(told.unique(maintain_order=True)) or "row.record.missing")
     if issuer.test and scan.route.other_cards:
-        raise WrongCardsError(source.key, 1, "real", "true")
+        raise WrongCardsError(extract=source.key, count=1, kind="real", test="true")
     if not issuer.test and scan.route.test_cards:
-        raise WrongCardsError(source.key, 1, "test", "false")
+        raise WrongCardsError(extract=source.key, count=1, kind="test", test="false")
     return good[0]
 
 
@@ -146,7 +130,7 @@ class _Asking:
         self, edges: IssuerEdges, linking: Linking, key: str, keys: RunKeys | None = None, row: int | None = None
     ) -> None:
         if edges.issuer.service is None:
-            raise NoServiceError(edges.issuer.issuer)
+            raise NoServiceError(issuer=edges.issuer.issuer)
         self._edges, self._linking, self._key, self._keys, self._row = edges, linking, key, keys, row
         self._settings: ServiceSettings = edges.issuer.service
         self._today = local_day(edges.edges.now(), edges.issuer.time_zone)
@@ -167,7 +151,7 @@ class _Asking:
         if not asked.override:
             self._refuse_taken(asked)
         if not self._edges.edges.store.create(self._key, canonical(asked)):
-            raise SingleUnderWayError(self._key)
+            raise SingleUnderWayError(key=self._key)
         answered = self._judged(self._send(request))
         self._record(answered)
         return Single(self._key, asked, answered)
@@ -190,7 +174,9 @@ class _Asking:
             return SingleAnswered(outcome=REFUSED, at=now, reasons=codes, message=told.message)
         url = told.url or self._settings.url_of(told.cardholder_long_token)
         if url is None:
-            raise StrangeAnswerError(f"POST {self._settings.link_path}", "a link without a URL; see [service] link_url")
+            raise StrangeAnswerError(
+                place=f"POST {self._settings.link_path}", problem="a link without a URL; see [service] link_url"
+            )
         link_id = told.id or self._settings.id_of(url)
         hosts = self._edges.issuer.portal.allowed_hosts
         if redact(url) != url or not pl.DataFrame({"url": [url]}).select(allowed("url", hosts)).item():
@@ -220,7 +206,7 @@ class _Asking:
         for one in trace(self._edges.edges, self._edges.issuer.issuer, asked.cuid).attempts:
             if one.last_4 == asked.last_4 and (one.living(self._today) or one.state == AWAITING):
                 where = f"row {one.row} of {one.run}" if one.run else "what was typed in for this card"
-                raise CardTakenError(f"{where} {_how(one)}")
+                raise CardTakenError(reason=f"{where} {_how(one)}")
 
 
 def _how(attempt: Attempt) -> str:

@@ -28,11 +28,8 @@ from schemas.manifest import Manifest
 class NoLinksError(OperatorError):
     """A run that has no report has no links to look at."""
 
-    says = "{0} has no report yet: nothing is known of its links."
-    then = "Ingest its results first: `cardlink ingest`."
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
+    message = "{run} has no report yet, so its links are unknown."
+    next_step = "Ingest its results first: `cardlink ingest`."
 
 
 def follow_links(edges: IssuerEdges, service: Placing | None, run: str = "", *, again: bool = False) -> dict[str, Any]:
@@ -75,9 +72,9 @@ def _one(store: Store, run: str) -> Manifest:
     refuse_purged(store, keys)
     manifest = read_manifest(store, keys)
     if manifest is None:
-        raise UnknownRunError(run)
+        raise UnknownRunError(run=run)
     if read_summary(store, keys) is None:
-        raise NoLinksError(run)
+        raise NoLinksError(run=run)
     return manifest
 
 

@@ -50,7 +50,7 @@ def _read(store: Store, prefix: str) -> Iterator[Single]:
         else:
             broken = False
         if broken:
-            raise ConflictError(key)
+            raise ConflictError(key=key)
         yield Single(key, asked, answered)
 
 

@@ -50,13 +50,10 @@ class Terminal(Protocol):
 
 
 class TypingStoppedError(TryAgainError):
-    """The prompt was left."""
+    """The prompt was cancelled."""
 
-    says = "Cancelled; no request was sent."
-    then = "Run the same command again."
-
-    def __init__(self) -> None:
-        super().__init__()
+    message = "Cancelled; no request was sent."
+    next_step = "Run the same command again."
 
 
 class Field(NamedTuple):

@@ -21,11 +21,8 @@ from schemas.mended import Abandoned
 class CommittedError(OperatorError):
     """The run that is to be abandoned is committed."""
 
-    says = "Run {0} is committed: it cannot be abandoned."
-    then = "What is not uploaded yet can be cancelled: cardlink outbox cancel {0} --reason WHY."
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
+    message = "Run {run} is committed: it cannot be abandoned."
+    next_step = "What is not uploaded yet can be cancelled: cardlink outbox cancel {run} --reason WHY."
 
 
 def abandon(edges: Edges, run: str, reason: str, *, dry_run: bool = False) -> Abandoned:
@@ -35,7 +32,7 @@ def abandon(edges: Edges, run: str, reason: str, *, dry_run: bool = False) -> Ab
     """
     keys, why = keys_of(run), given(reason)
     if read_plan(edges.store, keys) is None:
-        raise UnknownRunError(run)
+        raise UnknownRunError(run=run)
     _refuse_ended(edges, keys)
     record = Abandoned(run=run, at=edges.now(), by=redact(edges.actor), reason=why)
     if dry_run:
@@ -49,10 +46,10 @@ def abandon(edges: Edges, run: str, reason: str, *, dry_run: bool = False) -> Ab
 
 def _refuse_ended(edges: Edges, keys: RunKeys) -> None:
     if finished(edges.store, keys) is not None:
-        raise CommittedError(str(keys.run))
+        raise CommittedError(run=str(keys.run))
 
 
 def _refuse_claimed(edges: Edges, keys: RunKeys) -> None:
     holder = held(edges.store, keys.claims, edges.now())
     if holder is not None:
-        raise ClaimedError(holder.holder, keys.claims, holder.until.isoformat(timespec="seconds"))
+        raise ClaimedError(holder=holder.holder, prefix=keys.claims, until=holder.until.isoformat(timespec="seconds"))

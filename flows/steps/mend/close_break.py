@@ -25,11 +25,8 @@ from schemas.mended import Closing
 class NoSuchBreakError(OperatorError):
     """A run has no break of that kind at that place that could be closed, or opened again."""
 
-    says = "{0} has no {3} {1}{2}."
-    then = "`cardlink report {0}` shows its breaks as they are to be named here."
-
-    def __init__(self, run: str, name: str, place: str, state: str) -> None:
-        super().__init__(run, name, f" at {place}" if place else "", state)
+    message = "{run} has no {state} {name} at {place}."
+    next_step = "`cardlink report {run}` shows its breaks with the names to use here."
 
 
 class Mended(NamedTuple):
@@ -48,7 +45,7 @@ def close_break(edges: IssuerEdges, run: str, name: str, place: str, reason: str
     found = sort_out(find_breaks(edges, run), closed_breaks(edges.edges.store, keys))
     chosen = tuple(one for one in found.open if not one.notice and _meant(one, name, place))
     if not chosen:
-        raise NoSuchBreakError(run, name, place, "open break")
+        raise NoSuchBreakError(run=run, name=name, place=place or "any place", state="open break")
     return _record(edges, keys, "closed", chosen, why, dry_run=dry_run)
 
 
@@ -58,7 +55,7 @@ def reopen_break(edges: IssuerEdges, run: str, name: str, place: str, reason: st
     closed = sorted(closed_breaks(edges.edges.store, keys))
     chosen = tuple(one for one in closed if _meant(one, name, place))
     if not chosen:
-        raise NoSuchBreakError(run, name, place, "closed break")
+        raise NoSuchBreakError(run=run, name=name, place=place or "any place", state="closed break")
     return _record(edges, keys, "reopened", chosen, why, dry_run=dry_run)
 
 

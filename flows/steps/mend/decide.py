@@ -32,13 +32,10 @@ EVENTS: dict[Kind, str] = {
 
 
 class NoSuchResultError(OperatorError):
-    """The named result file does not lie where results lie."""
+    """There is no result file of that name."""
 
-    says = "No result file {0} under {1}."
-    then = "Name one as it lies there, or drop it there."
-
-    def __init__(self, name: str, prefix: str) -> None:
-        super().__init__(name, prefix)
+    message = "No result file {name} under {prefix}."
+    next_step = "Name one that is stored there, or drop it there."
 
 
 class Decided(NamedTuple):
@@ -56,7 +53,7 @@ def find_result(edges: IssuerEdges, result: str) -> Found:
     for entry in store.keys(prefix):
         if entry.key in (result, prefix + result):
             return Found(entry, decisions(store, issuer).get(chain_of(issuer, entry.key), ()))
-    raise NoSuchResultError(redact(result), prefix)
+    raise NoSuchResultError(name=redact(result), prefix=prefix)
 
 
 def decision(edges: IssuerEdges, found: Found, digest: str, what: Kind, why: str) -> Attribution:

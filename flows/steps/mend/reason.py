@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from flows.core.errors import OperatorError
 from flows.core.redaction import redact
-
-
-class NoReasonError(OperatorError):
-    """Something is to be put right and nobody said why."""
-
-    says = "No reason given."
-    then = "Say it with --reason; it is kept with what is done, with your name and the time."
-
-    def __init__(self) -> None:
-        super().__init__()
+from flows.steps.runs import NoReasonError
 
 
 def given(reason: str) -> str:

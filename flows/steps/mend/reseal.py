@@ -78,10 +78,10 @@ def reseal(
 def _refuse_changed(edges: IssuerEdges, keys: RunKeys) -> None:
     plan = read_plan(edges.edges.store, keys)
     if plan is None:
-        raise UnknownRunError(str(keys.run))
+        raise UnknownRunError(run=str(keys.run))
     changed = set(differences(plan.settings, row_settings(edges.issuer, edges.header))) - FORM
     if changed:
-        raise SettingsChangedError(plan.run, ", ".join(sorted(changed)))
+        raise SettingsChangedError(run=plan.run, changed=", ".join(sorted(changed)))
 
 
 def _chosen(edges: IssuerEdges, manifest: Manifest, numbers: Collection[int], sealer: Sealer) -> list[Item]:
@@ -116,7 +116,7 @@ def _seal(
         chunks=tuple(sorted(chunks, key=lambda one: one.number)),
     )
     if not add_next(store, keys.reseals, len(chain) + 1, record):
-        raise LeaseLostError(keys.claims)
+        raise LeaseLostError(prefix=keys.claims)
 
 
 def _publish(
@@ -134,7 +134,13 @@ def _publish(
     if troubles:
         why = ", ".join(f"{count} {code}" for code, count in troubles.most_common())
         again = shlex.join(["cardlink", "mend", "reseal", str(keys.run), "--reason", "WHY"])
-        raise PartialRunError(str(keys.run), troubles.total(), why, len(sealed) - troubles.total(), again)
+        raise PartialRunError(
+            run=str(keys.run),
+            count=troubles.total(),
+            reason=why,
+            published=len(sealed) - troubles.total(),
+            command=again,
+        )
     with ThreadPoolExecutor(edges.edges.wires) as wires:
         written = [
             wires.submit(write_once, edges.edges.store, place + names[number], one.data)

@@ -32,11 +32,10 @@ FIRST = 5  # row numbers named
 class RowsDifferError(OperatorError):
     """The rows read anew are not those the ledger says were sent."""
 
-    says = "{0}: {1} rows read anew are not those of the ledger (rows {2}). Nothing was sealed anew."
-    then = "Another version or setting made them: cancel these chunks and send their rows with `cardlink resubmit`."
-
-    def __init__(self, run: str, count: int, rows: str) -> None:
-        super().__init__(run, count, rows)
+    message = "{run}: {count} rows read again are not those of the ledger (rows {rows}). Nothing was resealed."
+    next_step = (
+        "Another version or setting made them: cancel these chunks and send their rows with `cardlink resubmit`."
+    )
 
 
 def rows_again(edges: IssuerEdges, manifest: Manifest, numbers: Collection[int]) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -74,7 +73,7 @@ def _gathered(run: str, scan: Scan, wanted: pl.DataFrame) -> Iterator[tuple[int,
             begun = [rows.filter(pl.col("there") < pl.col("size")).drop("size", "there")]
             yield from ((int(key[0]), part) for key, part in whole.partition_by("chunk", as_dict=True).items())
     if seen != wanted.height:
-        raise RowsDifferError(run, wanted.height - seen, _named(pl.concat([wanted.clear(), *begun])))
+        raise RowsDifferError(run=run, count=wanted.height - seen, rows=_named(pl.concat([wanted.clear(), *begun])))
 
 
 def _checked(run: str, rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
@@ -88,7 +87,7 @@ def _checked(run: str, rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame
     ]
     differing = beside.filter(pl.any_horizontal(unlike))
     if differing.height:
-        raise RowsDifferError(run, differing.height, _named(differing))
+        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing))
     return beside
 
 

@@ -30,7 +30,7 @@ class Claim:
     def check(self) -> None:
         """Raise LeaseLostError where another has taken the claim over: two that work only cost time."""
         if self._lost.is_set():
-            raise LeaseLostError(self._lease.prefix)
+            raise LeaseLostError(prefix=self._lease.prefix)
 
     def end(self) -> None:
         """End the thread."""

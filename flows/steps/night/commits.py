@@ -31,11 +31,8 @@ _LINK = re.compile(r"(\d{6})\.json$")
 class OvertakenError(TryAgainError):
     """Another run sent some of the same cards while this one was made."""
 
-    says = "{0}: run {1} was committed meanwhile and sends {2} of its cards. Nothing was committed."
-    then = "Run the same command again: who is sent is decided anew, with what that run sent left out."
-
-    def __init__(self, run: str, other: str, cards: int) -> None:
-        super().__init__(run, other, cards)
+    message = "{run}: run {other} was committed meanwhile and sends {cards} of its cards. Nothing was committed."
+    next_step = "Run the same command again: the selection is made anew, without what that run sent."
 
 
 def commits_since(store: Store, issuer: str, number: int = 0) -> Iterator[Manifest]:
@@ -70,7 +67,7 @@ def take_turn(store: Store, issuer: str, manifest: Manifest, since: int | None =
         at += 1
         other = _read(store, issuer, at)
         if other is None:
-            raise ConflictError(_key(issuer, at))
+            raise ConflictError(key=_key(issuer, at))
         if other.run == manifest.run:  # a twin's, or ours before a crash
             return
         if since is not None:
@@ -81,7 +78,7 @@ def _apart(store: Store, manifest: Manifest, other: Manifest) -> None:
     ours, theirs = _cards(store, manifest.run, manifest.ledger), _cards(store, other.run, other.ledger)
     shared = ours.join(theirs, on=ours.columns, how="semi")
     if shared.height:
-        raise OvertakenError(manifest.run, other.run, shared.height)
+        raise OvertakenError(run=manifest.run, other=other.run, cards=shared.height)
 
 
 def _cards(store: Store, run: str, parts: Iterable[LedgerPart]) -> pl.DataFrame:
@@ -97,7 +94,7 @@ def _read(store: Store, issuer: str, number: int) -> Manifest | None:
         return None
     except ValidationError:
         pass
-    raise ConflictError(_key(issuer, number))
+    raise ConflictError(key=_key(issuer, number))
 
 
 def _key(issuer: str, number: int) -> str:

@@ -77,7 +77,7 @@ class LedgerWriter:
         self._store.create(key, data)
         stored = read(self._store, key)
         if stored != data and not _same(stored, frame):
-            raise ConflictError(key)
+            raise ConflictError(key=key)
         return stored
 
 

@@ -105,5 +105,5 @@ def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[
     troubles = Counter(outcome.trouble for outcome in outcomes if outcome.chunk is None)
     if troubles:
         why = ", ".join(f"{number} {code}" for code, number in troubles.most_common())
-        raise PartialRunError(plan.run, troubles.total(), why, len(published), again)
+        raise PartialRunError(run=plan.run, count=troubles.total(), reason=why, published=len(published), command=again)
     return published

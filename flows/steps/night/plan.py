@@ -28,33 +28,24 @@ CONTESTS = 16  # twins that ask for a run of one extract at the same moment
 
 
 class ExtractNotFoundError(OperatorError):
-    """The named extract does not lie where extracts lie."""
+    """There is no extract of that name."""
 
-    says = "No extract {0} under {1}. There: {2}."
-    then = "Name one of those, or wait for the issuer's drop."
-
-    def __init__(self, name: str, prefix: str, there: str) -> None:
-        super().__init__(name, prefix, there)
+    message = "No extract {name} under {prefix}. Available: {available}."
+    next_step = "Name one of those, or wait for the issuer's delivery."
 
 
 class DuplicateExtractError(ExtractError):
     """The same bytes were already submitted under another name."""
 
-    says = "{0} has the same bytes as {1}, which is run {2}. Nothing was submitted."
-    then = "Ask the issuer for the right extract; to send it all again on purpose: --new-run REASON."
-
-    def __init__(self, extract: str, other: str, run: str) -> None:
-        super().__init__(extract, other, run)
+    message = "{extract} has the same bytes as {other}, which is run {run}. Nothing was submitted."
+    next_step = "Ask the issuer for the right extract; to send all of it again on purpose: --new-run REASON."
 
 
 class SettingsChangedError(OperatorError):
     """A rerun with settings that would give other chunks."""
 
-    says = "Run {0} was planned with other settings; changed since: {1}."
-    then = "Put them back to finish or repeat that run, or make a new run of the extract: --new-run REASON."
-
-    def __init__(self, run: str, changed: str) -> None:
-        super().__init__(run, changed)
+    message = "Run {run} was planned with other settings; changed since: {changed}."
+    next_step = "Restore them to finish or repeat that run, or make a new run of the extract: --new-run REASON."
 
 
 class Submission(Document):
@@ -97,7 +88,7 @@ def find_extract(edges: IssuerEdges, name: str) -> Entry:
             return entry
     newest = sorted(there, key=lambda entry: entry.modified)[-3:]
     listed = ", ".join(redact(entry.key.removeprefix(prefix)) for entry in newest) or "nothing"
-    raise ExtractNotFoundError(name, prefix, listed)
+    raise ExtractNotFoundError(name=name, prefix=prefix, available=listed)
 
 
 def identify(store: Store, entry: Entry) -> SourceIdentity:
@@ -167,7 +158,7 @@ def _submission(edges: IssuerEdges, source: SourceIdentity, asked: Asked) -> Sub
         fresh = _fresh(edges, source, chain, asked)
         if store.create(_link(prefix, len(chain) + 1), canonical(fresh)):
             return fresh
-    raise StoreBusyError(prefix, "contested")
+    raise StoreBusyError(place=prefix, code="contested")
 
 
 def _standing(edges: IssuerEdges, chain: Sequence[Submission], asked: Asked) -> Submission | None:
@@ -221,7 +212,7 @@ def _chain(store: Store, prefix: str) -> Iterator[Submission]:
             yield Submission.model_validate_json(content)
         except ValidationError:
             break
-    raise ConflictError(_link(prefix, number))
+    raise ConflictError(key=_link(prefix, number))
 
 
 def _link(prefix: str, number: int) -> str:
@@ -247,7 +238,7 @@ def _plan_of(edges: IssuerEdges, source: SourceIdentity, asked: Asked, submissio
 def _compare(plan: Plan, stored: Plan, day: date | None) -> None:
     """Refuse a rerun that would not be of the stored plan, naming what differs."""
     if stored.source.key != plan.source.key:
-        raise DuplicateExtractError(plan.source.key, stored.source.key, stored.run)
+        raise DuplicateExtractError(extract=plan.source.key, other=stored.source.key, run=stored.run)
     changed = differences(stored.settings, plan.settings)
     if stored.recipe != plan.recipe:
         changed.append("recipe (another version of cardlink)")
@@ -258,7 +249,7 @@ def _compare(plan: Plan, stored: Plan, day: date | None) -> None:
     if day not in (None, stored.as_of):
         changed.append("the business date")
     if changed:
-        raise SettingsChangedError(stored.run, ", ".join(changed))
+        raise SettingsChangedError(run=stored.run, changed=", ".join(changed))
 
 
 def _remarks(edges: IssuerEdges, source: SourceIdentity) -> tuple[str, ...]:

@@ -29,23 +29,17 @@ ENOUGH = 100  # troubled chunks after which the trouble is not the chunks' own
 
 
 class ForeignChunkError(OperatorError):
-    """Something that no run of ours sealed lies under a chunk's name."""
+    """There is an unknown object at a chunk's key."""
 
-    says = "{0}: {1} bytes that this run did not seal (truncated or foreign). Nothing was overwritten."
-    then = "Move the object away and find out who wrote it, then run the same command again."
-
-    def __init__(self, key: str, size: int) -> None:
-        super().__init__(key, size)
+    message = "{key}: unknown object of {size} bytes at a chunk's key (truncated or foreign). Nothing was overwritten."
+    next_step = "Move the object away and find out who wrote it, then run the same command again."
 
 
 class PartialRunError(TryAgainError):
     """Some chunks could not be sealed or published; the others stand, nothing is committed."""
 
-    says = "{0}: {1} chunks not published ({2}); {3} stand. Nothing is committed yet."
-    then = "This finishes it: {4}"
-
-    def __init__(self, run: str, count: int, why: str, standing: int, command: str) -> None:
-        super().__init__(run, count, why, standing, command)
+    message = "{run}: {count} chunks not published ({reason}); {published} are. Nothing is committed yet."
+    next_step = "To finish it: {command}"
 
 
 class Draft(NamedTuple):
@@ -191,8 +185,8 @@ class Publisher:
         if records.names(draft.name, sha256):
             return len(stored), sha256
         if read(self._store, key) != stored:  # damaged on its way here, not where it lies
-            raise ObjectDamagedError(key)
-        raise ForeignChunkError(key, len(stored))
+            raise ObjectDamagedError(key=key)
+        raise ForeignChunkError(key=key, size=len(stored))
 
     def _key(self, draft: Draft) -> str:
         return self._keys.chunks + draft.name

@@ -14,12 +14,13 @@ from typing import NamedTuple, Protocol
 
 import polars as pl
 
-from flows.core.errors import OperatorError, TryAgainError
+from flows.core.errors import OperatorError
 from flows.core.extract.mapping import plan_mapping
 from flows.core.extract.reader import read_extract
 from flows.core.ports import Entry
 from flows.core.rows.split import Splitter
 from flows.core.sealing.openpgp import looks_like_message
+from flows.core.storage.store_errors import ObjectChangedError
 from flows.steps.ahead import ahead
 from flows.steps.edges import IssuerEdges
 from flows.submissions.rows import EVERY_ROW, Choice, Route, batches
@@ -38,24 +39,11 @@ class Readable(Protocol):
         ...
 
 
-class ExtractChangedError(TryAgainError):
-    """The second reading was not of the bytes the first one digested."""
-
-    says = "{0} changed while it was read. Nothing was committed."
-    then = "Wait until the issuer's drop is complete, then run the same command again."
-
-    def __init__(self, extract: str) -> None:
-        super().__init__(extract)
-
-
 class NoKeyForExtractError(OperatorError):
     """A sealed extract and no private key to open it."""
 
-    says = "{0} is PGP-encrypted and no private key is configured."
-    then = "Name the issuer's key file in CARDLINK_PRIVATE_KEY_FILE."
-
-    def __init__(self, extract: str) -> None:
-        super().__init__(extract)
+    message = "{extract} is PGP-encrypted and no private key is configured."
+    next_step = "Name the issuer's key file in CARDLINK_PRIVATE_KEY_FILE."
 
 
 class Counting:
@@ -141,13 +129,13 @@ def open_extract(edges: IssuerEdges, entry: Entry, source: SourceIdentity) -> It
         else:
             yield _Prefixed(head, digesting)
         if digesting.hexdigest() != source.sha256:
-            raise ExtractChangedError(entry.key)
+            raise ObjectChangedError(key=entry.key)
 
 
 def _unseal(edges: IssuerEdges, entry: Entry, message: bytes) -> bytes:
     with edges.opener() as opener:
         if opener is None:
-            raise NoKeyForExtractError(entry.key)
+            raise NoKeyForExtractError(extract=entry.key)
         return opener.open(message, LARGEST_SEALED)
 
 

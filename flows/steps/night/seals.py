@@ -48,7 +48,7 @@ class SealRecords:
                 self._take(digests)
                 return
             self.catch_up()
-        raise StoreBusyError(self._base, "contested")
+        raise StoreBusyError(place=self._base, code="contested")
 
     def catch_up(self) -> None:
         """Read what has been added to the chain since."""
@@ -73,5 +73,5 @@ def _read(store: Store, key: str) -> dict[str, str] | None:
     except ValueError:  # no JSON: not ours, and raised below without a chain
         record = None
     if not isinstance(record, dict):
-        raise ConflictError(key)
+        raise ConflictError(key=key)
     return record

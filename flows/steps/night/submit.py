@@ -34,13 +34,12 @@ if TYPE_CHECKING:
 
 
 class UnexpectedOutcomeError(OperatorError):
-    """A run would come out otherwise than it was shown before somebody said yes."""
+    """A run would come out otherwise than it was listed before it was approved."""
 
-    says = "{0} would send {1} rows now, where {2} were listed, or for other reasons. Nothing was committed."
-    then = "Look again at what would be sent, and decide anew."
-
-    def __init__(self, extract: str, now: int, listed: int) -> None:
-        super().__init__(extract, now, listed)
+    message = (
+        "{extract} would send {now} rows now, where {listed} were listed, or for other reasons. Nothing was committed."
+    )
+    next_step = "Look at the new list, and decide again."
 
 
 class Request(NamedTuple):
@@ -176,7 +175,9 @@ def _work(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Manifest:
     made = make(edges, job, sealer, tell)
     _pass_gates(edges, plan, made, OPENABLE if plan.selection else job.opened)
     if job.expected not in (None, Expected(plan.source.sha256, made.counts, made.reasons)):
-        raise UnexpectedOutcomeError(plan.source.key, made.counts.submitted, job.expected.counts.submitted)
+        raise UnexpectedOutcomeError(
+            extract=plan.source.key, now=made.counts.submitted, listed=job.expected.counts.submitted
+        )
     return _manifest(plan, made)
 
 

@@ -42,7 +42,7 @@ def history(store: Store, run: str) -> list[Happening]:
     made = [*_planned(store, keys), *_claimed(store, keys), *_events(store, keys), *_manifest(store, keys)]
     found = [*made, *_closed(store, keys), *_resealed(store, keys), *_purged(store, keys)]
     if not found:
-        raise UnknownRunError(run)
+        raise UnknownRunError(run=run)
     return sorted(found, key=lambda one: datetime.fromisoformat(one.at))
 
 

@@ -21,7 +21,7 @@ from flows.steps.answers.outcomes import Told
 from flows.steps.edges import ConflictError, Edges, note, read
 from flows.steps.operate.purged import read_purged
 from flows.steps.operate.resealed import as_it_lies, lying
-from flows.steps.runs import UnknownRunError, keys_of, read_manifest, run_ids
+from flows.steps.runs import NoReasonError, UnknownRunError, keys_of, read_manifest, run_ids
 from schemas.manifest import Manifest
 
 SUMS = "SHA256SUMS"  # what `sha256sum --check` reads
@@ -31,41 +31,24 @@ _WHAT = re.compile(rf"-({'|'.join(['committed', *get_args(Move)])})-[0-9a-f]{{8}
 class ChunkStateError(OperatorError):
     """A chunk is not in a state in which that can be done to it."""
 
-    says = "Chunk {0} of {1} is {2}: it cannot be {3}."
-    then = "`cardlink outbox list` shows every chunk; an uploaded one cannot be taken back from the portal."
-
-    def __init__(self, number: int, run: str, state: str, move: str) -> None:
-        super().__init__(number, run, state, move)
+    message = "Chunk {number} of {run} is {state}: it cannot be {action}."
+    next_step = "`cardlink outbox list` shows every chunk; an uploaded one cannot be taken back from the portal."
 
 
 class NoSuchChunkError(OperatorError):
     """A run has no chunk of that number."""
 
-    says = "{0} has chunks 1 to {1}, no chunk {2}."
-    then = "`cardlink outbox list` shows every chunk."
-
-    def __init__(self, run: str, last: int, number: int) -> None:
-        super().__init__(run, last, number)
-
-
-class ReasonMissingError(OperatorError):
-    """Holding, releasing and cancelling are decisions: their reason goes into the history."""
-
-    says = "No reason given why chunks of {0} are {1}."
-    then = "Say it with --reason; it is kept in the run's history."
-
-    def __init__(self, run: str, move: str) -> None:
-        super().__init__(run, move)
+    message = "{run} has chunks 1 to {last}, no chunk {number}."
+    next_step = "`cardlink outbox list` shows every chunk."
 
 
 class SentTwiceError(OperatorError):
     """Another run of an extract whose chunks are, or may be, at the portal already."""
 
-    says = "{0} would go out twice: {1} of the {2} chunks of run {3} are uploaded, answered or waiting."
-    then = "Cancel those that wait (`cardlink outbox cancel {3}`); those uploaded cannot be taken back."
-
-    def __init__(self, extract: str, count: int, chunks: int, run: str) -> None:
-        super().__init__(extract, count, chunks, run)
+    message = (
+        "{extract} would be sent twice: {count} of the {chunks} chunks of run {run} are uploaded, answered or waiting."
+    )
+    next_step = "Cancel those that wait (`cardlink outbox cancel {run}`); uploaded ones cannot be taken back."
 
 
 class Fetched(NamedTuple):
@@ -91,10 +74,10 @@ def move(
 ) -> list[Item]:
     """Note what was done to chunks of a run (none named: all it can be done to); return how they stand now.
 
-    Raises ChunkStateError, NoSuchChunkError, ReasonMissingError; then, and in a dry run, nothing is noted.
+    Raises ChunkStateError, NoSuchChunkError, NoReasonError; then, and in a dry run, nothing is noted.
     """
     if what != "uploaded" and not reason.strip():
-        raise ReasonMissingError(run, what)
+        raise NoReasonError()
     chosen = choose(outbox(edges, run), run, MOVES[what][0], what, numbers)
     if dry_run:
         done = Moved(what, edges.now(), edges.actor, reason=redact(reason.strip()))
@@ -119,7 +102,7 @@ def fetch(edges: Edges, run: str, put: Callable[[str, bytes], None], numbers: Co
     for item in chosen:
         content = read(edges.store, there[item.chunk.number].key)
         if digest(content) != item.chunk.sha256:
-            raise ConflictError(there[item.chunk.number].key)
+            raise ConflictError(key=there[item.chunk.number].key)
         put(item.chunk.name, content)
     sums = "".join(f"{item.chunk.sha256}  {item.chunk.name}\n" for item in chosen)
     put(SUMS, sums.encode())
@@ -134,7 +117,7 @@ def refuse_twice(edges: Edges, extract: str, runs: Collection[str]) -> None:
         found = outbox(edges, run)
         out = [item for item in found if item.state != "cancelled"]
         if out:
-            raise SentTwiceError(extract, len(out), len(found), run)
+            raise SentTwiceError(extract=extract, count=len(out), chunks=len(found), run=run)
 
 
 def choose(
@@ -144,9 +127,9 @@ def choose(
     by_number = {item.chunk.number: item for item in found}
     for number in numbers:
         if number not in by_number:
-            raise NoSuchChunkError(run, len(found), number)
+            raise NoSuchChunkError(run=run, last=len(found), number=number)
         if by_number[number].state not in states:
-            raise ChunkStateError(number, run, by_number[number].state, what)
+            raise ChunkStateError(number=number, run=run, state=by_number[number].state, action=what)
     return [item for item in found if item.state in states and (not numbers or item.chunk.number in numbers)]
 
 
@@ -154,7 +137,7 @@ def _read(store: Store, keys: RunKeys, must: bool) -> list[Item]:
     manifest = read_manifest(store, keys)
     if manifest is None:
         if must:
-            raise UnknownRunError(str(keys.run))
+            raise UnknownRunError(run=str(keys.run))
         return []
     answered: Collection[int] = Told(store, keys).chunks()
     if not answered and read_purged(store, keys, "ledger") is not None:  # only what was done with was purged

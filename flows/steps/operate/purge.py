@@ -187,7 +187,7 @@ def _look(edges: IssuerEdges, run: RunId) -> _Look:
     try:
         return _look_at(edges, run)
     except ConflictError as error:
-        return _Look([], [Kept(str(run), part, f"not to be read: {error.args[0]}") for part in PARTS], [], [])
+        return _Look([], [Kept(str(run), part, f"not to be read: {error.fields['key']}") for part in PARTS], [], [])
 
 
 def _look_at(edges: IssuerEdges, run: RunId) -> _Look:

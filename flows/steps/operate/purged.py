@@ -15,11 +15,10 @@ from schemas.purged import Part, Purged
 class LedgerPurgedError(OperatorError):
     """The ledger and the report of a run are gone, as its issuer's retention asks for."""
 
-    says = "The ledger and the report of {0} were purged on {1} ({2})."
-    then = "`cardlink history {0}` says by whom; its manifest still says what was sent, its extract still has the rows."
-
-    def __init__(self, run: str, day: str, setting: str) -> None:
-        super().__init__(run, day, setting)
+    message = "The ledger and the report of {run} were purged on {date} ({setting})."
+    next_step = (
+        "`cardlink history {run}` shows who did it; its manifest shows what was sent, its extract still has the rows."
+    )
 
 
 def read_purged(store: Store, keys: RunKeys, part: Part) -> Purged | None:
@@ -30,7 +29,7 @@ def read_purged(store: Store, keys: RunKeys, part: Part) -> Purged | None:
         return None
     except ValidationError:
         pass
-    raise ConflictError(keys.purged(part))
+    raise ConflictError(key=keys.purged(part))
 
 
 def without_ledger(store: Store, issuer: str) -> frozenset[str]:
@@ -43,4 +42,4 @@ def refuse_purged(store: Store, keys: RunKeys) -> None:
     """Raise LedgerPurgedError where the ledger of a run is gone."""
     record = read_purged(store, keys, "ledger")
     if record is not None:
-        raise LedgerPurgedError(str(keys.run), f"{record.at:%Y-%m-%d}", record.setting)
+        raise LedgerPurgedError(run=str(keys.run), date=f"{record.at:%Y-%m-%d}", setting=record.setting)

@@ -32,11 +32,8 @@ RECORD = ["row", "cuid", "last_4", "expiration", "fate", "chunk", "position", "o
 class CardGivenError(OperatorError):
     """A card number where a cuid was asked for."""
 
-    says = "That looks like a card number, and nothing here knows one."
-    then = "Give the cardholder's cuid. Take the number out of the shell's history."
-
-    def __init__(self) -> None:
-        super().__init__()
+    message = "That looks like a card number; cardlink looks nobody up by card number."
+    next_step = "Give the cardholder's cuid. Remove the number from the shell's history."
 
 
 class Trace(NamedTuple):

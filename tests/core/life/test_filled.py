@@ -43,7 +43,7 @@ def refusal(content: bytes) -> str:
     """Return which lines a file is refused for."""
     with pytest.raises(CorrectionsRefusedError) as refused:
         read_filled(content, "c.csv", RUN)
-    return str(refused.value.args[2])
+    return str(refused.value.fields["lines"])
 
 
 def test_only_filled_in_cells_are_corrections() -> None:
@@ -118,7 +118,7 @@ def test_what_is_no_template_says_why(content: bytes, found: str) -> None:
     with pytest.raises(CorrectionsUnreadableError) as refused:
         read_filled(content, "c.csv", RUN)
 
-    assert refused.value.args == ("c.csv", found)
+    assert refused.value.fields == {"name": "c.csv", "problem": found}
 
 
 def test_a_line_that_speaks_of_another_row_than_its_cuid_says_is_found() -> None:

@@ -54,4 +54,8 @@ def test_a_template_that_lacks_a_column_is_refused_by_name() -> None:
     with pytest.raises(TemplateError) as error:
         header_from_template(template, "template.csv")
 
-    assert error.value.args == ("template.csv", "cardholder.cuid, service_card.pan", "acme.colour")
+    assert error.value.fields == {
+        "name": "template.csv",
+        "missing": "cardholder.cuid, service_card.pan",
+        "unknown": "acme.colour",
+    }

@@ -81,7 +81,7 @@ def test_the_error_names_columns_and_shows_no_cell() -> None:
     with pytest.raises(BugError) as error:
         check_records(records({"last_4": "4242424242424242", "fate": "lost"}))
 
-    assert ("ledger", "last_4, fate") == error.value.args
+    assert {"place": "ledger", "kind": "last_4, fate"} == error.value.fields
 
 
 def test_records_of_another_shape_are_refused() -> None:

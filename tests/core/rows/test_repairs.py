@@ -114,7 +114,7 @@ def test_a_later_row_that_contradicts_a_repair_refuses_the_extract_by_its_number
     with pytest.raises(RepairContradictedError) as caught:
         repair(rows, decided, NAME)
 
-    assert 2 == caught.value.args[2]
+    assert 2 == caught.value.fields["row"]
     assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
 
 

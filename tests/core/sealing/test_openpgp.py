@@ -126,7 +126,7 @@ def test_each_damage_has_its_code(damaged: bytes, code: str) -> None:
     with pytest.raises(MalformedMessageError) as caught:
         inspect(damaged)
 
-    assert (code,) == caught.value.args
+    assert {"reason": code} == caught.value.fields
 
 
 @pytest.mark.parametrize("copies", [1, 2])

@@ -37,7 +37,7 @@ PHONE = {"service_card.address.phone_number": "6175550100"}
 def codes(plain: dict[str, Any]) -> str:
     with pytest.raises(LinkRequestError) as told:
         checked_request(plain)
-    return str(told.value.args[0])
+    return str(told.value.fields["codes"])
 
 
 @pytest.mark.parametrize(("entity", "name"), [(entity, name) for entity, fields in WHOLE.items() for name in fields])

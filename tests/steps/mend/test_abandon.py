@@ -12,14 +12,13 @@ from flows.core.errors import CardlinkError
 from flows.core.rows.cards import PUBLISHED
 from flows.core.run.lease import ClaimedError
 from flows.steps.mend.abandon import CommittedError, abandon
-from flows.steps.mend.reason import NoReasonError
 from flows.steps.mend.take_over import take_over
 from flows.steps.night.claim import claimed
 from flows.steps.night.pending import pending
 from flows.steps.operate.history import history
 from flows.steps.operate.status import standings
 from flows.steps.operate.watch import holding
-from flows.steps.runs import AbandonedError, UnknownRunError, keys_of, read_end, read_manifest, run_ids
+from flows.steps.runs import AbandonedError, NoReasonError, UnknownRunError, keys_of, read_end, read_manifest, run_ids
 from schemas.manifest import Manifest
 from schemas.mended import Abandoned
 from tests.night import BANK, Bench, local_bench

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from flows.core.names import attributions, ingested, results
 from flows.core.rows.cards import PUBLISHED
 from flows.steps.answers.report import rebuild
-from flows.steps.mend.attribute import LastFourError, RowNotThereError, RowSettledError, attribute_row, withdraw
+from flows.steps.mend.attribute import LastFourError, RowSettledError, attribute_row, withdraw
 from flows.steps.mend.decide import NoSuchResultError
 from flows.steps.mend.ingest_again import ingest_again
-from flows.steps.mend.reason import NoReasonError
 from flows.steps.operate.history import history
-from flows.steps.runs import UnknownRunError, keys_of
+from flows.steps.runs import NoReasonError, NoSuchRowError, UnknownRunError, keys_of
 from tests.night import BANK, NOON, Bench, local_bench
 from tests.storms import FailingStore
 
@@ -113,7 +112,7 @@ def test_what_is_withdrawn_is_a_break_again(night: tuple[Bench, str]) -> None:
     withdraw(bench.edges, "a.csv", 4, "it was the other one")
 
     assert state(bench, run) == before
-    with pytest.raises(RowNotThereError):
+    with pytest.raises(NoSuchRowError):
         withdraw(bench.edges, "a.csv", 4, "once more")
 
 
@@ -206,8 +205,8 @@ def test_a_dry_run_says_what_the_row_would_be_and_writes_nothing(night: tuple[Be
     ("result", "position", "row", "reason", "error"),
     [
         ("c.csv", 4, 4, WHY, NoSuchResultError),
-        ("a.csv", 6, 4, WHY, RowNotThereError),
-        ("a.csv", 4, 11, WHY, RowNotThereError),
+        ("a.csv", 6, 4, WHY, NoSuchRowError),
+        ("a.csv", 4, 11, WHY, NoSuchRowError),
         ("a.csv", 1, 4, WHY, RowSettledError),
         ("a.csv", 4, 1, WHY, RowSettledError),
         ("a.csv", 4, 4, "", NoReasonError),

@@ -18,9 +18,8 @@ from flows.steps.answers.ingest import ingest
 from flows.steps.answers.report import find_breaks, rebuild
 from flows.steps.mend.close import closed_breaks, open_breaks
 from flows.steps.mend.close_break import NoSuchBreakError, close_break, reopen_break
-from flows.steps.mend.reason import NoReasonError
 from flows.steps.operate.history import history
-from flows.steps.runs import keys_of
+from flows.steps.runs import NoReasonError, keys_of
 from schemas.breaks import found
 from tests.night import NOON, Bench, local_bench
 

@@ -20,13 +20,12 @@ from flows.edge.pgp import GpgOpener
 from flows.steps.again.corrections import correction_template
 from flows.steps.again.reread import SourceGoneError
 from flows.steps.again.resubmit import Request, resubmit
-from flows.steps.mend.reason import NoReasonError
 from flows.steps.mend.reseal import Resealed, reseal
 from flows.steps.mend.rows_again import RowsDifferError
 from flows.steps.night.plan import SettingsChangedError
 from flows.steps.operate.history import history
 from flows.steps.operate.outbox import ChunkStateError, NoSuchChunkError, fetch, move, outbox
-from flows.steps.runs import UnknownRunError, keys_of
+from flows.steps.runs import NoReasonError, UnknownRunError, keys_of
 from schemas.portal import CITY, CUID
 from tests import keys
 from tests.again import correct, of_rows
@@ -223,7 +222,7 @@ def test_killed_anywhere_the_same_command_finishes_and_leaves_one_ciphertext(
 
 def test_who_may_not_delete_leaves_the_old_objects_and_hears_of_it(night: tuple[Bench, str]) -> None:
     bench, run = night
-    barred = Dying(bench.store, lambda what, key: StoreDeniedError(key, "403") if what == "delete" else None)
+    barred = Dying(bench.store, lambda what, key: StoreDeniedError(place=key, code="403") if what == "delete" else None)
 
     done = reseal(bench.edges, barred, run, (), WHY)
     finished = again(bench, run)
