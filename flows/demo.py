@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from flows.commands.entry import Cli, Context, Folder, Number, entry
 from flows.commands.practice import answer_chunks
 from flows.commands.result import Link, Result, Table
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 from flows.wiring import now, wire
 
 ISSUER = "sample-bank"
@@ -83,7 +83,7 @@ def make_room(folder: Path) -> None:
 
 def prepare(folder: Path, rows: int | None) -> Path:
     """Write the issuer's TOML, a throwaway portal key and the extract; return the secret key's path."""
-    from flows.edge.pgp import make_portal_key
+    from flows.adapters.gpg_sealer import make_portal_key
 
     public, secret, fingerprint = make_portal_key()
     (folder / "portal.asc").write_bytes(public)
@@ -118,7 +118,7 @@ def _embed_prefect(folder: Path) -> None:
 
 def _answer(folder: Path, reports: list[dict[str, Any]]) -> Result:
     from flows.commands.results import report_of
-    from flows.steps.runs import keys_of
+    from flows.runs.documents import keys_of
 
     edges = wire(folder, ISSUER)
     found = [report_of(edges, summary) for summary in reports]

@@ -31,9 +31,8 @@ from flows.commands.entry import REQUIRED, Context, Entry, Form, OneOf, Paramete
 from flows.commands.every import ENTRIES
 from flows.commands.outbox import outbox_list
 from flows.commands.result import Link, Result, Table
-from flows.core.errors import TryAgainError, guarded
-from flows.core.run.pace import pace
-from flows.steps.night.making import Progress
+from flows.errors import TryAgainError, guarded
+from flows.submissions.build import Progress, pace
 from flows.wiring import config_folder
 
 LINES = 20  # of a result that are logged; its artifact has them all

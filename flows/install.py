@@ -22,7 +22,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 from flows.wiring import Channels, channels, config_folder, issuers, load_issuer, work_pool
 
 DEPLOY = Path(__file__).parent.parent / "deploy"

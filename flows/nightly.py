@@ -11,12 +11,12 @@ from prefect.states import Completed
 
 from flows.commands.submit import LONGEST
 from flows.commands.submit import submit as submit_verb
-from flows.core.errors import guarded
-from flows.core.extract.extract_errors import EmptyExtractError
-from flows.core.run.calendar import day_off, local_day
+from flows.errors import guarded
+from flows.extracts.errors import EmptyExtractError
 from flows.forms import IssuerName, here, passing, show, show_outbox
-from flows.steps.edges import IssuerEdges
-from flows.steps.night.pending import pending
+from flows.runs.context import IssuerEdges
+from flows.runs.identity import day_off, local_day
+from flows.submissions.plan import pending
 from flows.wiring import config_folder, wire
 
 

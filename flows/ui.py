@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from flows.core.errors import TryAgainError
 from flows.demo import ISSUER, make_room, prepare, sample_data
+from flows.errors import TryAgainError
 
 PORT = 4200
 START = 120  # seconds a server may take on a new database on a slow disk

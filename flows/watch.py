@@ -14,12 +14,11 @@ from prefect.client.schemas.objects import StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events import emit_event
 
-from flows.core.errors import guarded
-from flows.core.run.alerts import KINDS, Change
+from flows.errors import guarded
 from flows.forms import IssuerName
-from flows.steps.operate.metrics import measure
-from flows.steps.operate.watch import Failure, told
-from flows.steps.operate.watch import watch as watch_step
+from flows.operations.alerts import KINDS, Change, Failure, told
+from flows.operations.alerts import watch as watch_step
+from flows.operations.metrics import measure
 from flows.wiring import config_folder, wire
 
 BAD = (StateType.FAILED, StateType.CRASHED)

@@ -30,15 +30,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 
 if TYPE_CHECKING:
-    from flows.core.ports import Opener, Sealer, Store, Sweeper
-    from flows.core.run.provenance import Setting
-    from flows.edge.sealers import Sealers
-    from flows.edge.service.client import ServiceClient
-    from flows.edge.service.session import Credentials
-    from flows.steps.edges import Edges, IssuerEdges
+    from flows.adapters.gpg_sealer import Sealers
+    from flows.operations.provenance import Setting
+    from flows.partner_api.client import ServiceClient
+    from flows.partner_api.transport import Credentials
+    from flows.runs.context import Edges, IssuerEdges
+    from flows.runs.sealing import Opener, Sealer
+    from flows.runs.store import Store, Sweeper
     from schemas.issuer import Issuer
 
 
@@ -113,7 +114,7 @@ def load_issuer(folder: Path, name: str) -> Issuer:
 
 def in_effect(folder: Path, issuer: Issuer) -> list[Setting]:
     """Return every setting in effect and where it comes from; of secrets only that they are set."""
-    from flows.core.run.provenance import settings_in_effect
+    from flows.operations.provenance import settings_in_effect
 
     given = tomllib.loads(read_file(folder / f"{issuer.issuer}.toml", "the issuer's TOML").decode("utf-8"))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
@@ -122,10 +123,10 @@ def in_effect(folder: Path, issuer: Issuer) -> list[Setting]:
 def open_store(root: str, folder: Path) -> Store:
     """Open `s3://bucket/prefix`, or a directory (relative ones from the folder of the TOML)."""
     if urlsplit(root).scheme == "s3":
-        from flows.edge import s3
+        from flows.adapters import s3
 
         return s3.connect(root, threads=PUBLISHERS)
-    from flows.edge.local import LocalStore
+    from flows.adapters.local import LocalStore
 
     return LocalStore(folder / Path(root).expanduser())
 
@@ -133,25 +134,25 @@ def open_store(root: str, folder: Path) -> Store:
 def sweeper(root: str, folder: Path) -> Sweeper:
     """Open a store with the right to delete, which retention alone asks for; on S3 by a profile of its own."""
     if urlsplit(root).scheme == "s3":
-        from flows.edge import s3
+        from flows.adapters import s3
 
         return s3.connect(root, threads=PUBLISHERS, profile=os.environ.get("CARDLINK_PURGE_PROFILE") or None)
-    from flows.edge.local import LocalStore
+    from flows.adapters.local import LocalStore
 
     return LocalStore(folder / Path(root).expanduser())
 
 
 def clear_machine(*, dry_run: bool) -> int:
     """Remove what killed processes left on this machine, their gpg homes; return how many there are."""
-    from flows.edge.gpg import dead_homes, sweep_dead_homes
+    from flows.adapters.gpg import dead_homes, sweep_dead_homes
 
     return len(dead_homes()) if dry_run else sweep_dead_homes()
 
 
 def wire(folder: Path, name: str) -> IssuerEdges:
     """Return an issuer with its real edges; nothing outside is touched before a step asks for it."""
-    from flows.core.rows.chunk_csv import default_header, header_from_template
-    from flows.steps.edges import IssuerEdges
+    from flows.runs.context import IssuerEdges
+    from flows.runs.identity import default_header, header_from_template
 
     issuer = load_issuer(folder, name)
     template = issuer.portal.template
@@ -165,9 +166,9 @@ def wire(folder: Path, name: str) -> IssuerEdges:
 
 def edges(root: str, folder: Path) -> Edges:
     """Return the edges every step shares: the store, the clock, who is acting, and the probe; hardens the process."""
-    from flows.edge.probe import race
-    from flows.edge.process import harden
-    from flows.steps.edges import Edges
+    from flows.redaction import harden
+    from flows.runs.context import Edges
+    from flows.runs.probe import race
 
     harden()  # here, because every command and every flow comes by
     wires = PUBLISHERS // 2 if urlsplit(root).scheme == "s3" else LOCAL_WIRES
@@ -179,10 +180,10 @@ def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
 
     Raises NoServiceError, ServiceSecretsError, FileUnreadableError.
     """
-    from flows.core.service.service_errors import NoServiceError
-    from flows.core.storage.retry import Retry
-    from flows.edge.process import harden
-    from flows.edge.service.client import open_client
+    from flows.partner_api.client import open_client
+    from flows.partner_api.service import NoServiceError
+    from flows.redaction import harden
+    from flows.runs.store import Retry
 
     harden()
     settings = issuer.service
@@ -193,8 +194,8 @@ def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
 
 
 def _service_credentials() -> Credentials:
-    from flows.core.service.service_errors import ServiceSecretsError
-    from flows.edge.service.session import Credentials
+    from flows.partner_api.service import ServiceSecretsError
+    from flows.partner_api.transport import Credentials
 
     names = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in ("app_name", "app_key", "username", "password")}
     given = {name: _secret(variable) for name, variable in names.items()}
@@ -254,9 +255,9 @@ def _user() -> str:
 
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
-    from flows.edge.gpg import sweep_dead_homes
-    from flows.edge.plain import PlainSealer
-    from flows.edge.sealers import Wanted
+    from flows.adapters.gpg import sweep_dead_homes
+    from flows.adapters.gpg_sealer import Wanted
+    from flows.adapters.unsealed import PlainSealer
 
     portal = issuer.portal
     if not portal.sealed:
@@ -273,7 +274,7 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
 @cache
 def _sealers() -> Sealers:
     """Return this process's sealers; those that are idle end with it."""
-    from flows.edge.sealers import Sealers
+    from flows.adapters.gpg_sealer import Sealers
 
     sealers = Sealers()
     atexit.register(sealers.close)
@@ -282,7 +283,7 @@ def _sealers() -> Sealers:
 
 @contextmanager
 def _opener() -> Iterator[Opener | None]:
-    from flows.edge.pgp import GpgOpener
+    from flows.adapters.gpg_sealer import GpgOpener
 
     key_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE")
     if not key_file:

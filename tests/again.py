@@ -10,11 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from flows.core.life.wanted import Wanted
-from flows.core.names import corrections
-from flows.edge.local import LocalStore
-from flows.steps.again.resubmit import Request, resubmit
-from flows.steps.night.submit import Submitted
+from flows.adapters.local import LocalStore
+from flows.resend.resubmission import Request, resubmit
+from flows.resend.selection import Wanted
+from flows.runs.keys import corrections
+from flows.submissions.submit import Submitted
 from schemas.portal import PAN
 from tests.builders import portal_rows
 from tests.night import Bench, issuer, local_bench, portal_csv

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from flows.edge.gpg import Keyring
-from flows.edge.pgp import MAKING, Algorithm, PortalKey, make_portal_key
+from flows.adapters.gpg import Keyring
+from flows.adapters.gpg_sealer import MAKING, Algorithm, PortalKey, make_portal_key
 
 NAME = "Portal <portal@example.com>"
 LONG_AGO = "20200101T000000"

@@ -9,8 +9,8 @@ from io import BytesIO
 from itertools import count
 from threading import Lock
 
-from flows.core.ports import Entry, Plain, Sealed
-from flows.core.storage.store_errors import ObjectChangedError, ObjectMissingError
+from flows.runs.sealing import Plain, Sealed
+from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError
 
 DROPPED = datetime(2026, 11, 20, 3, tzinfo=UTC)
 SEAL = b"\x84sealed"

@@ -12,19 +12,20 @@ from typing import Any
 
 import polars as pl
 
-from flows.core.names import extracts, results
-from flows.core.ports import Opener, Sealer, Store
-from flows.core.rows.chunk_csv import default_header
-from flows.edge.local import LocalStore
-from flows.edge.pgp import GpgOpener, GpgSealer, PortalKey
+from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, PortalKey
+from flows.adapters.local import LocalStore
+from flows.reports.ingest import Ingested, ingest
+from flows.runs.chunks import lying
+from flows.runs.context import Edges, IssuerEdges
+from flows.runs.documents import keys_of, read_ledger, read_manifest
+from flows.runs.identity import default_header
+from flows.runs.keys import extracts, results
+from flows.runs.sealing import Opener, Sealer
+from flows.runs.store import Store
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
-from flows.steps.answers.ingest import Ingested, ingest
-from flows.steps.edges import Edges, IssuerEdges
-from flows.steps.night.submit import Request, Submitted, submit
-from flows.steps.operate.resealed import lying
-from flows.steps.runs import keys_of, read_ledger, read_manifest
+from flows.submissions.submit import Request, Submitted, submit
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 from tests import keys

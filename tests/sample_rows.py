@@ -9,10 +9,10 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
-from flows.core.rows.cards import PUBLISHED
 from flows.simulator.people import PLACES
 from flows.simulator.validation import REQUIRED
 from schemas import ledger, portal
+from schemas.expressions import PUBLISHED
 from schemas.portal import (
     ADDRESS1,
     ADDRESS2,

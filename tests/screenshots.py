@@ -12,10 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.core.names import reconciliation
-from flows.steps.answers.reconcile import reconcile_runs
-from flows.steps.answers.report import rebuild
-from flows.steps.runs import keys_of
+from flows.reports.rebuild import rebuild
+from flows.reports.reconciliation import reconcile_runs
+from flows.runs.documents import keys_of
+from flows.runs.keys import reconciliation
 from tests.twelve import Story, live
 
 FOLDER = Path(__file__).parent.parent / "deploy" / "screenshots"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from flows.core.ports import Opener
+from flows.runs.sealing import Opener
 from flows.simulator.service.app import create_app
 from flows.simulator.service.books import Books, Client, Habits
 from flows.simulator.service.serving import address, listen, server
-from schemas.service import ServiceSettings
+from schemas.partner_api.service import ServiceSettings
 from tests.simulator.uploads import PaperOpener
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -13,18 +13,19 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from flows.core.extract import grammar
-from flows.core.names import results
-from flows.core.rows.cards import GENERATED, PUBLISHED
-from flows.edge.pgp import GpgOpener, PortalKey
+from flows.adapters.gpg_sealer import GpgOpener, PortalKey
+from flows.extracts import grammar
+from flows.reports.ingest import ingest
+from flows.runs.context import IssuerEdges
+from flows.runs.documents import keys_of, read_ledger
+from flows.runs.keys import results
+from flows.runs.store import read
 from flows.simulator.portal import Portal
 from flows.simulator.validation import luhn_holds
-from flows.steps.answers.ingest import ingest
-from flows.steps.edges import IssuerEdges, read
-from flows.steps.night.submit import Request, submit
-from flows.steps.runs import keys_of, read_ledger
+from flows.submissions.submit import Request, submit
 from flows.wiring import wire
 from schemas import ledger, portal
+from schemas.expressions import GENERATED, PUBLISHED
 from schemas.manifest import Manifest
 from schemas.rules import RULES
 from tests import keys, sample_bank

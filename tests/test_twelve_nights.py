@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows.core.names import reconciliation
-from flows.steps.answers.reconcile import reconcile_runs
+from flows.reports.reconciliation import reconcile_runs
+from flows.runs.keys import reconciliation
 from tests.twelve import NIGHTS, Story, live
 
 

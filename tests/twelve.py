@@ -14,13 +14,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.edge.pgp import GpgOpener
+from flows.adapters.gpg_sealer import GpgOpener
+from flows.reports.ingest import Ingested
+from flows.reports.reconciliation import reconcile_runs
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Booked, Portal
-from flows.steps.answers.ingest import Ingested
-from flows.steps.answers.reconcile import reconcile_runs
 from tests import keys
 from tests.night import Bench, local_bench
 

@@ -14,7 +14,7 @@ import click
 from flows.cli.terminal import ProgressLine, Terminal, print_result
 from flows.commands.entry import REQUIRED, Cli, Context, DayCount, Entry, Folder, OneOf, Parameter, Range
 from flows.commands.result import Result
-from flows.core.errors import BugError, CardlinkError, TryAgainError, kind_and_place
+from flows.errors import BugError, CardlinkError, TryAgainError, kind_and_place
 
 
 class StoppedError(TryAgainError):

@@ -16,7 +16,7 @@ from flows import demo
 from flows.cli.derive import command_of
 from flows.commands.entry import Entry
 from flows.commands.every import ENTRIES
-from flows.edge.process import harden
+from flows.redaction import harden
 from flows.wiring import config_folder
 
 GROUPS = {

@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from flows.commands.result import Result
-    from flows.steps.night.making import Progress
+    from flows.submissions.build import Progress
 
 OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and where every line stays
 
@@ -69,7 +69,7 @@ class ProgressLine:
 
     def __call__(self, progress: Progress) -> None:
         """Take the news of one block."""
-        from flows.core.run.pace import pace
+        from flows.submissions.build import pace
 
         now = time.monotonic()
         if not self._shown or now < self._next:

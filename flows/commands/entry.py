@@ -30,9 +30,9 @@ from flows.commands.result import Result
 from flows.wiring import config_folder, issuers, wire
 
 if TYPE_CHECKING:
-    from flows.steps.beyond.terminal import Terminal
-    from flows.steps.edges import IssuerEdges
-    from flows.steps.night.making import Progress
+    from flows.partner_api.terminal import Terminal
+    from flows.runs.context import IssuerEdges
+    from flows.submissions.build import Progress
 
 P = ParamSpec("P")
 REQUIRED = inspect.Parameter.empty
@@ -133,7 +133,7 @@ class Context(NamedTuple):
 
     def edges_of(self, run: str) -> IssuerEdges:
         """Return the edges of the issuer of a run; UnknownRunError where the text is no run's id."""
-        from flows.steps.operate.outbox import run_of
+        from flows.runs.documents import run_of
 
         return wire(self.folder, run_of(run).issuer)
 

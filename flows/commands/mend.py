@@ -25,9 +25,9 @@ from flows.commands.results import ingested, report_of
 from flows.wiring import sweeper, wire
 
 if TYPE_CHECKING:
-    from flows.steps.edges import IssuerEdges
-    from flows.steps.mend.close_break import Mended
-    from flows.steps.mend.decide import Decided
+    from flows.operations.by_hand import Decided
+    from flows.operations.remediation import Mended
+    from flows.runs.context import IssuerEdges
 
 MEND = Form("mend", "mend: {verb} {run}", picks="verb")
 ONE_FILE = "a row of a result file is named where the file is at hand"
@@ -40,7 +40,7 @@ Place = Annotated[ChunkPlace, Help('A chunk, such as "chunk 7"; without it, all 
 @entry("mend abandon", form=MEND)
 def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End RUN before its commit, for good: it is never taken up again, and nothing of it is sent."""
-    from flows.steps.mend.abandon import abandon as abandon_step
+    from flows.operations.remediation import abandon as abandon_step
 
     edges = context.edges_of(run)
     done = abandon_step(edges.edges, run, reason, dry_run=dry_run)
@@ -52,7 +52,7 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
 @entry("mend take-over", form=MEND)
 def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End the claim of a dead process on RUN, so that the next submit goes on at once."""
-    from flows.steps.mend.take_over import take_over as take_over_step
+    from flows.operations.remediation import take_over as take_over_step
 
     edges = context.edges_of(run)
     had = take_over_step(edges.edges, run, reason, dry_run=dry_run)
@@ -65,7 +65,7 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
 @entry("mend reseal", form=MEND)
 def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Seal waiting and held chunks of RUN anew (or the CHUNKS numbered) to the keys the settings name now."""
-    from flows.steps.mend.reseal import reseal as reseal_step
+    from flows.operations.reseal import reseal as reseal_step
 
     edges = context.edges_of(run)
     done = reseal_step(edges, sweeper(edges.issuer.root, context.folder), run, chunks, reason, dry_run=dry_run)
@@ -85,7 +85,7 @@ def ingest_again(
     context: Context, issuer: Issuer, result: ResultName, *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Take the file RESULT up again although it was taken up, and report the runs it speaks of."""
-    from flows.steps.mend.ingest_again import ingest_again as again_step
+    from flows.operations.by_hand import ingest_again as again_step
 
     edges = wire(context.folder, issuer)
     return _decided(edges, again_step(edges, result, reason, dry_run=dry_run), f"{result}: taken up again")
@@ -109,8 +109,8 @@ def attribute(
         to: The row that was sent: run, and row of its extract.
         last_4_confirmed: The partner says it is that card, whatever its last digits.
     """
-    from flows.steps.mend.attribute import attribute_row
-    from flows.steps.operate.outbox import run_of
+    from flows.operations.by_hand import attribute_row
+    from flows.runs.documents import run_of
 
     edges = wire(context.folder, issuer)
     run, _, number = to.rpartition(":")
@@ -125,7 +125,7 @@ def withdraw(
     context: Context, issuer: Issuer, result: ResultName, *, row: ResultRow, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Take back what `mend attribute` said of a row of the file RESULT."""
-    from flows.steps.mend.attribute import withdraw as withdraw_step
+    from flows.operations.by_hand import withdraw as withdraw_step
 
     edges = wire(context.folder, issuer)
     done = withdraw_step(edges, result, row, reason, dry_run=dry_run)
@@ -137,7 +137,7 @@ def close(
     context: Context, run: RunName, break_name: Break, place: Place = "", *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Close breaks of RUN that nothing more can be done about, such as RESULT_SHORT, all or those at PLACE."""
-    from flows.steps.mend.close_break import close_break
+    from flows.operations.remediation import close_break
 
     edges = context.edges_of(run)
     return _breaks(edges, run, close_break(edges, run, break_name, place, reason, dry_run=dry_run), "closed", reason)
@@ -148,7 +148,7 @@ def reopen(
     context: Context, run: RunName, break_name: Break, place: Place = "", *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Take back the closing of breaks of RUN, all of a kind or those at PLACE."""
-    from flows.steps.mend.close_break import reopen_break
+    from flows.operations.remediation import reopen_break
 
     edges = context.edges_of(run)
     done = reopen_break(edges, run, break_name, place, reason, dry_run=dry_run)
@@ -157,7 +157,7 @@ def reopen(
 
 def _breaks(edges: IssuerEdges, run: str, done: Mended, state: str, reason: str) -> Result:
     """Show which breaks were closed or opened, and how the run stands now."""
-    from flows.core.redaction import redact
+    from flows.redaction import redact
 
     lines = [f"{one.name} ({one.rows:,} rows) {one.place}: {state}" for one in done.breaks]
     named = [{"name": one.name, "rows": one.rows, "place": one.place} for one in done.breaks]

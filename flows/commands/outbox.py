@@ -13,8 +13,8 @@ from flows.wiring import edges as edges_of
 from flows.wiring import load_issuer, now
 
 if TYPE_CHECKING:
-    from flows.core.run.outbox import Item, Move
-    from flows.steps.edges import Edges
+    from flows.runs.chunks import Item, Move
+    from flows.runs.context import Edges
 
 OUTBOX = Form("outbox", "outbox: {action} {run}", without=("dry_run",), picks="action", picked="uploaded")
 DONE: dict[Move, str] = {
@@ -34,9 +34,9 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
         issuer: Whose chunks.
         run: Every chunk of one run, answered ones too.
     """
-    from flows.core.report.ages import duration
-    from flows.core.report.artifacts import outbox_rows
-    from flows.steps.operate.outbox import outbox, outboxes
+    from flows.reports.lists import outbox_rows
+    from flows.reports.summary import duration
+    from flows.runs.chunks import outbox, outboxes
 
     edges, moment = _edges(context, issuer), now()
     found = outbox(edges, run) if run else list(outboxes(edges, issuer))
@@ -62,8 +62,9 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
     Args:
         to: The folder to fill.
     """
-    from flows.steps.operate.outbox import SUMS, run_of
-    from flows.steps.operate.outbox import fetch as fetch_step
+    from flows.operations.outbox import SUMS
+    from flows.operations.outbox import fetch as fetch_step
+    from flows.runs.documents import run_of
 
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
     edges = _edges(context, run_of(run).issuer)
@@ -101,7 +102,8 @@ def cancel(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reaso
 
 def _move(context: Context, run: str, what: Move, chunks: Sequence[int], reason: str, dry_run: bool) -> Result:
     """Note what was done to chunks of a run, or report what would be noted."""
-    from flows.steps.operate.outbox import move, run_of
+    from flows.operations.outbox import move
+    from flows.runs.documents import run_of
 
     issuer = run_of(run).issuer
     done = move(_edges(context, issuer), run, what, chunks, reason, dry_run=dry_run)

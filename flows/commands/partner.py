@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.commands.entry import Cli, Context, Form, Issuer, Number, Reason, RunName, entry
 from flows.commands.result import Result, Table
-from flows.core.errors import OperatorError, TryAgainError
+from flows.errors import OperatorError, TryAgainError
 from flows.wiring import load_issuer, service_client, wire
 
 if TYPE_CHECKING:
-    from flows.steps.beyond.singles import Single
+    from flows.runs.links import Single
 
 NOT_LINKED = 3  # exit code where the partner made no link
 NOT_PLACED = 3  # exit code of a job that ended without its card placed
@@ -57,9 +57,9 @@ def link(
         prompt: Type the fields in for ISSUER instead of naming a row of a run.
         override: Ask although the card has a link or waits for one.
     """
-    from flows.steps.beyond.one_link import link_row, link_typed
-    from flows.steps.beyond.terminal import supplied, typed_fields
-    from flows.steps.operate.outbox import run_of
+    from flows.partner_api.single_links import link_row, link_typed
+    from flows.partner_api.terminal import supplied, typed_fields
+    from flows.runs.documents import run_of
 
     if prompt is (row is not None):
         raise OneWayError
@@ -72,7 +72,7 @@ def link(
 
 
 def _linked(single: Single) -> Result:
-    from schemas.singles import LINKED
+    from schemas.records import LINKED
 
     told = single.answered
     facts = {"attempt": single.key, **(told.model_dump(mode="json") if told else {}), "cuid": single.asked.cuid}
@@ -95,8 +95,8 @@ def job_follow(
         job: Its id at the partner.
         poll: Poll the job's record instead of reading its messages, which come once.
     """
-    from flows.steps.beyond.follow import EVERY_SECONDS, Clock, follow
-    from flows.steps.beyond.terminal import Watcher, shown
+    from flows.partner_api.follow_job import EVERY_SECONDS, Clock, follow
+    from flows.partner_api.terminal import Watcher, shown
 
     settings = load_issuer(context.folder, issuer)
     every = settings.service.follow_every_seconds if settings.service else EVERY_SECONDS
@@ -121,10 +121,9 @@ def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bo
         run: A run id, to look at its links alone.
         again: Ask even of links that were asked of lately.
     """
-    from flows.core.names import placements as where
-    from flows.steps.beyond.placements import follow_links
-    from flows.steps.operate.outbox import run_of
-    from flows.steps.runs import keys_of
+    from flows.partner_api.follow_links import follow_links
+    from flows.runs.documents import keys_of, run_of
+    from flows.runs.keys import placements as where
 
     if run and run_of(run).issuer != issuer:
         raise OtherIssuerError(run=run, issuer=issuer)
@@ -157,8 +156,8 @@ def _asked(facts: dict[str, Any], service: Any) -> list[str]:
 
 def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
     """Return the funnel as tables: stages, failures by kind, by merchant site, by age of link."""
-    from flows.core.report.funnel import REACHED
-    from flows.core.report.page import percent
+    from flows.reports.funnel import REACHED
+    from flows.reports.page import percent
 
     stages = [[one["stage"], one["cardholders"], percent(one["share"])] for one in funnel["stages"]]
     stages += [[f"failed: {one['kind']}", one["cardholders"], percent(one["share"])] for one in funnel["failed"]]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from flows.commands.entry import Context, Day, Issuer, Number, Range, Share, entry
 from flows.commands.result import Result
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 from flows.wiring import now, read_file, wire
 
 if TYPE_CHECKING:
-    from flows.core.ports import Opener
+    from flows.runs.context import IssuerEdges
+    from flows.runs.sealing import Opener
     from flows.simulator.practice import Behaviour
-    from flows.steps.edges import IssuerEdges
 
 NO_FORM = "practice is for a terminal"
 
@@ -130,7 +130,7 @@ class _NoOpener:
 @contextmanager
 def _opener(secret_key: Path | None) -> Iterator[Opener]:
     """Open what is sealed for the portal; without its key the simulator takes uploads in the clear only."""
-    from flows.edge.pgp import GpgOpener
+    from flows.adapters.gpg_sealer import GpgOpener
 
     if secret_key is None:
         yield _NoOpener()

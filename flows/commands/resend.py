@@ -32,10 +32,10 @@ from flows.wiring import FileThereError, wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 if TYPE_CHECKING:
-    from flows.steps.again.backfill import Listed
-    from flows.steps.again.renew import Due
-    from flows.steps.again.resubmit import Chosen, Request
-    from flows.steps.edges import IssuerEdges
+    from flows.resend.backfill import Listed
+    from flows.resend.renewal import Due
+    from flows.resend.resubmission import Chosen, Request
+    from flows.runs.context import IssuerEdges
 
 LISTED = 20  # rows that stay, shown one by one
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
@@ -93,9 +93,9 @@ def resubmit(
             they stay.
         dry_run: Report how many rows would go out and why the others stay; write nothing.
     """
-    from flows.core.life.wanted import Wanted
-    from flows.steps.again.resubmit import Request, choose
-    from flows.steps.again.resubmit import resubmit as resubmit_step
+    from flows.resend.resubmission import Request, choose
+    from flows.resend.resubmission import resubmit as resubmit_step
+    from flows.resend.selection import Wanted
 
     edges = context.edges_of(run)
     wanted = Wanted(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
@@ -130,10 +130,10 @@ def corrections(
     Args:
         to: The file (default: RUN-corrections.csv).
     """
-    from flows.core.life.wanted import Wanted
-    from flows.core.names import corrections as dropped
-    from flows.steps.again.corrections import REFUSED_ROWS, correction_template
-    from flows.steps.rows import csv_pieces
+    from flows.resend.corrections import REFUSED_ROWS, correction_template
+    from flows.resend.selection import Wanted
+    from flows.runs.frames import csv_pieces
+    from flows.runs.keys import corrections as dropped
     from schemas.corrections import template_columns
 
     edges, path = context.edges_of(run), to or Path(f"{run}-corrections.csv")
@@ -155,7 +155,7 @@ def corrections(
 
 
 def _would(edges: IssuerEdges, request: Request, chosen: Chosen) -> Result:
-    from flows.steps.again.resubmit import command
+    from flows.resend.resubmission import command
 
     rows, left, over = chosen.going, chosen.rows.drop_nulls("why"), chosen.going.filter("over").height
     told = f"dry run, nothing was written: {rows.height:,} rows of {request.run} would go out again"
@@ -205,8 +205,8 @@ def renew(
         extract: The extract that says who is still there (default: the latest).
         dry_run: Report whose link would be made anew and who is left out and why; write nothing.
     """
-    from flows.steps.again.renew import Request, command, renewals
-    from flows.steps.again.renew import renew as renew_step
+    from flows.resend.renewal import Request, command, renewals
+    from flows.resend.renewal import renew as renew_step
 
     edges, request = wire(context.folder, issuer), Request(within_days, extract)
     if dry_run:
@@ -230,7 +230,7 @@ def _due(name: str, due: Due) -> dict[str, Any]:
 
 
 def _left_out(name: str, due: Due) -> list[Table]:
-    from flows.core.report.artifacts import reason_rows
+    from flows.reports.lists import reason_rows
 
     columns = ("left out", "cards", "what to do")
     cards = [tuple(row.values()) for row in reason_rows(due.left_out)]
@@ -259,8 +259,8 @@ def backfill(
         send_list: Leave it empty to look first: the list is shown with its digest and nothing is written. With that
             digest exactly this list is sent, and refused if anything would come out otherwise by then.
     """
-    from flows.steps.again.backfill import Span, missed_rows, send
-    from flows.steps.again.backfill import backfill as list_step
+    from flows.resend.backfill import Span, missed_rows, send
+    from flows.resend.backfill import backfill as list_step
 
     edges, span = wire(context.folder, issuer), Span(first_day, last_day)
     if send_list:

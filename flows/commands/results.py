@@ -14,10 +14,10 @@ from flows.wiring import edges as edges_of
 from flows.wiring import issuers, load_issuer, now, open_store, wire
 
 if TYPE_CHECKING:
-    from flows.core.report.trace import Attempt
-    from flows.steps.answers.ingest import Ingested
-    from flows.steps.edges import IssuerEdges
-    from flows.steps.operate.history import Happening
+    from flows.operations.history import Happening
+    from flows.reports.cardholder import Attempt
+    from flows.reports.ingest import Ingested
+    from flows.runs.context import IssuerEdges
 
 TOP = 10  # lines of a table on a terminal; the files have them all
 READ_ONLY = "it changes nothing; the tables of the other flows show the same"
@@ -35,7 +35,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
         issuer: Whose results. All that are new are taken up.
         run: A run id whose report is rebuilt even without new results.
     """
-    from flows.steps.answers.ingest import ingest as ingest_step
+    from flows.reports.ingest import ingest as ingest_step
 
     edges = wire(context.folder, issuer)
     done = ingest_step(edges, run)
@@ -60,7 +60,7 @@ def history(context: Context, run: RunName) -> Result:
     Args:
         run: The run's id.
     """
-    from flows.steps.operate.history import history as history_step
+    from flows.operations.history import history as history_step
 
     found = history_step(context.edges_of(run).edges.store, run)
     facts = {"run": run, "history": [one._asdict() for one in found]}
@@ -83,7 +83,7 @@ def report(context: Context, run: RunName) -> Result:
     Args:
         run: The run's id.
     """
-    from flows.steps.answers.report import rebuild
+    from flows.reports.rebuild import rebuild
 
     edges = context.edges_of(run)
     return report_of(edges, rebuild(edges, run).summary)
@@ -91,8 +91,8 @@ def report(context: Context, run: RunName) -> Result:
 
 def report_of(edges: IssuerEdges, summary: dict[str, Any]) -> Result:
     """Show how a run stands: rows, balance, the most frequent reasons, breaks, and where the files are."""
-    from flows.core.report.summary import EXIT_CODES, WAITING
-    from flows.steps.runs import keys_of
+    from flows.reports.summary import EXIT_CODES, WAITING
+    from flows.runs.documents import keys_of
 
     run, verdict = summary["run"], summary["verdict"]
     equations = [[line["name"], line["left"], line["right"], _holds(line)] for line in summary["balance"]]
@@ -168,9 +168,9 @@ def reconcile(
         from_date: First business date (default: all).
         to_date: Last business date (default: all).
     """
-    from flows.core.names import reconciliation
-    from flows.core.report.across import EXIT_CODES
-    from flows.steps.answers.reconcile import reconcile_runs
+    from flows.reports.across import EXIT_CODES
+    from flows.reports.reconciliation import reconcile_runs
+    from flows.runs.keys import reconciliation
 
     found: list[dict[str, Any]] = []
     shown: list[str | Table] = []
@@ -184,7 +184,7 @@ def reconcile(
 
 
 def _across(facts: dict[str, Any]) -> list[str | Table]:
-    from flows.core.report.advice import across_advice
+    from flows.reports.advice import across_advice
 
     name, waiting, alerts = facts["issuer"], facts["outstanding"], facts["alerts"]
     states = list(facts["cardholders"].items())
@@ -216,7 +216,7 @@ def status(context: Context, issuer: str = "") -> Result:
     Args:
         issuer: Only this issuer's runs (default: those of all that are configured).
     """
-    from flows.steps.operate.status import Standing, standings
+    from flows.runs.documents import Standing, standings
 
     found = [
         standing
@@ -236,10 +236,9 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         issuer: Only this issuer's runs (default: those of all that are configured).
         url: Show the links themselves: they are personal secrets.
     """
-    from flows.core.report.trace import stands
-    from flows.core.run.calendar import local_day
-    from flows.steps.operate.trace import refuse_card
-    from flows.steps.operate.trace import trace as trace_step
+    from flows.reports.cardholder import refuse_card, stands
+    from flows.reports.cardholder import trace as trace_step
+    from flows.runs.identity import local_day
 
     refuse_card(cuid)
     attempts: list[Attempt] = []

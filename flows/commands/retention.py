@@ -10,8 +10,8 @@ from flows.commands.result import Result, Table, artifact
 from flows.wiring import clear_machine, issuers, sweeper, wire
 
 if TYPE_CHECKING:
-    from flows.steps.edges import IssuerEdges
-    from flows.steps.operate.purge import Due
+    from flows.operations.purge import Due
+    from flows.runs.context import IssuerEdges
 
 SHOWN = 20  # unknown objects named on a terminal; --json has them all
 LIFECYCLE = "deploy/s3-lifecycle.json"
@@ -25,8 +25,8 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
         issuer: Whose runs (default: those of all that are configured).
         dry_run: Only show what would be deleted and why the rest is kept; nothing is deleted.
     """
-    from flows.steps.operate.purge import look
-    from flows.steps.operate.purge import purge as purge_step
+    from flows.operations.purge import look
+    from flows.operations.purge import purge as purge_step
 
     found: list[dict[str, Any]] = []
     shown: list[str | Table] = []
@@ -70,7 +70,7 @@ def _artifacts(told: dict[str, Any], dry_run: bool) -> list[Table]:
 
 
 def _due(edges: IssuerEdges, due: Due, verb: str) -> Iterator[str | Table]:
-    from flows.core.names import runs
+    from flows.runs.keys import runs
 
     name = edges.issuer.issuer
     objects = sum(len(lot.entries) for lot in due.lots)
@@ -103,7 +103,7 @@ def _due(edges: IssuerEdges, due: Due, verb: str) -> Iterator[str | Table]:
 
 def _kept(due: Due) -> Iterator[str | Table]:
     """Yield what stays: each part that something else than its age keeps, the others by number."""
-    from schemas.purged import PARTS
+    from schemas.records import PARTS
 
     stays = [[one.run, one.part, one.why] for one in due.kept if one.until is None]
     if stays:

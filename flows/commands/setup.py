@@ -60,7 +60,7 @@ def init(
 def _mapping(extract: Path | None) -> str:
     if extract is None:
         return "# [source] and [columns] are not needed where the extract has the portal's own 20 columns.\n"
-    from flows.core.extract.guess import first_tables
+    from flows.extracts.guess import first_tables
 
     with extract.open("rb") as stream:
         return first_tables(stream.read(HEAD), extract.name)
@@ -75,9 +75,8 @@ def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, busine
         extract: An extract below the issuer's extracts.
         business_date: Business date, where the extract's name does not say it.
     """
-    from flows.edge.probe import race
-    from flows.steps.night.check import check_extract
-    from flows.steps.night.rehearse import Rehearsal
+    from flows.runs.probe import race
+    from flows.submissions.dry_run import Rehearsal, check_extract
 
     edges = wire(context.folder, issuer)
     with edges.sealer() as sealer:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flows.commands.entry import DRY_OR_SEND, Choice, Cli, Context, Day, ExtractName, Form, Issuer, Reason, entry
 from flows.commands.result import Link, Result, Table, artifact
-from flows.core.errors import CardlinkError
+from flows.errors import CardlinkError
 from flows.wiring import wire
 
 if TYPE_CHECKING:
-    from flows.steps.edges import IssuerEdges
-    from flows.steps.night.rehearse import Rehearsal
-    from flows.steps.night.submit import Request, Submitted
+    from flows.runs.context import IssuerEdges
+    from flows.submissions.dry_run import Rehearsal
+    from flows.submissions.submit import Request, Submitted
 
 LONGEST = 6.0  # hours: tens of millions of rows take one
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
@@ -60,8 +60,8 @@ def submit(
             earlier run is uploaded, answered or waiting, since its cards would go out twice.
         dry_run: Check every row and show exactly what would be sent; write nothing.
     """
-    from flows.steps.night.pending import pending
-    from flows.steps.night.submit import Request
+    from flows.submissions.plan import pending
+    from flows.submissions.submit import Request
 
     edges = wire(context.folder, issuer)
     names = [extract] if extract else [entry.key for entry in pending(edges)]
@@ -83,8 +83,8 @@ def submit(
 
 def _tried(context: Context, edges: IssuerEdges, request: Request) -> Submitted | CardlinkError:
     """Submit one extract; an error of ours is returned, so that one that is refused leaves the others."""
-    from flows.steps.night.submit import submit as submit_step
-    from flows.steps.night.twice import guard_twice
+    from flows.submissions.submit import guard_twice
+    from flows.submissions.submit import submit as submit_step
 
     try:
         guard_twice(edges, request)
@@ -110,8 +110,8 @@ def run_facts(done: Submitted) -> dict[str, Any]:
 
 def submitted(edges: IssuerEdges, done: Submitted, headline: str = "") -> list[str | Table | Link]:
     """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
-    from flows.core.report.artifacts import chunk_rows, count_rows, reason_rows
-    from flows.steps.runs import keys_of
+    from flows.reports.lists import chunk_rows, count_rows, reason_rows
+    from flows.runs.documents import keys_of
 
     run, counts, keys = done.manifest.run, done.manifest.counts, keys_of(done.manifest.run)
     where = address(edges, keys.chunks)
@@ -139,7 +139,7 @@ def address(edges: IssuerEdges, key: str) -> str:
 
 def _rehearsed(edges: IssuerEdges, requests: Sequence[Request]) -> Result:
     """Show what each extract would send, and what would stop it."""
-    from flows.steps.night.rehearse import rehearse
+    from flows.submissions.dry_run import rehearse
 
     name = edges.issuer.issuer
     done = [rehearse(edges, request) for request in requests]
@@ -159,7 +159,7 @@ def _rehearsed(edges: IssuerEdges, requests: Sequence[Request]) -> Result:
 
 def would_send(done: Rehearsal) -> list[str | Table]:
     """Show what a real run would send, where the other rows would go and why, or what would stop it."""
-    from flows.core.report.artifacts import planned_rows
+    from flows.reports.lists import planned_rows
     from schemas.reasons import reason
 
     checked, run = done.checked, done.checked.run

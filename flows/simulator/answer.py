@@ -7,15 +7,14 @@ from itertools import count
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from flows.core.errors import TryAgainError
-from flows.core.names import RunId, RunKeys, link, results, runs
-from flows.core.ports import Store
-from flows.core.run.resealed import in_effect
-from flows.core.storage.store_errors import ObjectMissingError
+from flows.errors import TryAgainError
+from flows.runs.chunks import in_effect
+from flows.runs.keys import RunId, RunKeys, link, results, runs
+from flows.runs.store import ObjectMissingError, Store
 from flows.simulator.chance import chance, token
 from flows.simulator.portal import Booked, Portal, UploadRefusedError
 from schemas.manifest import Manifest
-from schemas.mended import Reseal
+from schemas.records import Reseal
 
 
 class Habits(NamedTuple):

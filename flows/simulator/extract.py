@@ -12,9 +12,9 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.core.rows.cards import GENERATED, PUBLISHED
 from flows.simulator.people import FIRST_NAMES, LAST_NAMES, PLACES, STREETS, UNITS
 from schemas import portal
+from schemas.expressions import GENERATED, PUBLISHED
 
 BLOCK = 100_000
 STRIDE = 618_033_989  # shares no factor with 10**9, so a billion rows have a billion card numbers

@@ -14,13 +14,13 @@ from datetime import date
 from hashlib import sha256
 from typing import NamedTuple
 
-from flows.core.errors import CardlinkError, OperatorError
-from flows.core.ports import Opener
-from flows.core.rows.cards import PUBLISHED
+from flows.errors import CardlinkError, OperatorError
+from flows.runs.sealing import Opener
 from flows.simulator.chance import chance, token
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.validation import Fault, fault, faults
 from schemas import portal as interface
+from schemas.expressions import PUBLISHED
 
 RESULT_HEADER = ("cuid", "last_4", "url", "expiration_date", "error")
 LIMIT = 1000

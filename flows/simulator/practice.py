@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from flows.core.ports import Opener, Store
+from flows.runs.sealing import Opener
+from flows.runs.store import Store
 from flows.simulator.answer import answer_store
 from flows.simulator.portal import Portal
 from schemas.issuer import Issuer
@@ -51,7 +52,7 @@ def serve(
     from flows.simulator.service.books import Books, Habits
     from flows.simulator.service.recount import recount
     from flows.simulator.service.serving import address, listen, serve_until_told
-    from schemas.service import ServiceSettings
+    from schemas.partner_api.service import ServiceSettings
 
     with listen(port) as listener:
         base_url = address(listener)

@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.core.extract.blocks import Block
-from flows.core.extract.mapping import Mapping, map_rows
-from flows.core.rows.cards import is_test_card
-from flows.core.rows.chunk_csv import lines
-from flows.core.rows.duplicates import SeenRows, keyed
-from flows.core.rows.known import CHECKS, Known, Terms, check_values
-from flows.core.rows.normalise import normalise
-from flows.core.rows.picked import Picked
-from flows.core.rows.records import resting_records, unread_records, unsent_records, with_reasons
-from flows.core.rows.repairs import Decided, decide, repair
+from flows.extracts.mapping import Mapping, map_rows
+from flows.extracts.reader import Block
+from flows.runs.prior_state import CHECKS, Known, Terms, check_values
+from flows.submissions.chunking import lines
+from flows.submissions.duplicates import SeenRows, keyed
+from flows.submissions.ledger import resting_records, unread_records, unsent_records, with_reasons
+from flows.submissions.normalise import normalise
+from flows.submissions.repairs import Decided, decide, repair
+from flows.submissions.selection import Picked
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import hash_cvv
+from schemas.expressions import is_test_card
 from schemas.issuer import Issuer
 from schemas.manifest import SourceIdentity
 from schemas.portal import CUID, MONTH, PAN, YEAR

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from statistics import fmean
 
-from flows.core.names import extracts
-from flows.steps.night.prove import prove
-from flows.steps.night.submit import Request, submit
+from flows.runs.keys import extracts
+from flows.runs.probe import prove
+from flows.submissions.submit import Request, submit
 from flows.wiring import issuers, wire
 from tests.bench.scene import EXTRACT, Scene, write_toml
 

@@ -20,11 +20,11 @@ from typing import Any
 
 import polars as pl
 
-from flows.core.names import RunId, RunKeys
-from flows.core.rows.known import Terms, check_values
-from flows.core.rows.normalise import normalise
-from flows.edge.process import harden
-from flows.steps.again.attempts import survey
+from flows.redaction import harden
+from flows.runs.attempts import survey
+from flows.runs.keys import RunId, RunKeys
+from flows.runs.prior_state import Terms, check_values
+from flows.submissions.normalise import normalise
 from flows.wiring import wire
 from schemas.portal import MONTH, PAN, YEAR
 from tests.bench.scene import BANK, CARDLINK, DAY, Scene, make_scene

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from flows.cli.main import main
 from flows.cli.terminal import Terminal
-from flows.steps.beyond.terminal import Watcher, shown
-from schemas.jobs import CredentialRequest
+from flows.partner_api.terminal import Watcher, shown
+from schemas.partner_api.jobs import CredentialRequest
 from tests.cli.terminal import CTRL_C, on_terminal
-from tests.edge.service_clients import client_of, started_job
+from tests.partner_api.service_clients import client_of, started_job
 from tests.service import RunningService, running_service
 
 TOML = """

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
-from flows.core.names import corrections
+from flows.runs.keys import corrections
 from flows.wiring import open_store
 from schemas.corrections import template_columns
 from schemas.portal import CITY, CUID, PAN

@@ -16,17 +16,17 @@ from pathlib import Path
 from types import FunctionType
 from typing import cast
 
+from flows.adapters.local import LocalStore
 from flows.cli.main import main
-from flows.core.errors import CardlinkError, guarded
-from flows.core.redaction import Redaction
-from flows.edge.local import LocalStore
+from flows.errors import CardlinkError, guarded
+from flows.redaction import Redaction
+from flows.reports.ingest import ingest
+from flows.runs.context import IssuerEdges
 from flows.simulator.answer import answer_store
 from flows.simulator.portal import Portal
-from flows.steps.answers.ingest import ingest
-from flows.steps.edges import IssuerEdges
-from flows.steps.night.submit import Request, submit
+from flows.submissions.submit import Request, submit
 from flows.wiring import now, wire
-from tests.core import damaged
+from tests.extracts import damaged
 from tests.leaks.failing import broken, called
 from tests.leaks.place import BANK, rows
 from tests.night import portal_csv
@@ -90,7 +90,7 @@ def night(at: int) -> None:
 
 def answer(edges: IssuerEdges) -> None:
     """Let the simulated portal answer."""
-    from flows.edge.pgp import GpgOpener
+    from flows.adapters.gpg_sealer import GpgOpener
 
     with GpgOpener([keys_secret()]) as opener:
         answer_store(LocalStore(HERE / "store"), BANK, Portal(opener, today=now().date(), fail_share=0.3))
@@ -143,7 +143,7 @@ def fail_flows(number: int) -> None:
 
 def bare_flow() -> None:
     """Run one failing flow with the boundary taken away: what a scan must find, or it finds nothing anywhere."""
-    from flows.core import errors
+    from flows import errors
     from flows.submissions.rows import Route
 
     errors.guarded = lambda run: run  # before the flows are imported

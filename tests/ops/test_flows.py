@@ -22,11 +22,11 @@ from flows.cli.main import add, main
 from flows.commands.entry import REQUIRED, Context, DryRun, Entry, Form, Issuer, Number, Parameter, entry
 from flows.commands.every import ENTRIES
 from flows.commands.result import Result
-from flows.core.errors import BugError, CardlinkError
-from flows.core.run.gates import RowJumpError
-from flows.core.storage.store_errors import StoreBusyError, StoreDeniedError
+from flows.errors import BugError, CardlinkError
 from flows.forms import kind_of, passing
 from flows.nightly import submit
+from flows.runs.store import StoreBusyError, StoreDeniedError
+from flows.submissions.gates import RowJumpError
 
 DEPLOYMENTS = Path(__file__).parent.parent.parent / "deploy" / "prefect.yaml"
 

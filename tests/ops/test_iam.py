@@ -12,15 +12,14 @@ from urllib.request import Request, urlopen
 import boto3.session
 import pytest
 
-from flows.core.names import corrections, extracts, results, transactions
-from flows.core.storage.store_errors import StoreDeniedError
-from flows.edge.s3 import S3Store
-from flows.steps.beyond.placements import follow_links
-from flows.steps.operate.metrics import measure
-from flows.steps.operate.purge import purge
-from flows.steps.operate.purged import read_purged
-from flows.steps.operate.watch import watch
-from flows.steps.runs import keys_of
+from flows.adapters.s3 import S3Store
+from flows.operations.alerts import watch
+from flows.operations.metrics import measure
+from flows.operations.purge import purge
+from flows.partner_api.follow_links import follow_links
+from flows.runs.documents import keys_of, read_purged
+from flows.runs.keys import corrections, extracts, results, transactions
+from flows.runs.store import StoreDeniedError
 from tests import servers
 from tests.night import BANK, Bench, issuer
 

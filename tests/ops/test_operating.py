@@ -28,7 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flows.demo import ISSUER
 from flows.nightly import nightly
-from flows.steps.operate.watch import Failure
+from flows.operations.alerts import Failure
 from flows.watch import failures
 from tests.leftovers import ended
 from tests.ops.browser import CHROMIUM, Page, browser

@@ -15,20 +15,20 @@ from typing import NamedTuple, TypeVar
 
 import polars as pl
 
-from flows.core.life.wanted import Wanted
-from flows.core.names import extracts
-from flows.core.ports import Opener
-from flows.edge.pgp import GpgOpener, PortalKey
+from flows.adapters.gpg_sealer import GpgOpener, PortalKey
+from flows.operations.purge import Due, look, purge
+from flows.operations.remediation import close_break
+from flows.operations.reseal import reseal
+from flows.resend.corrections import correction_template
+from flows.resend.renewal import Request as Renewal
+from flows.resend.renewal import renew
+from flows.resend.resubmission import NothingToSendError, Request, resubmit
+from flows.resend.selection import Wanted
+from flows.runs.chunks import outboxes
+from flows.runs.documents import keys_of, manifests, read_summary
+from flows.runs.keys import extracts
+from flows.runs.sealing import Opener
 from flows.simulator.portal import Portal
-from flows.steps.again.corrections import correction_template
-from flows.steps.again.renew import Request as Renewal
-from flows.steps.again.renew import renew
-from flows.steps.again.resubmit import NothingToSendError, Request, resubmit
-from flows.steps.mend.close_break import close_break
-from flows.steps.mend.reseal import reseal
-from flows.steps.operate.outbox import outboxes
-from flows.steps.operate.purge import Due, look, purge
-from flows.steps.runs import keys_of, manifests, read_summary
 from schemas.actions import RESUBMIT
 from schemas.breaks import RESULT_SHORT
 from schemas.manifest import Manifest

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from flows.core.errors import CardlinkError
-from flows.core.names import results
-from flows.core.ports import Opener
+from flows.errors import CardlinkError
+from flows.operations.outbox import fetch, move
+from flows.runs.chunks import outboxes
+from flows.runs.keys import results
+from flows.runs.sealing import Opener
 from flows.simulator.chance import chance
 from flows.simulator.portal import Booked, Portal
-from flows.steps.operate.outbox import fetch, move, outboxes
 from tests.night import Bench
 
 LATE = 0.15  # of the chunks are answered one to three days later

@@ -13,9 +13,9 @@ from datetime import date, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
+from flows.operations.purge import Due
+from flows.runs.documents import keys_of
 from flows.simulator.portal import Booked
-from flows.steps.operate.purge import Due
-from flows.steps.runs import keys_of
 from schemas.manifest import Manifest
 from tests.quarter.life import WITHIN, Quarter, report_rows
 from tests.quarter.partner import Received

@@ -7,8 +7,8 @@ from datetime import date
 
 import pytest
 
-from flows.core.names import extracts, results
-from flows.steps.answers.reconcile import reconcile_runs
+from flows.reports.reconciliation import reconcile_runs
+from flows.runs.keys import extracts, results
 from tests.night import BANK
 from tests.quarter.life import Plan, Quarter, lived
 from tests.quarter.recount import Witness, cardholders, forgotten, sent_without_cause

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.core.names import RunId, RunKeys
-from flows.core.ports import Store
-from flows.edge.local import LocalStore
+from flows.adapters.local import LocalStore
+from flows.runs.keys import RunId, RunKeys
+from flows.runs.store import Store, read
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.portal import Portal
-from flows.steps.edges import read
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
 from tests.simulator.uploads import DAY, answers, paper_seal, people, portal, upload_csv
 

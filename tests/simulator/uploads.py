@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping
 from datetime import date
 
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
 from schemas.portal import columns

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from flows.core.errors import CardlinkError, TryAgainError, guarded
-from flows.core.ports import Sealer
-from flows.edge.pgp import PortalKey
+from flows.adapters.gpg_sealer import PortalKey
+from flows.errors import CardlinkError, TryAgainError, guarded
+from flows.runs.sealing import Sealer
 from schemas.issuer import Issuer
 from tests.night import Bench
 from tests.torture.crash import Boundaries, Crash, CrashingSealer, CrashingStore

@@ -8,11 +8,14 @@ from dataclasses import replace
 from threading import Lock
 from typing import TypeVar
 
-from flows.core.errors import BugError, CardlinkError, guarded
-from flows.core.ports import Entry, Source, Store
-from flows.core.storage.store_errors import (
+from flows.adapters.s3 import S3Store
+from flows.errors import BugError, CardlinkError, guarded
+from flows.runs.store import (
+    Entry,
     ObjectChangedError,
     ObjectDamagedError,
+    Source,
+    Store,
     StoreBusyError,
     StoreClockError,
     StoreCredentialsError,
@@ -21,7 +24,6 @@ from flows.core.storage.store_errors import (
     StoreMissingError,
     StoreRefusedError,
 )
-from flows.edge.s3 import S3Store
 from tests import fault_proxy, servers
 from tests.fault_proxy import PASSING, Fault
 from tests.night import Bench

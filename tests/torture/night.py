@@ -17,15 +17,16 @@ from typing import Any
 
 import polars as pl
 
-from flows.core.names import extracts, results
-from flows.core.ports import Opener, Store
-from flows.core.run.planning import canonical
-from flows.edge.pgp import GpgOpener
+from flows.adapters.gpg_sealer import GpgOpener
+from flows.results.intake import marked
+from flows.runs.documents import keys_of
+from flows.runs.identity import canonical
+from flows.runs.keys import extracts, results
+from flows.runs.sealing import Opener
+from flows.runs.store import Store
 from flows.simulator.answer import answer_store
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
-from flows.steps.answers.marks import marked
-from flows.steps.runs import keys_of
 from tests import keys
 from tests.night import BANK, DAY, Bench, issuer
 from tests.torture.nursery import Nursery

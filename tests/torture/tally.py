@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from flows.core.errors import CardlinkError
+from flows.errors import CardlinkError
 
 
 @dataclass

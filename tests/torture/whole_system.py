@@ -23,13 +23,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from flows.core.errors import TryAgainError
-from flows.core.names import results
-from flows.core.ports import Opener, Sealer
+from flows.errors import TryAgainError
+from flows.reports.rebuild import rebuild
+from flows.runs.documents import keys_of, manifests
+from flows.runs.keys import results
+from flows.runs.sealing import Opener, Sealer
 from flows.simulator.answer import Habits, answer_store
 from flows.simulator.portal import Portal
-from flows.steps.answers.report import rebuild
-from flows.steps.runs import keys_of, manifests
 from schemas.manifest import Manifest
 from tests.memory import KilledError, MemoryOpener, MemorySealer, MemoryStore
 from tests.night import BANK, NOON, Bench, issuer

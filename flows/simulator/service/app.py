@@ -19,7 +19,7 @@ from flows.simulator.service.link_routes import link_routes, page_routes
 from flows.simulator.service.portal_routes import portal_routes
 from flows.simulator.service.refusals import RefusedRequestError
 from flows.simulator.validation import Fault
-from schemas.service import ServiceSettings
+from schemas.partner_api.service import ServiceSettings
 
 
 def create_app(books: Books, settings: ServiceSettings, clock: Callable[[], datetime]) -> FastAPI:

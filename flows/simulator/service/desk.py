@@ -12,7 +12,7 @@ from fastapi import Depends, Header
 from flows.simulator.service import wire
 from flows.simulator.service.books import Books
 from flows.simulator.service.refusals import refused
-from schemas.service import ServiceSettings
+from schemas.partner_api.service import ServiceSettings
 
 
 @dataclass(frozen=True)

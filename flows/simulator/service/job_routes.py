@@ -9,7 +9,7 @@ from flows.simulator.service import wire
 from flows.simulator.service.channels import Message, flat_request
 from flows.simulator.service.desk import Desk, refusals
 from flows.simulator.service.refusals import refused
-from schemas.service import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
+from schemas.partner_api.service import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 
 MESSAGES: dict[str, Any] = {"response_model": list[wire.Envelope], "response_model_exclude_unset": True}
 REQUESTS: dict[str, Any] = {"response_model": list[wire.FlatRequest], "response_model_exclude_unset": True}

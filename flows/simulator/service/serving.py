@@ -10,7 +10,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 
 
 class NotLoopbackError(OperatorError):

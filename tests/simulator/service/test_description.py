@@ -22,7 +22,7 @@ from flows.simulator.service.app import create_app
 from flows.simulator.service.books import Books, Habits
 from flows.simulator.service.jobs import Pace
 from flows.simulator.service.people_at_links import Shares, let_people_act
-from schemas.service import ServiceSettings
+from schemas.partner_api.service import ServiceSettings
 from tests.service import NOON
 from tests.simulator.uploads import PaperOpener, people, upload_csv
 
