@@ -218,8 +218,8 @@ def repeats() -> Iterator[Case]:
     )
 
 
-def _grouped(pan: str, mark: str) -> str:
-    return mark.join(pan[at : at + 4] for at in range(0, 16, 4))
+def _grouped(pan: str, marker: str) -> str:
+    return marker.join(pan[at : at + 4] for at in range(0, 16, 4))
 
 
 def _stem(column: str) -> str:

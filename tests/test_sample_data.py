@@ -16,7 +16,7 @@ import pytest
 from flows.adapters.gpg_sealer import GpgOpener, PortalKey
 from flows.extracts import grammar
 from flows.reports.ingest import ingest
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_ledger
 from flows.runs.keys import results
 from flows.runs.store import read
@@ -36,10 +36,10 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)  # the links of the example result
 EXPECTED = json.loads((FOLDER / "expected.json").read_text("utf-8"))
 
 
-class Night(NamedTuple):
+class GateFacts(NamedTuple):
     """The sample, submitted by the real steps with real gpg."""
 
-    edges: IssuerEdges
+    context: IssuerContext
     key: PortalKey
     manifest: Manifest
     ledger: pl.DataFrame
@@ -47,23 +47,23 @@ class Night(NamedTuple):
     def chunks(self) -> Iterator[tuple[str, bytes]]:
         keys = keys_of(self.manifest.run)
         for chunk in self.manifest.chunks:
-            yield chunk.name, read(self.edges.edges.store, keys.chunks + chunk.name)
+            yield chunk.name, read(self.context.adapters.store, keys.chunks + chunk.name)
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
+def night(tmp_path_factory: pytest.TempPathFactory) -> GateFacts:
     folder = tmp_path_factory.mktemp("night")
     key = keys.sound()
     (folder / "portal.asc").write_bytes(key.public)
     settings = (FOLDER / f"{ISSUER}.toml").read_text("utf-8")
     (folder / f"{ISSUER}.toml").write_text(settings.replace("0" * 40, key.fingerprint), "utf-8")
     (folder / "store").mkdir()
-    edges = wire(folder, ISSUER)
-    edges = edges._replace(edges=edges.edges._replace(now=lambda: NOON))
-    edges.edges.store.create(f"{ISSUER}/extracts/{EXTRACT}", (FOLDER / "extracts" / EXTRACT).read_bytes())
-    manifest = submit(edges, Request(EXTRACT)).manifest
-    parts = read_ledger(edges.edges.store, keys_of(manifest.run), manifest.ledger)
-    return Night(edges, key, manifest, pl.concat(parts).sort("row"))
+    context = wire(folder, ISSUER)
+    context = context._replace(adapters=context.adapters._replace(now=lambda: NOON))
+    context.adapters.store.create(f"{ISSUER}/extracts/{EXTRACT}", (FOLDER / "extracts" / EXTRACT).read_bytes())
+    manifest = submit(context, Request(EXTRACT)).manifest
+    parts = read_ledger(context.adapters.store, keys_of(manifest.run), manifest.ledger)
+    return GateFacts(context, key, manifest, pl.concat(parts).sort("row"))
 
 
 def test_the_files_are_what_their_rows_make_of_them(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_files_are_what_their_rows_make_of_them(tmp_path: Path) -> None:
     assert kept == written
 
 
-def test_the_counts_are_the_expected_ones(night: Night) -> None:
+def test_the_counts_are_the_expected_ones(night: GateFacts) -> None:
     counts = night.manifest.counts.model_dump()
 
     assert EXPECTED["as_of"] == night.manifest.as_of.isoformat()
@@ -84,7 +84,7 @@ def test_the_counts_are_the_expected_ones(night: Night) -> None:
     assert EXPECTED["reasons"] == dict(sorted(told.items()))
 
 
-def test_every_row_has_the_fate_and_the_reasons_the_table_says(night: Night) -> None:
+def test_every_row_has_the_fate_and_the_reasons_the_table_says(night: GateFacts) -> None:
     told = {
         str(row): {"line": line, "fate": fate, "reasons": reasons}
         for row, line, fate, reasons in night.ledger.select("row", "line", "fate", "reasons").iter_rows()
@@ -95,7 +95,7 @@ def test_every_row_has_the_fate_and_the_reasons_the_table_says(night: Night) -> 
     assert {(ledger.SUBMITTED, 0)} == {(one["fate"], len(one["reasons"])) for one in quiet.values()}
 
 
-def test_what_is_sent_is_spelled_as_the_table_says(night: Night) -> None:
+def test_what_is_sent_is_spelled_as_the_table_says(night: GateFacts) -> None:
     places = {(chunk, position): row for row, chunk, position in _places(night)}
     sent = {places[number, at]: fields for number, at, fields in _opened(night)}
 
@@ -115,27 +115,27 @@ def test_every_reason_a_row_can_have_stands_in_the_sample() -> None:
     assert set() == missing
 
 
-def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_it(night: Night) -> None:
+def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_it(night: GateFacts) -> None:
     with GpgOpener([night.key.secret]) as opener:
-        desk = Portal(opener, today=AS_OF)
+        handle = Portal(opener, today=AS_OF)
         for name, content in night.chunks():
-            desk.upload(name, content)
+            handle.upload(name, content)
 
     by_place = {(chunk, position): placed()[row - 1] for row, chunk, position in _places(night)}
     closed = {
         by_place[number, booked.row].case.why
-        for number, upload in enumerate(desk.books, start=1)
+        for number, upload in enumerate(handle.books, start=1)
         for booked in upload.rows
-        if not desk.opens(booked.url or "", *_known(by_place[number, booked.row]))
+        if not handle.opens(booked.url or "", *_known(by_place[number, booked.row]))
     }
     assert {"no CVV and no hash: the link may not open"} == closed
 
 
-def test_the_example_results_answer_every_row_sent(night: Night) -> None:
+def test_the_example_results_answer_every_row_sent(night: GateFacts) -> None:
     for file in (FOLDER / "results").iterdir():
-        night.edges.edges.store.create(results(ISSUER) + file.name, file.read_bytes())
+        night.context.adapters.store.create(results(ISSUER) + file.name, file.read_bytes())
 
-    (report,) = ingest(night.edges).reports
+    (report,) = ingest(night.context).reports
 
     rows = report.summary["rows"]
     assert EXPECTED["results"] == {name: rows[name] for name in EXPECTED["results"]}
@@ -163,12 +163,12 @@ def _has_a_format(code: str, rules: set[str]) -> bool:
     return stem != "cardholder.cuid" and bool({f"{stem}.format", f"{stem}.unknown"} & rules)
 
 
-def _places(night: Night) -> Iterator[tuple[int, int, int]]:
+def _places(night: GateFacts) -> Iterator[tuple[int, int, int]]:
     sent = night.ledger.filter(fate=ledger.SUBMITTED)
     yield from sent.select("row", "chunk", "position").iter_rows()
 
 
-def _opened(night: Night) -> Iterator[tuple[int, int, dict[str, str]]]:
+def _opened(night: GateFacts) -> Iterator[tuple[int, int, dict[str, str]]]:
     with GpgOpener([night.key.secret]) as opener:
         for number, (_, message) in enumerate(night.chunks(), start=1):
             text = opener.open(message, 1 << 20).decode()

@@ -175,8 +175,8 @@ def _sniffed(pieces: Iterator[bytes], encoding: str, name: str) -> Iterator[byte
 
 def _other_kind(head: bytes, utf16: bool) -> str:
     """Return what the content is instead of rows, '' where it may be rows."""
-    for mark, kind in KINDS:
-        if head.startswith(mark):
+    for marker, kind in KINDS:
+        if head.startswith(marker):
             return kind
     if WEB_PAGE.match(head):
         return "a web page or XML"
