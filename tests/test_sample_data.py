@@ -26,9 +26,13 @@ from flows.steps.runs import keys_of, read_ledger
 from flows.wiring import wire
 from schemas import ledger, portal
 from schemas.manifest import Manifest
-from schemas.rules import RULES
+from schemas.portal import NICKNAME
+from schemas.reasons import LINES
+from schemas.rules import RULES, Rule
 from tests import keys, sample_bank
 from tests.sample_bank import AS_OF, EXTRACT, FOLDER, placed
+from tests.sample_rows import elsewhere
+from tests.submissions.made_up import added
 
 ISSUER = "sample-bank"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)  # the links of the example results end in January
@@ -51,7 +55,11 @@ class Night(NamedTuple):
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
-    folder = tmp_path_factory.mktemp("night")
+    return submitted(tmp_path_factory.mktemp("night"), (FOLDER / "extracts" / EXTRACT).read_bytes())
+
+
+def submitted(folder: Path, extract: bytes) -> Night:
+    """Submit an extract of the sample issuer."""
     key = keys.sound()
     (folder / "portal.asc").write_bytes(key.public)
     settings = (FOLDER / f"{ISSUER}.toml").read_text("utf-8")
@@ -59,7 +67,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
     (folder / "store").mkdir()
     edges = wire(folder, ISSUER)
     edges = edges._replace(edges=edges.edges._replace(now=lambda: NOON))
-    edges.edges.store.create(f"{ISSUER}/extracts/{EXTRACT}", (FOLDER / "extracts" / EXTRACT).read_bytes())
+    edges.edges.store.create(f"{ISSUER}/extracts/{EXTRACT}", extract)
     manifest = submit(edges, Request(EXTRACT)).manifest
     parts = read_ledger(edges.edges.store, keys_of(manifest.run), manifest.ledger)
     return Night(edges, key, manifest, pl.concat(parts).sort("row"))
@@ -103,15 +111,22 @@ def test_what_is_sent_is_spelled_as_the_table_says(night: Night) -> None:
 
 
 def test_every_reason_a_row_can_have_stands_in_the_sample() -> None:
-    rules = {rule.code for rule in RULES}
-    lines = {code for code in vars(grammar).values() if isinstance(code, str) and code.startswith("line.")}
-    elsewhere = {grammar.TOO_SHORT, grammar.TOO_LONG}  # in fixed width
-    elsewhere |= {"card.name_on_card.missing"}  # only where it is not filled from first and last name
-    elsewhere |= {code for code in rules if code.endswith(".placeholder") and _has_a_format(code, rules)}
+    codes = {entry.code for entry in (*RULES, *LINES)} - {grammar.TOO_SHORT, grammar.TOO_LONG}  # in fixed width
 
-    missing = (rules | lines) - elsewhere - set(EXPECTED["reasons"])
+    missing = codes - elsewhere() - set(EXPECTED["reasons"])
 
     assert set() == missing
+
+
+def test_a_rule_without_a_row_of_its_own_has_its_example_in_the_sample_and_is_refused_by_it(tmp_path: Path) -> None:
+    long = Rule("card.nickname.long", NICKNAME, pl.col(NICKNAME).str.len_chars() <= 20, {NICKNAME: "x" * 21})
+
+    with added(long):
+        [row] = [one.row for one in placed() if one.case.why == "the example of `card.nickname.long`"]
+        night = submitted(tmp_path, sample_bank.extract())
+
+    told = night.ledger.filter(row=row).select("fate", "reasons").rows()
+    assert [(ledger.REJECTED, [f"{NICKNAME}|{long.code}"])] == told
 
 
 def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_it(night: Night) -> None:
@@ -154,12 +169,6 @@ def test_the_sample_holds_test_cards_only() -> None:
     }
     assert len(pans) > 100
     assert set() == real
-
-
-def _has_a_format(code: str, rules: set[str]) -> bool:
-    """Return whether a placeholder in this property is refused for its format, or as unknown, already."""
-    stem = code.removesuffix(".placeholder")
-    return stem != "cardholder.cuid" and bool({f"{stem}.format", f"{stem}.unknown"} & rules)
 
 
 def _places(night: Night) -> Iterator[tuple[int, int, int]]:

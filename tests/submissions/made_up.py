@@ -96,10 +96,10 @@ def watched() -> Iterator[Asked]:
     """Watch what pandera is asked about rows of the portal's columns."""
     asked, validate = Asked(), DataFrameSchema.validate
 
-    def spy(schema: DataFrameSchema, frame: Any, **options: Any) -> Any:
+    def spy(schema: DataFrameSchema, frame: Any, *given: Any, **options: Any) -> Any:
         errors = None
         try:
-            return validate(schema, frame, **options)
+            return validate(schema, frame, *given, **options)
         except SchemaErrors as caught:
             errors = caught
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from flows.core.results.masking import spreadsheet_safe
-from schemas.corrections import AT_SOURCE, SOURCE_ONLY, WRONG, template_columns
+from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, template_columns
 from schemas.portal import YEAR, columns
 from schemas.reasons import reason
 
@@ -43,9 +43,7 @@ def _words(code: str) -> tuple[str, str]:
     told = reason(code)
     entity, _, rest = code.partition(".")
     subject, _, kind = rest.partition(".")
-    wrong = (
-        f"{'the line' if entity in ('line', 'row') else subject.replace('_', ' ')} {WRONG.get(kind, WRONG['other'])}"
-    )
+    wrong = f"{'the line' if entity in ('line', 'row') else subject.replace('_', ' ')} {WRONG.get(kind, UNNAMED)}"
     if entity == "line" or _column(code) in AT_SOURCE:
         return wrong, f"{SOURCE_ONLY}: {told.hint}" if told.hint else SOURCE_ONLY
     return wrong, told.hint or told.action
