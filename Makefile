@@ -1,15 +1,23 @@
-# Two commands on a fresh machine: `make demo` and `make test`.
+# Two commands on a fresh machine: `make demo` and `make test`. Before a release: `make test-all`.
 PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quarter leaks torture demo ui test check setup clean screenshots screenshots-ui ops
+.PHONY: quarter leaks torture demo ui test test-all check setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
 
+# Files stay whole, since what is costly (a server, a night) is set up once a file; the longest come first.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Lint, types, import direction, and every claim in a small size: at most five minutes on two idle cores.
 test: check
-	@$(BIN)/pytest -n 2 --dist loadfile
+	@$(PYTEST)
+
+# The same and what is slow: large sizes, every form and flow on a real Prefect server, `make ui` from start to end.
+test-all: check
+	@$(PYTEST) -m '' --hypothesis-profile thorough
 
 # Everything but the tests: lint, format, types, import direction.
 check: .venv/test-ready
@@ -34,10 +42,6 @@ screenshots: .venv/test-ready
 # Pictures of the Prefect UI after a night, kept beside those of the reports (needs a Chromium).
 screenshots-ui: .venv/test-ready
 	@$(BIN)/python -m tests.ops.screenshots
-
-# What the suite leaves out of operating because it takes long: installing twice, `make ui` from start to end.
-ops: .venv/test-ready
-	@$(BIN)/pytest -n 0 -m slow tests/ops
 
 # Every night in its full size, everything it leaves behind searched for every form of its cards; some minutes (LEAKS=--small: one).
 leaks: .venv/test-ready

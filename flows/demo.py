@@ -11,13 +11,13 @@ import shutil
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import click
-
-from flows.cli.answer import Answer
+from flows.commands.entry import Cli, Context, Folder, Number, entry
+from flows.commands.practice import answer_chunks
+from flows.commands.result import Link, Result, Table
 from flows.core.errors import OperatorError
-from flows.wiring import now
+from flows.wiring import now, wire
 
 ISSUER = "sample-bank"
 AS_OF = date(2026, 11, 20)  # the sample's business date: its cards are valid on it whenever the demo runs
@@ -43,27 +43,35 @@ class NotADemoError(OperatorError):
         super().__init__(folder)
 
 
-def whole_night(folder: Path, rows: int | None) -> Answer:
-    """Run the night below `folder`, with the sample or with a generated extract of `rows` rows."""
-    folder = folder.resolve()
+@entry("demo", form="it runs the flows itself")
+def demo(
+    context: Context, *, rows: Number | None = None, folder: Annotated[Path, Folder(), Cli("--dir")] = Path("demo")
+) -> Result:
+    """Run a whole night on sample data with a simulated partner: Prefect flows, real gpg, no network.
+
+    Args:
+        rows: Generate an extract of this size instead of the sample.
+        folder: Where everything is made; an earlier demo there is removed.
+    """
+    folder, say = folder.resolve(), context.terminal.say
     make_room(folder)
+    say("· a throwaway portal key is made")
     secret = prepare(folder, rows)
     _embed_prefect(folder)
-    _tell("the nightly flow runs (Prefect, embedded server; its first start takes about ten seconds)")
+    say("· the nightly flow runs (Prefect, embedded server; its first start takes about ten seconds)")
     from flows.nightly import nightly
 
     nightly(ISSUER)
-    _tell("the simulated portal answers")
-    from flows.cli.practice import answer_chunks
+    say("· the simulated portal answers")
     from flows.simulator.portal import two_months_after
+    from flows.simulator.practice import Behaviour
 
     ends = two_months_after(now().date())  # counted from today: a demo years from now still has links to show
-    answer_chunks(folder, ISSUER, secret, fail_share=0.1, shuffle=True, seed=1, today=AS_OF, expires=ends)
-    _tell("the ingest flow takes up the results")
-    from flows.ingest import ingest
+    answer_chunks(wire(folder, ISSUER), secret, Behaviour(0.1, shuffle=True, seed=1), AS_OF, ends)
+    say("· the ingest flow takes up the results")
+    from flows.forms import ingest
 
-    reports = ingest(ISSUER)
-    return _answer(folder, reports)
+    return _answer(folder, ingest(ISSUER)["reports"])
 
 
 def make_room(folder: Path) -> None:
@@ -80,7 +88,6 @@ def prepare(folder: Path, rows: int | None) -> Path:
     """Write the issuer's TOML, a throwaway portal key and the extract; return the secret key's path."""
     from flows.edge.pgp import make_portal_key
 
-    _tell("a throwaway portal key is made")
     public, secret, fingerprint = make_portal_key()
     (folder / "portal.asc").write_bytes(public)
     (folder / "portal-secret.asc").write_bytes(secret)
@@ -112,20 +119,15 @@ def _embed_prefect(folder: Path) -> None:
     os.environ.update(PREFECT, **{name: str(place) for name, place in places.items()})
 
 
-def _answer(folder: Path, reports: list[dict[str, Any]]) -> Answer:
-    from flows.cli.commands import report_answer
+def _answer(folder: Path, reports: list[dict[str, Any]]) -> Result:
+    from flows.commands.results import report_of
     from flows.steps.runs import keys_of
-    from flows.wiring import wire
 
     edges = wire(folder, ISSUER)
-    answers = [report_answer(edges, summary) for summary in reports]
-    lines = [line for answer in answers for line in answer.lines]
+    found = [report_of(edges, summary) for summary in reports]
     base = folder / "store" / keys_of(reports[0]["run"]).base if reports else folder
-    lines += ["", f"Everything lies below {base}"]
-    facts = {"runs": [answer.facts for answer in answers], "folder": str(base)}
-    then = f"cardlink --config {folder} status"
-    return Answer(facts, lines, then, max((answer.exit_code for answer in answers), default=1))
-
-
-def _tell(text: str) -> None:
-    click.echo(f"· {text}", err=True)
+    shown: list[str | Table | Link] = [part for one in found for part in one.shown]
+    shown += ["", f"Everything is below {base}"]
+    facts = {"runs": [one.facts for one in found], "folder": str(base)}
+    next_step = f"cardlink --config {folder} status"
+    return Result(facts, shown, next_step, max((one.exit_code for one in found), default=1))

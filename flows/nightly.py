@@ -1,34 +1,23 @@
 """The night: every extract that is not submitted yet goes all the way to its manifest. Thin on purpose."""
 
 # Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard around it.
-from datetime import date
 from typing import Any
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State, TaskRun
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed
-from prefect.tasks import Task
 
-from flows.core.errors import TryAgainError, guarded
+from flows.commands.submit import LONGEST
+from flows.commands.submit import submit as submit_verb
+from flows.core.errors import guarded
 from flows.core.extract.extract_errors import EmptyExtractError
 from flows.core.run.calendar import day_off, local_day
-from flows.forms import IssuerName
-from flows.shown import Progressing, show_outbox, show_submitted
+from flows.forms import IssuerName, here, passing, show, show_outbox
 from flows.steps.edges import IssuerEdges
 from flows.steps.night.pending import pending
-from flows.steps.night.submit import Request
-from flows.steps.night.submit import submit as submit_step
 from flows.wiring import config_folder, wire
-
-HOURS = 3600
-LONGEST_NIGHT = 6 * HOURS  # tens of millions of rows take one
-
-
-def passing(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Retry only what the error tree calls passing; everything else needs somebody."""
-    return isinstance(state.data, TryAgainError)
 
 
 @task(name="find extracts", persist_result=False, cache_policy=NO_CACHE)
@@ -48,18 +37,17 @@ def find(issuer: str) -> list[str]:
     retry_condition_fn=passing,
 )
 @guarded
-def submit(issuer: str, extract: str, day: date | None = None, opened: tuple[str, ...] = (), new_run: str = "") -> str:
+def submit(issuer: str, extract: str) -> str:
     """Take one extract to its manifest and show where its rows went; return the run's id, '' of an empty extract."""
-    edges = wire(config_folder(), issuer)
     try:
-        done = submit_step(edges, Request(extract, day, opened, new_run), Progressing(extract))
+        done = submit_verb(here(), issuer, extract=extract)
     except EmptyExtractError:
-        if edges.issuer.alerts.empty_extract == "alert":
+        if wire(config_folder(), issuer).issuer.alerts.empty_extract == "alert":
             raise
         get_run_logger().info("%s is empty, which [alerts] empty_extract allows", extract)
         return ""
-    show_submitted(edges, done)
-    return done.manifest.run
+    show(done)
+    return str(done.facts["runs"][0]["run"])
 
 
 @flow(
@@ -67,7 +55,7 @@ def submit(issuer: str, extract: str, day: date | None = None, opened: tuple[str
     flow_run_name=lambda: f"night of {flow_run.get_parameters().get('issuer')}, {_started():%a %d %b %H:%M}",
     persist_result=False,
     log_prints=False,
-    timeout_seconds=LONGEST_NIGHT,
+    timeout_seconds=LONGEST * 3600,
 )
 @guarded
 def nightly(issuer: IssuerName, on_any_day: bool = False) -> list[str] | State[None]:
@@ -86,7 +74,7 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> list[str] | State[N
     names = find(issuer)
     log.info("%s: %d extracts to submit", issuer, len(names))
     ended = [submit(issuer, name, return_state=True) for name in names]  # one that is refused leaves the others
-    show_outbox(edges)
+    show_outbox(issuer)
     return [run for state in ended if (run := state.result())]  # raises the first error
 
 

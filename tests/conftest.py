@@ -1,16 +1,80 @@
-"""Fixtures of all tests: S3 servers, one of each kind for a test process."""
+"""Fixtures of all tests: S3 servers, one of each kind for a test process. And what holds for the whole session:
+temporary files in memory where that is possible, and nothing left running at its end."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
 
-from tests import servers
+from tests import leftovers, servers
 
-settings.register_profile("cardlink", deadline=None)  # a busy machine is no failure
-settings.load_profile("cardlink")
+settings.register_profile("quick", max_examples=25, deadline=None)  # a busy machine is no failure
+settings.register_profile("thorough", max_examples=300, deadline=None)  # `make test-all`
+settings.load_profile("quick")
+
+LONGEST = (
+    "test_operating",
+    "test_demo",
+    "leaks",
+    "test_signals",
+    "quarter",
+    "test_twelve",
+    "torture",
+    "bench",
+    "test_iam",
+)
+MEMORY = Path("/dev/shm")
+LEFT = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary files in memory: half of the time of the tests is a disk that syncs. Mark what is started."""
+    config.stash[LEFT] = []
+    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None  # asked for anew
+    os.environ.setdefault(leftovers.MARK, uuid4().hex)  # workers of xdist have that of their controller
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files, so that two workers end together."""
+
+    def rank(item: pytest.Item) -> int:
+        return next((at for at, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST))
+
+    items.sort(key=rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take over what a worker tells of its threads."""
+    node.config.stash[LEFT] += getattr(node, "workeroutput", {}).get("left", [])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Fail where a test left a thread or a process, once fixtures and workers have ended; end the processes."""
+    yield
+    config = session.config
+    threads = [f"a thread: {name}" for name in leftovers.threads()]
+    if hasattr(config, "workerinput"):
+        config.workeroutput["left"] = threads  # type: ignore[attr-defined]  # xdist's own way to its controller
+        return
+    left = leftovers.that_stay(os.environ[leftovers.MARK])
+    for process in left:
+        process.end()
+    found = [*config.stash[LEFT], *threads, *(f"a process: {one.id} {one.command}" for one in left)]
+    if found:
+        if reporter := config.pluginmanager.get_plugin("terminalreporter"):
+            reporter.write_line("\n".join(["", "left running by tests:", *found]), red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

@@ -189,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(answer, answer.body)
 
     def _ask(self, body: bytes, without: str) -> _Answer:
-        connection = HTTPConnection(self.upstream, timeout=20)
+        connection = HTTPConnection(self.upstream, timeout=120)
         try:
             headers = {k: v for k, v in self.headers.items() if k.lower() not in ("expect", without)}
             connection.request(self.command, self.path, body, headers)

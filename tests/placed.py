@@ -55,7 +55,7 @@ def placed(folder: Path, rows: int, habits: dict[str, Any] | None = None, **sett
 
 def upload(bench: Bench, run: str, service: RunningService) -> None:
     """Upload the chunks of a run to the service's portal, as a person would, and drop the results."""
-    with httpx.Client(base_url=service.address, timeout=60, trust_env=False) as browser:
+    with httpx.Client(base_url=service.address, timeout=300, trust_env=False) as browser:
         for chunk in bench.manifest(run).chunks:
             content = bench.content(keys_of(run).chunks + chunk.name)
             taken = browser.post("/portal/uploads", params={"name": chunk.name}, content=content)

@@ -21,6 +21,7 @@ from botocore.config import Config
 
 from flows.core.storage.retry import Retry
 from flows.edge.s3 import S3Store
+from tests.leftovers import ended, with_its_parent
 
 _MAKING = Lock()
 BIN = Path(sys.executable).parent
@@ -74,10 +75,10 @@ def ministack(data: Path, port: int = 0) -> Iterator[S3Server]:
         yield server
 
 
-def client(endpoint: str, *, read_timeout: float = 30.0) -> Any:
+def client(endpoint: str, *, read_timeout: float = 120.0) -> Any:
     """Return a boto3 client that tries once, as `flows.edge.s3.connect` makes it, for a server of the tests."""
     config = Config(
-        connect_timeout=5,
+        connect_timeout=60,
         read_timeout=read_timeout,
         retries={"total_max_attempts": 1, "mode": "standard"},
         max_pool_connections=16,
@@ -98,24 +99,25 @@ def _session() -> Any:
 
 @contextmanager
 def _running(command: list[str], settings: Mapping[str, str], port: int) -> Iterator[S3Server]:
-    with subprocess.Popen(
-        command, env={**os.environ, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            endpoint = f"http://127.0.0.1:{port}"
-            _wait_until_up(endpoint, process)
-            client(endpoint).create_bucket(Bucket="cards")
-            yield S3Server(endpoint, "cards", process.pid)
-        finally:
-            process.kill()
-            process.wait()
+    process = subprocess.Popen(
+        with_its_parent(command),
+        env={**os.environ, **settings},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    with ended(process):
+        endpoint = f"http://127.0.0.1:{port}"
+        _wait_until_up(endpoint, process)
+        client(endpoint).create_bucket(Bucket="cards")
+        yield S3Server(endpoint, "cards", process.pid)
 
 
-def _wait_until_up(endpoint: str, process: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
+def _wait_until_up(endpoint: str, process: subprocess.Popen[bytes], seconds: float = 300.0) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until and process.poll() is None:
         try:
-            urlopen(endpoint, timeout=2).close()
+            urlopen(endpoint, timeout=60).close()
         except URLError as error:
             if hasattr(error, "code"):
                 error.close()  # type: ignore[attr-defined]  # an HTTPError is an answer: it is up

@@ -42,7 +42,7 @@ class RunningService:
         async def on_the_loop() -> T:
             return do(self.books)
 
-        return asyncio.run_coroutine_threadsafe(on_the_loop(), self.loop).result(timeout=60)
+        return asyncio.run_coroutine_threadsafe(on_the_loop(), self.loop).result(timeout=300)
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -62,11 +62,11 @@ def running_service(
         thread = threading.Thread(target=loop.run_until_complete, args=[serving.serve([listener])])
         thread.start()
         try:
-            until = time.monotonic() + 20
+            until = time.monotonic() + 300
             while not serving.started and thread.is_alive() and time.monotonic() < until:
                 time.sleep(0.01)
             yield RunningService(address(listener), books, spoken, loop)
         finally:
             serving.should_exit = True
-            thread.join(20)
+            thread.join(300)
             loop.close()

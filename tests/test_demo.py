@@ -39,7 +39,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=170,
     )
     assert done.returncode == 0, done.stderr
     return Demo(folder / "demo", done.stdout)
@@ -52,8 +51,7 @@ def test_the_readmes_transcript_is_what_the_demo_prints(demo: Demo) -> None:
 
     printed = demo.stdout.replace(str(demo.folder), "demo")
 
-    first, last = transcript[1].split("…\n")  # a reason a line is more than a README should show
-    assert (printed[: len(first)], printed[-len(last) :]) == (first, last)
+    assert printed == transcript[1]
 
 
 def test_every_source_row_stands_exactly_once_in_the_balance(demo: Demo) -> None:

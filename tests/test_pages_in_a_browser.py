@@ -42,7 +42,7 @@ def look(page: Path, width: int) -> dict[str, Any]:
         str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
         f"--user-data-dir={page.parent}/profile", "--virtual-time-budget=2000", "--dump-dom", probe.as_uri(),
     ]  # fmt: skip
-    dom = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    dom = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     told = re.search(r'<pre id="told">(.*?)</pre>', dom)
     assert told is not None
     found: dict[str, Any] = json.loads(html.unescape(told[1]))

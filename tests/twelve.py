@@ -89,7 +89,7 @@ class Story:
         return self.bench.now()
 
 
-def live(folder: Path, rows: int = 150, per_chunk: int = 30, nights: int = NIGHTS) -> Story:
+def live(folder: Path, rows: int = 100, per_chunk: int = 20, nights: int = NIGHTS) -> Story:
     """Live through the nights: drop, submit, let the partner answer as the night's habits say, ingest."""
     clock = {"now": datetime.combine(FIRST, datetime.min.time(), UTC) + timedelta(hours=3)}
     bench = replace(local_bench(folder, portal={"rows_per_chunk": per_chunk}), now=lambda: clock["now"])

@@ -1,1 +1,1 @@
-"""`cardlink ...`: the same steps without Prefect. Heavy imports stay inside the commands, so `--help` is quick."""
+"""`cardlink ...`: the verbs of `flows.commands` on a command line, without Prefect."""

@@ -70,7 +70,7 @@ class BalanceError(CardlinkError):
 class BugError(CardlinkError):
     """Our own mistake: nothing the operator did."""
 
-    says = "cardlink went wrong in {0} ({1})."
+    says = "Internal error in {0} ({1})."
     then = "Nothing was committed by this step; report it with the run id. Details stay out of messages on purpose."
 
     def __init__(self, place: str, kind: str) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 _STARTER = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from flows.cli.main import main; main()"
 CTRL_C = "\x03"
-PATIENCE = 20.0  # seconds for a prompt to come
+PATIENCE = 300.0  # seconds for a prompt to come on a machine with other work
 
 
 class Seen(NamedTuple):

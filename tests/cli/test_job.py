@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from flows.cli.job import Terminal, shown
 from flows.cli.main import main
+from flows.cli.terminal import Terminal
+from flows.steps.beyond.terminal import Watcher, shown
 from schemas.jobs import CredentialRequest
 from tests.cli.terminal import CTRL_C, on_terminal
 from tests.edge.service_clients import client_of, started_job
@@ -176,6 +177,6 @@ def test_a_value_that_is_not_secret_is_asked_for_under_its_key_where_there_is_no
 
     runner = CliRunner()
     with runner.isolation(input="7\n"):
-        given = Terminal().collect(request, None)
+        given = Watcher(Terminal()).collect(request, None)
 
     assert given == {"pin": "7"}

@@ -143,7 +143,7 @@ def test_the_prompts_can_be_left(tmp_path: Path, bench: Bench, service: RunningS
     done = cardlink(tmp_path, service, "link", "bank", "--prompt", typed="c-9\nAda\n")
 
     assert done.exit_code == 75
-    assert "Nothing was asked for" in done.stderr
+    assert "Cancelled; no request was sent." in done.stderr
     assert bench.snapshot() == {}
 
 
@@ -152,7 +152,7 @@ def test_one_way_is_named(tmp_path: Path, bench: Bench, service: RunningService,
     done = cardlink(tmp_path, service, "link", *arguments)
 
     assert done.exit_code == 2
-    assert "name a run and a row, or an issuer with --prompt" in done.stderr
+    assert "`cardlink link RUN ROW`, or `cardlink link ISSUER --prompt`" in done.stderr
 
 
 def test_a_refused_card_is_told_with_the_partners_codes(tmp_path: Path, service: RunningService) -> None:

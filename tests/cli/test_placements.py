@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
-from flows.cli.placements import OtherIssuerError, show_placements
+from flows.cli.main import main
+from flows.commands.entry import Context
+from flows.commands.partner import OtherIssuerError, placements
 from flows.core.names import transactions
 from flows.core.service.service_errors import ServiceSecretsError
 from flows.steps.beyond.placements import NoLinksError
@@ -47,14 +47,10 @@ def reported(folder: Path, rows: int = 12) -> tuple[Bench, str]:
     return bench, run
 
 
-def cardlink(folder: Path, service: RunningService, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a process whose environment says who we are at the service."""
+def cardlink(folder: Path, service: RunningService, *arguments: str) -> Result:
+    """Run the command in an environment that says who we are at the service."""
     who = {f"CARDLINK_SERVICE_{name.upper()}": value for name, value in service.client._asdict().items()}
-    starter = [sys.executable, "-c", "from flows.cli.main import main; main()"]
-    return subprocess.run(
-        [*starter, *arguments], cwd=folder, env={**os.environ, **who, "PYTHONPATH": str(Path.cwd())},
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    return CliRunner(env=who).invoke(main, ["--config", str(folder), *arguments])
 
 
 def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path: Path) -> None:
@@ -70,7 +66,7 @@ def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path:
         shown = cardlink(tmp_path, night.service, "placements", "bank")
 
     facts = json.loads(done.stdout)
-    assert (0, 0) == (done.returncode, shown.returncode)
+    assert (0, 0) == (done.exit_code, shown.exit_code)
     assert [8, 8, 8, 1, 1, 1] == [one["cardholders"] for one in facts["funnel"]["stages"]]
     assert "bank: 1 runs, 0 links asked of" in shown.stdout
     assert "shop.example.com" in shown.stdout
@@ -80,7 +76,7 @@ def test_a_transaction_report_that_does_not_fit_exits_with_4_and_its_next_step(t
     bench, _ = reported(tmp_path)
     bench.store.replace(transactions(BANK) + "t.csv", [b"cuid,status,completed_on\nstranger,SUCCESSFUL,\n"])
 
-    answer = show_placements(tmp_path, "bank", None, again=False)
+    answer = placements(Context(tmp_path), "bank")
 
     assert 4 == answer.exit_code
     assert "UNKNOWN_TRANSACTION (1 rows) t.csv, rows 1" in answer.lines
@@ -103,7 +99,7 @@ def test_runs_that_cannot_be_looked_at_say_why(tmp_path: Path) -> None:
     refusals = {unanswered: NoLinksError, run.replace("bank", "other"): OtherIssuerError, f"{run}-r7": UnknownRunError}
     for asked, error in refusals.items():
         with pytest.raises(error):
-            show_placements(tmp_path, "bank", asked, again=False)
+            placements(Context(tmp_path), "bank", asked)
 
 
 def test_without_credentials_in_the_environment_nothing_is_asked(tmp_path: Path) -> None:
@@ -111,4 +107,4 @@ def test_without_credentials_in_the_environment_nothing_is_asked(tmp_path: Path)
     configure(tmp_path, '[service]\nbase_url = "http://127.0.0.1:9"\n')
 
     with pytest.raises(ServiceSecretsError):
-        show_placements(tmp_path, "bank", None, again=False)
+        placements(Context(tmp_path), "bank")

@@ -6,13 +6,12 @@ import subprocess
 import sys
 
 SCRIPT = """
-import click, sys
-from flows.cli import progress
+import sys
+from flows.cli import terminal
 from flows.steps.night.making import Progress
-progress.OFTEN = progress.SELDOM = 0.0
-with click.Context(click.Command("x"), obj={"verbose": sys.argv[1] == "-v"}):
-    with progress.ProgressLine("bank.csv") as line:
-        line(Progress(1000, 1, 0.5))
+terminal.OFTEN = terminal.SELDOM = 0.0
+with terminal.ProgressLine("bank.csv", verbose=sys.argv[1] == "-v") as line:
+    line(Progress(1000, 1, 0.5))
 """
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.purge import purge_issuers
-from flows.cli.trace import trace_cardholder
+from flows.commands.entry import Context
+from flows.commands.results import trace
+from flows.commands.retention import purge
 from flows.core.rows.cards import PUBLISHED
 from flows.edge.local import LocalStore
 from flows.steps.operate.trace import CardGivenError
@@ -49,9 +50,9 @@ def test_a_dry_run_shows_what_goes_and_what_stays_and_says_how_to_do_it(tmp_path
     bench, run = bank(tmp_path)
     before = bench.snapshot()
 
-    answer = purge_issuers(tmp_path, "bank", dry_run=True)
+    answer = purge(Context(tmp_path), "bank", dry_run=True)
 
-    assert (0, "cardlink purge bank", before) == (answer.exit_code, answer.then, bench.snapshot())
+    assert (0, "cardlink purge bank", before) == (answer.exit_code, answer.next_step, bench.snapshot())
     assert answer.lines[0].startswith("bank: 1 objects")
     assert any(line.startswith(f"{run}  chunks") and line.endswith("chunks_days = 0") for line in answer.lines)
     assert any(line.startswith("kept for their age: ledger of 1 runs") for line in answer.lines)
@@ -63,7 +64,7 @@ def test_without_an_issuer_all_are_purged_and_then_nothing_is_left_to_do(tmp_pat
     bank(tmp_path, "other")
     bank(tmp_path, "young", chunks_days=30)
 
-    done, again = (purge_issuers(tmp_path, None, dry_run=False) for _ in range(2))
+    done, again = (purge(Context(tmp_path)) for _ in range(2))
 
     assert [["chunks"], ["chunks"], []] == [[lot["part"] for lot in one["lots"]] for one in done.facts["issuers"]]
     assert [[], [], []] == [one["lots"] for one in again.facts["issuers"]]
@@ -74,7 +75,7 @@ def test_what_is_not_ours_is_shown(tmp_path: Path) -> None:
     bench, run = bank(tmp_path)
     bench.store.create(f"bank/runs/{run}/copy of {PUBLISHED[0]}.csv", b"x")
 
-    answer = purge_issuers(tmp_path, "bank", dry_run=True)
+    answer = purge(Context(tmp_path), "bank", dry_run=True)
 
     assert f"not ours, left alone: bank/runs/{run}/copy of [masked].csv" in answer.lines
 
@@ -84,8 +85,8 @@ def test_a_cardholder_is_traced_over_all_issuers_and_told_what_to_do_next(tmp_pa
     bank(tmp_path, "other")
     cuid = bench.ledger(run)["cuid"][0]
 
-    everywhere, here = (trace_cardholder(tmp_path, cuid, issuer, url=False) for issuer in (None, "bank"))
-    shown = trace_cardholder(tmp_path, cuid, "bank", url=True)
+    everywhere, here = (trace(Context(tmp_path), cuid, issuer=issuer) for issuer in ("", "bank"))
+    shown = trace(Context(tmp_path), cuid, issuer="bank", url=True)
 
     assert ["bank", "other"] == sorted(one["issuer"] for one in everywhere.facts["attempts"])
     assert [run] == [one["run"] for one in here.facts["attempts"]]
@@ -104,7 +105,7 @@ def test_nights_in_a_row_that_sent_nothing_are_one_line(tmp_path: Path) -> None:
         again.submit(again.drop_bytes(content + b"\n" * day, f"bank-202611{day:02}.csv"))
     cuid = bench.ledger(run)["cuid"][0]
 
-    answer = trace_cardholder(tmp_path, cuid, "bank", url=False)
+    answer = trace(Context(tmp_path), cuid, issuer="bank")
 
     assert ["linked", *["suppressed"] * 3] == [one["state"] for one in answer.facts["attempts"]]
     assert 1 == sum("3 runs to" in line and "card.link.standing" in line for line in answer.lines)
@@ -114,8 +115,8 @@ def test_nights_in_a_row_that_sent_nothing_are_one_line(tmp_path: Path) -> None:
 def test_an_unknown_cuid_is_no_error_and_a_card_number_is(tmp_path: Path) -> None:
     bank(tmp_path)
 
-    answer = trace_cardholder(tmp_path, "nobody", None, url=False)
+    answer = trace(Context(tmp_path), "nobody")
 
     assert (0, ["no run that has its ledger still knows this cuid"]) == (answer.exit_code, answer.lines)
     with pytest.raises(CardGivenError):
-        trace_cardholder(tmp_path, PUBLISHED[0], None, url=False)
+        trace(Context(tmp_path), PUBLISHED[0])

@@ -2,7 +2,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from flows.cli.reconcile import reconcile_issuers
+from flows.commands.entry import Context
+from flows.commands.results import reconcile
 from flows.edge.local import LocalStore
 from tests import keys
 from tests.night import Bench
@@ -35,7 +36,7 @@ def test_answers_in_time_exit_with_0_and_overdue_ones_with_3(tmp_path: Path) -> 
     bank(tmp_path)
     bank(tmp_path, "other", days_ago=5)
 
-    codes = [reconcile_issuers(tmp_path, name, None, None).exit_code for name in ("bank", "other")]
+    codes = [reconcile(Context(tmp_path), name).exit_code for name in ("bank", "other")]
 
     assert [0, 3] == codes
 
@@ -44,10 +45,10 @@ def test_without_an_issuer_all_are_looked_at_and_the_worst_decides(tmp_path: Pat
     bank(tmp_path)
     bank(tmp_path, "other", days_ago=5)
 
-    answer = reconcile_issuers(tmp_path, None, None, None)
+    answer = reconcile(Context(tmp_path))
 
     assert ["bank", "other"] == [one["issuer"] for one in answer.facts["issuers"]]
-    assert (3, "cardlink status other") == (answer.exit_code, answer.then)
+    assert (3, "cardlink status other") == (answer.exit_code, answer.next_step)
     assert any(line.startswith("alert: the answer of other-") for line in answer.lines)
 
 
@@ -56,7 +57,7 @@ def test_a_run_out_of_balance_exits_with_4(tmp_path: Path) -> None:
     bench.answer(host="elsewhere.example.net")
     bench.ingest()
 
-    answer = reconcile_issuers(tmp_path, "bank", None, None)
+    answer = reconcile(Context(tmp_path), "bank")
 
     assert 4 == answer.exit_code
 
@@ -64,6 +65,6 @@ def test_a_run_out_of_balance_exits_with_4(tmp_path: Path) -> None:
 def test_dates_without_runs_have_nothing_outstanding(tmp_path: Path) -> None:
     bank(tmp_path)
 
-    answer = reconcile_issuers(tmp_path, "bank", date(2001, 1, 1), date(2001, 12, 31))
+    answer = reconcile(Context(tmp_path), "bank", from_date=date(2001, 1, 1), to_date=date(2001, 12, 31))
 
     assert (0, []) == (answer.exit_code, answer.facts["issuers"][0]["runs"])

@@ -83,7 +83,7 @@ def test_a_backfill_prints_the_command_that_sends_its_list(bank: Bench, tmp_path
     over = cardlink(tmp_path, "--json", "backfill", "bank", *span)
 
     assert [0, 0, 0] == [listed.exit_code, sent.exit_code, over.exit_code]
-    assert 2 == sent.stdout.count("20 rows in 1 chunks")
+    assert 2 == sent.stdout.count("20 read, 20 submitted")
     assert [] == json.loads(over.stdout)["missed"]
 
 

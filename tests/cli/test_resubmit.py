@@ -75,7 +75,7 @@ def test_the_loop_from_template_to_upload(bank: tuple[Bench, str], tmp_path: Pat
     assert f"2 rows of {run} would go out again" in rehearsed.stdout
     assert [] == dropped
     assert f": 2 rows of {run} go out again" in sent.stdout
-    assert f"{sent.stdout.partition(':')[0]}: already committed with these rows, nothing to do" in again.stdout
+    assert f"{sent.stdout.partition(':')[0]}: already committed, nothing to do" in again.stdout
 
 
 def test_a_template_is_for_its_owner_alone_and_overwrites_nothing(bank: tuple[Bench, str], tmp_path: Path) -> None:

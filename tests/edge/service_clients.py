@@ -110,7 +110,7 @@ def scripted(*answers: bytes) -> Iterator[tuple[str, Script]]:
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", script
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+        thread.join(300)
 
 
 def _serve(listener: socket.socket, script: Script) -> None:

@@ -80,6 +80,7 @@ def openpgp_js(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow  # npm fetches it
 @pytest.mark.parametrize("algorithm", ["rsa2048", "curve25519"])
 def test_openpgp_js_opens_a_chunk(openpgp_js: Path, algorithm: Algorithm) -> None:
     key = keys.sound(algorithm)

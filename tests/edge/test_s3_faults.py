@@ -52,7 +52,7 @@ OPERATORS = [
 
 def retry(attempts: int = 25) -> Retry:
     """Try again without waiting long, so that faults cost no time."""
-    return Retry(time.monotonic, lambda _: time.sleep(0.001), random.random, budget=30, attempts=attempts)
+    return Retry(time.monotonic, lambda _: time.sleep(0.001), random.random, budget=300, attempts=attempts)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def faulty(
     """Reach the same objects through a proxy that injects what `choose` says."""
     prefix = repr(calm).rpartition("cards/")[2].rstrip("/')")
     with fault_proxy.between(server.endpoint, choose) as proxy:
-        client = servers.client(proxy.endpoint, read_timeout=0.5)
+        client = servers.client(proxy.endpoint, read_timeout=1.0)
         yield S3Store(server.bucket, prefix, client, retry(attempts)), proxy
 
 
@@ -321,7 +321,7 @@ def test_a_server_that_ignores_conditions_is_caught_by_the_probe(calm: S3Store, 
 def test_a_server_killed_in_the_middle_and_started_again_has_every_object_once_and_whole(tmp_path: Path) -> None:
     keys = [f"chunks/{number}" for number in range(60)]
     port = servers.free_port()
-    patient = Retry(time.monotonic, time.sleep, random.random, budget=30, cap=0.5)
+    patient = Retry(time.monotonic, time.sleep, random.random, budget=300, cap=0.5)
 
     with ThreadPoolExecutor(3) as pool:
         with servers.ministack(tmp_path, port) as server:

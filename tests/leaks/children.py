@@ -10,6 +10,7 @@ import pickle
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import FunctionType
@@ -123,11 +124,13 @@ def fail_flows(number: int) -> None:
     functions = chosen(called(lambda: night(0)), number)
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    from flows import ingest as ingesting
+    from flows import forms
     from flows import nightly as submitting
+    from flows.commands import results
 
     Redaction.filter = lambda self, record: True  # type: ignore[method-assign]  # see above
-    submitting.submit.retries = ingesting.take_up.retries = 0  # what passes as trouble would wait for minutes
+    submitting.submit.retries = 0  # what passes as trouble would wait for minutes
+    forms.ingest = forms.form("ingest", [replace(results.ingest, form=results.INGEST._replace(retries=()))])
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):  # its thread costs a second a flow
         flow_night(0)
         for at, function in enumerate(functions, 1):
@@ -150,7 +153,7 @@ def bare_flow() -> None:
 
 def flow_night(at: int) -> None:
     """Take one extract all the way through the flows."""
-    from flows.ingest import ingest as ingest_flow
+    from flows.forms import ingest as ingest_flow
     from flows.nightly import nightly
 
     content = portal_csv(rows({"service_card.nickname": f"flow {at}"}))

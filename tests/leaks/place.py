@@ -21,6 +21,7 @@ from schemas.portal import CVV, CVV_HASH, PAN
 from tests import keys
 from tests.builders import portal_rows
 from tests.leaks.scanner import Leak, Scanner
+from tests.leftovers import ended
 
 ROOT = Path(__file__).parents[2]
 BANK = "bank"
@@ -96,7 +97,7 @@ class Place:
     def run(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> Said:
         """Run any process here."""
         with self.started(command, env) as process:
-            out, err = process.communicate(timeout=1700)
+            out, err = process.communicate()
         said = Said(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
         self.heard(" ".join(command[-4:]), f"{said.out}\n{said.err}")
         return said
@@ -119,7 +120,7 @@ class Place:
         watcher = threading.Thread(target=_watch, args=(process.pid, shown, done))
         watcher.start()
         try:
-            with process:
+            with ended(process):
                 yield process
         finally:
             done.set()

@@ -10,7 +10,10 @@ from tests.leaks.nights import FAILING, Night
 from tests.leaks.place import Place
 
 
-@pytest.mark.parametrize("night", FAILING, ids=lambda night: night.name)
+@pytest.mark.parametrize(
+    "night",
+    [pytest.param(one, id=one.name, marks=[pytest.mark.slow] if "Prefect" in one.name else []) for one in FAILING],
+)
 def test_a_failing_night_leaves_no_card_where_none_belongs(night: Night, tmp_path: Path) -> None:
     place = Place(tmp_path)
 

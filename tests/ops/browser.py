@@ -16,6 +16,8 @@ from urllib.request import urlopen
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
+from tests.leftovers import ended
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 QUIET += [
@@ -25,6 +27,7 @@ QUIET += [
     "--hide-scrollbars",
     "--disable-dev-shm-usage",
 ]
+PATIENCE = 120.0  # seconds: a machine with other work is slow, not wrong
 LARGEST = 1 << 26  # bytes of a message: a picture of a long page
 
 # The visible element whose own text is this, the last one laid out: dialogs and menus come after the page.
@@ -49,7 +52,7 @@ class Page:
         self._number += 1
         self._wire.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
         while True:
-            answer: dict[str, Any] = json.loads(self._wire.recv(30))
+            answer: dict[str, Any] = json.loads(self._wire.recv(PATIENCE))
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer["error"]
                 found: dict[str, Any] = answer["result"]
@@ -64,14 +67,14 @@ class Page:
         """Open an address."""
         self.call("Page.navigate", url=url)
 
-    def wait(self, expression: str, seconds: float = 30) -> None:
+    def wait(self, expression: str, seconds: float = PATIENCE) -> None:
         """Wait until an expression holds in the page."""
         end = time.monotonic() + seconds
         while not self.js(f"Boolean({expression})"):
             assert time.monotonic() < end, f"not in {seconds} s: {expression}\n{self.text()[-2000:]}"
             time.sleep(0.1)
 
-    def see(self, text: str, seconds: float = 30) -> None:
+    def see(self, text: str, seconds: float = PATIENCE) -> None:
         """Wait until a text stands on the page."""
         self.wait(f"document.body && document.body.innerText.includes({json.dumps(text)})", seconds)
 
@@ -113,19 +116,16 @@ def browser(folder: Path) -> Iterator[Page]:
     """Run a browser with a profile of its own until the block ends."""
     assert CHROMIUM is not None
     command = [CHROMIUM, *QUIET, "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    with ended(process):
         port = _port(folder / "DevToolsActivePort")
-        with urlopen(f"http://127.0.0.1:{port}/json", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/json", timeout=PATIENCE) as answer:
             address = next(one["webSocketDebuggerUrl"] for one in json.loads(answer.read()) if one["type"] == "page")
         with connect(address, max_size=LARGEST) as wire:
             yield Page(wire)
-    finally:
-        process.kill()
-        process.wait()
 
 
-def _port(file: Path, seconds: float = 30) -> int:
+def _port(file: Path, seconds: float = PATIENCE) -> int:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if file.is_file() and (lines := file.read_text().splitlines()):

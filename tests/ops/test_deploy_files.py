@@ -33,7 +33,7 @@ BRANCHES = ("CardlinkError", "ExtractError", "GateError", "OperatorError", "TryA
 
 
 def run(*command: str | Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([str(word) for word in command], input=given, capture_output=True, timeout=60)
+    return subprocess.run([str(word) for word in command], input=given, capture_output=True)
 
 
 def prefect_file() -> dict[str, Any]:

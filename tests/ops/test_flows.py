@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from pathlib import Path
 from typing import Any, cast, get_args
 
+import click
 import pytest
+import yaml
+from click.testing import CliRunner
+from prefect import Flow
 from prefect.client.schemas.objects import TaskRun
 from prefect.states import exception_to_failed_state
 from prefect.tasks import Task
 from pydantic import TypeAdapter, ValidationError
 
+from flows import forms
+from flows.cli.main import add, main
+from flows.commands.entry import REQUIRED, Context, DryRun, Entry, Form, Issuer, Number, Parameter, entry
+from flows.commands.every import ENTRIES
+from flows.commands.result import Result
 from flows.core.errors import BugError, CardlinkError
 from flows.core.run.gates import RowJumpError
 from flows.core.storage.store_errors import StoreBusyError, StoreDeniedError
-from flows.forms import ExtractName, Reason, RunIdText
-from flows.nightly import passing, submit
-from flows.resubmit import WHICH, CorrectedName, ReasonCode, Which
+from flows.forms import kind_of, passing
+from flows.nightly import submit
+
+DEPLOYMENTS = Path(__file__).parent.parent.parent / "deploy" / "prefect.yaml"
 
 
 @pytest.mark.parametrize(
@@ -35,23 +47,118 @@ def test_only_passing_trouble_is_tried_again(error: CardlinkError, again: bool) 
 
 
 @pytest.mark.parametrize(
-    ("field", "good", "bad"),
+    ("verb", "name", "good", "bad"),
     [
-        (RunIdText, "first-bank-20261120-3f9c21aa-r2", "first-bank-20261120"),
-        (ExtractName, "2026/cards-20261120.csv", "../../secrets.csv"),
-        (ReasonCode, "address.postal_code", "4242424242424242"),
-        (CorrectedName, "fixed/corrections.csv", "../secrets.csv"),
-        (Reason, "the portal lost 3 files on 20261120", "card 4242 4242 4242 4242 again"),
+        ("ingest", "run", "first-bank-20261120-3f9c21aa-r2", "first-bank-20261120"),
+        ("submit", "extract", "2026/cards-20261120.csv", "../../secrets.csv"),
+        ("resubmit", "codes", ["address.postal_code"], ["4242424242424242"]),
+        ("resubmit", "corrections", "fixed/corrections.csv", "../secrets.csv"),
+        ("outbox hold", "reason", "the portal lost 3 files on 20261120", "card 4242 4242 4242 4242 again"),
+        ("mend close", "place", "chunk 7", "row 7"),
     ],
 )
-def test_a_free_field_takes_what_it_is_for_and_never_a_card_number(field: Any, good: str, bad: str) -> None:
-    adapter = TypeAdapter(field)
+def test_a_free_field_takes_what_it_is_for_and_never_a_card_number(verb: str, name: str, good: Any, bad: Any) -> None:
+    adapter = TypeAdapter(kind_of(parameters(entry_of(verb))[name]))
 
     assert good == adapter.validate_python(good)
     with pytest.raises(ValidationError):
         adapter.validate_python(bad)
 
 
-def test_every_choice_of_rows_to_send_again_asks_for_something_or_says_where_it_is_said() -> None:
-    assert get_args(Which) == tuple(WHICH)
-    assert ["as codes or corrections say"] == [name for name, wanted in WHICH.items() if not wanted.anything]
+def entry_of(verb: str) -> Entry[...]:
+    return next(one for one in ENTRIES if one.name == verb)
+
+
+def parameters(entry: Entry[...]) -> dict[str, Parameter]:
+    return {one.name: one for one in entry.parameters}
+
+
+def flow_of(form: Form) -> Flow[..., Any]:
+    """Return the flow of a form as deployments name it."""
+    found: Flow[..., Any] = getattr(forms, form.name)
+    return found
+
+
+def test_every_entry_has_a_form_that_is_deployed_or_says_why_it_has_none() -> None:
+    deployed = {one["entrypoint"] for one in yaml.safe_load(DEPLOYMENTS.read_text())["deployments"]}
+
+    formed = {one.form.name for one in ENTRIES if isinstance(one.form, Form)}
+
+    assert {f"flows.forms:{name}" for name in formed} == {one for one in deployed if one.startswith("flows.forms:")}
+    assert {flow.name for flow in vars(forms).values() if isinstance(flow, Flow)} == formed
+    assert [one.name for one in ENTRIES if not isinstance(one.form, Form) and " " not in one.form] == []
+
+
+def command_of(entry: Entry[...]) -> dict[str, click.Parameter]:
+    """Return the parameters of an entry's command by name, as `cardlink` has them."""
+    found: click.Command = main
+    for word in entry.name.split():
+        assert isinstance(found, click.Group)
+        found = found.commands[word]
+    return {str(one.name): one for one in found.params}
+
+
+FORMED = [pytest.param(one, one.form, id=one.name) for one in ENTRIES if isinstance(one.form, Form)]
+
+
+@pytest.mark.parametrize(("entry", "form"), FORMED)
+def test_names_choices_and_defaults_of_a_form_are_those_of_its_command(entry: Entry[...], form: Form) -> None:
+    fields = inspect.signature(flow_of(form).fn).parameters
+    typed, declared = command_of(entry), parameters(entry)
+    chosen = {name for choice in form.choices for sets in choice.sets.values() for name in sets}
+
+    assert typed.keys() == declared.keys()
+    assert declared.keys() - chosen - set(form.without) <= fields.keys()
+    for name in declared.keys() & fields.keys() - {"dry_run", *form.needs}:
+        default = declared[name].default
+        every = all(name in parameters(one) for one in ENTRIES if one.form is form)
+        assert typed[name].required == (default is REQUIRED)
+        assert fields[name].default in ((default or None, default) if every else (default or None, "", forms.NONE))
+    for choice in form.choices:
+        labels = get_args(fields[choice.name].annotation)
+        assert (tuple(choice.sets), labels[0]) == (labels, fields[choice.name].default)
+        for sets in choice.sets.values():
+            assert sets.keys() <= declared.keys()
+
+
+@pytest.mark.parametrize(("entry", "form"), FORMED)
+def test_a_form_that_can_look_first_does(entry: Entry[...], form: Form) -> None:
+    fields = inspect.signature(flow_of(form).fn).parameters
+
+    first = [fields[name].default for name in ("mode", "dry_run") if name in fields]
+
+    assert first in ([], ["dry run"], [True])
+    assert bool(first) == ("dry_run" in parameters(entry) and "dry_run" not in form.without)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda one: one.name)
+def test_every_parameter_of_a_verb_has_its_help(entry: Entry[...]) -> None:
+    assert entry.summary
+    assert [one.name for one in entry.parameters if not one.help] == []
+
+
+def test_a_verb_of_a_few_lines_is_a_command_and_a_form() -> None:
+    @entry("praise", form=Form("praise", "praise of {issuer}"))
+    def praise(context: Context, issuer: Issuer, *, times: Number = 2, dry_run: DryRun = False) -> Result:
+        """Say something nice about an issuer.
+
+        Args:
+            issuer: Whom to praise.
+            times: How often.
+        """
+        words = ["well done"] * (0 if dry_run else times)
+        return Result({"issuer": issuer, "said": words}, [f"{issuer}: {' '.join(words)}"], f"cardlink status {issuer}")
+
+    group = click.Group("cardlink")
+    add(group, [praise])
+    typed = CliRunner().invoke(
+        group, ["praise", "bank", "--times", "3"], obj=dict.fromkeys(("config", "json", "verbose"))
+    )
+    schema = forms.form("praise", [praise]).parameters.model_dump()
+
+    assert typed.stdout == "bank: well done well done well done\n"
+    assert typed.stderr == "next: cardlink status bank\n"
+    assert schema["required"] == ["issuer"]
+    assert schema["properties"]["times"]["minimum"] == 1
+    assert schema["properties"]["times"]["description"] == "How often."
+    assert [schema["properties"][name]["default"] for name in ("times", "dry_run")] == [2, True]

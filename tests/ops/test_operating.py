@@ -1,7 +1,7 @@
 """The night as operators run it: deployments of deploy/prefect.yaml on a real server, by a real process worker,
 started from the command line and from the forms of the UI in a real browser.
 
-One file, since all of it stands on one stage that takes half a minute to put up.
+One file, since all of it stands on one stage that takes half a minute to put up. What comes after the night is slow.
 """
 
 from __future__ import annotations
@@ -15,36 +15,46 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from flows.demo import ISSUER
+from flows.nightly import nightly
 from flows.steps.operate.watch import Failure
 from flows.watch import failures
+from tests.leftovers import ended
 from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import LATE, POSTGRES, ROOT, Run, Stage, install, on_stage, wait_for
 from tests.servers import free_port
 
-pytestmark = [pytest.mark.xdist_group("prefect"), pytest.mark.timeout(300)]
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)"
 )
 EXTRACT = "sample-bank-20261120.csv"
 
 
-class Story(NamedTuple):
-    """What was done on the stage, in order; runs that do not touch each other ran side by side."""
+class Night(NamedTuple):
+    """A night on the stage: its rehearsal and what that showed, its run in Prefect, and the id of ours."""
 
     stage: Stage
     rehearsed: Run
     rehearsed_artifacts: list[dict[str, object]]
-    night: Run
+    ended: Run
+    run: str
+
+
+class Story(NamedTuple):
+    """What was done on the stage after the night, in order; runs that do not touch each other ran side by side."""
+
+    stage: Stage
     twice: Run
     looks: list[Run]
     ingested: Run
@@ -59,12 +69,18 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def story(stage: Stage) -> Story:
-    rehearsal, look = stage.start("rerun", issuer=ISSUER, extract=EXTRACT), stage.start(f"watch-{LATE}", issuer=LATE)
-    rehearsed, looks = stage.ended(rehearsal), [stage.ended(look)]
+def night(stage: Stage) -> Night:
+    rehearsed = stage.do("rerun", issuer=ISSUER, extract=EXTRACT)
     dry = next(one["data"] for key, one in stage.artifacts().items() if key and key.endswith("-dry-chunks"))
     ended = stage.do(f"nightly-{ISSUER}", issuer=ISSUER)
     [run] = [path.name for path in (stage.folder / "store" / ISSUER / "runs").iterdir()]
+    return Night(stage, rehearsed, json.loads(dry), ended, run)
+
+
+@pytest.fixture(scope="module")
+def story(night: Night) -> Story:
+    stage = night.stage
+    looks = [stage.do(f"watch-{LATE}", issuer=LATE)]
     twice = stage.start("rerun", issuer=ISSUER, extract=EXTRACT, mode="send", new_run_reason="lost at the portal")
     stage.cardlink("simulate", ISSUER, "--secret-key", "portal-secret.asc")
     extracts = stage.folder / "store" / LATE / "extracts"
@@ -80,7 +96,7 @@ def story(stage: Stage) -> Story:
     ]
     refused, ingested, skipped, last = (stage.ended(one) for one in rest)
     looks.append(last)
-    return Story(stage, rehearsed, json.loads(dry), ended, refused, looks, ingested, skipped, run)
+    return Story(stage, refused, looks, ingested, skipped, night.run)
 
 
 def weekend(toml: Path) -> None:
@@ -89,18 +105,18 @@ def weekend(toml: Path) -> None:
     toml.write_text(toml.read_text().replace("[schedule]", f'[schedule]\ndays = ["{day}"]'))
 
 
-def test_every_deployment_of_the_file_stands_on_the_server(story: Story) -> None:
+def test_every_deployment_of_the_file_stands_on_the_server(stage: Stage) -> None:
     each = {
         f"{flow}-{issuer}"
         for flow in ("nightly", "ingest", "watch", "reconciliation", "renew", "placements", "purge")
         for issuer in (ISSUER, LATE)
     }
 
-    assert each | {"rerun", "outbox", "backfill", "resubmit", "mend"} == set(story.stage.deployments())
+    assert each | {"rerun", "outbox", "backfill", "resubmit", "mend"} == set(stage.deployments())
 
 
-def test_each_deployment_has_its_limit_of_one_and_runs_anywhere(story: Story) -> None:
-    found = story.stage.call("deployments/filter", {})
+def test_each_deployment_has_its_limit_of_one_and_runs_anywhere(stage: Stage) -> None:
+    found = stage.call("deployments/filter", {})
 
     limits = {one["name"]: (one["global_concurrency_limit"] or {}).get("limit") for one in found}
     waits = {one["name"]: (one["concurrency_options"] or {}).get("collision_strategy") for one in found}
@@ -110,58 +126,75 @@ def test_each_deployment_has_its_limit_of_one_and_runs_anywhere(story: Story) ->
 
 
 @pytest.mark.slow
-def test_installing_again_changes_nothing(story: Story) -> None:
-    before = (story.stage.deployments(), len(story.stage.call("automations/filter", {})))
+def test_installing_again_changes_nothing(stage: Stage) -> None:
+    before = (stage.deployments(), len(stage.call("automations/filter", {})))
 
-    said = install(story.stage)
+    said = install(stage)
 
-    assert (story.stage.deployments(), len(story.stage.call("automations/filter", {}))) == before
+    assert (stage.deployments(), len(stage.call("automations/filter", {}))) == before
     assert "alerts go to: cardlink-webhook" in said
 
 
-def test_the_night_completes_and_its_name_can_be_read(story: Story) -> None:
-    assert story.night.state == "Completed"
-    assert re.fullmatch(r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d", story.night.name)
+def test_the_night_completes_and_its_name_can_be_read(night: Night) -> None:
+    assert night.ended.state == "Completed"
+    assert re.fullmatch(r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d", night.ended.name)
 
 
-def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(story: Story) -> None:
-    text = "\n".join(story.night.logs)
+def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: Night) -> None:
+    text = "\n".join(night.ended.logs)
 
-    assert len(story.night.logs) <= 12
-    assert f"{story.run}: 72 submitted, 52 rejected" in text
-    assert not re.search(r"\d{13,}", text.replace(story.run, ""))
+    assert len(night.ended.logs) <= 12
+    assert f"{night.run}: 126 read, 72 submitted, 52 rejected" in text
+    assert not re.search(r"\d{13,}", text.replace(night.run, ""))
 
 
-def test_rows_reasons_chunks_outbox_and_progress_are_shown(story: Story) -> None:
-    found = story.stage.artifacts()
+def test_rows_reasons_chunks_outbox_and_progress_are_shown(night: Night) -> None:
+    found = night.stage.artifacts()
 
     keys = {key for key in found if key}
-    assert {f"{story.run}-{name}" for name in ("rows", "reasons", "chunks")} <= keys
+    assert {f"{night.run}-{name}" for name in ("rows", "reasons", "chunks")} <= keys
     assert f"{ISSUER}-outbox" in keys
-    assert '"sha256"' in found[f"{story.run}-chunks"]["data"]
-    everything = story.stage.call("artifacts/filter", {"limit": 200})
+    assert '"sha256"' in found[f"{night.run}-chunks"]["data"]
+    everything = night.stage.call("artifacts/filter", {"limit": 200})
     assert [one["data"] for one in everything if one["type"] == "progress"] == [100.0]
 
 
-def test_the_dry_run_showed_exactly_what_the_night_sent(story: Story) -> None:
-    sent = story.stage.cardlink("outbox", "list", ISSUER, "--run", story.run)["chunks"]
+def test_a_schedule_of_a_deployed_flow_makes_scheduled_runs(stage: Stage) -> None:
+    """With an SQLAlchemy that Prefect does not know, schedules silently never do."""
+    with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
+        made = nightly.to_deployment("often", interval=timedelta(minutes=10), parameters={"issuer": ISSUER})
+        assert isinstance(made, RunnerDeployment)  # a coroutine where a loop runs
+        often = made.apply()
 
-    assert story.rehearsed.state == "Completed"
-    assert [one["rows"] for one in story.rehearsed_artifacts] == [one["rows"] for one in sent]
+    scheduled = {
+        "deployments": {"id": {"any_": [str(often)]}},
+        "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
+    }
+    wait_for(lambda: stage.call("flow_runs/filter", scheduled))
+    stage.call(f"deployments/{often}", method="DELETE")
 
 
+def test_the_dry_run_showed_exactly_what_the_night_sent(night: Night) -> None:
+    sent = night.stage.cardlink("outbox", "list", ISSUER, "--run", night.run)["chunks"]
+
+    assert night.rehearsed.state == "Completed"
+    assert [one["rows"] for one in night.rehearsed_artifacts] == [one["rows"] for one in sent]
+
+
+@pytest.mark.slow
 def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> None:
     asked = {"run": story.run, "which": "errors to resubmit as is", "reason": "the portal was busy"}
 
     rehearsed, done = (story.stage.do("resubmit", **asked, mode=mode) for mode in ("dry run", "send"))
 
     assert ("Completed", "Completed") == (rehearsed.state, done.state)
-    assert any("1 rows of" in line and "would go out again; nothing was written" in line for line in rehearsed.logs)
+    assert any("1 rows of" in line and "would go out again" in line for line in rehearsed.logs)
     assert f"{story.run}-again" in story.stage.artifacts()
     sent = story.stage.cardlink("outbox", "list", ISSUER)["chunks"]
     assert [1] == [one["rows"] for one in sent if one["run"] != story.run]
 
 
+@pytest.mark.slow
 def test_a_rerun_that_would_send_cards_twice_is_refused_and_explains_itself(story: Story) -> None:
     assert story.twice.state == "Failed"
     assert "would go out twice" in story.twice.message
@@ -178,31 +211,34 @@ def test_a_rerun_that_would_send_cards_twice_is_refused_and_explains_itself(stor
     ],
 )
 def test_a_wrong_parameter_is_refused_before_anything_is_stored(
-    story: Story, deployment: str, parameters: dict[str, str], named: str
+    stage: Stage, deployment: str, parameters: dict[str, str], named: str
 ) -> None:
-    said = story.stage.refusal(deployment, **parameters)
+    said = stage.refusal(deployment, **parameters)
 
     assert named in said
 
 
+@pytest.mark.slow
 def test_the_ingest_shows_the_balance_and_where_the_report_lies(story: Story) -> None:
     found = story.stage.artifacts()
 
     assert story.ingested.state == "Completed"
-    assert "| links received = rows linked |" in found[f"{story.run}-balance"]["data"]
+    assert '"links received = rows linked"' in found[f"{story.run}-balance"]["data"]
     assert "report.html" in found[f"{story.run}-report"]["data"]
 
 
+@pytest.mark.slow
 def test_a_day_off_is_skipped_and_announced(story: Story) -> None:
     assert story.skipped.state == "Skipped"
     assert any("no night today" in line for line in story.skipped.logs)
 
 
+@pytest.mark.slow
 def test_a_missed_extract_is_delivered_once_and_closes_when_it_comes(story: Story) -> None:
     def about(words: str) -> list[str]:
         return [one["text"] for one in story.stage.delivered if words in one["subject"]]
 
-    wait_for(lambda: about("over - Extract missing"), 20)
+    wait_for(lambda: about("over - Extract missing"))
 
     assert [look.state for look in story.looks] == ["Completed"] * 2
     assert len(about(f"{LATE}: Extract missing")) == 1
@@ -210,15 +246,17 @@ def test_a_missed_extract_is_delivered_once_and_closes_when_it_comes(story: Stor
     assert len(about(f"{LATE}: Night skipped")) == 1
 
 
+@pytest.mark.slow
 def test_placements_without_a_service_completes_and_shows_its_funnel(story: Story) -> None:
     ended = story.stage.do(f"placements-{ISSUER}", issuer=ISSUER)
 
     funnel = json.loads(story.stage.artifacts()[f"{ISSUER}-funnel"]["data"])
     assert ended.state == "Completed"
-    assert [one["stage"] for one in funnel][:3] == ["cardholders", "sent", "linked"]
-    assert funnel[2]["cardholders"] > 0
+    assert [one["cardholders that came to"] for one in funnel][:3] == ["cardholders", "sent", "linked"]
+    assert funnel[2]["count"] > 0
 
 
+@pytest.mark.slow
 def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: Story) -> None:
     stage, name = story.stage, f"reconciliation-{LATE}"
     with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
@@ -231,15 +269,17 @@ def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: 
     assert found == [Failure(name, "Failed")]
 
 
+@pytest.mark.slow
 def test_metrics_lie_in_the_store_and_prefects_own_are_served(story: Story) -> None:
     ours = (story.stage.folder / "store" / LATE / "metrics" / "openmetrics.txt").read_text()
-    with urlopen(f"{story.stage.url}/api/metrics", timeout=10) as answer:
+    with urlopen(f"{story.stage.url}/api/metrics", timeout=120) as answer:
         theirs = list(text_string_to_metric_families(answer.read().decode()))
 
     assert ours.endswith("# EOF\n")
     assert any(family.name.startswith("prefect_") for family in theirs)
 
 
+@pytest.mark.slow
 def test_prefects_database_holds_no_card_number(story: Story) -> None:
     extract = (story.stage.folder / "store" / ISSUER / "extracts" / EXTRACT).read_bytes()
     numbers = set(re.findall(rb"(?<!\d)[2-6]\d{15}(?!\d)", extract))
@@ -254,12 +294,13 @@ def test_prefects_database_holds_no_card_number(story: Story) -> None:
 
 
 @pytest.mark.skipif(POSTGRES is None, reason="no PostgreSQL server is installed (Debian: apt-get install postgresql)")
-def test_the_night_ran_on_postgresql(story: Story) -> None:
-    assert story.stage.database == "PostgreSQL"
-    log = (story.stage.folder / "server.log").read_text()
+def test_the_night_ran_on_postgresql(night: Night) -> None:
+    assert night.stage.database == "PostgreSQL"
+    log = (night.stage.folder / "server.log").read_text()
     assert "database is locked" not in log
 
 
+@pytest.mark.slow
 def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(story: Story) -> None:
     span = {"issuer": LATE, "first_day": "2020-01-01", "last_day": "2100-01-01"}
 
@@ -274,6 +315,7 @@ def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(st
     assert "ListChangedError" in refused.message
 
 
+@pytest.mark.slow
 def test_a_renewal_shows_from_its_form_how_many_links_are_due(story: Story) -> None:
     done = story.stage.do(f"renew-{ISSUER}", issuer=ISSUER, within_days=365, mode="dry run")
 
@@ -289,19 +331,20 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield opened
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize(
     ("deployment", "texts"),
     [
         ("rerun", ["nothing is written", "dry run", "row-jump", ISSUER, "go out twice"]),
-        ("outbox", ["A cancelled chunk is never sent", "uploaded", "release"]),
+        ("outbox", ["a cancelled chunk is never sent", "uploaded", "release"]),
         ("resubmit", ["as codes or corrections say", "dry run", "sent a second time"]),
         ("mend", ["claim of a dead process", "reseal", "RESULT_SHORT"]),
         (f"nightly-{ISSUER}", ["weekend or holiday", ISSUER]),
         (f"ingest-{ISSUER}", ["rebuilt even without new results"]),
         (f"watch-{ISSUER}", ["Whose extracts, runs, results"]),
         (f"reconciliation-{ISSUER}", ["First business date"]),
-        (f"renew-{ISSUER}", ["who is left out and why", "dry run", ISSUER]),
+        (f"renew-{ISSUER}", ["Links that end within so many days", "dry run", ISSUER]),
         ("backfill", ["exactly this list", "The first business date", ISSUER]),
         (f"placements-{ISSUER}", ["asked of lately"]),
     ],
@@ -315,9 +358,10 @@ def test_the_form_of_each_deployment_shows_help_and_choices(
     story.stage.form(page, deployment)
 
     for text in texts:
-        page.see(text, 15)
+        page.see(text)
 
 
+@pytest.mark.slow
 @needs_browser
 def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Page, story: Story) -> None:
     story.stage.form(page, "rerun")
@@ -327,14 +371,15 @@ def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Pag
 
     page.click("Submit")
 
-    run = wait_for(lambda: story.stage.newest("rerun", known), 20)
+    run = wait_for(lambda: story.stage.newest("rerun", known))
     page.go(f"{story.stage.url}/runs/flow-run/{run}")
-    page.see("dry run: sample-bank-20261120.csv", 60)
-    page.see("Completed", 60)
+    page.see("dry run: sample-bank-20261120.csv")
+    page.see("Completed")
     page.click("Artifacts")
     page.see("Dry run: nothing was written")
 
 
+@pytest.mark.slow
 @needs_browser
 def test_a_wrong_parameter_is_refused_by_the_form_in_plain_words(page: Page, story: Story) -> None:
     story.stage.form(page, "outbox")
@@ -345,6 +390,7 @@ def test_a_wrong_parameter_is_refused_by_the_form_in_plain_words(page: Page, sto
     page.see("'last night' does not match")
 
 
+@pytest.mark.slow
 @needs_browser
 def test_the_artifacts_of_the_night_render_as_tables(page: Page, story: Story) -> None:
     found = story.stage.artifacts()
@@ -360,7 +406,9 @@ def test_make_ui_says_where_to_look_and_ends_with_all_its_processes(tmp_path: Pa
     settings = {**os.environ, "CARDLINK_UI_PORT": str(port), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "flows.ui"]
 
-    with subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True) as process:
+    with ended(
+        subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    ) as process:
         assert process.stdout is not None
         said = []
         for line in process.stdout:
@@ -369,10 +417,11 @@ def test_make_ui_says_where_to_look_and_ends_with_all_its_processes(tmp_path: Pa
                 break
         process.send_signal(signal.SIGINT)
         process.stdout.read()
+        process.wait()
 
     assert process.returncode == 0
     assert any(f"http://127.0.0.1:{port}" in line for line in said)
     with pytest.raises(URLError):
-        urlopen(f"http://127.0.0.1:{port}/api/health", timeout=2)
+        urlopen(f"http://127.0.0.1:{port}/api/health", timeout=120)
     left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True)
     assert left.stdout == ""

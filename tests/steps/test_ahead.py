@@ -25,7 +25,7 @@ def test_the_next_item_is_made_while_one_is_used() -> None:
 
     with closing(ahead(items())) as found:
         first = next(found)
-        assert made.wait(10)
+        assert made.wait(300)
 
     assert 1 == first
 

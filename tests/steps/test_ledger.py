@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.errors import BugError
@@ -48,7 +48,6 @@ def write(store: Store, sizes: Sequence[int]) -> list[LedgerPart]:
         return writer.finish()
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 25), min_size=1, max_size=12))
 def test_every_record_stands_in_one_part_and_a_rerun_adopts_them_all(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int]

@@ -228,11 +228,12 @@ class Last(NamedTuple):
     row: dict[str, str | None]
 
 
-def test_over_twenty_nights_a_card_goes_out_exactly_when_a_plain_model_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("nights", [10, pytest.param(40, marks=pytest.mark.slow)])
+def test_over_many_nights_a_card_goes_out_exactly_when_a_plain_model_says_so(tmp_path: Path, nights: int) -> None:
     chance = random.Random(5)
     place = town(tmp_path, renew_within_days=5)
     model: dict[str, dict[str, Last]] = {}  # by cuid and year of expiration
-    for night in range(20):
+    for night in range(nights):
         live_a_day(place, chance, night)
         place.day += timedelta(days=1)
         expected = {cuid for cuid, row in place.people.items() if goes(model.get(cuid, {}), row, place.day)}

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
-from flows.cli.purge import facts
+from flows.commands.retention import facts
 from flows.edge.s3 import S3Store
 from flows.steps.operate.purge import look, purge
 from flows.steps.operate.purged import without_ledger
 from tests import servers
 from tests.night import BANK, Bench, issuer
 
-Server = Callable[[Path], AbstractContextManager[servers.S3Server]]
 
-
-@pytest.fixture(scope="module", params=["moto", "ministack"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.S3Server]:
-    folder = tmp_path_factory.mktemp("s3")
-    with servers.moto() if request.param == "moto" else servers.ministack(folder) as running:
-        yield running
+@pytest.fixture(params=["moto_server", "ministack_server"])
+def server(request: pytest.FixtureRequest) -> servers.S3Server:
+    found: servers.S3Server = request.getfixturevalue(request.param)
+    return found
 
 
 def answered(store: S3Store) -> Bench:
@@ -37,10 +31,10 @@ def answered(store: S3Store) -> Bench:
 
 
 def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(server: servers.S3Server) -> None:
-    store, client = servers.store(server, "plain"), servers.client(server.endpoint)
+    store, client = servers.store(server, "plain-purge"), servers.client(server.endpoint)
     bench = answered(store)
     dead = f"{BANK}/runs/bank-20261120-00000000/report/links.csv"
-    client.create_multipart_upload(Bucket=server.bucket, Key=f"plain/{dead}")
+    client.create_multipart_upload(Bucket=server.bucket, Key=f"plain-purge/{dead}")
     before = bench.snapshot().keys()
 
     dry = look(bench.edges, store)
@@ -54,14 +48,14 @@ def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(server: 
 
 def test_a_bucket_that_keeps_versions_is_told_of_with_the_rule_it_needs(server: servers.S3Server) -> None:
     client = servers.client(server.endpoint)
-    client.create_bucket(Bucket="versions")
-    client.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
-    store = S3Store("versions", "", client)
+    client.create_bucket(Bucket="purged-versions")
+    client.put_bucket_versioning(Bucket="purged-versions", VersioningConfiguration={"Status": "Enabled"})
+    store = S3Store("purged-versions", "", client)
     bench = answered(store)
 
     due = purge(bench.edges, store)
 
     [gone, *_] = [entry.key for lot in due.lots for entry in lot.entries]
-    kept = client.list_object_versions(Bucket="versions", Prefix=gone)
+    kept = client.list_object_versions(Bucket="purged-versions", Prefix=gone)
     assert (1, 1) == (len(kept["Versions"]), len(kept["DeleteMarkers"]))
     assert facts(BANK, due)["versions_stay"] is True

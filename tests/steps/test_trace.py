@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.cli.resubmit import Filter
+from flows.core.life.wanted import Wanted
 from flows.core.names import prompted
 from flows.core.report.trace import SINGLE
 from flows.core.rows.cards import PUBLISHED
@@ -110,7 +110,7 @@ def test_a_row_that_was_sent_again_is_an_attempt_that_names_the_one_it_repeats(b
     run = bench.submit(drop(bench, 1)).manifest.run
     bench.answer(fail_share=1.0)
     bench.ingest()
-    again = resubmit(bench.edges, Request(run, Filter(errors=True).wanted, "the partner asked for it")).manifest.run
+    again = resubmit(bench.edges, Request(run, Wanted(errors=True), "the partner asked for it")).manifest.run
 
     first, second = trace(bench.edges.edges, BANK, "C").attempts
 

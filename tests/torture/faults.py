@@ -105,7 +105,7 @@ def fault_s3(night: Night, places: Iterator[Place], nights: int, seed: int = 0) 
         kinds: Sequence[Fault] = chance.choice((PASSING, EVERY))
         share = chance.choice((0.05, 0.2) if kinds is PASSING else (0.005, 0.02))
         with fault_proxy.between(place.endpoint, fault_proxy.at_random(seed + number, share, kinds)) as proxy:
-            client = servers.client(proxy.endpoint, read_timeout=0.5)
+            client = servers.client(proxy.endpoint, read_timeout=1.0)
             _through(night, bench, S3Store("cards", place.name, client, impatient()), tally)
         tally.done.update({fault.name.lower(): times for fault, times in proxy.injected.items()})
     return tally

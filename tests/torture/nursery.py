@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from tests.leftovers import ended
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -42,9 +44,10 @@ class Nursery:
 def nursery() -> Iterator[Nursery]:
     """Run a nursery; its children have ended when the context ends, whatever state they were in."""
     command = [sys.executable, "-m", "tests.torture.nursery"]
-    with subprocess.Popen(
+    process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
+    )
+    with ended(process):
         assert process.stdin
         assert process.stdout
         yield Nursery(process.stdin, process.stdout)

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.extract.decode import as_utf8, line_blocks
@@ -25,7 +25,6 @@ def together(data: bytes, encoding: str = "utf-8", size: int = 1 << 24) -> bytes
 
 
 @given(size=st.integers(1, 3000))
-@settings(max_examples=40, deadline=None)
 def test_blocks_are_whole_lines_and_together_the_extract(size: int) -> None:
     blocks = list(line_blocks(io.BytesIO(TEXT), "utf-8", "a.csv", size))
 
@@ -82,7 +81,6 @@ def test_a_few_lines_in_another_encoding_are_marked_and_many_refuse_the_extract(
         as_utf8(line * 500 + wrong * 20 + line * 500, "utf-8", "a.csv", 7)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(min_size=1, max_size=6).filter(lambda data: b"\n" not in data and data != b"\x00"))
 def test_a_line_is_marked_just_where_python_cannot_decode_it(odd: bytes) -> None:
     good = "Zoë,x\n".encode() * 200

@@ -1,4 +1,4 @@
-"""Tens of thousands of damaged extracts: every line accounted for, nothing silently wrong, nothing shown."""
+"""Damaged extracts by the hundred: every line accounted for, nothing silently wrong, nothing shown."""
 
 import csv
 import io
@@ -119,21 +119,21 @@ def check(data: bytes, block: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     return rows, refused
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_whatever_happens_to_an_extract_its_accepted_rows_are_what_stands_in_it(seed: int) -> None:
-    rng = random.Random(seed)
+@pytest.mark.parametrize("extracts", [200, pytest.param(3000, marks=pytest.mark.slow)])
+def test_whatever_happens_to_an_extract_its_accepted_rows_are_what_stands_in_it(extracts: int) -> None:
+    rng = random.Random(extracts)
     text = good_extract(rng, 6)
 
-    outcomes = [check_one(mutated(rng, text), rng.choice((1 << 24, 400))) for _ in range(700)]
+    outcomes = [check_one(mutated(rng, text), rng.choice((1 << 24, 400))) for _ in range(extracts)]
 
-    assert 400 < sum(rows is not None for rows in outcomes)
+    assert extracts / 2 < sum(rows is not None for rows in outcomes)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_thousands_of_accidents_in_one_extract_cost_only_the_lines_they_happened_to(seed: int) -> None:
-    rng = random.Random(seed)
+@pytest.mark.parametrize("extracts", [3, pytest.param(24, marks=pytest.mark.slow)])
+def test_thousands_of_accidents_in_one_extract_cost_only_the_lines_they_happened_to(extracts: int) -> None:
+    rng = random.Random(extracts)
 
-    for _ in range(8):
+    for _ in range(extracts):
         header, *lines = good_extract(rng, 3000).split("\n")
         sound = {line for line in lines if not line.count('"') % 2}
         hurt = [line if rng.random() < 0.6 or not line else wounded(rng, line) for line in lines]
@@ -158,11 +158,12 @@ def wounded(rng: random.Random, line: str) -> str:
             return line[:at] + rng.choice(MUTANTS) + line[at + length // 2 :]
 
 
-def test_the_size_of_blocks_does_not_change_what_is_read() -> None:
+@pytest.mark.parametrize("extracts", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_the_size_of_blocks_does_not_change_what_is_read(extracts: int) -> None:
     rng = random.Random(99)
     text = good_extract(rng, 40)
 
-    for _ in range(150):
+    for _ in range(extracts):
         data = mutated(rng, text)
         whole, pieces = check_one(data, 1 << 24), check_one(data, rng.choice((200, 1000)))
 

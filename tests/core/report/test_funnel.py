@@ -10,7 +10,7 @@ from typing import Any
 import openpyxl
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.report.funnel import ENDS, LINK_AGES, OTHERS, SITES, add, age_of, cells, facts, standings
@@ -84,7 +84,6 @@ def recount(rows: Sequence[dict[str, Any]]) -> tuple[list[int], dict[str, int], 
     return reached, failed, running
 
 
-@settings(deadline=None, max_examples=150)
 @given(people)
 def test_every_cardholder_counts_once_by_the_best_state(rows: list[dict[str, Any]]) -> None:
     told = facts(cells([standing(rows)]))
@@ -95,7 +94,6 @@ def test_every_cardholder_counts_once_by_the_best_state(rows: list[dict[str, Any
     assert running == told["under_way"]
 
 
-@settings(deadline=None, max_examples=60)
 @given(people)
 def test_counting_in_shares_of_cardholders_gives_the_same_as_counting_at_once(rows: list[dict[str, Any]]) -> None:
     whole = standing(rows)
@@ -104,7 +102,6 @@ def test_counting_in_shares_of_cardholders_gives_the_same_as_counting_at_once(ro
     assert facts(cells([whole])) == facts(add(shares))
 
 
-@settings(deadline=None, max_examples=60)
 @given(people, st.randoms())
 def test_the_order_of_rows_and_frames_changes_nothing(rows: list[dict[str, Any]], luck: Any) -> None:
     whole = standing(rows)
@@ -114,7 +111,6 @@ def test_the_order_of_rows_and_frames_changes_nothing(rows: list[dict[str, Any]]
     assert facts(cells([whole])) == facts(cells(pieces))
 
 
-@settings(deadline=None, max_examples=60)
 @given(people)
 def test_each_stage_holds_all_that_come_after_it(rows: list[dict[str, Any]]) -> None:
     counts = [one["cardholders"] for one in facts(cells([standing(rows)]))["stages"]]

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.results.attribution import allowed, attribute, attribute_all
@@ -236,7 +236,6 @@ def test_an_echoed_card_number_is_nowhere_in_the_outcomes() -> None:
     assert card not in told.outcomes.write_json()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.permutations(range(1, 11)), st.lists(st.booleans(), min_size=10, max_size=10))
 def test_every_result_row_comes_out_once_in_whatever_order(order: list[int], fails: list[bool]) -> None:
     rows = [refusal(at) if fails[at - 1] else link(at) for at in order]
@@ -264,7 +263,6 @@ def nights(draw: st.DrawFn) -> list[list[tuple[int, Row]]]:
     return [file[::-1] if draw(st.booleans()) else file for file in kept]
 
 
-@settings(max_examples=150, deadline=None)
 @given(nights())
 def test_no_row_is_ever_given_to_another_cardholder(files: list[list[tuple[int, Row]]]) -> None:
     told = attribute_all([result(row for _, row in file) for file in files], sent_rows(), HOSTS)
@@ -275,7 +273,6 @@ def test_no_row_is_ever_given_to_another_cardholder(files: list[list[tuple[int, 
         assert all(row in (None, at) for at, row in zip(truth, one.outcomes["row"], strict=True))
 
 
-@settings(max_examples=100, deadline=None)
 @given(nights())
 def test_every_link_and_every_error_that_names_its_cuid_is_attributed(files: list[list[tuple[int, Row]]]) -> None:
     told = attribute_all([result(row for _, row in file) for file in files], sent_rows(), HOSTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.results.documented import read_documented
@@ -49,7 +49,6 @@ def cells_of(content: bytes) -> tuple[list[tuple[str | None, ...]], tuple[str, .
     return [tuple(cell or None for cell in row) for row in read.rows.iter_rows()], read.problems
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(files | st.binary(max_size=40).map(lambda tail: FILE + tail), min_size=1, max_size=4))
 def test_what_is_read_as_documented_is_what_reading_any_file_gives(contents: list[bytes]) -> None:
     for content, cells in zip(contents, read_documented(contents), strict=True):

@@ -1,7 +1,7 @@
 """A file that is settled by its name is attributed as if every row ever sent had been looked through."""
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.results.attribution import attribute_all, read_claims
@@ -34,7 +34,6 @@ def test_a_file_that_answers_its_chunk_whole_is_settled_and_any_other_is_not() -
     assert frozenset({0}) == found
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(answers, min_size=4, max_size=6), st.booleans(), names)
 def test_what_is_settled_by_its_name_is_attributed_as_among_all_that_was_ever_sent(
     rows: list[Row], whole: bool, name: str
@@ -51,7 +50,6 @@ def test_what_is_settled_by_its_name_is_attributed_as_among_all_that_was_ever_se
     assert same or not found
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.permutations(WHOLE), st.lists(st.lists(answers, min_size=4, max_size=6), max_size=2), names)
 def test_what_is_placed_by_a_name_is_what_the_rows_place(order: list[Row], others: list[list[Row]], name: str) -> None:
     files = [result(rows, name) for rows in (order, *others)]

@@ -6,7 +6,7 @@ from datetime import date
 from random import Random
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.results.attribution import attribute, attribute_all
@@ -78,7 +78,6 @@ def test_where_nobody_knows_when_a_file_came_the_newest_run_is_meant() -> None:
     assert answered(came(None), FIRST, RENEWED) == {RENEWED}
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9), st.integers(1, 8)), min_size=1, max_size=5),
     st.randoms(use_true_random=False),

@@ -7,7 +7,7 @@ from datetime import date
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.results.attribution import Attributed, attribute_all
@@ -189,7 +189,6 @@ def parts() -> list[ResultRows]:
 PARTS = attributed(parts())
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(PARTS), max_size=12))
 def test_order_and_repetition_of_the_files_change_nothing(files: list[Attributed]) -> None:
     once = list({one.digest: one for one in files}.values())
@@ -202,7 +201,6 @@ def test_order_and_repetition_of_the_files_change_nothing(files: list[Attributed
     assert first.breaks == second.breaks
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(PARTS), max_size=8))
 def test_every_sent_row_stands_exactly_once_whatever_comes_back(files: list[Attributed]) -> None:
     told = reconcile(sent_rows(), files, TODAY)

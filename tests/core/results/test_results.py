@@ -9,7 +9,7 @@ import json
 from datetime import date
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.results import results
@@ -167,7 +167,6 @@ def test_a_bomb_is_not_unpacked_beyond_the_limit() -> None:
 CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12).map(str.strip)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(CELLS, CELLS), max_size=20), st.sampled_from([",", ";", "\t", "|"]), st.booleans())
 def test_whatever_stands_in_the_cells_every_row_comes_through(
     cells: list[tuple[str, str]], delimiter: str, quoted: bool
@@ -182,7 +181,6 @@ def test_whatever_stands_in_the_cells_every_row_comes_through(
     assert [json.dumps([left, right]) for left, right in cells] == read.rows["error"].to_list()
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=400) | st.binary(max_size=200).map(lambda tail: FILE.encode() + tail))
 def test_any_bytes_give_a_result_and_never_raise(content: bytes) -> None:
     ResultTable.validate(read_result(content, "r.csv").rows)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.core.ports import Entry
@@ -151,7 +151,6 @@ def test_a_claim_that_cardlink_did_not_write_is_named_and_not_overruled(store: L
 Move = tuple[str, int, int]  # what, by whom, after how many minutes
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(["take", "renew", "release"]), st.integers(0, 2), st.integers(0, 7))))
 def test_at_any_time_at_most_one_holder_has_a_claim_that_would_be_renewed(moves: list[Move]) -> None:
     with tempfile.TemporaryDirectory() as root:

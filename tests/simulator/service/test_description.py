@@ -73,10 +73,11 @@ def explore(
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_every_answer_to_a_client_is_one_the_description_knows(
-    books: Books, description: BaseSchema, mode: GenerationMode
+    books: Books, description: BaseSchema, mode: GenerationMode, examples: int
 ) -> None:
-    explore(description, mode, lambda: {"Authorization": f"Bearer {books.login(books.habits.client)}"}, examples=10)
+    explore(description, mode, lambda: {"Authorization": f"Bearer {books.login(books.habits.client)}"}, examples)
 
 
 def test_every_answer_to_a_stranger_is_one_the_description_knows(description: BaseSchema) -> None:

@@ -158,7 +158,7 @@ class Clients(RuleBasedStateMachine):
 
 
 TestClients = Clients.TestCase
-TestClients.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestClients.settings = settings(stateful_step_count=40)
 
 
 class Repeating(Books):

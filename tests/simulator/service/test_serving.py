@@ -16,6 +16,7 @@ import pytest
 from flows.simulator.service.books import Client
 from flows.simulator.service.serving import NotLoopbackError, PortTakenError, address, listen
 from tests import keys
+from tests.leftovers import ended
 from tests.simulator.uploads import answers, people, upload_csv
 
 ROOT = Path(__file__).parents[3]
@@ -42,24 +43,28 @@ def bank(tmp_path: Path) -> Path:
 def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     command = [sys.executable, "-c", "from flows.cli.main import main; main()", "simulate", "bank", "--serve", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout
-            with httpx.Client(base_url=process.stdout.readline().strip(), timeout=30, trust_env=False) as http:
-                yield process, http
-        finally:
-            process.kill()
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with ended(process):
+        assert process.stdout
+        with httpx.Client(base_url=process.stdout.readline().strip(), timeout=300, trust_env=False) as http:
+            yield process, http
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_served_portal_takes_a_night_gives_its_links_and_ends_cleanly(bank: Path, how: signal.Signals) -> None:
     with serving(bank, "--fail", "0") as (process, http):
         http.post("/portal/uploads", params={"name": "a.csv"}, content=upload_csv(people(3))).raise_for_status()
         links = answers(http.get("/portal/uploads/1/result").content)
         process.send_signal(how)
-        out, talk = process.communicate(timeout=30)
+        out, talk = process.communicate(timeout=300)
 
     assert {"https://cards.example.org/l/"} == {one["url"].rpartition("/")[0] + "/" for one in links}
     assert 0 == process.returncode

@@ -140,7 +140,7 @@ class Visit:
 @contextmanager
 def visiting(service: RunningService) -> Iterator[Visit]:
     """Visit a service."""
-    with httpx.Client(base_url=service.address, timeout=30, trust_env=False) as http:
+    with httpx.Client(base_url=service.address, timeout=300, trust_env=False) as http:
         yield Visit(service, http)
 
 

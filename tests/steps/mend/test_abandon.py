@@ -158,7 +158,7 @@ def test_of_a_commit_and_an_abandonment_at_the_same_moment_one_wins_and_the_othe
 
 def race(bench: Bench, extract: str, *, wait_for_abandonment: bool) -> set[str]:
     """Let a submit that lost its claim and an abandonment meet at the manifest's key; return what each came to."""
-    meet, told = Barrier(2, timeout=60), set()
+    meet, told = Barrier(2, timeout=300), set()
 
     @dataclass
     class Meeting(FailingStore):

@@ -23,6 +23,7 @@ from flows.steps.night.claim import Claim, claimed
 from flows.steps.operate.history import history
 from flows.steps.runs import UnknownRunError, keys_of, read_manifest
 from tests import keys
+from tests.leftovers import ended
 from tests.night import DAY, NOON, Bench, local_bench
 
 WHY = "the machine was switched off"
@@ -48,10 +49,10 @@ def planned(tmp_path: Path) -> tuple[Bench, str]:
 
 
 def test_the_submit_after_a_take_over_goes_on_at_once_from_what_a_killed_process_published(tmp_path: Path) -> None:
-    process = begin(configured(tmp_path))
-    once(lambda: found(tmp_path, "chunks/*.pgp"))
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    with ended(begin(configured(tmp_path))) as process:
+        once(lambda: found(tmp_path, "chunks/*.pgp"))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
     [run] = [path.parent.name for path in found(tmp_path, "plan.json")]
 
     refused = run_it(tmp_path, "submit", "bank")
@@ -64,7 +65,7 @@ def test_the_submit_after_a_take_over_goes_on_at_once_from_what_a_killed_process
         name: taken[name] for name in ("holder", "since", "until")
     }
     assert f":{process.pid}" in taken["holder"]
-    assert (finished["exit_code"], finished["runs"][0]["counts"]["submitted"]) == (0, 1500)
+    assert (finished["exit_code"], finished["runs"][0]["counts"]["submitted"]) == (0, 750)
     assert read_manifest(LocalStore(tmp_path / "store"), keys_of(run)) is not None
 
 
@@ -123,28 +124,32 @@ def test_the_history_tells_whose_claim_was_ended_by_whom_and_why(planned: tuple[
 
 
 def configured(folder: Path) -> Path:
-    """Return a folder with an issuer, its key, and an extract of 300 chunks."""
+    """Return a folder with an issuer, its key, and an extract of 150 chunks."""
     key = keys.sound()
     (folder / "bank.toml").write_text(TOML.format(key.fingerprint))
     (folder / "portal.asc").write_bytes(key.public)
     drop = folder / "store" / "bank" / "extracts"
     drop.mkdir(parents=True)
     with (drop / "bank-20261120.csv").open("wb") as out:
-        write_sample(out, 1500, as_of=DAY)
+        write_sample(out, 750, as_of=DAY)
     return folder
 
 
 def begin(folder: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     return subprocess.Popen(
-        [*COMMAND, "--config", ".", "submit", "bank"], cwd=folder, env=environment, stdout=subprocess.PIPE
+        [*COMMAND, "--config", ".", "submit", "bank"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
 
 
 def run_it(folder: Path, *arguments: str) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     command = [*COMMAND, "--config", ".", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=90, check=False)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 
@@ -158,7 +163,7 @@ def lost(claim: Claim) -> bool:
 
 
 def once(there: Any) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not there():
         assert time.monotonic() < until
         time.sleep(0.005)

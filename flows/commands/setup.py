@@ -1,14 +1,14 @@
-"""The commands before the first night: a first TOML, and whether everything is in place."""
+"""Before the first night: a first TOML, and whether everything is in place."""
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
+from typing import Annotated
 
-from flows.cli.answer import Answer, table
+from flows.commands.entry import Cli, Context, Day, ExtractName, Issuer, entry
+from flows.commands.result import Result
+from flows.commands.submit import would_send
 from flows.core.errors import OperatorError
-from flows.steps.edges import IssuerEdges
-from flows.steps.night.check import Checked, check_extract
 from flows.wiring import in_effect, load_issuer, wire
 
 TOML = """\
@@ -30,8 +30,6 @@ fingerprints = ["{zeros}"] # its full fingerprint, compared by a person
 allowed_hosts = ["links.example.com"] # the hosts a card link may point to
 # template = "template.csv" # the blank template downloaded from the portal: header names and order
 """
-
-
 HEAD = 1 << 20  # bytes of an extract a mapping is guessed from
 
 
@@ -45,20 +43,29 @@ class AlreadyThereError(OperatorError):
         super().__init__(file)
 
 
-def write_first_toml(folder: Path, issuer: str, extract: Path | None, root: str) -> Answer:
-    """Write `<folder>/<issuer>.toml`; nothing is overwritten."""
-    file = folder / f"{issuer}.toml"
+@entry("init", form="it writes a file on the operator's machine")
+def init(
+    context: Context, issuer: str, *, extract: Annotated[Path | None, Cli("--from")] = None, root: str = "store"
+) -> Result:
+    """Write a first TOML for an issuer, with a guessed mapping where an extract is given.
+
+    Args:
+        issuer: Its name, in lower case with hyphens.
+        extract: An extract to guess the mapping from.
+        root: s3://bucket/prefix or a directory.
+    """
+    file = context.folder / f"{issuer}.toml"
     if file.exists():
         raise AlreadyThereError(str(file))
     text = TOML.format(issuer=issuer, root=root, zeros="0" * 40, mapping=_mapping(extract))
-    folder.mkdir(parents=True, exist_ok=True)
+    context.folder.mkdir(parents=True, exist_ok=True)
     file.write_text(text, "utf-8")
     try:
-        load_issuer(folder, issuer)
+        load_issuer(context.folder, issuer)
     except BaseException:
         file.unlink()
         raise
-    return Answer({"file": str(file)}, [f"{file} written"], f"edit [portal], then: cardlink check {issuer}")
+    return Result({"file": str(file)}, [f"{file} written"], f"edit [portal], then: cardlink check {issuer}")
 
 
 def _mapping(extract: Path | None) -> str:
@@ -70,46 +77,40 @@ def _mapping(extract: Path | None) -> str:
         return first_tables(stream.read(HEAD), extract.name)
 
 
-def check_issuer(folder: Path, name: str, extract: str | None, day: date | None) -> Answer:
-    """Check settings, key and store, and with an extract every row."""
-    from flows.edge.probe import race
+@entry("check", form="the dry run of `rerun` checks an extract; settings are checked where they are edited")
+def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, business_date: Day = None) -> Result:
+    """Check configuration, key and store, and with EXTRACT every row of it; publish nothing (the dry run).
 
-    edges = wire(folder, name)
+    Args:
+        issuer: Whose settings.
+        extract: An extract below the issuer's extracts.
+        business_date: Business date, where the extract's name does not say it.
+    """
+    from flows.edge.probe import race
+    from flows.steps.night.check import check_extract
+    from flows.steps.night.rehearse import Rehearsal
+
+    edges = wire(context.folder, issuer)
     with edges.sealer() as sealer:
         fingerprints, warnings = sealer.fingerprints, sealer.warnings
-    race(edges.edges.store, f"{name}/probe/")
+    race(edges.edges.store, f"{issuer}/probe/")
+    settings = in_effect(context.folder, edges.issuer)
     facts: dict[str, object] = {
-        "issuer": name,
-        "settings": {one.name: {"value": one.value, "from": one.origin} for one in in_effect(folder, edges.issuer)},
+        "issuer": issuer,
+        "settings": {one.name: {"value": one.value, "from": one.origin} for one in settings},
         "fingerprints": list(fingerprints),
         "warnings": list(warnings),
         "store": edges.issuer.root,
     }
     lines = [
-        f"settings   {folder / name}.toml",
+        f"settings   {context.folder / issuer}.toml",
         *(f"key        {fingerprint}: trial seal opened up as expected" for fingerprint in fingerprints),
         *(f"warning    {warning}" for warning in warnings),
         f"store      {edges.issuer.root}: writes each object once, also under a race",
     ]
-    if extract is None:
-        return Answer(facts, lines, f"cardlink check {name} EXTRACT, or cardlink submit {name}")
-    return _with_extract(edges, check_extract(edges, extract, day), facts, lines)
-
-
-def _with_extract(edges: IssuerEdges, checked: Checked, facts: dict[str, object], lines: list[str]) -> Answer:
-    counts = checked.counts
-    facts = {**facts, "extract": {**checked._asdict(), "counts": counts.model_dump()}}
-    fates = ("read", "submitted", "rejected", "duplicate", "suppressed")
-    lines = [
-        *lines,
-        "",
-        f"{checked.extract} would be run {checked.run}, as of {checked.as_of}, {checked.chunks} chunks",
-    ]
-    lines += table(("rows", "count"), [[fate, getattr(counts, fate)] for fate in fates])
-    if checked.found:
-        found = [[one.code, one.rows, ", ".join(map(str, one.first))] for one in checked.found]
-        lines += ["", *table(("reason", "rows", "first rows"), found)]
-    lines += [f"repaired: {name} in {number:,} rows" for name, number in checked.repairs.items() if number]
-    if checked.refused:
-        return Answer(facts, [*lines, "", f"refused: {checked.refused}"], exit_code=3)
-    return Answer(facts, lines, f"cardlink submit {edges.issuer.issuer}")
+    if not extract:
+        return Result(facts, lines, f"cardlink check {issuer} EXTRACT, or cardlink submit {issuer}")
+    checked = check_extract(edges, extract, business_date)
+    facts["extract"] = {**checked._asdict(), "counts": checked.counts.model_dump()}
+    next_step = "" if checked.refused else f"cardlink submit {issuer}"
+    return Result(facts, [*lines, "", *would_send(Rehearsal(checked, ""))], next_step, 3 if checked.refused else 0)

@@ -1,0 +1,91 @@
+"""The terminal: results on stdout, talk on stderr, prompts, and the progress of a pass."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from flows.commands.result import Result
+    from flows.steps.night.making import Progress
+
+OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and where every line stays
+
+
+class Terminal:
+    """Whoever typed the command."""
+
+    @property
+    def attended(self) -> bool:
+        """Say whether somebody is there to ask."""
+        return sys.stdin.isatty()
+
+    def show(self, text: str) -> None:
+        """Print a result before the verb ends."""
+        click.echo(text)
+
+    def say(self, text: str) -> None:
+        """Print a line beside the results."""
+        click.echo(text, err=True)
+
+    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
+        """Return what is typed in, unseen where it is secret; KeyboardInterrupt on Ctrl-C and at the input's end."""
+        signal.siginterrupt(signal.SIGINT, True)  # polars takes Ctrl-C so that reads go on: a prompt could not be left
+        try:
+            typed: str = click.prompt(label, default=default, hide_input=secret, show_default=show_default, err=True)
+        except click.Abort:
+            pass
+        else:
+            return typed.encode("utf-8", "replace").decode()  # a terminal in another encoding gives half surrogates
+        raise KeyboardInterrupt
+
+
+def print_result(result: Result, *, as_json: bool) -> None:
+    """Print a result the way it was asked for."""
+    if as_json:
+        click.echo(json.dumps({**result.facts, "next": result.next_step, "exit_code": result.exit_code}, default=str))
+        return
+    for line in result.lines:
+        click.echo(line)
+    if result.next_step:
+        click.echo(f"next: {result.next_step}", err=True)
+
+
+class ProgressLine:
+    """Show how far the pass over one extract is; silent where nobody looks. Use it as a context."""
+
+    def __init__(self, extract: str, *, verbose: bool) -> None:
+        self._extract = extract
+        self._terminal = sys.stderr.isatty()
+        self._shown = self._terminal or verbose
+        self._began = time.monotonic()
+        self._next = self._began + (OFTEN if self._terminal else SELDOM)
+        self._width = 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Take the news of one block."""
+        from flows.core.run.pace import pace
+
+        now = time.monotonic()
+        if not self._shown or now < self._next:
+            return
+        self._next = now + (OFTEN if self._terminal else SELDOM)
+        told = f"{self._extract}: {pace(progress.rows, progress.share, now - self._began)}"
+        if self._terminal:
+            click.echo(f"\r{told:<{self._width}}", err=True, nl=False)
+            self._width = len(told)
+        else:
+            click.echo(told, err=True)
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave a terminal's line empty for what comes after."""
+        if self._width:
+            click.echo("\r" + " " * self._width + "\r", err=True, nl=False)

@@ -1,0 +1,180 @@
+"""The partner's interface beyond the file: one link now, a placement job in the terminal, what became of the links."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from flows.commands.entry import Cli, Context, Form, Issuer, Number, Reason, RunName, entry
+from flows.commands.result import Result, Table
+from flows.core.errors import OperatorError, TryAgainError
+from flows.wiring import load_issuer, service_client, wire
+
+if TYPE_CHECKING:
+    from flows.steps.beyond.singles import Single
+
+NOT_LINKED = 3  # exit code where the partner made no link
+NOT_PLACED = 3  # exit code of a job that ended without its card placed
+
+
+class OneWayError(OperatorError):
+    """A link was asked for in no way or in two."""
+
+    says = "A link is for a row of a run, or for fields typed in."
+    then = "Type `cardlink link RUN ROW`, or `cardlink link ISSUER --prompt` at a terminal."
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class FollowingStoppedError(TryAgainError):
+    """Following was stopped; the job was not."""
+
+    says = "Job {1} of {0} is not followed any more; it runs on, and waits for what it asked until its time is up."
+    then = "cardlink job follow {0} {1} goes on with it."
+
+    def __init__(self, issuer: str, job: str) -> None:
+        super().__init__(issuer, job)
+
+
+class OtherIssuerError(OperatorError):
+    """A run of another issuer than the one named."""
+
+    says = "{0} is no run of {1}."
+    then = "`cardlink status {1}` lists its runs."
+
+    def __init__(self, run: str, issuer: str) -> None:
+        super().__init__(run, issuer)
+
+
+@entry("link", form="its result is one person's secret link, and fields are typed in at a terminal")
+def link(
+    context: Context,
+    target: Annotated[str, Cli(metavar="RUN|ISSUER")],
+    row: Number | None = None,
+    *,
+    prompt: bool = False,
+    override: Annotated[Reason, Cli(metavar="REASON")] = "",
+) -> Result:
+    """Ask the partner for one link now: for ROW of RUN, or with --prompt for fields typed in for ISSUER.
+
+    Args:
+        target: A run, or with --prompt an issuer.
+        row: A row of the run by its number.
+        prompt: Type the fields in for ISSUER instead of naming a row of a run.
+        override: Ask although the card has a link or waits for one.
+    """
+    from flows.steps.beyond.one_link import link_row, link_typed
+    from flows.steps.beyond.terminal import supplied, typed_fields
+    from flows.steps.operate.outbox import run_of
+
+    if prompt is (row is not None):
+        raise OneWayError
+    edges = wire(context.folder, target if row is None else run_of(target).issuer)
+    with service_client(edges.issuer) as client:
+        if row is None:
+            return _linked(link_typed(edges, client, typed_fields(context.terminal), override=override))
+        supply = partial(supplied, context.terminal)
+        return _linked(link_row(edges, client, target, row, override=override, supply=supply))
+
+
+def _linked(single: Single) -> Result:
+    from schemas.singles import LINKED
+
+    told = single.answered
+    facts = {"attempt": single.key, **(told.model_dump(mode="json") if told else {}), "cuid": single.asked.cuid}
+    if told is None or told.outcome != LINKED:
+        why = ", ".join(told.reasons) if told else "unknown"
+        lines = [f"{single.asked.cuid}: no link ({why})", f"recorded: {single.key}"]
+        return Result(facts, lines, exit_code=NOT_LINKED)
+    lines = [f"{told.url}", f"{single.asked.cuid}: ends on {told.expires_on}", f"recorded: {single.key}"]
+    return Result(facts, lines, "the URL is the cardholder's alone: send it to nobody else")
+
+
+@entry("job follow", form="it prompts a person for what the job needs")
+def job_follow(
+    context: Context, issuer: Issuer, job: Annotated[str, Cli(metavar="JOB")], *, poll: bool = False
+) -> Result:
+    """Follow JOB to its end: show how it goes, prompt for what it needs, warn before its time is up.
+
+    Args:
+        issuer: Whose job.
+        job: Its id at the partner.
+        poll: Poll the job's record instead of reading its messages, which come once.
+    """
+    from flows.steps.beyond.follow import EVERY_SECONDS, Clock, follow
+    from flows.steps.beyond.terminal import Watcher, shown
+
+    settings = load_issuer(context.folder, issuer)
+    every = settings.service.follow_every_seconds if settings.service else EVERY_SECONDS
+    clock = Clock(time.monotonic, time.sleep, every)
+    with service_client(settings) as client:
+        try:
+            ended = follow(client, job, Watcher(context.terminal), clock, polling=poll)
+        except KeyboardInterrupt:
+            pass
+        else:
+            lines = [f"job {ended.job_id}: {shown(ended.status)}, {shown(ended.termination_type)}", ended.meaning]
+            return Result({"issuer": issuer, **ended._asdict()}, lines, exit_code=0 if ended.placed else NOT_PLACED)
+    raise FollowingStoppedError(issuer, job)
+
+
+@entry("placements", form=Form("placements", "placements of {issuer}", hours=12, retries=(60, 600)))
+def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bool = False) -> Result:
+    """Look what became of the links of ISSUER, or of one RUN: opened, authenticated, placed, failed by kind.
+
+    Args:
+        issuer: Whose links. Every run with links that live is looked at.
+        run: A run id, to look at its links alone.
+        again: Ask even of links that were asked of lately.
+    """
+    from flows.core.names import placements as where
+    from flows.steps.beyond.placements import follow_links
+    from flows.steps.operate.outbox import run_of
+    from flows.steps.runs import keys_of
+
+    if run and run_of(run).issuer != issuer:
+        raise OtherIssuerError(run, issuer)
+    edges = wire(context.folder, issuer)
+    with service_client(edges.issuer) if edges.issuer.service else nullcontext() as service:
+        facts = follow_links(edges, service, run, again=again)
+    unanswered = sum(one["unanswered"] for one in facts["looked"])
+    files = f"{edges.issuer.root}/{keys_of(run).report('') if run else where(issuer)}"
+    shown: list[str | Table] = [*_asked(facts, edges.issuer.service), "", *_funnel(run or issuer, facts["funnel"])]
+    for one in facts["breaks"]:
+        shown += ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {one['then']}"]
+    code = 4 if facts["breaks"] else 75 if unanswered else 0
+    next_step = f"cardlink placements {issuer}" if unanswered else ""
+    return Result(facts, [*shown, "", f"files: {files}"], next_step, code)
+
+
+def _asked(facts: dict[str, Any], service: Any) -> list[str]:
+    """Say what was asked, and what was not and why."""
+    looked, reports = facts["looked"], facts["transactions"]
+    asked, messages = (sum(one[what] for one in looked) for what in ("asked", "messages"))
+    lines = [f"{facts['issuer']}: {len(facts['runs']):,} runs, {asked:,} links asked of, {messages:,} messages kept"]
+    if service is None:
+        lines += ["no [service] in the TOML: only transaction reports count"]
+    elif not service.follow_cardholders:
+        lines += ["jobs are not looked for: [service] follow_cardholders is off"]
+    lines += [f"{one['unanswered']:,} links of {one['run']} got no answer" for one in looked if one["unanswered"]]
+    lines += [f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"] if reports["files"] else []
+    return lines
+
+
+def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
+    """Return the funnel as tables: stages, failures by kind, by merchant site, by age of link."""
+    from flows.core.report.funnel import REACHED
+    from flows.core.report.page import percent
+
+    stages = [[one["stage"], one["cardholders"], percent(one["share"])] for one in funnel["stages"]]
+    stages += [[f"failed: {one['kind']}", one["cardholders"], percent(one["share"])] for one in funnel["failed"]]
+    stages += [["placement under way", funnel["under_way"], ""]] if funnel["under_way"] else []
+    title = f"{name}: from link to placed card"
+    shown: list[str | Table] = [Table(("cardholders that came to", "count", "share"), stages, f"{name}-funnel", title)]
+    for heading, column, found in (("merchant site", "site", funnel["sites"]), ("age of link", "age", funnel["ages"])):
+        told = [[one[column], *(one[stage] for stage in REACHED)] for one in found if one["linked"]]
+        shown += ["", Table((heading, *REACHED), told)] if told else []
+    return shown

@@ -1,0 +1,139 @@
+"""Practice: generate an extract, and let the simulated partner answer its chunks or serve its whole interface."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from flows.commands.entry import Context, Day, Issuer, Number, Range, Share, entry
+from flows.commands.result import Result
+from flows.core.errors import OperatorError
+from flows.wiring import now, read_file, wire
+
+if TYPE_CHECKING:
+    from flows.core.ports import Opener
+    from flows.simulator.practice import Behaviour
+    from flows.steps.edges import IssuerEdges
+
+NO_FORM = "practice is for a terminal"
+
+
+class NoKeyGivenError(OperatorError):
+    """What is sealed for the portal can be opened with its secret key only."""
+
+    says = "Chunks are sealed for the portal, and its secret key was not given."
+    then = "Name the simulated portal's key with --secret-key FILE."
+
+
+@entry("sample", form=NO_FORM)
+def sample(
+    context: Context, file: Path, *, rows: Number = 1000, bad: Share = 0.0, seed: int = 0, business_date: Day = None
+) -> Result:
+    """Generate an extract with test cards only.
+
+    Args:
+        file: Where to write it.
+        rows: How many rows.
+        bad: Share of rows to be refused.
+        seed: Same seed, same extract.
+        business_date: Business date the cards are valid on (default: today).
+    """
+    from flows.simulator.extract import write_sample
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("wb") as out:
+        write_sample(out, rows, bad=bad, seed=seed, as_of=business_date or now().date())
+    facts = {"file": str(file), "rows": rows, "bytes": file.stat().st_size}
+    lines = [f"{file}: {rows:,} rows, {facts['bytes']:,} bytes, test cards only"]
+    return Result(facts, lines, "put it below <root>/<issuer>/extracts/ and run cardlink submit ISSUER")
+
+
+@entry("simulate", form=NO_FORM)
+def simulate(
+    context: Context,
+    issuer: Issuer,
+    *,
+    secret_key: Path | None = None,
+    fail: Share = 0.05,
+    shuffle: bool = False,
+    seed: int = 0,
+    serve: bool = False,
+    port: Annotated[int, Range(0, 65535)] = 0,
+    speed: Annotated[float, Range(0, above=True)] = 1.0,
+) -> Result:
+    """Let the simulated portal answer every committed chunk that has no result yet, or serve its whole interface.
+
+    Args:
+        issuer: Whose chunks.
+        secret_key: The simulated portal's secret key.
+        fail: Share of rows that fail.
+        shuffle: Answer rows in another order than sent.
+        seed: Same seed, same answers.
+        serve: Serve the partner's whole interface on loopback until told to end.
+        port: With --serve; default: a free one.
+        speed: With --serve: how many times as fast as real time its clock runs.
+    """
+    from flows.simulator.practice import Behaviour
+    from flows.simulator.practice import serve as serve_interface
+
+    behaviour, edges = Behaviour(fail, shuffle, seed), wire(context.folder, issuer)
+    if not serve:
+        return answer_chunks(edges, secret_key, behaviour, now().date())
+    began = now()
+
+    def clock() -> datetime:
+        return began + (now() - began) * speed
+
+    def announce(base_url: str, client: dict[str, str]) -> None:
+        context.terminal.show(base_url)
+        say = context.terminal.say
+        say(f"{base_url}/openapi.json describes it; {issuer}.toml and the environment lead there with:")
+        say(f"  [service]\n  base_url = {json.dumps(base_url)}")
+        for field, value in client.items():
+            say(f"  export CARDLINK_SERVICE_{field.upper()}={value}")
+
+    with _opener(secret_key) as opener:
+        facts = serve_interface(edges.issuer, _header(edges), opener, behaviour, port, clock, announce)
+    counts = [f"{value} {what}" for what, value in facts.items() if isinstance(value, int)]
+    return Result(facts, [f"ended: {', '.join(counts)}"])
+
+
+def answer_chunks(
+    edges: IssuerEdges, secret_key: Path | None, behaviour: Behaviour, today: date, expires: date | None = None
+) -> Result:
+    """Let the simulated portal answer every committed chunk that has no result yet."""
+    from flows.simulator.practice import answer
+
+    if secret_key is None:
+        raise NoKeyGivenError
+    with _opener(secret_key) as opener:
+        facts = answer(edges.issuer, edges.edges.store, _header(edges), opener, behaviour, today, expires)
+    lines = [f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"]
+    lines += [f"refused {chunk}: {why}" for chunk, why in facts["refused"]]
+    return Result(facts, lines, f"cardlink ingest {edges.issuer.issuer}", 2 if facts["refused"] else 0)
+
+
+def _header(edges: IssuerEdges) -> list[str]:
+    return next(csv.reader([edges.header.line.decode()]))
+
+
+class _NoOpener:
+    def open(self, message: bytes, limit: int) -> bytes:
+        raise NoKeyGivenError
+
+
+@contextmanager
+def _opener(secret_key: Path | None) -> Iterator[Opener]:
+    """Open what is sealed for the portal; without its key the simulator takes uploads in the clear only."""
+    from flows.edge.pgp import GpgOpener
+
+    if secret_key is None:
+        yield _NoOpener()
+        return
+    with GpgOpener([read_file(secret_key, "--secret-key")]) as opener:
+        yield opener

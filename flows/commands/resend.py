@@ -1,0 +1,301 @@
+"""Who goes out again: resubmission, the template people correct rows in, renewal, and nights that were missed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from flows.commands.entry import (
+    DRY_OR_SEND,
+    Choice,
+    Cli,
+    Context,
+    Days,
+    ExtractName,
+    Form,
+    Help,
+    Issuer,
+    ListDigest,
+    Number,
+    OneOf,
+    Reason,
+    ReasonCode,
+    RunName,
+    entry,
+)
+from flows.commands.result import Result, Table, artifact
+from flows.commands.submit import LONGEST, run_facts, submitted
+from flows.core.errors import OperatorError
+from flows.wiring import wire
+from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
+
+if TYPE_CHECKING:
+    from flows.steps.again.backfill import Listed
+    from flows.steps.again.renew import Due
+    from flows.steps.again.resubmit import Chosen, Request
+    from flows.steps.edges import IssuerEdges
+
+LISTED = 20  # rows that stay, shown one by one
+BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
+WHICH = Choice(
+    "which",
+    "Which of its rows.",
+    {
+        "partner errors": {"errors": True},
+        "errors to resubmit as is": {"action": (RESUBMIT,)},
+        "our rejects": {"rejects": True},
+        "no answer": {"missing": True},
+        "as codes or corrections say": {},
+    },
+)
+AGAIN = Form("resubmit", "resubmit {run}: {mode}", hours=LONGEST, without=("row",), choices=(WHICH, DRY_OR_SEND))
+Errors = Annotated[bool, Help("Every row the partner refused.")]
+Codes = Annotated[
+    Sequence[ReasonCode],
+    Cli("--code"),
+    Help("Rows refused for these reasons, ours or the partner's, or their first parts, such as address.postal_code."),
+]
+Action = Annotated[str, OneOf(lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
+Actions = Annotated[Sequence[Action], Help("By what to do.")]
+Missing = Annotated[bool, Help("Rows without an answer.")]
+Rejects = Annotated[bool, Help("Rows we refused.")]
+Rows = Annotated[Sequence[Number], Help("A row of RUN by its number.")]
+
+
+class FileThereError(OperatorError):
+    """A template would overwrite a file, which somebody may have filled in."""
+
+    says = "{0} is already there."
+    then = "Name another with --to, or take it away."
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+
+
+@entry("resubmit", form=AGAIN)
+def resubmit(
+    context: Context,
+    run: RunName,
+    *,
+    errors: Errors = False,
+    codes: Codes = (),
+    action: Actions = (),
+    missing: Missing = False,
+    rejects: Rejects = False,
+    row: Rows = (),
+    corrections: Annotated[ExtractName, Cli(metavar="FILE")] = "",
+    extract: ExtractName = "",
+    reason: Reason = "",
+    override_reason: Annotated[Reason, Cli("--override", "REASON")] = "",
+    dry_run: bool = False,
+) -> Result:
+    """Send rows of RUN again as a run of their own, read anew from its extract or taken from a corrected file.
+
+    Args:
+        run: The run whose rows are sent again; what has a link or waits for its answer stays.
+        corrections: A filled-in correction template, by its name below the issuer's corrections; on the command line
+            also a file here.
+        extract: A corrected extract there, whose rows replace rows by number or cuid; not together with a template.
+        reason: Why; kept with the new run. Needed to send.
+        override_reason: Why cards that are linked or awaiting are sent a second time, which is recorded; without it
+            they stay.
+        dry_run: Report how many rows would go out and why the others stay; write nothing.
+    """
+    from flows.core.life.wanted import Wanted
+    from flows.steps.again.resubmit import Request, choose
+    from flows.steps.again.resubmit import resubmit as resubmit_step
+
+    edges = context.edges_of(run)
+    wanted = Wanted(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
+    request = Request(run, wanted, reason, override_reason, corrections, extract)
+    local = Path(corrections)
+    content = local.read_bytes() if corrections and context.local_files and local.is_file() else None
+    named = request._replace(corrections=local.name) if content is not None else request
+    if dry_run:
+        return _would(edges, request, choose(edges, named, content))
+    with context.progress(run) as progress:
+        done = resubmit_step(edges, named, progress, content)
+    facts = {"issuer": edges.issuer.issuer, "of": run, **run_facts(done)}
+    shown = submitted(edges, done, f"{done.manifest.counts.submitted:,} rows of {run} go out again")
+    return Result(facts, shown, f"cardlink outbox list {edges.issuer.issuer}", outbox=edges.issuer.issuer)
+
+
+@entry("corrections", form="it writes a file on the machine of whoever fills it in")
+def corrections(
+    context: Context,
+    run: RunName,
+    *,
+    errors: Errors = False,
+    codes: Codes = (),
+    action: Actions = (),
+    missing: Missing = False,
+    rejects: Rejects = False,
+    row: Rows = (),
+    to: Path | None = None,
+) -> Result:
+    """Write what RUN's rows were refused for as a template to fill in, without card numbers (default: all of them).
+
+    Args:
+        to: The file (default: RUN-corrections.csv).
+    """
+    from flows.core.life.wanted import Wanted
+    from flows.core.names import corrections as dropped
+    from flows.steps.again.corrections import REFUSED_ROWS, correction_template
+    from flows.steps.rows import csv_pieces
+    from schemas.corrections import template_columns
+
+    edges, path = context.edges_of(run), to or Path(f"{run}-corrections.csv")
+    if path.exists():
+        raise FileThereError(str(path))
+    wanted = Wanted(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
+    frames = list(correction_template(edges, run, wanted if wanted.anything else REFUSED_ROWS))
+    pieces = csv_pieces(frames, template_columns())
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        out.writelines([BOM, *pieces])
+    lines = sum(frame.height for frame in frames)
+    shown = [
+        f"{path}: {lines:,} lines, one per row and reason",
+        "fill in the column correction; (empty) takes a field away; a line may be added for another column of a row",
+        f"or drop it, filled in, below {edges.issuer.root}/{dropped(edges.issuer.issuer)}",
+    ]
+    next_step = f"cardlink resubmit {run} --corrections {path} --reason REASON --dry-run"
+    return Result({"run": run, "file": str(path), "lines": lines}, shown, next_step if lines else "")
+
+
+def _would(edges: IssuerEdges, request: Request, chosen: Chosen) -> Result:
+    from flows.steps.again.resubmit import command
+
+    rows, left, over = chosen.going, chosen.rows.drop_nulls("why"), chosen.going.filter("over").height
+    told = f"dry run, nothing was written: {rows.height:,} rows of {request.run} would go out again"
+    if chosen.already is not None:
+        told = f"dry run: run {chosen.already.run} is of these rows and for this reason; nothing would be sent"
+    stays = [{"rows": number, "stays": why} for why, number in chosen.left.items()]
+    shown: list[str | Table] = [told, artifact(stays, f"{request.run}-again", f"{told}; the others:")]
+    if over:
+        shown += [f"{over:,} of them are linked or await their answer: the override sends them a second time"]
+    each = left.head(LISTED).select("origin", "state", "why", "where").fill_null("").rows()
+    shown += ["", Table(("row", "state", "stays: it is", "in run"), each)] if each else []
+    shown += [f"and {left.height - LISTED:,} more"] if left.height > LISTED else []
+    strangers = chosen.source.strangers
+    shown += [f"{len(strangers):,} rows of the corrected extract replace nothing asked for"] if len(strangers) else []
+    next_step = command(request if request.reason else request._replace(reason="REASON"))
+    facts = {
+        "issuer": edges.issuer.issuer,
+        "of": request.run,
+        "dry_run": True,
+        "rows": rows.height,
+        "overridden": over,
+        "left": chosen.left,
+        "each": chosen.rows.select("row", "origin", "state", "reason", "why", "where").to_dicts(),
+        "strangers": strangers.to_list(),
+        "already": chosen.already.run if chosen.already else None,
+    }
+    return Result(facts, shown, next_step if rows.height else "")
+
+
+RENEW = Form("renew", "renew {issuer}: {mode}", hours=LONGEST, without=("extract",), choices=(DRY_OR_SEND,))
+
+
+@entry("renew", form=RENEW)
+def renew(
+    context: Context,
+    issuer: Issuer,
+    *,
+    within_days: Annotated[Days, Cli("--within")] = 14,
+    extract: ExtractName = "",
+    dry_run: bool = False,
+) -> Result:
+    """Make new links for cardholders whose link is about to end and who are still in the latest extract.
+
+    Args:
+        issuer: Whose cardholders.
+        within_days: Links that end within so many days, or have ended, are made anew.
+        extract: The extract that says who is still there (default: the latest).
+        dry_run: Report whose link would be made anew and who is left out and why; write nothing.
+    """
+    from flows.steps.again.renew import Request, command, renewals
+    from flows.steps.again.renew import renew as renew_step
+
+    edges, request = wire(context.folder, issuer), Request(within_days, extract)
+    if dry_run:
+        due = renewals(edges, request)
+        line = f"{issuer}: {due.rows.height:,} links that end by {due.until} would be made anew, from {due.of.run}"
+        next_step = command(issuer, request) if due.rows.height else ""
+        return Result(_due(issuer, due), [line, *_left_out(issuer, due)], next_step)
+    with context.progress(f"renewal of {issuer}") as progress:
+        done = renew_step(edges, request, progress)
+    facts, left_out = _due(issuer, done.due), _left_out(issuer, done.due)
+    if done.submitted is None:
+        return Result(facts, [f"{issuer}: nothing to renew", *left_out])
+    line = f"{done.submitted.manifest.counts.submitted:,} links that end by {done.due.until} are made anew"
+    shown = [*submitted(edges, done.submitted, line), *left_out]
+    return Result(facts | run_facts(done.submitted), shown, f"cardlink outbox list {issuer}", outbox=issuer)
+
+
+def _due(name: str, due: Due) -> dict[str, Any]:
+    until, rows = due.until.isoformat(), due.rows.height
+    return {"issuer": name, "of": due.of.run, "until": until, "rows": rows, "left_out": due.left_out}
+
+
+def _left_out(name: str, due: Due) -> list[Table]:
+    from flows.core.report.artifacts import reason_rows
+
+    columns = ("left out", "cards", "what to do")
+    cards = [tuple(row.values()) for row in reason_rows(due.left_out)]
+    title = f"{due.rows.height:,} links that end by {due.until} are due, from {due.of.run}; left out:"
+    return [Table(columns, cards, f"{name}-renewal", title, on_terminal=bool(cards))]
+
+
+BACKFILL = Form("backfill", "backfill {issuer}: {first_day} to {last_day}", hours=LONGEST)
+
+
+@entry("backfill", form=BACKFILL)
+def backfill(
+    context: Context,
+    issuer: Issuer,
+    *,
+    first_day: Annotated[date, Cli("--from")],
+    last_day: Annotated[date, Cli("--to")],
+    send_list: Annotated[ListDigest, Cli("--send", "DIGEST")] = "",
+) -> Result:
+    """List the extracts of missed nights and what would be sent of them, or send exactly such a list.
+
+    Args:
+        issuer: Whose nights.
+        first_day: The first business date.
+        last_day: The last business date.
+        send_list: Leave it empty to look first: the list is shown with its digest and nothing is written. With that
+            digest exactly this list is sent, and refused if anything would come out otherwise by then.
+    """
+    from flows.steps.again.backfill import Span, missed_rows, send
+    from flows.steps.again.backfill import backfill as list_step
+
+    edges, span = wire(context.folder, issuer), Span(first_day, last_day)
+    if send_list:
+        with context.progress(issuer) as progress:
+            done = send(edges, span, send_list, lambda _, told: progress(told))
+        sent = {"issuer": issuer, "list": send_list, "runs": [one.manifest.run for one in done]}
+        shown = [part for one in done for part in submitted(edges, one)]
+        nothing = f"{issuer}: nothing of list {send_list} is to be sent"
+        return Result(sent, shown or [nothing], f"cardlink outbox list {issuer}", outbox=issuer)
+    listed = list_step(edges, span)
+    facts = {**listed.model_dump(mode="json"), "digest": listed.digest}
+    if not listed.missed:
+        return Result(facts, [f"{issuer}: every extract from {first_day} to {last_day} is submitted"])
+    missed = _missed(listed, missed_rows(listed))
+    if not listed.to_send:
+        return Result(facts, missed)
+    next_step = f"cardlink backfill {issuer} --from {first_day} --to {last_day} --send {listed.digest}"
+    return Result(facts, [*missed, f"list {listed.digest}; nothing was written"], next_step)
+
+
+def _missed(listed: Listed, rows: Sequence[Mapping[str, Any]]) -> list[str | Table]:
+    columns = ("extract", "business date", "run", "rows", "sent", "rejected", "suppressed", "chunks")
+    sent = [list(row.values())[: len(columns)] for row in rows if not row["refused"]]
+    title = f"{len(listed.to_send)} of {len(listed.missed)} extracts would be sent; list {listed.digest}"
+    shown: list[str | Table] = [artifact(rows, f"{listed.issuer}-backfill", title)]
+    shown += [Table(columns, sent)] if sent else []
+    return [*shown, *(f"refused: {one.extract}: {one.refused}" for one in listed.missed if one.refused)]

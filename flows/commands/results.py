@@ -1,0 +1,299 @@
+"""What came back and how things stand: ingest, report, reconcile, status, history, trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+from flows.commands.entry import Cli, Context, Form, Issuer, RunName, entry
+from flows.commands.result import Link, Result, Table, artifact
+from flows.commands.submit import address
+from flows.wiring import edges as edges_of
+from flows.wiring import issuers, load_issuer, now, open_store, wire
+
+if TYPE_CHECKING:
+    from flows.core.report.trace import Attempt
+    from flows.steps.answers.ingest import Ingested
+    from flows.steps.edges import IssuerEdges
+    from flows.steps.operate.history import Happening
+
+TOP = 10  # lines of a table on a terminal; the files have them all
+READ_ONLY = "it changes nothing; the tables of the other flows show the same"
+FILES = "report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json"
+
+
+INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60))
+
+
+@entry("ingest", form=INGEST)
+def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
+    """Take up new result files, attribute every row, and bring the reports up to date.
+
+    Args:
+        issuer: Whose results. All that are new are taken up.
+        run: A run id whose report is rebuilt even without new results.
+    """
+    from flows.steps.answers.ingest import ingest as ingest_step
+
+    edges = wire(context.folder, issuer)
+    done = ingest_step(edges, run)
+    return ingested(edges, done, f"{issuer}: {done.files:,} new result files, {done.rows:,} rows", done._asdict())
+
+
+def ingested(edges: IssuerEdges, done: Ingested, line: str, facts: dict[str, Any]) -> Result:
+    """Show what an ingest did, in a line, and how each run stands that it concerns."""
+    name = edges.issuer.issuer
+    reports = [report_of(edges, report.summary) for report in done.reports]
+    shown: list[str | Table | Link] = [line, *(f"break: {trouble}" for trouble in done.breaks)]
+    shown += [part for one in reports for part in ("", *one.shown)]
+    facts = {**facts, "issuer": name, "reports": [one.facts for one in reports]}
+    code = max([one.exit_code for one in reports] + [4 if done.breaks else 0])
+    return Result(facts, shown, f"cardlink status {name}", code, name if reports else "")
+
+
+@entry("history", form=READ_ONLY)
+def history(context: Context, run: RunName) -> Result:
+    """Tell who did what to RUN and when, from its first plan to its last result: the audit trail.
+
+    Args:
+        run: The run's id.
+    """
+    from flows.steps.operate.history import history as history_step
+
+    found = history_step(context.edges_of(run).edges.store, run)
+    facts = {"run": run, "history": [one._asdict() for one in found]}
+    return Result(facts, [line for one in found for line in _happening(one)])
+
+
+def _happening(one: Happening) -> list[str]:
+    by = f" by {one.by}" if one.by else ""
+    facts = [
+        f"    {name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in one.facts.items()
+    ]
+    return [f"{one.at[:19].replace('T', ' ')}  {one.what}{by}", *facts]
+
+
+@entry("report", form="the form of `ingest` rebuilds the report of a run")
+def report(context: Context, run: RunName) -> Result:
+    """Rebuild the report of RUN from ledger and results, and print its balance.
+
+    Args:
+        run: The run's id.
+    """
+    from flows.steps.answers.report import rebuild
+
+    edges = context.edges_of(run)
+    return report_of(edges, rebuild(edges, run).summary)
+
+
+def report_of(edges: IssuerEdges, summary: dict[str, Any]) -> Result:
+    """Show how a run stands: rows, balance, the most frequent reasons, breaks, and where the files are."""
+    from flows.core.report.summary import EXIT_CODES, WAITING
+    from flows.steps.runs import keys_of
+
+    run, verdict = summary["run"], summary["verdict"]
+    equations = [[line["name"], line["left"], line["right"], _holds(line)] for line in summary["balance"]]
+    shown: list[str | Table | Link] = [
+        f"{run}: {verdict}",
+        "",
+        Table(("rows", "count"), list(summary["rows"].items())),
+        "",
+        Table(("balance", "left", "right", ""), equations, f"{run}-balance", verdict),
+        *_reasons(summary["reasons"]),
+        *_attempts(summary.get("attempts")),
+        *_breaks(summary),
+        "",
+        f"files: {edges.issuer.root}/{keys_of(run).report('')} ({FILES})",
+        Link(address(edges, keys_of(run).report("report.html")), f"The report of {run}", f"{run}-report"),
+    ]
+    next_step = "upload what waits in chunks.csv" if verdict == WAITING else ""
+    return Result(summary, shown, next_step, EXIT_CODES[verdict])
+
+
+def _holds(line: dict[str, Any]) -> str:
+    told = "ok" if line["holds"] else "DIFFERS"
+    return f"{told}, {line['closed']:,} closed by hand" if line["closed"] else told
+
+
+def _reasons(reasons: dict[str, Any]) -> Iterator[str | Table]:
+    """Yield the most frequent reasons of each stage, and where the others are."""
+    stages = (
+        ("submit", "why we refused or warned", "rejects.csv"),
+        ("partner", "why the partner refused", "errors.csv"),
+    )
+    for stage, title, file in stages:
+        told = [[one["code"], one["rows"], one["action"]] for one in reasons[stage]]
+        if told:
+            yield ""
+            yield Table((title, "rows", "what to do"), told[:TOP])
+        if len(told) > TOP:
+            yield f"and {len(told) - TOP:,} more: {file}"
+
+
+def _attempts(attempts: dict[str, Any] | None) -> list[str | Table]:
+    """Show what was sent again, and what the run's rows came to."""
+    if attempts is None:
+        return []
+    states = ("rows", "linked", "error", "awaiting")
+    again = [[one["run"], *(one[state] for state in states)] for one in attempts["runs"]]
+    after = list(attempts["after"].items())
+    return ["", Table(("sent again", *states), again), "", Table(("rows after all attempts", "count"), after)]
+
+
+def _breaks(summary: dict[str, Any]) -> Iterator[str | Table]:
+    for one in summary["breaks"]:
+        yield from ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {one['then']}"]
+    if summary["breaks"]:
+        yield artifact(summary["breaks"], f"{summary['run']}-breaks", "What does not balance, and what to do")
+    for one in summary["closed"]:
+        closed = f"  closed by {one['by']}: {one['reason']}"
+        yield from ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", closed]
+
+
+@entry("reconcile", form=Form("reconciliation", "reconciliation {issuer}"))
+def reconcile(
+    context: Context,
+    issuer: str = "",
+    *,
+    from_date: Annotated[date | None, Cli("--from")] = None,
+    to_date: Annotated[date | None, Cli("--to")] = None,
+) -> Result:
+    """Report across runs: what is outstanding and overdue, what failed over time, who has no link.
+
+    Args:
+        issuer: The issuer, as its TOML file is named (default: all of them).
+        from_date: First business date (default: all).
+        to_date: Last business date (default: all).
+    """
+    from flows.core.names import reconciliation
+    from flows.core.report.across import EXIT_CODES
+    from flows.steps.answers.reconcile import reconcile_runs
+
+    found: list[dict[str, Any]] = []
+    shown: list[str | Table] = []
+    for name in [issuer] if issuer else issuers(context.folder):
+        edges = wire(context.folder, name)
+        found.append(reconcile_runs(edges, from_date, to_date))
+        shown += [*_across(found[-1]), f"files: {edges.issuer.root}/{reconciliation(name)}", ""]
+    codes = {one["issuer"]: EXIT_CODES[one["verdict"]] for one in found}
+    next_step = f"cardlink status {next((name for name, code in codes.items() if code), '')}".rstrip()
+    return Result({"issuers": found}, shown[:-1] or ["no issuers yet"], next_step, max(codes.values(), default=0))
+
+
+def _across(facts: dict[str, Any]) -> list[str | Table]:
+    from flows.core.report.advice import across_advice
+
+    name, waiting, alerts = facts["issuer"], facts["outstanding"], facts["alerts"]
+    states = list(facts["cardholders"].items())
+    shown: list[str | Table] = [
+        f"{name}: {len(facts['runs']):,} runs, {facts['verdict']}",
+        "",
+        Table(("rows", "count"), list(facts["rows"].items())),
+        "",
+        Table(("cardholders by last state", "count"), states),
+        artifact(waiting["chunks"], f"{name}-outstanding", f"{name}: {facts['verdict']}, oldest first"),
+    ]
+    if waiting["count"]:
+        ages = [[age, sizes["count"], sizes["rows"]] for age, sizes in waiting["ages"].items()]
+        late = {True: "overdue", False: ""}
+        chunks = [[one["name"], one["awaiting"], one["age"], late[one["overdue"]]] for one in waiting["chunks"][:TOP]]
+        shown += ["", Table(("outstanding since", "chunks", "rows"), ages), ""]
+        shown += [Table(("chunk", "awaiting", "age", ""), chunks)]
+        shown += [f"and {waiting['count'] - TOP:,} more in outstanding.csv"] if waiting["count"] > TOP else []
+    shown += [f"alert: the answer of {run} is overdue" for run in alerts["opened"]]
+    shown += [f"still overdue, told before: {run}" for run in alerts["standing"]]
+    shown += [f"closed, its answer has come: {run}" for run in alerts["closed"]]
+    return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
+
+
+@entry("status", form=READ_ONLY)
+def status(context: Context, issuer: str = "") -> Result:
+    """Show every run, newest first: where its rows went and what waits.
+
+    Args:
+        issuer: Only this issuer's runs (default: those of all that are configured).
+    """
+    from flows.steps.operate.status import Standing, standings
+
+    found = [
+        standing
+        for name in ([issuer] if issuer else issuers(context.folder))
+        for standing in standings(open_store(load_issuer(context.folder, name).root, context.folder), name)
+    ]
+    table = Table(("run", "state", *Standing._fields[2:]), found)
+    return Result({"runs": [standing._asdict() for standing in found]}, [table if found else "no runs yet"])
+
+
+@entry("trace", form="what is known of one person stands in no form's log")
+def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -> Result:
+    """Tell everything that happened to one cardholder, over all runs, and what to do next.
+
+    Args:
+        cuid: The cardholder's reference at the issuer.
+        issuer: Only this issuer's runs (default: those of all that are configured).
+        url: Show the links themselves: they are personal secrets.
+    """
+    from flows.core.report.trace import stands
+    from flows.core.run.calendar import local_day
+    from flows.steps.operate.trace import refuse_card
+    from flows.steps.operate.trace import trace as trace_step
+
+    refuse_card(cuid)
+    attempts: list[Attempt] = []
+    purged: list[str] = []
+    told = []
+    for name in [issuer] if issuer else issuers(context.folder):
+        settings = load_issuer(context.folder, name)
+        found = trace_step(edges_of(settings.root, context.folder), name, cuid, urls=url)
+        attempts += found.attempts
+        purged += found.purged
+        told += stands(found.attempts, local_day(now(), settings.time_zone))
+    lines = list(_story(attempts))
+    lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in told]
+    lines = lines or ["no run that has its ledger still knows this cuid"]
+    if purged:
+        lines.append(f"{len(purged):,} runs are purged, from {purged[0]} to {purged[-1]}: what they knew is gone")
+    facts = {
+        "cuid": cuid,
+        "attempts": [one._asdict() for one in attempts],
+        "stands": [one._asdict() for one in told],
+        "purged": purged,
+    }
+    return Result(facts, lines, "; ".join(dict.fromkeys(one.then for one in told if one.then)))
+
+
+def _story(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Yield the lines of every attempt; nights in a row that sent nothing, for the same reason, are one line."""
+    from schemas import ledger
+
+    for (state, *_), alike in groupby(attempts, lambda one: (one.state, one.reasons, one.issuer)):
+        found = list(alike)
+        if state == ledger.SUPPRESSED and len(found) > 1:
+            why = ", ".join(found[0].reasons)
+            yield f"{found[0].at:%Y-%m-%d %H:%M}  {len(found):,} runs to {found[-1].run}: not sent, {why}"
+        else:
+            yield from (line for one in found for line in _attempt(one))
+
+
+def _attempt(one: Attempt) -> Iterator[str]:
+    where = f", chunk {one.chunk} position {one.position}" if one.chunk else ""
+    row = f"{one.run} row {one.row}" if one.run else "typed in"
+    yield f"{one.at:%Y-%m-%d %H:%M}  {row}{where}: card {_card(one.last_4, one.expiration)}, {one.state}"
+    known = {
+        "repeats": one.origin,
+        "chunk": one.sent,
+        "why": ", ".join(one.reasons),
+        "the partner": one.message,
+        "link until": one.expires_on,
+        "link": one.url,
+        "result": f"{one.result} ({one.how})" if one.result else None,
+    }
+    yield from (f"    {name}: {value}" for name, value in known.items() if value)
+
+
+def _card(last_4: str | None, expiration: str | None) -> str:
+    until = f" {expiration[2:]}/{expiration[:2]}" if expiration else ""
+    return f"..{last_4 or '????'}{until}"

@@ -1,0 +1,178 @@
+"""Take extracts to sealed chunks, by hand: what `nightly` does each night, or one extract on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from flows.commands.entry import DRY_OR_SEND, Choice, Cli, Context, Day, ExtractName, Form, Issuer, Reason, entry
+from flows.commands.result import Link, Result, Table, artifact
+from flows.core.errors import CardlinkError
+from flows.wiring import wire
+
+if TYPE_CHECKING:
+    from flows.steps.edges import IssuerEdges
+    from flows.steps.night.rehearse import Rehearsal
+    from flows.steps.night.submit import Request, Submitted
+
+LONGEST = 6.0  # hours: tens of millions of rows take one
+FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
+OPEN_GATE = Choice(
+    "open_gate",
+    "A gate to let this run pass on purpose, after asking the issuer; recorded with the run.",
+    {
+        "none": {},
+        "reject-rate": {"opened": ("reject-rate",)},
+        "row-jump": {"opened": ("row-jump",)},
+        "both": {"opened": ("reject-rate", "row-jump")},
+    },
+)
+RERUN = Form(
+    "rerun",
+    "{mode}: {extract}",
+    hours=LONGEST,
+    needs=("extract",),
+    choices=(DRY_OR_SEND, OPEN_GATE),
+    retries=(10, 60, 300),
+)
+
+
+@entry("submit", form=RERUN)
+def submit(
+    context: Context,
+    issuer: Issuer,
+    *,
+    extract: ExtractName = "",
+    business_date: Day = None,
+    opened: Annotated[Sequence[Literal["reject-rate", "row-jump"]], Cli("--open")] = (),
+    new_run_reason: Annotated[Reason, Cli("--new-run", "REASON")] = "",
+    dry_run: bool = False,
+) -> Result:
+    """Take extracts to sealed chunks and commit them for upload.
+
+    Args:
+        issuer: Whose extracts.
+        extract: An extract by its name below the issuer's extracts, such as first-bank-20261120.csv; a command without
+            it takes all that are not submitted yet.
+        business_date: The day the cards must be valid on, where the extract's name does not say it.
+        opened: Let a run pass a gate on purpose; it is recorded.
+        new_run_reason: Why an extract that already has a run gets another one. Refused as long as one chunk of the
+            earlier run is uploaded, answered or waiting, since its cards would go out twice.
+        dry_run: Check every row and show exactly what would be sent; write nothing.
+    """
+    from flows.steps.night.pending import pending
+    from flows.steps.night.submit import Request
+
+    edges = wire(context.folder, issuer)
+    names = [extract] if extract else [entry.key for entry in pending(edges)]
+    requests = [Request(name, business_date, opened, new_run_reason) for name in names]
+    if dry_run:
+        return _rehearsed(edges, requests)
+    tried = [_tried(context, edges, request) for request in requests]
+    refused = [one for one in tried if isinstance(one, CardlinkError)]
+    if refused and len(tried) == 1:
+        raise refused[0]
+    done = [one for one in tried if not isinstance(one, CardlinkError)]
+    facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
+    if not tried:
+        return Result(facts, [f"{issuer}: every extract is submitted already"], f"cardlink ingest {issuer}")
+    shown = [part for one in done for part in submitted(edges, one)] + [f"refused: {one}" for one in refused]
+    next_step = f"upload the chunks to the portal, drop the results, then: cardlink ingest {issuer}"
+    return Result(facts, shown, next_step, max((one.exit_code for one in refused), default=0), issuer)
+
+
+def _tried(context: Context, edges: IssuerEdges, request: Request) -> Submitted | CardlinkError:
+    """Submit one extract; an error of ours is returned, so that one that is refused leaves the others."""
+    from flows.steps.night.submit import submit as submit_step
+    from flows.steps.night.twice import guard_twice
+
+    try:
+        guard_twice(edges, request)
+        with context.progress(request.extract.rpartition("/")[2]) as progress:
+            return submit_step(edges, request, progress)
+    except CardlinkError as error:
+        return error
+
+
+def run_facts(done: Submitted) -> dict[str, Any]:
+    """Return what machines are told of a committed run."""
+    manifest = done.manifest
+    return {
+        "run": manifest.run,
+        "already": done.already,
+        "counts": manifest.counts.model_dump(),
+        "reasons": manifest.reasons,
+        "repairs": manifest.repairs,
+        "chunks": len(manifest.chunks),
+        "remarks": list(done.remarks),
+    }
+
+
+def submitted(edges: IssuerEdges, done: Submitted, headline: str = "") -> list[str | Table | Link]:
+    """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
+    from flows.core.report.artifacts import chunk_rows, count_rows, reason_rows
+    from flows.steps.runs import keys_of
+
+    run, counts, keys = done.manifest.run, done.manifest.counts, keys_of(done.manifest.run)
+    where = address(edges, keys.chunks)
+    tables = [
+        artifact(count_rows(counts), f"{run}-rows", f"Where the rows of {run} went"),
+        artifact(reason_rows(done.manifest.reasons), f"{run}-reasons", "Reasons, with what to do"),
+        artifact(chunk_rows(done.manifest), f"{run}-chunks", f"To upload next, from {where}"),
+    ]
+    if done.already:
+        return [f"{run}: already committed, nothing to do", *tables]
+    lines = [
+        *done.remarks,
+        f"{run}: {headline or ', '.join(f'{getattr(counts, fate):,} {fate}' for fate in FATES)}",
+        f"{len(done.manifest.chunks):,} chunks to upload: {edges.issuer.root}/{keys.chunks}",
+    ]
+    if counts.rejected or counts.duplicate:
+        lines.append(f"rows not sent, each with its reason: {edges.issuer.root}/{keys.report('rejects.csv')}")
+    return [*lines, *tables]
+
+
+def address(edges: IssuerEdges, key: str) -> str:
+    """Return where a person finds a key: below [alerts] report_url, else below the store's root."""
+    return f"{edges.issuer.alerts.report_url or edges.issuer.root}/{key}"
+
+
+def _rehearsed(edges: IssuerEdges, requests: Sequence[Request]) -> Result:
+    """Show what each extract would send, and what would stop it."""
+    from flows.steps.night.rehearse import rehearse
+
+    name = edges.issuer.issuer
+    done = [rehearse(edges, request) for request in requests]
+    each = [
+        {**one.checked._asdict(), "counts": one.checked.counts.model_dump(), "already": one.already} for one in done
+    ]
+    facts = {"issuer": name, "dry_run": True, "extracts": each}
+    shown = [part for one in done for part in would_send(one)]
+    refused = any(one.checked.refused for one in done)
+    return Result(
+        facts,
+        ["Dry run: nothing was written", *(shown or [f"{name}: every extract is submitted already"])],
+        "" if refused or not done else f"cardlink submit {name}",
+        3 if refused else 0,
+    )
+
+
+def would_send(done: Rehearsal) -> list[str | Table]:
+    """Show what a real run would send, where the other rows would go and why, or what would stop it."""
+    from flows.core.report.artifacts import planned_rows
+    from schemas.reasons import reason
+
+    checked, run = done.checked, done.checked.run
+    counts = [[fate, getattr(checked.counts, fate)] for fate in FATES]
+    found = [[one.code, one.rows, ", ".join(map(str, one.first)), reason(one.code).action] for one in checked.found]
+    columns = ("reason", "rows", "first rows", "what to do")
+    sent = planned_rows([] if done.already or checked.refused else checked.chunk_rows)
+    return [
+        done.verdict,
+        "",
+        Table(("rows", "count"), counts, f"{run}-dry-rows", f"Dry run: where the rows of {run} would go"),
+        *([""] if found else []),
+        Table(columns, found, f"{run}-dry-reasons", "Dry run: reasons, with what to do", on_terminal=bool(found)),
+        artifact(sent, f"{run}-dry-chunks", "Dry run: what would be sent"),
+        *(f"repaired: {name} in {number:,} rows" for name, number in checked.repairs.items() if number),
+    ]

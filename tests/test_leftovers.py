@@ -1,0 +1,73 @@
+"""What keeps tests from leaving processes behind: a mark that is inherited, groups that end, a parent's death."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from uuid import uuid4
+
+import pytest
+
+from tests.leftovers import MARK, ended, processes, that_stay, threads
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no /proc")
+PARENT = """
+import subprocess, sys
+from tests.leftovers import with_its_parent
+subprocess.run(with_its_parent(["sh", "-c", "echo begun; exec sleep 60"]), start_new_session=True)
+"""
+
+
+def marked() -> dict[str, str]:
+    return {**os.environ, MARK: uuid4().hex}
+
+
+def test_a_process_whose_parent_is_gone_is_found_by_its_mark() -> None:
+    settings = marked()
+    subprocess.run(["sh", "-c", "sleep 60 >/dev/null 2>&1 &"], env=settings, check=True)
+
+    [left] = processes(settings[MARK])
+    left.end()
+
+    assert "sleep 60" in left.command
+    assert [] == that_stay(settings[MARK])
+
+
+def test_a_process_ends_with_its_children_whatever_happens_in_the_block() -> None:
+    settings = marked()
+    family = ["sh", "-c", "sleep 60 & sleep 60"]
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        ended(subprocess.Popen(family, env=settings, start_new_session=True)),
+    ):
+        raise KeyboardInterrupt
+
+    assert [] == that_stay(settings[MARK])
+
+
+def test_a_server_ends_when_its_parent_is_killed() -> None:
+    settings = marked()
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], env=settings, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert b"begun\n" == parent.stdout.readline()
+
+    parent.kill()
+    parent.communicate()  # until nobody holds the other end
+
+    assert [] == that_stay(settings[MARK])
+
+
+def test_a_thread_that_would_keep_the_process_is_named() -> None:
+    going = threading.Event()
+    thread = threading.Thread(target=going.wait, name="left behind")
+    thread.start()
+
+    named = threads()
+
+    going.set()
+    thread.join()
+    assert "left behind" in named
+    assert "left behind" not in threads()
