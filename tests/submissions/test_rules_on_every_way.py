@@ -193,7 +193,7 @@ def asked_for(link: Callable[[Linker, int], object]) -> Sent:
             link(linker, row)
         except LinkRequestError as error:
             refused[f"c-{row}"] = next(rule.code for rule in (LONG, TWICE) if rule.code in str(error))
-    return Sent({request.cardholder.cuid for request in linker.asked}, refused)
+    return Sent({str(request.cardholder.cuid) for request in linker.asked}, refused)
 
 
 WAYS = {
