@@ -120,10 +120,10 @@ def test_every_reason_a_row_can_have_stands_in_the_sample() -> None:
 
 
 def test_a_rule_without_a_row_of_its_own_has_its_example_in_the_sample_and_is_refused_by_it(tmp_path: Path) -> None:
-    long = Rule("card.nickname.long", NICKNAME, pl.col(NICKNAME).str.len_chars() <= 20, {NICKNAME: "x" * 21})
+    long = Rule("made.up.long", NICKNAME, pl.col(NICKNAME).str.len_chars() <= 20, {NICKNAME: "x" * 21})
 
     with added(long):
-        [row] = [one.row for one in placed() if one.case.why == "the example of `card.nickname.long`"]
+        [row] = [one.row for one in placed() if one.case.why == "the example of `made.up.long`"]
         night = submitted(tmp_path, sample_bank.extract())
 
     told = night.ledger.filter(row=row).select("fate", "reasons").rows()

@@ -40,7 +40,7 @@ def test_every_code_of_lines_and_rows_has_its_entry() -> None:
 
 
 def test_a_rule_that_is_added_has_its_line_action_and_hint() -> None:
-    long = Rule("card.nickname.long", NICKNAME, pl.lit(True), {NICKNAME: "x"}, hint="at most 20 characters")
+    long = Rule("made.up.long", NICKNAME, pl.lit(True), {NICKNAME: "x"}, hint="at most 20 characters")
 
     with added(long):
         line, told = page().splitlines(), reason(long.code)
