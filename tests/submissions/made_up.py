@@ -67,9 +67,9 @@ def table(made: Sequence[MadeUp], seed: int) -> tuple[Rule, ...]:
 
 @contextmanager
 def added(*made: Rule) -> Iterator[None]:
-    """Let the table have these rules too."""
+    """Let the table begin with these rules."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rules, "RULES", (*rules.RULES, *made))
+        patch.setattr(rules, "RULES", (*made, *rules.RULES))
         yield
 
 
