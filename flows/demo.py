@@ -16,13 +16,13 @@ from typing import Annotated, Any
 from flows.commands.entry import Cli, Context, Folder, Number, entry
 from flows.commands.practice import answer_chunks
 from flows.commands.result import Link, Result, Table
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 from flows.wiring import now, wire
 
 ISSUER = "sample-bank"
 AS_OF = date(2026, 11, 20)  # the sample's business date: its cards are valid on it whenever the demo runs
 TRAILER = "#TRAILER,{rows}"  # as the sample issuer writes it
-MARK = ".cardlink-demo"
+MARKER = ".cardlink-demo"
 
 PREFECT = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # a new database takes its time on a slow disk
@@ -36,11 +36,8 @@ PREFECT = {
 class NotADemoError(OperatorError):
     """The folder holds something the demo did not make."""
 
-    says = "{0} is there and is not a demo."
-    then = "Name another folder with --dir; the demo removes its own folder first."
-
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder)
+    message = "{folder} exists and is not a demo."
+    next_step = "Name another folder with --dir; the demo removes its own folder first."
 
 
 @entry("demo", form="it runs the flows itself")
@@ -77,16 +74,16 @@ def demo(
 def make_room(folder: Path) -> None:
     """Empty the folder of an earlier demo; NotADemoError where something else lies there."""
     if folder.exists() and any(folder.iterdir()):
-        if not (folder / MARK).exists():
-            raise NotADemoError(str(folder))
+        if not (folder / MARKER).exists():
+            raise NotADemoError(folder=str(folder))
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).touch()
+    (folder / MARKER).touch()
 
 
 def prepare(folder: Path, rows: int | None) -> Path:
     """Write the issuer's TOML, a throwaway portal key and the extract; return the secret key's path."""
-    from flows.edge.pgp import make_portal_key
+    from flows.adapters.gpg_sealer import make_portal_key
 
     public, secret, fingerprint = make_portal_key()
     (folder / "portal.asc").write_bytes(public)
@@ -121,10 +118,10 @@ def _embed_prefect(folder: Path) -> None:
 
 def _answer(folder: Path, reports: list[dict[str, Any]]) -> Result:
     from flows.commands.results import report_of
-    from flows.steps.runs import keys_of
+    from flows.runs.documents import keys_of
 
-    edges = wire(folder, ISSUER)
-    found = [report_of(edges, summary) for summary in reports]
+    context = wire(folder, ISSUER)
+    found = [report_of(context, summary) for summary in reports]
     base = folder / "store" / keys_of(reports[0]["run"]).base if reports else folder
     shown: list[str | Table | Link] = [part for one in found for part in one.shown]
     shown += ["", f"Everything is below {base}"]

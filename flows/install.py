@@ -22,7 +22,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 from flows.wiring import Channels, channels, config_folder, issuers, load_issuer, work_pool
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -32,11 +32,8 @@ PREFECT = Path(sys.executable).parent / "prefect"
 class DeployError(OperatorError):
     """Prefect did not take a deployment."""
 
-    says = "prefect {0} for {1} ended with code {2}."
-    then = "Its own message stands above; `prefect version` shows which server it talked to."
-
-    def __init__(self, command: str, subject: str, code: int) -> None:
-        super().__init__(command, subject, code)
+    message = "prefect {command} for {subject} ended with code {code}."
+    next_step = "Its own message stands above; `prefect version` shows which server it talked to."
 
 
 class Installed(NamedTuple):
@@ -52,11 +49,11 @@ def install(folder: Path, pool: str, named: Channels) -> Installed:
     with get_client(sync_client=True) as client:
         _make_pool(client, pool)
         blocks = {name: _save(name, block) for name, block in notifications(named).items()}
-        told = [_automate(client, spec, list(blocks.values())) for spec in automations()]
+        reported = [_automate(client, spec, list(blocks.values())) for spec in automations()]
     there = issuers(folder)
     for issuer in there:
         deploy(folder, issuer, pool)
-    return Installed(there, list(blocks), told)
+    return Installed(there, list(blocks), reported)
 
 
 def deploy(folder: Path, issuer: str, pool: str) -> None:
@@ -133,7 +130,7 @@ def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None
         [PREFECT, "--no-prompt", *arguments], env={**os.environ, **filled}, check=False, stdout=subprocess.DEVNULL
     )
     if done.returncode:
-        raise DeployError(arguments[0], subject, done.returncode)
+        raise DeployError(command=arguments[0], subject=subject, code=done.returncode)
 
 
 def main() -> None:

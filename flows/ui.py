@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from flows.core.errors import TryAgainError
 from flows.demo import ISSUER, make_room, prepare, sample_data
+from flows.errors import TryAgainError
 
 PORT = 4200
 START = 120  # seconds a server may take on a new database on a slow disk
@@ -40,11 +40,8 @@ Ctrl-C ends it; the next `make ui` begins anew.
 class ServerSilentError(TryAgainError):
     """The local Prefect server did not answer."""
 
-    says = "The Prefect server did not answer at {0} within {1} seconds."
-    then = "Look into {2}, then run the same command again."
-
-    def __init__(self, url: str, seconds: int, log: str) -> None:
-        super().__init__(url, seconds, log)
+    message = "The Prefect server did not respond at {url} within {seconds} seconds."
+    next_step = "Look into {log}, then run the same command again."
 
 
 def environment(folder: Path, port: int) -> dict[str, str]:
@@ -104,7 +101,7 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
             time.sleep(0.3)
         else:
             return
-    raise ServerSilentError(url, START, str(log))
+    raise ServerSilentError(url=url, seconds=START, log=str(log))
 
 
 def serve(folder: Path, port: int) -> None:
@@ -113,19 +110,19 @@ def serve(folder: Path, port: int) -> None:
     make_room(folder)
     prepare(folder, None)
     settings = environment(folder, port)
-    _say("the Prefect server starts (about ten seconds on a new database)")
+    _print_text("the Prefect server starts (about ten seconds on a new database)")
     with ExitStack() as stack:
         stack.enter_context(server(settings, folder / "server.log", port))
-        _say("the sample issuer is deployed")
+        _print_text("the sample issuer is deployed")
         subprocess.run([sys.executable, "-m", "flows.install"], env=settings, check=True)
         stack.enter_context(worker(settings, folder / "worker.log"))
-        _say(TEXT.format(url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)))
+        _print_text(TEXT.format(url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)))
         with suppress(KeyboardInterrupt):
             signal.pause()
-        _say("ending")
+        _print_text("ending")
 
 
-def _say(text: str) -> None:
+def _print_text(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -30,50 +30,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 
 if TYPE_CHECKING:
-    from flows.core.ports import Opener, Sealer, Store, Sweeper
-    from flows.core.run.provenance import Setting
-    from flows.edge.sealers import Sealers
-    from flows.edge.service.client import ServiceClient
-    from flows.edge.service.session import Credentials
-    from flows.steps.edges import Edges, IssuerEdges
+    from flows.adapters.gpg_sealer import Sealers
+    from flows.operations.provenance import Setting
+    from flows.partner_api.client import ServiceClient
+    from flows.partner_api.transport import Credentials
+    from flows.runs.context import Adapters, IssuerContext
+    from flows.runs.sealing import Opener, Sealer
+    from flows.runs.store import Cleaner, Store
     from schemas.issuer import Issuer
 
 
 class NoIssuerError(OperatorError):
     """No TOML for an issuer of that name."""
 
-    says = "No issuer {0} in {1}. There: {2}."
-    then = "Make one with `cardlink init {0}`, or name the folder with --config or CARDLINK_CONFIG."
-
-    def __init__(self, issuer: str, folder: str, there: str) -> None:
-        super().__init__(issuer, folder, there)
+    message = "No issuer {issuer} in {folder}. Available: {available}."
+    next_step = "Create one with `cardlink init {issuer}`, or name the folder with --config or CARDLINK_CONFIG."
 
 
 class ConfigurationError(OperatorError):
     """The issuer's TOML says something cardlink does not understand."""
 
-    says = "{0}: {1}."
-    then = "Mend the file; `cardlink check` shows the settings in effect."
-
-    def __init__(self, file: str, troubles: str) -> None:
-        super().__init__(file, troubles)
+    message = "{file}: {problems}."
+    next_step = "Correct the file; `cardlink check` shows the settings in effect."
 
 
 class FileUnreadableError(OperatorError):
     """A file named in the configuration or the environment cannot be read."""
 
-    says = "{0} ({1}) cannot be read: {2}."
-    then = "Mend the path or the rights of the file."
+    message = "{file} ({purpose}) cannot be read: {reason}."
+    next_step = "Correct the path or the permissions of the file."
 
-    def __init__(self, file: str, purpose: str, why: str) -> None:
-        super().__init__(file, purpose, why)
+
+class FileThereError(OperatorError):
+    """The command would overwrite a file."""
+
+    message = "{path} already exists."
+    next_step = "Nothing was written. Move it away first, or name another."
 
 
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
-LOCAL_WIRES = 4  # a disk answers at once: more threads only wait for one another, and cost a third more CPU
+LOCAL_CONNECTIONS = 4  # a disk answers at once: more threads only wait for one another, and cost a third more CPU
 
 
 def config_folder() -> Path:
@@ -102,20 +101,20 @@ def load_issuer(folder: Path, name: str) -> Issuer:
 
     file = folder / f"{name}.toml"
     if not file.is_file():
-        raise NoIssuerError(name, str(folder), ", ".join(issuers(folder)) or "none")
+        raise NoIssuerError(issuer=name, folder=str(folder), available=", ".join(issuers(folder)) or "none")
     try:
         return Issuer.model_validate(tomllib.loads(file.read_text("utf-8")))
     except tomllib.TOMLDecodeError as error:
-        trouble = str(error)
+        problem = str(error)
     except ValidationError as error:
         places = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_input=False))
-        trouble = "; ".join(f"{place}: {message}" for place, message in places)
-    raise ConfigurationError(str(file), trouble)
+        problem = "; ".join(f"{place}: {message}" for place, message in places)
+    raise ConfigurationError(file=str(file), problems=problem)
 
 
-def in_effect(folder: Path, issuer: Issuer) -> list[Setting]:
+def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:
     """Return every setting in effect and where it comes from; of secrets only that they are set."""
-    from flows.core.run.provenance import settings_in_effect
+    from flows.operations.provenance import settings_in_effect
 
     given = tomllib.loads(read_file(folder / f"{issuer.issuer}.toml", "the issuer's TOML").decode("utf-8"))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
@@ -124,36 +123,36 @@ def in_effect(folder: Path, issuer: Issuer) -> list[Setting]:
 def open_store(root: str, folder: Path) -> Store:
     """Open `s3://bucket/prefix`, or a directory (relative ones from the folder of the TOML)."""
     if urlsplit(root).scheme == "s3":
-        from flows.edge import s3
+        from flows.adapters import s3
 
         return s3.connect(root, threads=PUBLISHERS)
-    from flows.edge.local import LocalStore
+    from flows.adapters.local import LocalStore
 
     return LocalStore(folder / Path(root).expanduser())
 
 
-def sweeper(root: str, folder: Path) -> Sweeper:
+def cleaner(root: str, folder: Path) -> Cleaner:
     """Open a store with the right to delete, which retention alone asks for; on S3 by a profile of its own."""
     if urlsplit(root).scheme == "s3":
-        from flows.edge import s3
+        from flows.adapters import s3
 
         return s3.connect(root, threads=PUBLISHERS, profile=os.environ.get("CARDLINK_PURGE_PROFILE") or None)
-    from flows.edge.local import LocalStore
+    from flows.adapters.local import LocalStore
 
     return LocalStore(folder / Path(root).expanduser())
 
 
-def clear_machine(*, dry_run: bool) -> int:
+def clean_up_machine(*, dry_run: bool) -> int:
     """Remove what killed processes left on this machine, their gpg homes; return how many there are."""
-    from flows.edge.gpg import dead_homes, sweep_dead_homes
+    from flows.adapters.gpg import dead_homes, remove_dead_homes
 
-    return len(dead_homes()) if dry_run else sweep_dead_homes()
+    return len(dead_homes()) if dry_run else remove_dead_homes()
 
 
-def wire(folder: Path, name: str) -> IssuerEdges:
+def wire(folder: Path, name: str) -> IssuerContext:
     """Return an issuer with its real edges; nothing outside is touched before a step asks for it."""
-    from flows.core.rows.chunk_csv import default_header, header_from_template
-    from flows.steps.edges import IssuerEdges
+    from flows.runs.context import IssuerContext
+    from flows.runs.identity import default_header, header_from_template
 
     issuer = load_issuer(folder, name)
     template = issuer.portal.template
@@ -162,18 +161,18 @@ def wire(folder: Path, name: str) -> IssuerEdges:
         if template
         else default_header()
     )
-    return IssuerEdges(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener)
+    return IssuerContext(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener)
 
 
-def edges(root: str, folder: Path) -> Edges:
+def edges(root: str, folder: Path) -> Adapters:
     """Return the edges every step shares: the store, the clock, who is acting, and the probe; hardens the process."""
-    from flows.edge.probe import race
-    from flows.edge.process import harden
-    from flows.steps.edges import Edges
+    from flows.redaction import harden_process
+    from flows.runs.context import Adapters
+    from flows.runs.probe import race
 
-    harden()  # here, because every command and every flow comes by
-    wires = PUBLISHERS // 2 if urlsplit(root).scheme == "s3" else LOCAL_WIRES
-    return Edges(open_store(root, folder), now, actor(), race, wires)
+    harden_process()  # here, because every command and every flow comes by
+    connections = PUBLISHERS // 2 if urlsplit(root).scheme == "s3" else LOCAL_CONNECTIONS
+    return Adapters(open_store(root, folder), now, actor(), race, connections)
 
 
 def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
@@ -181,28 +180,28 @@ def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
 
     Raises NoServiceError, ServiceSecretsError, FileUnreadableError.
     """
-    from flows.core.service.service_errors import NoServiceError
-    from flows.core.storage.retry import Retry
-    from flows.edge.process import harden
-    from flows.edge.service.client import open_client
+    from flows.partner_api.client import open_client
+    from flows.partner_api.service import NoServiceError
+    from flows.redaction import harden_process
+    from flows.runs.store import Retry
 
-    harden()
+    harden_process()
     settings = issuer.service
     if settings is None:
-        raise NoServiceError(issuer.issuer)
+        raise NoServiceError(issuer=issuer.issuer)
     retry = Retry(time.monotonic, time.sleep, random.random, attempts=settings.tries)
     return open_client(settings, _service_credentials(), retry)
 
 
 def _service_credentials() -> Credentials:
-    from flows.core.service.service_errors import ServiceSecretsError
-    from flows.edge.service.session import Credentials
+    from flows.partner_api.service import ServiceSecretsError
+    from flows.partner_api.transport import Credentials
 
     names = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in ("app_name", "app_key", "username", "password")}
     given = {name: _secret(variable) for name, variable in names.items()}
     missing = [names[name] for name, value in given.items() if not value]
     if missing:
-        raise ServiceSecretsError(", ".join(missing))
+        raise ServiceSecretsError(names=", ".join(missing))
     return Credentials(**given)
 
 
@@ -256,26 +255,26 @@ def _user() -> str:
 
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
-    from flows.edge.gpg import sweep_dead_homes
-    from flows.edge.plain import PlainSealer
-    from flows.edge.sealers import Wanted
+    from flows.adapters.gpg import remove_dead_homes
+    from flows.adapters.gpg_sealer import SealerSpec
+    from flows.adapters.unsealed import PlainSealer
 
     portal = issuer.portal
     if not portal.sealed:
         yield PlainSealer()
         return
-    sweep_dead_homes()  # what a kill -9 left behind
+    remove_dead_homes()  # what a kill -9 left behind
     files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
     keys = tuple(read_file(folder / file, "[portal] key_file") for file in files)
-    wanted = Wanted(keys, portal.fingerprints, portal.armor, portal.compression, now().date())
-    with _sealers().lend(wanted) as sealer:
+    wanted = SealerSpec(keys, portal.fingerprints, portal.armor, portal.compression, now().date())
+    with _sealers().borrow(wanted) as sealer:
         yield sealer
 
 
 @cache
 def _sealers() -> Sealers:
     """Return this process's sealers; those that are idle end with it."""
-    from flows.edge.sealers import Sealers
+    from flows.adapters.gpg_sealer import Sealers
 
     sealers = Sealers()
     atexit.register(sealers.close)
@@ -284,7 +283,7 @@ def _sealers() -> Sealers:
 
 @contextmanager
 def _opener() -> Iterator[Opener | None]:
-    from flows.edge.pgp import GpgOpener
+    from flows.adapters.gpg_sealer import GpgOpener
 
     key_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE")
     if not key_file:
@@ -304,4 +303,4 @@ def read_file(path: Path, purpose: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         why = error.strerror or type(error).__name__
-    raise FileUnreadableError(str(path), purpose, why)
+    raise FileUnreadableError(file=str(path), purpose=purpose, reason=why)

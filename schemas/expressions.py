@@ -1,4 +1,4 @@
-"""The arithmetic of the portal's rules as polars expressions: shapes, Luhn, expiry. A null cell gives null."""
+"""The arithmetic of the portal's rules as polars expressions: shapes, Luhn, expiry, test cards. A null gives null."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ FILLER_SHAPE = r"^(0{4,}|[xX]{3,}|[-.?*_]+)$"  # 0000, XXX, ---: what is typed w
 SHORTEST_CARD = 13  # digits
 LONG_NUMBER = "[0-9][0-9 ._/-]{11,}[0-9]"
 CARD_SHAPE = "^[2-6][0-9]{12,18}$"
+
+PUBLISHED = (
+    "4242424242424242",
+    "4111111111111111",
+    "5555555555554444",
+    "2223003122003222",
+    "6011111111111117",
+    "3566002020360505",
+    "6200000000000005",
+)
+GENERATED = "400000"  # the BIN of generated samples: never issued
 
 
 def _luhn_table() -> NDArray[np.uint16]:
@@ -75,3 +86,8 @@ def one_of(words: tuple[str, ...], shape: str) -> str:
     """Return the regex of any of `words`, or of `shape`."""
     literal = (re.escape(word).replace("\\ ", " ") for word in words)  # the regexes of polars know no escaped blank
     return f"^(?:{'|'.join(literal)})$|{shape}"
+
+
+def is_test_card(pan: pl.Expr) -> pl.Expr:
+    """Return whether a PAN is a test card's."""
+    return pan.str.starts_with(GENERATED) | pan.is_in(PUBLISHED)

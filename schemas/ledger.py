@@ -1,7 +1,4 @@
-"""The ledger: one record per source row, saying where it went. No PAN, no CVV, no hash of either.
-
-Written as Parquet parts (`ledger/part-00001.parquet`), each a whole number of blocks, so that it streams.
-"""
+"""The ledger: one record per source row, saying where it went, and what a sent row has come to. No PAN, CVV or hash."""
 
 from __future__ import annotations
 
@@ -13,6 +10,11 @@ REJECTED = "rejected"
 DUPLICATE = "duplicate"
 SUPPRESSED = "suppressed"
 FATES = (SUBMITTED, REJECTED, DUPLICATE, SUPPRESSED)
+
+LINKED = "linked"  # it has a verified link
+ERROR = "error"  # the partner refused it, and said why
+AWAITING = "awaiting"  # nobody has said anything of it yet
+BROKEN = "broken"  # of an answer: it settles nothing, so the row stays awaiting and the break says why
 
 
 class Ledger(pa.DataFrameModel):

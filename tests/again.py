@@ -10,17 +10,17 @@ from typing import Any
 
 import polars as pl
 
-from flows.core.life.wanted import Wanted
-from flows.core.names import corrections
-from flows.edge.local import LocalStore
-from flows.steps.again.resubmit import Request, resubmit
-from flows.steps.night.submit import Submitted
+from flows.adapters.local import LocalStore
+from flows.resend.resubmission import Request, resubmit
+from flows.resend.selection import RowSelection
+from flows.runs.keys import corrections
+from flows.submissions.submit import Submitted
 from schemas.portal import PAN
 from tests.builders import portal_rows
 from tests.night import Bench, issuer, local_bench, portal_csv
 
-ERRORS = Wanted(errors=True)
-REJECTS = Wanted(rejects=True)
+ERRORS = RowSelection(errors=True)
+REJECTS = RowSelection(rejects=True)
 PANS = ["4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117"]
 
 
@@ -48,9 +48,9 @@ def of_rows(folder: Path, *rows: dict[str, str | None]) -> tuple[Bench, str]:
     return bench, bench.submit(bench.drop_bytes(portal_csv(portal_rows(*cards)))).manifest.run
 
 
-def again(bench: Bench, run: str, wanted: Wanted = ERRORS, reason: str = "again", **more: Any) -> Submitted:
+def again(bench: Bench, run: str, wanted: RowSelection = ERRORS, reason: str = "again", **more: Any) -> Submitted:
     """Resubmit rows of a run."""
-    return resubmit(bench.edges, Request(run, wanted, reason, **more))
+    return resubmit(bench.context, Request(run, wanted, reason, **more))
 
 
 def in_state(bench: Bench, run: str, state: str) -> list[int]:

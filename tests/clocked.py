@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
-from flows.edge.local import LocalStore
+from flows.adapters.local import LocalStore
 
 
 class ClockedStore(LocalStore):

@@ -9,8 +9,8 @@ from io import BytesIO
 from itertools import count
 from threading import Lock
 
-from flows.core.ports import Entry, Plain, Sealed
-from flows.core.storage.store_errors import ObjectChangedError, ObjectMissingError
+from flows.runs.sealing import Plain, Sealed
+from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError
 
 DROPPED = datetime(2026, 11, 20, 3, tzinfo=UTC)
 SEAL = b"\x84sealed"
@@ -61,10 +61,10 @@ class MemoryStore:
     def open(self, key: str, pin: Entry | None = None, start: int = 0) -> MemorySource:
         with self._alive(key):
             if key not in self.objects:
-                raise ObjectMissingError(key)
+                raise ObjectMissingError(key=key)
             entry, data = self.objects[key]
             if pin is not None and pin.version != entry.version:
-                raise ObjectChangedError(key)
+                raise ObjectChangedError(key=key)
         return MemorySource(entry, data, start)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:

@@ -12,11 +12,11 @@ from typing import Any
 
 import httpx
 
-from flows.core.storage.retry import Retry
-from flows.edge.pgp import GpgOpener
-from flows.edge.service.client import ServiceClient, open_client
-from flows.edge.service.session import Credentials
-from flows.steps.runs import keys_of
+from flows.adapters.gpg_sealer import GpgOpener
+from flows.partner_api.client import ServiceClient, open_client
+from flows.partner_api.transport import Credentials
+from flows.runs.documents import keys_of
+from flows.runs.store import Retry
 from tests import keys
 from tests.night import NOON, Bench, local_bench
 from tests.service import RunningService, running_service

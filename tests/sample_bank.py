@@ -103,7 +103,9 @@ def expected() -> dict[str, Any]:
 
 def readme() -> str:
     """Return the page that says what each row is for."""
-    table = [f"| {one.row} | {one.line} | {one.case.why} | {one.case.fate} | {_told(one.case)} |" for one in placed()]
+    table = [
+        f"| {one.row} | {one.line} | {one.case.why} | {one.case.fate} | {_reported(one.case)} |" for one in placed()
+    ]
     return HEAD + "\n".join(table) + "\n"
 
 
@@ -193,7 +195,7 @@ def _result(number: int) -> bytes:
     return out.getvalue().encode()
 
 
-def _told(case: Case) -> str:
+def _reported(case: Case) -> str:
     if case.reasons:
         return ", ".join(f"`{reason.partition('|')[2]}`" for reason in case.reasons)
     return ", ".join(f"sent as `{value}`" for value in case.sent.values())

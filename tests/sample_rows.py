@@ -9,10 +9,10 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
-from flows.core.rows.cards import PUBLISHED
 from flows.simulator.people import PLACES
 from flows.simulator.validation import REQUIRED
 from schemas import ledger, portal, rules
+from schemas.expressions import PUBLISHED
 from schemas.portal import (
     ADDRESS1,
     ADDRESS2,
@@ -237,8 +237,8 @@ def repeats() -> Iterator[Case]:
     )
 
 
-def _grouped(pan: str, mark: str) -> str:
-    return mark.join(pan[at : at + 4] for at in range(0, 16, 4))
+def _grouped(pan: str, marker: str) -> str:
+    return marker.join(pan[at : at + 4] for at in range(0, 16, 4))
 
 
 def _stem(column: str) -> str:

@@ -12,10 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.core.names import reconciliation
-from flows.steps.answers.reconcile import reconcile_runs
-from flows.steps.answers.report import rebuild
-from flows.steps.runs import keys_of
+from flows.reports.rebuild import rebuild
+from flows.reports.reconciliation import reconcile_runs
+from flows.runs.documents import keys_of
+from flows.runs.keys import reconciliation
 from tests.twelve import Story, live
 
 FOLDER = Path(__file__).parent.parent / "deploy" / "screenshots"
@@ -76,12 +76,12 @@ def _run(chromium: str, home: str, arguments: list[str]) -> None:
 
 def pages(story: Story, folder: Path) -> dict[str, Path]:
     """Write the pages to look at: the run of the last night, and the look across runs."""
-    edges = story.bench.edges
-    reconcile_runs(edges)
-    rebuild(edges, story.runs[-2])
+    context = story.bench.context
+    reconcile_runs(context)
+    rebuild(context, story.runs[-2])
     contents = {
         "run": story.bench.content(keys_of(story.runs[-2]).report("report.html")),
-        "across": story.bench.content(reconciliation(edges.issuer.issuer) + "report.html"),
+        "across": story.bench.content(reconciliation(context.issuer.issuer) + "report.html"),
     }
     for name, content in contents.items():
         (folder / f"{name}.html").write_bytes(content)

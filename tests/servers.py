@@ -19,8 +19,8 @@ from urllib.request import urlopen
 import boto3
 from botocore.config import Config
 
-from flows.core.storage.retry import Retry
-from flows.edge.s3 import S3Store
+from flows.adapters.s3 import S3Store
+from flows.runs.store import Retry
 from tests.leftovers import ended, with_its_parent
 
 _MAKING = Lock()
@@ -76,7 +76,7 @@ def ministack(data: Path, port: int = 0) -> Iterator[S3Server]:
 
 
 def client(endpoint: str, *, read_timeout: float = 120.0) -> Any:
-    """Return a boto3 client that tries once, as `flows.edge.s3.connect` makes it, for a server of the tests."""
+    """Return a boto3 client that tries once, as `flows.adapters.s3.connect` makes it, for a server of the tests."""
     config = Config(
         connect_timeout=60,
         read_timeout=read_timeout,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from flows.core.ports import Entry, Source, Store
+from flows.runs.store import Entry, Source, Store
 from tests.memory import one_level
 
 

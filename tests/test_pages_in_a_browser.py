@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.core.report.page import run_page
+from flows.reports.page import run_page
 from tests.facts import facts, funnel
 from tests.screenshots import browser, print_pdf, shoot
 

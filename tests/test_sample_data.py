@@ -13,18 +13,19 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from flows.core.extract import grammar
-from flows.core.names import results
-from flows.core.rows.cards import GENERATED, PUBLISHED
-from flows.edge.pgp import GpgOpener, PortalKey
+from flows.adapters.gpg_sealer import GpgOpener, PortalKey
+from flows.extracts import grammar
+from flows.reports.ingest import ingest
+from flows.runs.context import IssuerContext
+from flows.runs.documents import keys_of, read_ledger
+from flows.runs.keys import results
+from flows.runs.store import read
 from flows.simulator.portal import Portal
 from flows.simulator.validation import luhn_holds
-from flows.steps.answers.ingest import ingest
-from flows.steps.edges import IssuerEdges, read
-from flows.steps.night.submit import Request, submit
-from flows.steps.runs import keys_of, read_ledger
+from flows.submissions.submit import Request, submit
 from flows.wiring import wire
 from schemas import ledger, portal
+from schemas.expressions import GENERATED, PUBLISHED
 from schemas.manifest import Manifest
 from schemas.portal import NICKNAME
 from schemas.reasons import LINES
@@ -42,7 +43,7 @@ EXPECTED = json.loads((FOLDER / "expected.json").read_text("utf-8"))
 class Night(NamedTuple):
     """The sample, submitted by the real steps with real gpg."""
 
-    edges: IssuerEdges
+    context: IssuerContext
     key: PortalKey
     manifest: Manifest
     ledger: pl.DataFrame
@@ -50,7 +51,7 @@ class Night(NamedTuple):
     def chunks(self) -> Iterator[tuple[str, bytes]]:
         keys = keys_of(self.manifest.run)
         for chunk in self.manifest.chunks:
-            yield chunk.name, read(self.edges.edges.store, keys.chunks + chunk.name)
+            yield chunk.name, read(self.context.adapters.store, keys.chunks + chunk.name)
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +66,12 @@ def submitted(folder: Path, extract: bytes) -> Night:
     settings = (FOLDER / f"{ISSUER}.toml").read_text("utf-8")
     (folder / f"{ISSUER}.toml").write_text(settings.replace("0" * 40, key.fingerprint), "utf-8")
     (folder / "store").mkdir()
-    edges = wire(folder, ISSUER)
-    edges = edges._replace(edges=edges.edges._replace(now=lambda: NOON))
-    edges.edges.store.create(f"{ISSUER}/extracts/{EXTRACT}", extract)
-    manifest = submit(edges, Request(EXTRACT)).manifest
-    parts = read_ledger(edges.edges.store, keys_of(manifest.run), manifest.ledger)
-    return Night(edges, key, manifest, pl.concat(parts).sort("row"))
+    context = wire(folder, ISSUER)
+    context = context._replace(adapters=context.adapters._replace(now=lambda: NOON))
+    context.adapters.store.create(f"{ISSUER}/extracts/{EXTRACT}", extract)
+    manifest = submit(context, Request(EXTRACT)).manifest
+    parts = read_ledger(context.adapters.store, keys_of(manifest.run), manifest.ledger)
+    return Night(context, key, manifest, pl.concat(parts).sort("row"))
 
 
 def test_the_files_are_what_their_rows_make_of_them(tmp_path: Path) -> None:
@@ -148,9 +149,9 @@ def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_i
 
 def test_the_example_results_answer_every_row_sent(night: Night) -> None:
     for file in (FOLDER / "results").iterdir():
-        night.edges.edges.store.create(results(ISSUER) + file.name, file.read_bytes())
+        night.context.adapters.store.create(results(ISSUER) + file.name, file.read_bytes())
 
-    (report,) = ingest(night.edges).reports
+    (report,) = ingest(night.context).reports
 
     rows = report.summary["rows"]
     assert EXPECTED["results"] == {name: rows[name] for name in EXPECTED["results"]}

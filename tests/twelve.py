@@ -14,13 +14,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.edge.pgp import GpgOpener
+from flows.adapters.gpg_sealer import GpgOpener
+from flows.reports.ingest import Ingested
+from flows.reports.reconciliation import reconcile_runs
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Booked, Portal
-from flows.steps.answers.ingest import Ingested
-from flows.steps.answers.reconcile import reconcile_runs
 from tests import keys
 from tests.night import Bench, local_bench
 
@@ -106,7 +106,7 @@ def live(folder: Path, rows: int = 100, per_chunk: int = 20, nights: int = NIGHT
             clock["now"] += timedelta(hours=1)
             story.taken.append(bench.ingest())
             answered = Counter(row.chunk for row in story.delivered.values())
-            story.looks.append(Look(clock["now"], answered, reconcile_runs(bench.edges)))
+            story.looks.append(Look(clock["now"], answered, reconcile_runs(bench.context)))
     return story
 
 

@@ -14,17 +14,14 @@ import click
 from flows.cli.terminal import ProgressLine, Terminal, print_result
 from flows.commands.entry import REQUIRED, Cli, Context, DayCount, Entry, Folder, OneOf, Parameter, Range
 from flows.commands.result import Result
-from flows.core.errors import BugError, CardlinkError, TryAgainError, kind_and_place
+from flows.errors import BugError, CardlinkError, TryAgainError, kind_and_place
 
 
 class StoppedError(TryAgainError):
     """The process was asked to end."""
 
-    says = "Stopped by signal {0}. Nothing was committed by this command."
-    then = "Run the same command again; it goes on from what is already published."
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
+    message = "Stopped by signal {signal}. Nothing was committed by this command."
+    next_step = "Run the same command again; it resumes from what is already published."
 
 
 class _Date(click.DateTime):
@@ -128,9 +125,9 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
     except CardlinkError as error:
         result = _failed(error)
     except KeyboardInterrupt as stop:
-        result = _failed(StoppedError(stop.args[0] if stop.args else signal.SIGINT))
+        result = _failed(StoppedError(signal=stop.args[0] if stop.args else signal.SIGINT))
     except Exception as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell, so kind and place pass
-        result = _failed(BugError(entry.name, kind_and_place(error)))
+        result = _failed(BugError(place=entry.name, kind=kind_and_place(error)))
     if "error" in result.facts and not shared["json"]:
         click.echo(f"cardlink: {result.facts['message']}", err=True)
     else:

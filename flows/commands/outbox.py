@@ -13,8 +13,8 @@ from flows.wiring import edges as edges_of
 from flows.wiring import load_issuer, now
 
 if TYPE_CHECKING:
-    from flows.core.run.outbox import Item, Move
-    from flows.steps.edges import Edges
+    from flows.runs.chunks import Item, Move
+    from flows.runs.context import Adapters
 
 OUTBOX = Form("outbox", "outbox: {action} {run}", without=("dry_run",), picks="action", picked="uploaded")
 DONE: dict[Move, str] = {
@@ -34,12 +34,12 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
         issuer: Whose chunks.
         run: Every chunk of one run, answered ones too.
     """
-    from flows.core.report.ages import duration
-    from flows.core.report.artifacts import outbox_rows
-    from flows.steps.operate.outbox import outbox, outboxes
+    from flows.reports.lists import outbox_rows
+    from flows.reports.summary import duration
+    from flows.runs.chunks import outbox, outboxes
 
-    edges, moment = _edges(context, issuer), now()
-    found = outbox(edges, run) if run else list(outboxes(edges, issuer))
+    issuer_context, moment = _context(context, issuer), now()
+    found = outbox(issuer_context, run) if run else list(outboxes(issuer_context, issuer))
     facts = {"issuer": issuer, "chunks": [_facts(item) for item in found]}
     waiting = [item for item in found if item.state == "waiting"]
     title = f"{issuer}: {len(waiting)} chunks to upload, {len(found)} not answered"
@@ -62,12 +62,13 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
     Args:
         to: The folder to fill.
     """
-    from flows.steps.operate.outbox import SUMS, run_of
-    from flows.steps.operate.outbox import fetch as fetch_step
+    from flows.operations.outbox import SUMS
+    from flows.operations.outbox import fetch as fetch_step
+    from flows.runs.documents import run_of
 
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
-    edges = _edges(context, run_of(run).issuer)
-    done = fetch_step(edges, run, lambda name, data: _write(to / name, data), chunks)
+    issuer_context = _context(context, run_of(run).issuer)
+    done = fetch_step(issuer_context, run, lambda name, data: _write(to / name, data), chunks)
     facts = {"run": run, "folder": str(to), "chunks": [_facts(item) for item in done.items]}
     if not done.items:
         return Result(facts, [f"{run}: no chunk waits for its upload"])
@@ -101,10 +102,11 @@ def cancel(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reaso
 
 def _move(context: Context, run: str, what: Move, chunks: Sequence[int], reason: str, dry_run: bool) -> Result:
     """Note what was done to chunks of a run, or report what would be noted."""
-    from flows.steps.operate.outbox import move, run_of
+    from flows.operations.outbox import move
+    from flows.runs.documents import run_of
 
     issuer = run_of(run).issuer
-    done = move(_edges(context, issuer), run, what, chunks, reason, dry_run=dry_run)
+    done = move(_context(context, issuer), run, what, chunks, reason, dry_run=dry_run)
     facts = {
         "issuer": issuer,
         "run": run,
@@ -124,7 +126,7 @@ def numbered(numbers: Sequence[int]) -> str:
     return f"chunks {named}{more}" if numbers else "no chunks"
 
 
-def _edges(context: Context, issuer: str) -> Edges:
+def _context(context: Context, issuer: str) -> Adapters:
     return edges_of(load_issuer(context.folder, issuer).root, context.folder)
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.commands.entry import Cli, Context, Form, Issuer, Number, Reason, RunName, entry
 from flows.commands.result import Result, Table
-from flows.core.errors import OperatorError, TryAgainError
+from flows.errors import OperatorError, TryAgainError
 from flows.wiring import load_issuer, service_client, wire
 
 if TYPE_CHECKING:
-    from flows.steps.beyond.singles import Single
+    from flows.runs.links import SingleLink
 
 NOT_LINKED = 3  # exit code where the partner made no link
 NOT_PLACED = 3  # exit code of a job that ended without its card placed
@@ -22,31 +22,22 @@ NOT_PLACED = 3  # exit code of a job that ended without its card placed
 class OneWayError(OperatorError):
     """A link was asked for in no way or in two."""
 
-    says = "A link is for a row of a run, or for fields typed in."
-    then = "Type `cardlink link RUN ROW`, or `cardlink link ISSUER --prompt` at a terminal."
-
-    def __init__(self) -> None:
-        super().__init__()
+    message = "A link is for a row of a run, or for fields typed in."
+    next_step = "Type `cardlink link RUN ROW`, or `cardlink link ISSUER --prompt` at a terminal."
 
 
 class FollowingStoppedError(TryAgainError):
-    """Following was stopped; the job was not."""
+    """Following was stopped; the job goes on."""
 
-    says = "Job {1} of {0} is not followed any more; it runs on, and waits for what it asked until its time is up."
-    then = "cardlink job follow {0} {1} goes on with it."
-
-    def __init__(self, issuer: str, job: str) -> None:
-        super().__init__(issuer, job)
+    message = "Job {job} of {issuer} is no longer followed; it goes on, and its open requests wait until they time out."
+    next_step = "To follow it again: cardlink job follow {issuer} {job}"
 
 
 class OtherIssuerError(OperatorError):
     """A run of another issuer than the one named."""
 
-    says = "{0} is no run of {1}."
-    then = "`cardlink status {1}` lists its runs."
-
-    def __init__(self, run: str, issuer: str) -> None:
-        super().__init__(run, issuer)
+    message = "{run} is not a run of {issuer}."
+    next_step = "`cardlink status {issuer}` lists its runs."
 
 
 @entry("link", form="its result is one person's secret link, and fields are typed in at a terminal")
@@ -66,30 +57,30 @@ def link(
         prompt: Type the fields in for ISSUER instead of naming a row of a run.
         override: Ask although the card has a link or waits for one.
     """
-    from flows.steps.beyond.one_link import link_row, link_typed
-    from flows.steps.beyond.terminal import supplied, typed_fields
-    from flows.steps.operate.outbox import run_of
+    from flows.partner_api.single_links import link_row, link_typed
+    from flows.partner_api.terminal import supplied, typed_fields
+    from flows.runs.documents import run_of
 
     if prompt is (row is not None):
         raise OneWayError
-    edges = wire(context.folder, target if row is None else run_of(target).issuer)
-    with service_client(edges.issuer) as client:
+    issuer_context = wire(context.folder, target if row is None else run_of(target).issuer)
+    with service_client(issuer_context.issuer) as client:
         if row is None:
-            return _linked(link_typed(edges, client, typed_fields(context.terminal), override=override))
+            return _linked(link_typed(issuer_context, client, typed_fields(context.terminal), override=override))
         supply = partial(supplied, context.terminal)
-        return _linked(link_row(edges, client, target, row, override=override, supply=supply))
+        return _linked(link_row(issuer_context, client, target, row, override=override, supply=supply))
 
 
-def _linked(single: Single) -> Result:
-    from schemas.singles import LINKED
+def _linked(single: SingleLink) -> Result:
+    from schemas.records import LINKED
 
-    told = single.answered
-    facts = {"attempt": single.key, **(told.model_dump(mode="json") if told else {}), "cuid": single.asked.cuid}
-    if told is None or told.outcome != LINKED:
-        why = ", ".join(told.reasons) if told else "unknown"
+    reported = single.answered
+    facts = {"attempt": single.key, **(reported.model_dump(mode="json") if reported else {}), "cuid": single.asked.cuid}
+    if reported is None or reported.outcome != LINKED:
+        why = ", ".join(reported.reasons) if reported else "unknown"
         lines = [f"{single.asked.cuid}: no link ({why})", f"recorded: {single.key}"]
         return Result(facts, lines, exit_code=NOT_LINKED)
-    lines = [f"{told.url}", f"{single.asked.cuid}: ends on {told.expires_on}", f"recorded: {single.key}"]
+    lines = [f"{reported.url}", f"{single.asked.cuid}: ends on {reported.expires_on}", f"recorded: {single.key}"]
     return Result(facts, lines, "the URL is the cardholder's alone: send it to nobody else")
 
 
@@ -104,8 +95,8 @@ def job_follow(
         job: Its id at the partner.
         poll: Poll the job's record instead of reading its messages, which come once.
     """
-    from flows.steps.beyond.follow import EVERY_SECONDS, Clock, follow
-    from flows.steps.beyond.terminal import Watcher, shown
+    from flows.partner_api.follow_job import EVERY_SECONDS, Clock, follow
+    from flows.partner_api.terminal import Watcher, shown
 
     settings = load_issuer(context.folder, issuer)
     every = settings.service.follow_every_seconds if settings.service else EVERY_SECONDS
@@ -118,7 +109,7 @@ def job_follow(
         else:
             lines = [f"job {ended.job_id}: {shown(ended.status)}, {shown(ended.termination_type)}", ended.meaning]
             return Result({"issuer": issuer, **ended._asdict()}, lines, exit_code=0 if ended.placed else NOT_PLACED)
-    raise FollowingStoppedError(issuer, job)
+    raise FollowingStoppedError(issuer=issuer, job=job)
 
 
 @entry("placements", form=Form("placements", "placements of {issuer}", hours=12, retries=(60, 600)))
@@ -130,19 +121,22 @@ def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bo
         run: A run id, to look at its links alone.
         again: Ask even of links that were asked of lately.
     """
-    from flows.core.names import placements as where
-    from flows.steps.beyond.placements import follow_links
-    from flows.steps.operate.outbox import run_of
-    from flows.steps.runs import keys_of
+    from flows.partner_api.follow_links import follow_links
+    from flows.runs.documents import keys_of, run_of
+    from flows.runs.keys import placements as where
 
     if run and run_of(run).issuer != issuer:
-        raise OtherIssuerError(run, issuer)
-    edges = wire(context.folder, issuer)
-    with service_client(edges.issuer) if edges.issuer.service else nullcontext() as service:
-        facts = follow_links(edges, service, run, again=again)
+        raise OtherIssuerError(run=run, issuer=issuer)
+    issuer_context = wire(context.folder, issuer)
+    with service_client(issuer_context.issuer) if issuer_context.issuer.service else nullcontext() as service:
+        facts = follow_links(issuer_context, service, run, again=again)
     unanswered = sum(one["unanswered"] for one in facts["looked"])
-    files = f"{edges.issuer.root}/{keys_of(run).report('') if run else where(issuer)}"
-    shown: list[str | Table] = [*_asked(facts, edges.issuer.service), "", *_funnel(run or issuer, facts["funnel"])]
+    files = f"{issuer_context.issuer.root}/{keys_of(run).report('') if run else where(issuer)}"
+    shown: list[str | Table] = [
+        *_asked(facts, issuer_context.issuer.service),
+        "",
+        *_funnel(run or issuer, facts["funnel"]),
+    ]
     for one in facts["breaks"]:
         shown += ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {one['then']}"]
     code = 4 if facts["breaks"] else 75 if unanswered else 0
@@ -166,8 +160,8 @@ def _asked(facts: dict[str, Any], service: Any) -> list[str]:
 
 def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
     """Return the funnel as tables: stages, failures by kind, by merchant site, by age of link."""
-    from flows.core.report.funnel import REACHED
-    from flows.core.report.page import percent
+    from flows.reports.funnel import REACHED
+    from flows.reports.page import percent
 
     stages = [[one["stage"], one["cardholders"], percent(one["share"])] for one in funnel["stages"]]
     stages += [[f"failed: {one['kind']}", one["cardholders"], percent(one["share"])] for one in funnel["failed"]]
@@ -175,6 +169,6 @@ def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
     title = f"{name}: from link to placed card"
     shown: list[str | Table] = [Table(("cardholders that came to", "count", "share"), stages, f"{name}-funnel", title)]
     for heading, column, found in (("merchant site", "site", funnel["sites"]), ("age of link", "age", funnel["ages"])):
-        told = [[one[column], *(one[stage] for stage in REACHED)] for one in found if one["linked"]]
-        shown += ["", Table((heading, *REACHED), told)] if told else []
+        reported = [[one[column], *(one[stage] for stage in REACHED)] for one in found if one["linked"]]
+        shown += ["", Table((heading, *REACHED), reported)] if reported else []
     return shown

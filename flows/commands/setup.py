@@ -8,8 +8,7 @@ from typing import Annotated
 from flows.commands.entry import Cli, Context, Day, ExtractName, Issuer, entry
 from flows.commands.result import Result
 from flows.commands.submit import would_send
-from flows.core.errors import OperatorError
-from flows.wiring import in_effect, load_issuer, wire
+from flows.wiring import FileThereError, effective_settings, load_issuer, wire
 
 TOML = """\
 # {issuer}: where its extracts lie, how its columns map, its portal settings and limits.
@@ -33,16 +32,6 @@ allowed_hosts = ["links.example.com"] # the hosts a card link may point to
 HEAD = 1 << 20  # bytes of an extract a mapping is guessed from
 
 
-class AlreadyThereError(OperatorError):
-    """The issuer has a TOML."""
-
-    says = "{0} is there already."
-    then = "Edit it, or move it away first."
-
-    def __init__(self, file: str) -> None:
-        super().__init__(file)
-
-
 @entry("init", form="it writes a file on the operator's machine")
 def init(
     context: Context, issuer: str, *, extract: Annotated[Path | None, Cli("--from")] = None, root: str = "store"
@@ -56,7 +45,7 @@ def init(
     """
     file = context.folder / f"{issuer}.toml"
     if file.exists():
-        raise AlreadyThereError(str(file))
+        raise FileThereError(path=str(file))
     text = TOML.format(issuer=issuer, root=root, zeros="0" * 40, mapping=_mapping(extract))
     context.folder.mkdir(parents=True, exist_ok=True)
     file.write_text(text, "utf-8")
@@ -71,7 +60,7 @@ def init(
 def _mapping(extract: Path | None) -> str:
     if extract is None:
         return "# [source] and [columns] are not needed where the extract has the portal's own 20 columns.\n"
-    from flows.core.extract.guess import first_tables
+    from flows.extracts.guess import first_tables
 
     with extract.open("rb") as stream:
         return first_tables(stream.read(HEAD), extract.name)
@@ -86,31 +75,30 @@ def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, busine
         extract: An extract below the issuer's extracts.
         business_date: Business date, where the extract's name does not say it.
     """
-    from flows.edge.probe import race
-    from flows.steps.night.check import check_extract
-    from flows.steps.night.rehearse import Rehearsal
+    from flows.runs.probe import race
+    from flows.submissions.dry_run import Rehearsal, check_extract
 
-    edges = wire(context.folder, issuer)
-    with edges.sealer() as sealer:
+    issuer_context = wire(context.folder, issuer)
+    with issuer_context.sealer() as sealer:
         fingerprints, warnings = sealer.fingerprints, sealer.warnings
-    race(edges.edges.store, f"{issuer}/probe/")
-    settings = in_effect(context.folder, edges.issuer)
+    race(issuer_context.adapters.store, f"{issuer}/probe/")
+    settings = effective_settings(context.folder, issuer_context.issuer)
     facts: dict[str, object] = {
         "issuer": issuer,
         "settings": {one.name: {"value": one.value, "from": one.origin} for one in settings},
         "fingerprints": list(fingerprints),
         "warnings": list(warnings),
-        "store": edges.issuer.root,
+        "store": issuer_context.issuer.root,
     }
     lines = [
         f"settings   {context.folder / issuer}.toml",
         *(f"key        {fingerprint}: trial seal opened up as expected" for fingerprint in fingerprints),
         *(f"warning    {warning}" for warning in warnings),
-        f"store      {edges.issuer.root}: writes each object once, also under a race",
+        f"store      {issuer_context.issuer.root}: writes each object once, also under a race",
     ]
     if not extract:
         return Result(facts, lines, f"cardlink check {issuer} EXTRACT, or cardlink submit {issuer}")
-    checked = check_extract(edges, extract, business_date)
+    checked = check_extract(issuer_context, extract, business_date)
     facts["extract"] = {**checked._asdict(), "counts": checked.counts.model_dump()}
     next_step = "" if checked.refused else f"cardlink submit {issuer}"
     return Result(facts, [*lines, "", *would_send(Rehearsal(checked, ""))], next_step, 3 if checked.refused else 0)

@@ -7,15 +7,14 @@ from itertools import count
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from flows.core.errors import TryAgainError
-from flows.core.names import RunId, RunKeys, link, results, runs
-from flows.core.ports import Store
-from flows.core.run.resealed import in_effect
-from flows.core.storage.store_errors import ObjectMissingError
+from flows.errors import TryAgainError
+from flows.runs.chunks import current_chunks
+from flows.runs.keys import RunId, RunKeys, link, results, runs
+from flows.runs.store import ObjectMissingError, Store
 from flows.simulator.chance import chance, token
 from flows.simulator.portal import Booked, Portal, UploadRefusedError
 from schemas.manifest import Manifest
-from schemas.mended import Reseal
+from schemas.records import Reseal
 
 
 class Habits(NamedTuple):
@@ -40,11 +39,8 @@ class Delivery(NamedTuple):
 class ResultThereError(TryAgainError):
     """Somebody else is answering the same chunks."""
 
-    says = "{0} is already there."
-    then = "Another simulator answers the same chunks; run the command again when it has ended."
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
+    message = "{key} already exists."
+    next_step = "Another simulator is answering the same chunks; run the command again when it has ended."
 
 
 class Answered(NamedTuple):
@@ -85,7 +81,9 @@ def committed_chunks(store: Store, issuer: str) -> Iterator[tuple[str, str]]:
             if content.startswith(b'{"abandoned":true'):  # ended by an operator before its commit
                 continue
             manifest = Manifest.model_validate_json(content)
-            yield from ((one.key, one.chunk.name) for one in in_effect(keys, manifest, _reseals(store, keys)).values())
+            yield from (
+                (one.key, one.chunk.name) for one in current_chunks(keys, manifest, _reseals(store, keys)).values()
+            )
 
 
 def _reseals(store: Store, keys: RunKeys) -> Iterator[Reseal]:
@@ -133,21 +131,21 @@ class _Person:
         files += [again(file) for file in files if self._draws("twice", file.chunk)]
         if self._habits.foreign:
             elsewhere = f"elsewhere-{self._portal.today:%Y%m%d}-00001"
-            files.append(Delivery(self._name(elsewhere), elsewhere, (self._portal.stranger(),)))
+            files.append(Delivery(self._name(elsewhere), elsewhere, (self._portal.foreign_row(),)))
         return Answered(tuple(map(self._drop, files)), tuple(self._refused), tuple(self._waiting))
 
     def _upload(self, key: str, chunk: str) -> tuple[Booked, ...]:
         try:
             self._portal.upload(chunk, _content(self._store, key))
         except UploadRefusedError as error:
-            self._refused.append((chunk, error.why))
+            self._refused.append((chunk, error.fields["reason"]))
             return ()
         return self._portal.books[-1].rows
 
     def _drop(self, file: Delivery) -> Delivery:
         key = self._folder + file.key
         if not self._store.create(key, self._portal.result(file.rows)):
-            raise ResultThereError(key)
+            raise ResultThereError(key=key)
         return file._replace(key=key)
 
     def _name(self, chunk: str, part: str = "") -> str:

@@ -14,13 +14,13 @@ from datetime import date
 from hashlib import sha256
 from typing import NamedTuple
 
-from flows.core.errors import CardlinkError, OperatorError
-from flows.core.ports import Opener
-from flows.core.rows.cards import PUBLISHED
+from flows.errors import CardlinkError, OperatorError
+from flows.runs.sealing import Opener
 from flows.simulator.chance import chance, token
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.validation import Fault, fault, faults
 from schemas import portal as interface
+from schemas.expressions import PUBLISHED
 
 RESULT_HEADER = ("cuid", "last_4", "url", "expiration_date", "error")
 LIMIT = 1000
@@ -43,12 +43,8 @@ ONLY_THE_PARTNER_KNOWS = (  # what no check of ours can foresee
 class UploadRefusedError(OperatorError):
     """The portal takes nothing of a file."""
 
-    says = "The portal refused {0}: {1}."
-    then = "No link was made from it; mend the file and upload it again."
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(name, why)
-        self.why = why
+    message = "The portal refused {name}: {reason}."
+    next_step = "No link was made from it; mend the file and upload it again."
 
 
 class Booked(NamedTuple):
@@ -136,29 +132,29 @@ class Portal:
         expires = self._ends()
         seen: set[str] = set()
         for number, fields in enumerate(rows, start=1):
-            mark = token(self.seed, name, number)
-            cuid = fields["cuid"] or f"made-{mark[:12]}"
+            marker = token(self.seed, name, number)
+            cuid = fields["cuid"] or f"made-{marker[:12]}"
             found = self._faults(fields, cuid in seen, chance(self.seed, name, number))
             seen.add(cuid)
             last_4 = fields["pan"][-4:]
             if found:
                 yield Booked(number, cuid, last_4, None, None, found)
             else:
-                url = self._link(mark, fields)
+                url = self._link(marker, fields)
                 if self._on_link:
                     self._on_link(cuid, url, expires, fields)
                 yield Booked(number, cuid, last_4, url, expires, ())
 
-    def _link(self, mark: str, fields: Mapping[str, str]) -> str:
-        url = f"https://{self._host}/l/{mark}"
+    def _link(self, marker: str, fields: Mapping[str, str]) -> str:
+        url = f"https://{self._host}/l/{marker}"
         secret = fields["cvv_hash"] or (cvv_hash(fields["cvv"]) if fields["cvv"] else "")
         self._challenges[url] = (secret, known_postal_code(fields["address.postal_code"]))
         return url
 
-    def stranger(self) -> Booked:
+    def foreign_row(self) -> Booked:
         """Return a row of some other bank's upload: what a result file of foreign cardholders holds."""
-        mark = token(self.seed, "stranger", self.today)
-        return Booked(1, f"stranger-{mark[:8]}", "0000", f"https://{self._host}/l/{mark}", self._ends(), ())
+        marker = token(self.seed, "stranger", self.today)
+        return Booked(1, f"stranger-{marker[:8]}", "0000", f"https://{self._host}/l/{marker}", self._ends(), ())
 
     def _ends(self) -> date:
         return self._expires or two_months_after(self.today)
@@ -175,17 +171,17 @@ class Portal:
         sealed = is_sealed(content)
         text = self._text(name, self._open(name, content) if sealed else content)
         if text.partition("\n")[0].removesuffix("\r") != ",".join(self._header):
-            raise UploadRefusedError(name, "its header row is not the template's")
+            raise UploadRefusedError(name=name, reason="its header row is not the template's")
         header, *records = self._records(name, text)
         if not 1 <= len(records) <= LIMIT:
-            raise UploadRefusedError(name, f"{len(records)} cardholders, from 1 to {LIMIT} are allowed")
+            raise UploadRefusedError(name=name, reason=f"{len(records)} cardholders, from 1 to {LIMIT} are allowed")
         ragged = [number for number, record in enumerate(records, start=1) if len(record) != len(header)]
         if ragged:
-            raise UploadRefusedError(name, f"row {ragged[0]} does not have {len(header)} fields")
+            raise UploadRefusedError(name=name, reason=f"row {ragged[0]} does not have {len(header)} fields")
         short = [column.partition(".")[2] for column in header]
         rows = [dict(zip(short, record, strict=True)) for record in records]
         if not sealed and any(row["pan"] not in PUBLISHED for row in rows):
-            raise UploadRefusedError(name, "it is not encrypted and holds other than published test cards")
+            raise UploadRefusedError(name=name, reason="it is not encrypted and holds other than published test cards")
         return rows
 
     def _open(self, name: str, content: bytes) -> bytes:
@@ -193,21 +189,21 @@ class Portal:
             return self._opener.open(content, MAX_BYTES)
         except CardlinkError:
             pass  # why it cannot be opened is not the uploader's to know
-        raise UploadRefusedError(name, "it cannot be decrypted with the portal's key")
+        raise UploadRefusedError(name=name, reason="it cannot be decrypted with the portal's key")
 
     def _text(self, name: str, content: bytes) -> str:
         try:
             return content.decode("utf-8")
         except UnicodeDecodeError:
             pass  # its text holds the bytes around the mistake
-        raise UploadRefusedError(name, "it is not UTF-8")
+        raise UploadRefusedError(name=name, reason="it is not UTF-8")
 
     def _records(self, name: str, text: str) -> list[list[str]]:
         try:
             return list(csv.reader(io.StringIO(text, newline=""), strict=True))
         except csv.Error:
             pass
-        raise UploadRefusedError(name, "it is not a CSV")
+        raise UploadRefusedError(name=name, reason="it is not a CSV")
 
 
 def is_sealed(content: bytes) -> bool:

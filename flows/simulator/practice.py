@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from flows.core.ports import Opener, Store
+from flows.runs.sealing import Opener
+from flows.runs.store import Store
 from flows.simulator.answer import answer_store
 from flows.simulator.portal import Portal
 from schemas.issuer import Issuer
@@ -48,17 +49,17 @@ def serve(
 ) -> dict[str, Any]:
     """Serve until SIGTERM or Ctrl-C, the address and who may come announced first; return what the books hold."""
     from flows.simulator.service.app import create_app
-    from flows.simulator.service.books import Books, Habits
+    from flows.simulator.service.books import Habits, ServiceState
     from flows.simulator.service.recount import recount
     from flows.simulator.service.serving import address, listen, serve_until_told
-    from schemas.service import ServiceSettings
+    from schemas.partner_api.service import ServiceSettings
 
     with listen(port) as listener:
         base_url = address(listener)
         spoken = issuer.service.model_dump() if issuer.service else {}
         settings = ServiceSettings.model_validate({**spoken, "base_url": base_url})
         host = issuer.portal.allowed_hosts[0]
-        books = Books(opener, clock(), Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict()), header)
+        books = ServiceState(opener, clock(), Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict()), header)
         announce(base_url, books.habits.client._asdict())
         serve_until_told(create_app(books, settings, clock), listener)
     totals = {what: value for what, value in recount(books).items() if what != "cardholders"}

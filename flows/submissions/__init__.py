@@ -1,4 +1,5 @@
-"""Rows of an extract to a committed run: normalise, validate, tell duplicates, hash, chunk, seal, publish, commit.
+"""From rows to a committed run: normalise, repair, validate, hash, chunk, seal, publish, and the manifest last.
 
-Everything a row passes on its way to a chunk belongs here; how an extract is read does not, nor what is sent again.
+Put here what a row passes on its way to a chunk line, and what commits a run. Keep out how an extract is read
+(`extracts`) and which rows go out again (`resend`).
 """

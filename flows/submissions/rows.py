@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.core.extract.blocks import Block
-from flows.core.extract.mapping import Mapping, map_rows
-from flows.core.rows.cards import is_test_card
-from flows.core.rows.chunk_csv import lines
-from flows.core.rows.duplicates import SeenRows, keyed
-from flows.core.rows.known import CHECKS, Known, Terms, check_values
-from flows.core.rows.normalise import normalise
-from flows.core.rows.picked import Picked
-from flows.core.rows.records import resting_records, unread_records, unsent_records, with_reasons
-from flows.core.rows.repairs import Decided, decide, repair
+from flows.extracts.mapping import Mapping, map_rows
+from flows.extracts.reader import Block
+from flows.runs.prior_state import CHECKS, PriorState, ResendPolicy, check_values
+from flows.submissions.chunking import lines
+from flows.submissions.duplicates import SeenRows, keyed
+from flows.submissions.ledger import resting_records, unread_records, unsent_records, with_reasons
+from flows.submissions.normalise import normalise
+from flows.submissions.repairs import Decided, decide, repair
+from flows.submissions.selection import Picked
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import hash_cvv
+from schemas.expressions import is_test_card
 from schemas.issuer import Issuer
 from schemas.manifest import SourceIdentity
 from schemas.portal import CUID, MONTH, PAN, YEAR
@@ -41,7 +41,7 @@ class Choice(NamedTuple):
     """Which rows of an extract a run is of, and what earlier runs say of its cards."""
 
     picked: Picked | None = None
-    known: Known | None = None
+    known: PriorState | None = None
     keep_cells: bool = False  # the 20 columns are kept, and the CVV as the source has it (a single request, 2.8)
 
 
@@ -127,12 +127,12 @@ class Route:
         if self._choice.known is not None:
             verdicts = pl.concat([verdicts, _nameless(rows)])
         sound = self._written(_without(rows, verdicts))
-        marks = self._seen.mark(sound)
+        markers = self._seen.mark(sound)
         repeated = pl.col("code").str.ends_with(".repeated")
-        repeats, strangers = marks.filter(repeated), marks.filter(~repeated)
-        reasons = pl.concat([verdicts, marks])
+        repeats, strangers = markers.filter(repeated), markers.filter(~repeated)
+        reasons = pl.concat([verdicts, markers])
         refusing = reasons.filter(severity="reject")
-        good = self._with_origin(with_reasons(_without(sound, marks), reasons.filter(pl.col("severity") != "reject")))
+        good = self._with_origin(with_reasons(_without(sound, markers), reasons.filter(pl.col("severity") != "reject")))
         good, suppressed = self._suppress(good)
         others = [
             suppressed,
@@ -173,7 +173,7 @@ class Route:
         known = self._choice.known
         if known is None:
             return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
-        why = known.suppressed(good, Terms(self._issuer.portfolio, self._as_of))
+        why = known.suppressed(good, ResendPolicy(self._issuer.portfolio, self._as_of))
         resting = good.filter(why.is_not_null()).with_columns(
             pl.concat_list("|" + pl.lit(why.drop_nulls())).alias("reasons")
         )

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flows.core.names import RunId, RunKeys
-from flows.core.rows.duplicates import BLOCK, Table
+from flows.runs.keys import RunId, RunKeys
+from flows.submissions.duplicates import BLOCK, Table
 from tests.bench.measure import Contender, Cost, cost_of, middle, ratio, side_by_side
 from tests.bench.nights import make_nights
 from tests.bench.scene import BANK, CARDLINK, DAY, Scene, make_scene

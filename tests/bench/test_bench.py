@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.edge.pgp import GpgOpener
+from flows.adapters.gpg_sealer import GpgOpener
 from schemas import portal
 from tests.bench import script
 from tests.bench.__main__ import PARTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from flows.edge.s3 import connect
+from flows.adapters.s3 import connect
 
 if __name__ == "__main__":
     folder, _, name = sys.argv[2].rpartition("/")

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from flows.cli.main import main
 from flows.cli.terminal import Terminal
-from flows.steps.beyond.terminal import Watcher, shown
-from schemas.jobs import CredentialRequest
+from flows.partner_api.terminal import Watcher, shown
+from schemas.partner_api.jobs import CredentialRequest
 from tests.cli.terminal import CTRL_C, on_terminal
-from tests.edge.service_clients import client_of, started_job
+from tests.partner_api.service_clients import client_of, started_job
 from tests.service import RunningService, running_service
 
 TOML = """
@@ -106,8 +106,8 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(folder: Path, servi
     seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], [("User name: ", CTRL_C)])
 
     assert seen.code == 75
-    assert f"Job {job} of bank is not followed any more; it runs on" in seen.terminal
-    assert f"cardlink job follow bank {job} goes on with it." in seen.terminal
+    assert f"Job {job} of bank is no longer followed; it goes on" in seen.terminal
+    assert f"To follow it again: cardlink job follow bank {job}" in seen.terminal
     assert service.act(lambda books: books.job(int(job)).status) == "PENDING"
 
 
@@ -117,7 +117,7 @@ def test_ctrl_c_between_two_looks_says_the_same(folder: Path, service: RunningSe
     seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], [("REQUESTED", CTRL_C)])
 
     assert seen.code == 75
-    assert "it runs on" in seen.terminal
+    assert "it goes on" in seen.terminal
 
 
 def test_the_warning_comes_while_somebody_types(folder: Path, service: RunningService) -> None:
@@ -160,7 +160,7 @@ def test_who_we_are_is_asked_for_by_name_and_a_file_may_say_it(folder: Path, ser
     )
 
     assert missing.exit_code == 2
-    assert "missing in the environment: CARDLINK_SERVICE_PASSWORD." in missing.stderr
+    assert "not in the environment: CARDLINK_SERVICE_PASSWORD." in missing.stderr
     assert found.stdout.startswith(f"job {job}: TIMEOUT_TFA, USER_DATA_FAILURE\nWhat the cardholder gave")
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from flows.adapters.gpg_sealer import PortalKey
 from flows.cli.main import main
-from flows.core.rows.cards import PUBLISHED
-from flows.edge.pgp import PortalKey
-from flows.steps.runs import keys_of
+from flows.runs.documents import keys_of
 from flows.wiring import open_store
+from schemas.expressions import PUBLISHED
 from tests import keys
 from tests.night import Bench, issuer
 

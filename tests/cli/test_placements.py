@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 from flows.cli.main import main
 from flows.commands.entry import Context
 from flows.commands.partner import OtherIssuerError, placements
-from flows.core.names import transactions
-from flows.core.service.service_errors import ServiceSecretsError
-from flows.steps.beyond.placements import NoLinksError
-from flows.steps.runs import UnknownRunError
+from flows.partner_api.follow_links import NoLinksError
+from flows.partner_api.service import ServiceSecretsError
+from flows.runs.documents import UnknownRunError
+from flows.runs.keys import transactions
 from tests import keys
 from tests.night import BANK, Bench, local_bench
 from tests.placed import placed

@@ -8,7 +8,7 @@ import sys
 SCRIPT = """
 import sys
 from flows.cli import terminal
-from flows.steps.night.making import Progress
+from flows.submissions.build import Progress
 terminal.OFTEN = terminal.SELDOM = 0.0
 with terminal.ProgressLine("bank.csv", verbose=sys.argv[1] == "-v") as line:
     line(Progress(1000, 1, 0.5))

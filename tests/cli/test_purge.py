@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from flows.adapters.local import LocalStore
 from flows.commands.entry import Context
 from flows.commands.results import trace
 from flows.commands.retention import purge
-from flows.core.rows.cards import PUBLISHED
-from flows.edge.local import LocalStore
-from flows.steps.operate.trace import CardGivenError
+from flows.reports.cardholder import CardGivenError
+from schemas.expressions import PUBLISHED
 from tests import keys
 from tests.night import Bench
 

@@ -2,9 +2,9 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+from flows.adapters.local import LocalStore
 from flows.commands.entry import Context
 from flows.commands.results import reconcile
-from flows.edge.local import LocalStore
 from tests import keys
 from tests.night import Bench
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
-from flows.core.names import corrections
+from flows.runs.keys import corrections
 from flows.wiring import open_store
 from schemas.corrections import template_columns
 from schemas.portal import CITY, CUID, PAN
@@ -88,7 +88,7 @@ def test_a_template_is_for_its_owner_alone_and_overwrites_nothing(bank: tuple[Be
 
     assert (2, before) == (refused.exit_code, path.read_bytes())
     assert 0o600 == path.stat().st_mode & 0o777
-    assert "is already there" in refused.stderr
+    assert "already exists" in refused.stderr
 
 
 def test_a_dry_run_lists_what_stays_and_why_for_people_and_machines(bank: tuple[Bench, str], tmp_path: Path) -> None:
@@ -115,6 +115,6 @@ def test_what_is_refused_is_told_in_a_sentence_with_exit_code_2(bank: tuple[Benc
     standing = cardlink(tmp_path, "resubmit", run, "--row", "1", "--reason", "why not")
 
     assert [2, 2, 2] == [one.exit_code for one in (nothing, unreasoned, standing)]
-    assert "is not said" in nothing.stderr
+    assert "rows to resubmit are not given" in nothing.stderr
     assert "--reason" in unreasoned.stderr
-    assert f"1 of the rows asked for are linked or await their answer (rows 1; in {run})" in standing.stderr
+    assert f"1 of the selected rows are linked or awaiting their result (rows 1; in {run})" in standing.stderr

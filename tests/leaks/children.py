@@ -16,17 +16,17 @@ from pathlib import Path
 from types import FunctionType
 from typing import cast
 
+from flows.adapters.local import LocalStore
 from flows.cli.main import main
-from flows.core.errors import CardlinkError, guarded
-from flows.core.redaction import Redaction
-from flows.edge.local import LocalStore
+from flows.errors import CardlinkError, guarded
+from flows.redaction import Redaction
+from flows.reports.ingest import ingest
+from flows.runs.context import IssuerContext
 from flows.simulator.answer import answer_store
 from flows.simulator.portal import Portal
-from flows.steps.answers.ingest import ingest
-from flows.steps.edges import IssuerEdges
-from flows.steps.night.submit import Request, submit
+from flows.submissions.submit import Request, submit
 from flows.wiring import now, wire
-from tests.core import damaged
+from tests.extracts import damaged
 from tests.leaks.failing import broken, called
 from tests.leaks.place import BANK, rows
 from tests.night import portal_csv
@@ -63,34 +63,34 @@ def attempt(work: Callable[[], object]) -> bool:
 def damage(every: int) -> None:
     """Submit an extract of every n-th kind of damage, each as a run of its own, by one sealer."""
     log_everything()
-    edges = wire(HERE, BANK)
+    context = wire(HERE, BANK)
     kinds = [*damaged.line_kinds(), *damaged.whole_kinds(), *damaged.sound_kinds()]
-    with edges.sealer() as sealer:
+    with context.sealer() as sealer:
         for at, kind in enumerate(kinds[::every], 1):
-            settings = edges.issuer.model_copy(update={"source": kind.settings})
-            one = edges._replace(issuer=settings, sealer=lambda: nullcontext(sealer))
+            settings = context.issuer.model_copy(update={"source": kind.settings})
+            one = context._replace(issuer=settings, sealer=lambda: nullcontext(sealer))
             _submit_content(one, f"bank-20261120-{at}.csv", kind.data)
 
 
-def _submit_content(edges: IssuerEdges, name: str, content: bytes) -> None:
+def _submit_content(context: IssuerContext, name: str, content: bytes) -> None:
     (HERE / "store" / BANK / "extracts" / name).write_bytes(content)
-    attempt(lambda: submit(edges, Request(name)))
+    attempt(lambda: submit(context, Request(name)))
 
 
 def night(at: int) -> None:
     """Take one extract all the way through the steps: submit, answer, ingest."""
-    edges = wire(HERE, BANK)
+    context = wire(HERE, BANK)
     name = f"bank-202611{at % 28 + 1:02d}-{at}.csv"
     content = portal_csv(rows({"service_card.nickname": f"night {at}"}))  # another digest: another run
     (HERE / "store" / BANK / "extracts" / name).write_bytes(content)
-    submit(edges, Request(name))
-    answer(edges)
-    ingest(edges)
+    submit(context, Request(name))
+    answer(context)
+    ingest(context)
 
 
-def answer(edges: IssuerEdges) -> None:
+def answer(context: IssuerContext) -> None:
     """Let the simulated portal answer."""
-    from flows.edge.pgp import GpgOpener
+    from flows.adapters.gpg_sealer import GpgOpener
 
     with GpgOpener([keys_secret()]) as opener:
         answer_store(LocalStore(HERE / "store"), BANK, Portal(opener, today=now().date(), fail_share=0.3))
@@ -143,7 +143,7 @@ def fail_flows(number: int) -> None:
 
 def bare_flow() -> None:
     """Run one failing flow with the boundary taken away: what a scan must find, or it finds nothing anywhere."""
-    from flows.core import errors
+    from flows import errors
     from flows.submissions.rows import Route
 
     errors.guarded = lambda run: run  # before the flows are imported

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.core.rows.cards import PUBLISHED
+from schemas.expressions import PUBLISHED
 from schemas.portal import CVV, CVV_HASH, PAN
 from tests import keys
 from tests.builders import portal_rows

@@ -7,9 +7,9 @@ from datetime import date
 import polars as pl
 import pytest
 
-from flows.core.results.attribution import attribute
-from flows.core.results.results import read_result
-from flows.core.rows.cards import PUBLISHED
+from flows.results.attribution import attribute
+from flows.results.read import read_result
+from schemas.expressions import PUBLISHED
 from tests.leaks.echoes import HEAD, WAYS, echo, result_csv
 
 SENT = pl.DataFrame(

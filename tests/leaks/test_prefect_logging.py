@@ -10,7 +10,7 @@ from typing import Any
 import prefect.logging
 import yaml
 
-from flows.core.rows.cards import PUBLISHED
+from schemas.expressions import PUBLISHED
 
 ROOT = Path(__file__).parents[2]
 OURS = ROOT / "deploy" / "logging.yaml"
@@ -33,7 +33,7 @@ def test_it_is_prefects_configuration_with_the_filter_on_every_handler() -> None
 
     ours = read(OURS)
 
-    assert {"redaction": {"()": "flows.core.redaction.Redaction"}} == ours.pop("filters")
+    assert {"redaction": {"()": "flows.redaction.Redaction"}} == ours.pop("filters")
     assert all(handler.pop("filters") == ["redaction"] for handler in ours["handlers"].values())
     assert theirs == ours
 

@@ -22,11 +22,11 @@ from flows.cli.main import add, main
 from flows.commands.entry import REQUIRED, Context, DryRun, Entry, Form, Issuer, Number, Parameter, entry
 from flows.commands.every import ENTRIES
 from flows.commands.result import Result
-from flows.core.errors import BugError, CardlinkError
-from flows.core.run.gates import RowJumpError
-from flows.core.storage.store_errors import StoreBusyError, StoreDeniedError
+from flows.errors import BugError, CardlinkError
 from flows.forms import kind_of, passing
 from flows.nightly import submit
+from flows.runs.store import StoreBusyError, StoreDeniedError
+from flows.submissions.gates import RowJumpError
 
 DEPLOYMENTS = Path(__file__).parent.parent.parent / "deploy" / "prefect.yaml"
 
@@ -34,10 +34,10 @@ DEPLOYMENTS = Path(__file__).parent.parent.parent / "deploy" / "prefect.yaml"
 @pytest.mark.parametrize(
     ("error", "again"),
     [
-        (StoreBusyError("cards", "503"), True),
-        (StoreDeniedError("cards", "403"), False),
-        (RowJumpError("cards", 1, 14, 100), False),
-        (BugError("read", "TypeError"), False),
+        (StoreBusyError(place="cards", code="503"), True),
+        (StoreDeniedError(place="cards", code="403"), False),
+        (RowJumpError(extract="cards", read=1, runs=14, median=100), False),
+        (BugError(place="read", kind="TypeError"), False),
     ],
 )
 def test_only_passing_trouble_is_tried_again(error: CardlinkError, again: bool) -> None:

@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from threading import Lock
 
-from flows.core.ports import Entry
-from flows.edge.local import LocalSource
+from flows.adapters.local import LocalSource
+from flows.runs.store import Entry
 from tests.clocked import ClockedStore
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from flows.core.errors import CardlinkError
-from flows.core.names import results
-from flows.core.ports import Opener
+from flows.errors import CardlinkError
+from flows.operations.outbox import fetch, move
+from flows.runs.chunks import outboxes
+from flows.runs.keys import results
+from flows.runs.sealing import Opener
 from flows.simulator.chance import chance
 from flows.simulator.portal import Booked, Portal
-from flows.steps.operate.outbox import fetch, move, outboxes
 from tests.night import Bench
 
 LATE = 0.15  # of the chunks are answered one to three days later
@@ -67,17 +68,17 @@ class Partner:
     def take(self, bench: Bench, day: date) -> None:
         """Upload every chunk that waits."""
         self.portal.today = day
-        edges = bench.edges.edges
-        waiting = list(outboxes(edges, bench.issuer.issuer, frozenset({"waiting"})))
+        context = bench.context.adapters
+        waiting = list(outboxes(context, bench.issuer.issuer, frozenset({"waiting"})))
         for run in sorted({item.run for item in waiting}):
             files: dict[str, bytes] = {}
-            fetched = fetch(edges, run, files.__setitem__)
+            fetched = fetch(context, run, files.__setitem__)
             for item in fetched.items:
                 self.portal.upload(item.chunk.name, files[item.chunk.name])
                 rows = self.portal.books[-1].rows
                 self.received += [Received(day, item.chunk.name, row) for row in rows]
                 self._promise(item.chunk.name, rows, day)
-            move(edges, run, "uploaded")
+            move(context, run, "uploaded")
 
     def answer(self, bench: Bench, day: date) -> set[str]:
         """Bring the result files that are due; return their keys."""

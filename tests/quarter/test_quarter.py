@@ -7,8 +7,8 @@ from datetime import date
 
 import pytest
 
-from flows.core.names import extracts, results
-from flows.steps.answers.reconcile import reconcile_runs
+from flows.reports.reconciliation import reconcile_runs
+from flows.runs.keys import extracts, results
 from tests.night import BANK
 from tests.quarter.life import Plan, Quarter, lived
 from tests.quarter.recount import Witness, cardholders, forgotten, sent_without_cause
@@ -31,7 +31,7 @@ def test_every_report_says_of_every_cardholder_what_the_books_say(quarter: Quart
 
 
 def test_every_cardholder_counts_once_by_the_last_word_on_the_card(quarter: Quarter) -> None:
-    facts = reconcile_runs(quarter.bench.edges)
+    facts = reconcile_runs(quarter.bench.context)
 
     told = {state: facts["cardholders"][state] for state in ("linked", "awaiting")}
     assert cardholders(quarter, date.fromisoformat(facts["cardholders_since"]), WITNESS.gone) == told

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from flows.core.extract import grammar
-from flows.core.rows import expiring, known
-from flows.submissions import rows
+from flows.extracts import grammar
+from flows.resend import renewal
+from flows.runs import prior_state
+from flows.submissions import duplicates, rows
 from schemas.actions import FIX
 from schemas.portal import NICKNAME
 from schemas.reasons import LINES, ROWS, page, reason
@@ -32,7 +33,7 @@ def test_every_code_stands_once() -> None:
 
 
 def test_every_code_of_lines_and_rows_has_its_entry() -> None:
-    texts = [text for module in (grammar, known, expiring, rows) for text in vars(module).values()]
+    texts = [text for module in (grammar, prior_state, renewal, duplicates, rows) for text in vars(module).values()]
 
     codes = {text for text in texts if re.fullmatch(r"(line|row|card|cardholder)(\.[a-z_]+){2}", str(text))}
 

@@ -6,11 +6,11 @@ from datetime import date
 
 import polars as pl
 
-from flows.core.report import tables
-from flows.core.results.attribution import attribute_all
-from flows.core.results.reconcile import Reconciled, reconcile
+from flows.reports import lists as tables
+from flows.results.attribution import attribute_all
+from flows.results.reconcile import Reconciled, reconcile
 from schemas.reports import Links, Refusals
-from tests.core.outcomes import HOSTS, link, refusal, result, sent_rows
+from tests.results.outcomes import HOSTS, link, refusal, result, sent_rows
 
 
 def reconciled() -> Reconciled:
@@ -19,7 +19,7 @@ def reconciled() -> Reconciled:
 
 
 def test_links_hold_verified_links_only() -> None:
-    told = tables.links(reconciled().rows)
+    told = tables.verified_links(reconciled().rows)
 
     Links.validate(told)
     assert ["c-1", "c-4", "c-5"] == told["cuid"].to_list()

@@ -7,11 +7,11 @@ from datetime import date
 import polars as pl
 import pytest
 
-from flows.core.rows.cards import PUBLISHED
-from flows.core.rows.normalise import normalise
 from flows.simulator.extract import Dialect, SampleTruth, flaws, write_sample
+from flows.submissions.normalise import normalise
 from flows.submissions.validate import validate
 from schemas import portal
+from schemas.expressions import PUBLISHED
 from schemas.row_settings import RuleSettings
 from tests.simulator.uploads import DAY, paper_seal, people, upload_csv
 from tests.simulator.uploads import portal as desk

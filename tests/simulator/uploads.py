@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping
 from datetime import date
 
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
 from schemas.portal import columns
@@ -16,12 +16,18 @@ DAY = date(2026, 11, 20)
 SEAL = b"\x84"
 
 
+class PaperError(OperatorError):
+    """What a sheet of paper says."""
+
+    message = "This message cannot be opened."
+
+
 class PaperOpener:
     """Opens what `paper_seal` closed and nothing else."""
 
     def open(self, message: bytes, limit: int) -> bytes:
         if not message.startswith(SEAL) or len(message) > limit:
-            raise OperatorError("cannot be opened")
+            raise PaperError
         return message.removeprefix(SEAL)
 
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.core.rows.normalise import normalise
 from flows.simulator.extract import write_sample
-from flows.steps.night.scan import Scan
+from flows.submissions.build import Scan
+from flows.submissions.normalise import normalise
 from schemas import ledger, rules
 from schemas.manifest import SourceIdentity
 from schemas.portal import ADDRESS2, CUSTOMER_KEY, NICKNAME, columns
@@ -103,7 +103,7 @@ def scanned(rows: int, form: str) -> dict[int, Outcome]:
     """Read an extract as every command does; return what becomes of each row."""
     content = extract(rows, form)
     source = SourceIdentity(key="a.csv", version="", size=len(content), sha256="0" * 64, newlines=rows + 1)
-    pieces = list(Scan(bench(form).edges, BytesIO(content), source, DAY))
+    pieces = list(Scan(bench(form).context, BytesIO(content), source, DAY))
     sent = [chunk.select("row", "reasons", fate=pl.lit(ledger.SUBMITTED)) for one in pieces for chunk in one.chunks]
     others = [one.others.select("row", "reasons", "fate") for one in pieces]
     return {

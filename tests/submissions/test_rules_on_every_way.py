@@ -16,24 +16,22 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from flows.core.life.choose import UNCHANGED
-from flows.core.life.wanted import Wanted
-from flows.core.service.service_errors import LinkRequestError
-from flows.edge.local import LocalStore
-from flows.steps.again.corrections import correction_template
-from flows.steps.again.renew import Request as Renewal
-from flows.steps.again.renew import renew
-from flows.steps.again.resubmit import Request, choose
-from flows.steps.beyond.one_link import link_row, link_typed
-from flows.steps.mend.reseal import reseal
-from flows.steps.mend.rows_again import RowsDifferError
+from flows.adapters.local import LocalStore
+from flows.operations.reseal import RowsDifferError, reseal
+from flows.partner_api.service import LinkRequestError
+from flows.partner_api.single_links import link_row, link_typed
+from flows.resend.corrections import correction_template
+from flows.resend.renewal import Request as Renewal
+from flows.resend.renewal import renew
+from flows.resend.resubmission import Request, plan_resubmit
+from flows.resend.selection import UNCHANGED, RowSelection
 from schemas.portal import ADDRESS1, ADDRESS2, CITY, CUID, CUSTOMER_KEY, NICKNAME, PAN
 from schemas.rules import Rule
 from tests import keys
 from tests.again import PANS, again, correct
 from tests.builders import portal_rows
 from tests.night import NOON, Bench, local_bench, portal_csv
-from tests.steps.linker import REACHED, SERVICE, TYPED, Linker
+from tests.partner_api.linker import REACHED, SERVICE, TYPED, Linker
 from tests.submissions.made_up import Asked, added, watched
 
 Cells = Mapping[str, str | None]
@@ -142,29 +140,29 @@ def submit(bench: Bench, broken: Cells) -> Sent:
 
 
 def resubmit(bench: Bench, broken: Cells) -> Sent:
-    request = Request(first_run(bench), Wanted(errors=True), "again")
-    left = choose(bench.edges, request).rows.drop_nulls("why")
+    request = Request(first_run(bench), RowSelection(errors=True), "again")
+    left = plan_resubmit(bench.context, request).rows.drop_nulls("why")
     done = of_run(bench, again(bench, request.run, request.wanted).manifest.run)
     return done._replace(refused=dict(left.select("cuid", "why").rows()))
 
 
 def resubmit_a_corrected_extract(bench: Bench, broken: Cells) -> Sent:
     name = correct(bench, people(broken))
-    return of_run(bench, again(bench, first_run(bench), Wanted(rejects=True), extract=name).manifest.run)
+    return of_run(bench, again(bench, first_run(bench), RowSelection(rejects=True), extract=name).manifest.run)
 
 
 def resubmit_with_corrections(bench: Bench, broken: Cells) -> Sent:
     run = first_run(bench)
-    template = pl.concat(correction_template(bench.edges, run))
+    template = pl.concat(correction_template(bench.context, run))
     cities = template.filter(column=CITY).with_columns(correction=pl.lit("Boston"))
     wrong = [{"run": run, "row": 2, "column": column, "correction": cell} for column, cell in broken.items()]
     more = pl.DataFrame(wrong, {name: cities.schema[name] for name in ("run", "row", "column", "correction")})
     name = correct(bench, pl.concat([cities, more], how="diagonal").write_csv().encode())
-    return of_run(bench, again(bench, run, Wanted(), corrections=name).manifest.run)
+    return of_run(bench, again(bench, run, RowSelection(), corrections=name).manifest.run)
 
 
 def renewal(bench: Bench, broken: Cells) -> Sent:
-    done = renew(bench.edges, Renewal(14)).submitted
+    done = renew(bench.context, Renewal(14)).submitted
     assert done is not None
     return of_run(bench, done.manifest.run)
 
@@ -176,13 +174,13 @@ def portfolio_night(bench: Bench, broken: Cells) -> Sent:
 
 def single_links(bench: Bench, broken: Cells) -> Sent:
     run = first_run(bench)
-    return asked_for(lambda linker, row: link_row(bench.edges, linker, run, row, override="for a test"))
+    return asked_for(lambda linker, row: link_row(bench.context, linker, run, row, override="for a test"))
 
 
 def typed_links(bench: Bench, broken: Cells) -> Sent:
     typed = [{**TYPED, PAN: PANS[at - 1], CUID: f"c-{at}", **(broken if at == 2 else {})} for at in (1, 2, 3)]
     cells = [{name: cell or "" for name, cell in one.items()} for one in typed]
-    return asked_for(lambda linker, row: link_typed(bench.edges, linker, cells[row - 1]))
+    return asked_for(lambda linker, row: link_typed(bench.context, linker, cells[row - 1]))
 
 
 def asked_for(link: Callable[[Linker, int], object]) -> Sent:
@@ -283,4 +281,4 @@ def rotated(bench: Bench) -> Bench:
 
 def resealed(bench: Bench) -> None:
     assert isinstance(bench.store, LocalStore)
-    reseal(bench.edges, bench.store, first_run(bench), (), "the portal has a new key")
+    reseal(bench.context, bench.store, first_run(bench), (), "the portal has a new key")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pandera.errors import SchemaErrors
 from pandera.polars import DataFrameSchema
 
-from flows.core.errors import BugError
+from flows.errors import BugError
 from flows.submissions.validate import contract_of, validate
 from schemas.actions import ASK
 from schemas.portal import (

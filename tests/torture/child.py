@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from flows.core.errors import CardlinkError, TryAgainError, guarded
-from flows.core.ports import Sealer
-from flows.edge.pgp import PortalKey
+from flows.adapters.gpg_sealer import PortalKey
+from flows.errors import CardlinkError, TryAgainError, guarded
+from flows.runs.sealing import Sealer
 from schemas.issuer import Issuer
 from tests.night import Bench
 from tests.torture.crash import Boundaries, Crash, CrashingSealer, CrashingStore
@@ -23,6 +23,8 @@ from tests.torture.places import Place
 
 class TerminatedError(TryAgainError):
     """What the command line makes of SIGTERM."""
+
+    message = "Stopped by a signal."
 
 
 @dataclass
@@ -66,4 +68,4 @@ def _do(bench: Bench, job: dict[str, Any]) -> str:
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise TerminatedError("SIGTERM")
+    raise TerminatedError

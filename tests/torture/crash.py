@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 from typing import NamedTuple
 
-from flows.core.ports import Entry, Plain, Sealed, Sealer, Source, Store
+from flows.runs.sealing import Plain, Sealed, Sealer
+from flows.runs.store import Entry, Source, Store
 
 BEFORE, WITHIN, AFTER = "before", "within", "after"
 _WHERE = re.compile(

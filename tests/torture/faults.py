@@ -8,11 +8,14 @@ from dataclasses import replace
 from threading import Lock
 from typing import TypeVar
 
-from flows.core.errors import BugError, CardlinkError, guarded
-from flows.core.ports import Entry, Source, Store
-from flows.core.storage.store_errors import (
+from flows.adapters.s3 import S3Store
+from flows.errors import BugError, CardlinkError, guarded
+from flows.runs.store import (
+    Entry,
     ObjectChangedError,
     ObjectDamagedError,
+    Source,
+    Store,
     StoreBusyError,
     StoreClockError,
     StoreCredentialsError,
@@ -21,11 +24,10 @@ from flows.core.storage.store_errors import (
     StoreMissingError,
     StoreRefusedError,
 )
-from flows.edge.s3 import S3Store
 from tests import fault_proxy, servers
 from tests.fault_proxy import PASSING, Fault
 from tests.night import Bench
-from tests.torture.night import BEGIN, EXTRACT, Night
+from tests.torture.night import BEGIN, EXTRACT, GateFacts
 from tests.torture.places import Place, impatient
 from tests.torture.tally import Tally
 
@@ -33,10 +35,10 @@ T = TypeVar("T")
 
 EVERY = tuple(fault for fault in Fault if fault is not Fault.NO_CONDITIONS)  # those stores are refused by the probe
 ERRORS: tuple[Callable[[str], CardlinkError], ...] = (
-    ObjectChangedError,
-    ObjectDamagedError,
+    lambda key: ObjectChangedError(key=key),
+    lambda key: ObjectDamagedError(key=key),
     *(
-        lambda key, make=make: make(key, "test")
+        lambda key, make=make: make(place=key, code="test")
         for make in (
             StoreBusyError,
             StoreClockError,
@@ -85,7 +87,7 @@ class MoodyStore:
         return done
 
 
-def fault_directories(night: Night, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
+def fault_directories(night: GateFacts, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
     """Let a directory fail in every way an error is known for."""
     tally = Tally("faults directory")
     for number in range(nights):
@@ -96,7 +98,7 @@ def fault_directories(night: Night, places: Iterator[Place], nights: int, seed: 
     return tally
 
 
-def fault_s3(night: Night, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
+def fault_s3(night: GateFacts, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
     """Put a proxy with faults between boto3 and an S3 server: passing ones in plenty, or all kinds, rarely."""
     tally = Tally("faults S3")
     for number in range(nights):
@@ -111,26 +113,26 @@ def fault_s3(night: Night, places: Iterator[Place], nights: int, seed: int = 0) 
     return tally
 
 
-def _through(night: Night, bench: Bench, faulty: Store, tally: Tally) -> None:
+def _through(night: GateFacts, bench: Bench, faulty: Store, tally: Tally) -> None:
     """Live a night through a faulty store, then again without faults; tally what is lost."""
     # At the beginning: a claim that could not be given back has run out when the rerun comes.
     through = replace(bench, store=faulty, actor="faulty:1", now=lambda: BEGIN)
     tally.nights += 1
     name = f"night {tally.nights}"
-    if _told("submit", lambda: through.submit(EXTRACT), tally) == "done":
+    if _reported("submit", lambda: through.submit(EXTRACT), tally) == "done":
         tally.check(f"{name}, done at once", lambda: night.submit_losses(bench))
     tally.check(f"{name}, submitted again", lambda: _submit_losses(night, bench))
     night.drop_results(bench)
-    _told("ingest", through.ingest, tally)
+    _reported("ingest", through.ingest, tally)
     tally.check(f"{name}, ingested again", lambda: night.report_losses(bench))
 
 
-def _submit_losses(night: Night, bench: Bench) -> list[str]:
+def _submit_losses(night: GateFacts, bench: Bench) -> list[str]:
     bench.submit(EXTRACT)
     return night.submit_losses(bench)
 
 
-def _told(what: str, step: Callable[[], object], tally: Tally) -> str:
+def _reported(what: str, step: Callable[[], object], tally: Tally) -> str:
     try:
         guarded(step)()
         told = "done"

@@ -9,10 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.core.ports import Store
-from flows.core.storage.retry import Retry
-from flows.edge.local import LocalStore
-from flows.edge.s3 import S3Store
+from flows.adapters.local import LocalStore
+from flows.adapters.s3 import S3Store
+from flows.runs.store import Retry, Store
 from tests import servers
 
 

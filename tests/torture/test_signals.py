@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from flows.core.names import extracts
+from flows.runs.keys import extracts
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended

@@ -23,13 +23,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from flows.core.errors import TryAgainError
-from flows.core.names import results
-from flows.core.ports import Opener, Sealer
+from flows.errors import TryAgainError
+from flows.reports.rebuild import rebuild
+from flows.runs.documents import keys_of, manifests
+from flows.runs.keys import results
+from flows.runs.sealing import Opener, Sealer
 from flows.simulator.answer import Habits, answer_store
 from flows.simulator.portal import Portal
-from flows.steps.answers.report import rebuild
-from flows.steps.runs import keys_of, manifests
 from schemas.manifest import Manifest
 from tests.memory import KilledError, MemoryOpener, MemorySealer, MemoryStore
 from tests.night import BANK, NOON, Bench, issuer
@@ -185,7 +185,7 @@ class WholeSystem(RuleBasedStateMachine):
         """Check the report of a run as it stands on a bench, or else as a rebuild elsewhere makes it."""
         if bench is None:
             bench = replace(self.bench, store=self.bench.store.copy())
-            rebuild(bench.edges, run)
+            rebuild(bench.context, run)
         rows: dict[str, int] = json.loads(bench.report(run, "summary.json"))["rows"]
         links = pl.read_csv(BytesIO(bench.report(run, "links.csv")), infer_schema=False)
         made = {(row.cuid, row.url) for upload in self.portal.books for row in upload.rows if row.url}

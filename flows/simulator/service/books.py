@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from flows.core.ports import Opener
+from flows.runs.sealing import Opener
 from flows.simulator.chance import token
 from flows.simulator.portal import Portal
 from flows.simulator.service import on_demand
@@ -45,7 +45,7 @@ class Habits:
     seed: int = 0
 
 
-class Books:
+class ServiceState:
     """The service's whole state; what it may not do is refused by a RefusedRequestError that changes nothing."""
 
     def __init__(

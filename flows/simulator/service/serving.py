@@ -10,39 +10,33 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from flows.core.errors import OperatorError
+from flows.errors import OperatorError
 
 
 class NotLoopbackError(OperatorError):
     """The practice service knows test cards and has no lock on its door."""
 
-    says = "{0} is not an address of this machine alone; the practice service listens on loopback only."
-    then = "Leave the address out, or use 127.0.0.1."
-
-    def __init__(self, host: str) -> None:
-        super().__init__(host)
+    message = "{host} is not a loopback address; the practice service listens on loopback only."
+    next_step = "Leave the address out, or use 127.0.0.1."
 
 
 class PortTakenError(OperatorError):
     """Something else listens there."""
 
-    says = "Port {0} on loopback cannot be listened on."
-    then = "Leave --port out, and a free one is taken."
-
-    def __init__(self, port: int) -> None:
-        super().__init__(port)
+    message = "Cannot listen on loopback port {port}."
+    next_step = "Leave --port out to use a free one."
 
 
 def listen(port: int = 0, host: str = "127.0.0.1") -> socket.socket:
     """Return a listening socket on loopback; port 0 takes a free one."""
     if not _loopback(host):
-        raise NotLoopbackError(host)
+        raise NotLoopbackError(host=host)
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError:
         listener = None
     if listener is None:
-        raise PortTakenError(port)
+        raise PortTakenError(port=port)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it every answer takes 40 ms
     return listener
 
@@ -63,8 +57,8 @@ def server(app: FastAPI) -> uvicorn.Server:
 def serve_until_told(app: FastAPI, listener: socket.socket) -> None:
     """Serve until SIGTERM or Ctrl-C, and end as cleanly from either."""
     serving = server(app)
-    told = (signal.SIGTERM, signal.SIGINT)
-    before = {one: signal.signal(one, lambda *_: setattr(serving, "should_exit", True)) for one in told}
+    reported = (signal.SIGTERM, signal.SIGINT)
+    before = {one: signal.signal(one, lambda *_: setattr(serving, "should_exit", True)) for one in reported}
     try:  # uvicorn raises the signal again when it has ended; ours takes it for what it is
         asyncio.run(serving.serve([listener]))
     finally:

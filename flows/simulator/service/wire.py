@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
-from schemas.service import ServiceSettings
+from schemas.partner_api.service import ServiceSettings
 
 Filled = Annotated[str, StringConstraints(min_length=1)]
 

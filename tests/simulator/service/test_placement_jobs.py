@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from schemas.service import JOB_MESSAGES, JOBS
+from schemas.partner_api.service import JOB_MESSAGES, JOBS
 from tests.simulator.service.visits import Visit, refusal
 
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from flows.core.ports import Plain
-from flows.edge.pgp import GpgOpener, GpgSealer
+from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
+from flows.runs.sealing import Plain
 from schemas import portal
-from schemas.service import ServiceSettings
+from schemas.partner_api.service import ServiceSettings
 from tests import keys
 from tests.service import running_service
 from tests.simulator.service.visits import Visit, refusal, visiting

@@ -93,7 +93,7 @@ def test_any_address_but_loopback_is_refused(host: str) -> None:
     with pytest.raises(NotLoopbackError) as caught:
         listen(host=host)
 
-    assert (host,) == caught.value.args
+    assert {"host": host} == caught.value.fields
 
 
 def test_a_port_that_is_taken_is_refused() -> None:
@@ -103,4 +103,4 @@ def test_a_port_that_is_taken_is_refused() -> None:
         with pytest.raises(PortTakenError) as caught:
             listen(port)
 
-    assert (port,) == caught.value.args
+    assert {"port": port} == caught.value.fields

@@ -1,0 +1,297 @@
+"""The local directory as a store: hard links make `create` atomic, renames make `replace` atomic, fsync keeps both."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from flows.errors import CardlinkError
+from flows.runs.keys import FOLDER_TIME, TEMPORARY, checked, checked_prefix, shown
+from flows.runs.store import (
+    Entry,
+    KeyRefusedError,
+    ObjectChangedError,
+    ObjectMissingError,
+    StoreBusyError,
+    StoreDeniedError,
+    StoreFullError,
+    StoreMissingError,
+    StoreRefusedError,
+)
+
+T = TypeVar("T")
+
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+
+
+class LocalStore:
+    """Objects as files below `root`, which must exist; files 0600 and directories 0700, whatever the umask.
+
+    Implements Store and Sweeper. Files named `.tmp-...` are not yet objects and never listed. Symbolic links below
+    the root are no objects either: who may drop files must not choose which of the machine's files are read.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self._root)!r})"
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write `key` only where nothing is; False where something already is, whatever its bytes."""
+        path = self._path(key)
+
+        def link() -> bool:
+            temporary = self._write_temporary(path, [data])
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                if path.is_dir():  # `a` beside `a/b`: a directory cannot hold both, and nothing was written
+                    raise IsADirectoryError(errno.EISDIR, "") from None
+                return False
+            finally:
+                temporary.unlink()
+            _sync(path.parent)
+            return True
+
+        return _with_our_errors(key, link)
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        """Write `key` whole and atomically over whatever was there; what `parts` raises leaves it as it was."""
+        path = self._path(key)
+
+        def rename() -> None:
+            temporary = self._write_temporary(path, parts)
+            try:
+                temporary.replace(path)
+            except OSError:
+                temporary.unlink()
+                raise
+            _sync(path.parent)
+
+        _with_our_errors(key, rename)
+
+    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> LocalSource:
+        """Open `key` from `start`, pinned to inode, size and change time; ObjectMissingError or ObjectChangedError."""
+        path = self._path(key)
+        # O_NONBLOCK: a pipe in a drop folder must not hang the night; it is no object and refused below
+        file = _with_our_errors(key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        status = os.fstat(file)
+        if stat.S_ISREG(status.st_mode) and (pin is None or pin.version == _version(status)):
+            os.lseek(file, start, os.SEEK_SET)
+            return LocalSource(file, _entry(key, status), start)
+        os.close(file)
+        raise ObjectChangedError(key=key) if stat.S_ISREG(status.st_mode) else ObjectMissingError(key=key)
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
+        folder, _, start = checked_prefix(prefix).rpartition("/")
+        yield from self._list(f"{folder}/" if folder else "", start, shallow)
+
+    def delete(self, key: str) -> None:
+        """Remove `key`; nothing happens where nothing is."""
+        path = self._path(key)
+        _with_our_errors(key, lambda: path.unlink(missing_ok=True))
+
+    def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
+        """List the temporary files that writers killed before `before` left under `prefix`."""
+        return [
+            _entry(str(Path(folder, name).relative_to(self._root)), status)
+            for folder, _, names in os.walk(self._root / checked_prefix(prefix))
+            for name in names
+            if name.startswith(TEMPORARY) and (status := _status(Path(folder, name))) is not None
+            if status.st_mtime < before.timestamp()
+        ]
+
+    def clean_up(self, prefix: str, before: datetime) -> int:
+        """Remove the temporary files that writers killed before `before` left under `prefix`; return how many."""
+        dead = self.leftovers(prefix, before)
+        for entry in dead:
+            (self._root / entry.key).unlink(missing_ok=True)
+        return len(dead)
+
+    def hides(self) -> bool:
+        """Tell that a file removed is gone."""
+        return False
+
+    def _path(self, key: str) -> Path:
+        place = str(self._root)
+        for part in checked(key).split("/"):  # part by part: resolving the whole path from the top costs five times it
+            place = f"{place}/{part}"
+            if os.path.islink(place):  # noqa: PTH114  a Path for each part costs more than the look
+                raise KeyRefusedError(key=key, reason="a symbolic link leads elsewhere")
+        return Path(place)
+
+    def _list(self, folder: str, start: str, shallow: bool) -> Iterator[Entry]:
+        """Walk so that keys come in the order S3 lists them: by UTF-8 bytes, a folder counting as `name/`."""
+        for name in sorted(_names(self._root, folder, start), key=os.fsencode):
+            if not name.endswith("/"):
+                entry = _look(self._root, folder + name)
+                if entry:
+                    yield entry
+            elif not shallow:
+                yield from self._list(folder + name, "", shallow)
+            elif next(self._list(folder + name, "", shallow=False), None):
+                yield Entry(folder + name, 0, FOLDER_TIME, "")
+
+    def _new_file(self, path: Path) -> int:
+        """Make a file, and its folder where it is the first one in it; StoreMissingError where the root is gone."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return os.open(path, _NEW, 0o600)
+        if not self._root.is_dir():
+            raise StoreMissingError(place=str(self._root), code="ENOENT")
+        _make_folder(path.parent)
+        return os.open(path, _NEW, 0o600)
+
+    def _write_temporary(self, path: Path, parts: Iterable[bytes]) -> Path:
+        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+        file = self._new_file(temporary)
+        try:
+            with os.fdopen(file, "wb", buffering=0) as stream:
+                os.fchmod(file, 0o600)
+                for part in parts:
+                    _write(stream, part)
+                os.fsync(file)
+        except BaseException:  # whatever ended it, also a signal: no half file stays
+            temporary.unlink()
+            raise
+        return temporary
+
+
+class LocalSource:
+    """A pinned stream over one file; ObjectChangedError as soon as the file is no longer what was opened."""
+
+    def __init__(self, file: int, entry: Entry, start: int = 0) -> None:
+        self._stream = os.fdopen(file, "rb", buffering=0)
+        self._entry = entry
+        self._position = start
+
+    @property
+    def entry(self) -> Entry:
+        """The object this stream is pinned to."""
+        return self._entry
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next up to `size` bytes, all that is left for -1, b'' at the end."""
+        left = self._entry.size - self._position
+        wanted = left if size < 0 else min(size, left)
+        data = _with_our_errors(self._entry.key, lambda: self._stream.read(wanted)) or b""
+        self._position += len(data)
+        # A file still growing, or cut, under the reader is noticed with every read, not only at the end
+        if _version(os.fstat(self._stream.fileno())) != self._entry.version or (wanted and not data):
+            raise ObjectChangedError(key=self._entry.key)
+        if 0 < len(data) < wanted and size < 0:
+            return data + self.read()
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._stream.close()
+
+
+def _write(stream: FileIO, data: bytes) -> None:
+    """Write all of it: the kernel may take less at a time."""
+    left = memoryview(data)
+    while left:
+        left = left[stream.write(left) :]
+
+
+def _names(root: Path, folder: str, start: str) -> list[str]:
+    """Return the names in a folder that begin with `start`, folders ending in '/'; none where it is not there."""
+
+    def scan() -> list[str]:
+        with os.scandir(root / folder) as found:
+            return [f"{item.name}/" if item.is_dir(follow_symlinks=False) else item.name for item in found]
+
+    try:
+        names = _with_our_errors(folder or str(root), scan)
+    except ObjectMissingError:
+        if root.is_dir():
+            return []
+        names = None
+    if names is None:
+        raise StoreMissingError(place=str(root), code="ENOENT")
+    return [name for name in names if name.startswith(start) and not name.startswith(TEMPORARY)]
+
+
+def _look(root: Path, key: str) -> Entry | None:
+    """Return the entry of a file, None where it is gone by now or is no regular file."""
+    try:
+        status = _with_our_errors(key, (root / key).lstat)
+    except ObjectMissingError:
+        return None
+    return _entry(shown(key), status) if stat.S_ISREG(status.st_mode) else None
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return what a file is, None where its writer, alive after all, was faster."""
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        return None
+
+
+def _entry(key: str, status: os.stat_result) -> Entry:
+    return Entry(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC), _version(status))
+
+
+def _version(status: os.stat_result) -> str:
+    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folders that are missing, 0700 whatever the umask, and keep their names through a power cut."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    try:
+        folder.mkdir(0o700)
+    except FileExistsError:
+        return
+    folder.chmod(0o700)
+    _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _with_our_errors(key: str, act: Callable[[], T]) -> T:
+    """Return what `act` returns; its OSError becomes an error of ours, raised outside the except: no chain."""
+    try:
+        return act()
+    except OSError as error:
+        number = error.errno or 0
+    raise _translated(key, number)  # kept in no variable: it and its frame would hold each other, and the callers' rows
+
+
+def _translated(key: str, number: int) -> CardlinkError:
+    code = errno.errorcode.get(number, str(number))
+    if number in _ABSENT:
+        return ObjectMissingError(key=key)
+    if number in _DENIED:
+        return StoreDeniedError(place=key, code=code)
+    if number in _FULL:
+        return StoreFullError(place=key, code=code)
+    return StoreBusyError(place=key, code=code) if number in _PASSING else StoreRefusedError(place=key, code=code)

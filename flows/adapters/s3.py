@@ -1,0 +1,311 @@
+"""S3 as a store: conditional writes make `create` atomic, an ETag pins what is read, and one loop tries again."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from heapq import merge
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import boto3
+from botocore.config import Config
+
+from flows.adapters.s3_errors import with_our_errors
+from flows.errors import CardlinkError
+from flows.runs.keys import FOLDER_TIME, checked, checked_prefix
+from flows.runs.store import (
+    Entry,
+    ObjectChangedError,
+    ObjectMissingError,
+    Retry,
+    StoreBusyError,
+    StoreDeniedError,
+    StoreRefusedError,
+    StoreUnsafeError,
+)
+
+T = TypeVar("T")
+
+PART = 8 * 2**20  # S3 takes at most 10,000 parts, of 5 MiB or more: 8 MiB reaches 78 GiB
+PIECE = 2**20  # what a drop can cost: a piece that did not arrive whole is asked for again
+
+
+def patience(budget: float = 60.0) -> Retry:
+    """Return the real clock's retry: up to `budget` seconds for one request."""
+    return Retry(time.monotonic, time.sleep, random.random, budget)
+
+
+def connect(url: str, *, threads: int, retry: Retry | None = None, profile: str | None = None) -> S3Store:
+    """Open `s3://bucket/prefix` for `threads` callers at once; endpoint, region and credentials are boto3's own.
+
+    `profile` names one of the AWS configuration, where the credentials are to be others than the process's own.
+
+    botocore tries once only: its retries share a quota that gives up under load, and hide from us whether a
+    write's answer was lost. Every wait is bounded: 5 s to connect, 30 s for each piece of an answer.
+    """
+    scheme, _, rest = url.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if scheme != "s3" or not bucket:
+        raise StoreRefusedError(place=url, code="not s3://bucket/prefix")
+    config = Config(
+        connect_timeout=5,
+        read_timeout=30,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        max_pool_connections=threads + 2,  # the extract being read and a listing hold one each
+    )
+    client = with_our_errors(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
+    return S3Store(bucket, prefix, client, retry)
+
+
+class S3Store:
+    """Objects below `prefix` of a bucket; implements Store and Sweeper. Safe for threads, as boto3's clients are."""
+
+    def __init__(self, bucket: str, prefix: str, client: Any, retry: Retry | None = None) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._client = client
+        self._retry = retry or patience()
+
+    def __repr__(self) -> str:
+        return f"S3Store('s3://{self._bucket}/{self._prefix}')"
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write `key` only where nothing is; False where something already is.
+
+        Where an attempt's answer was lost and the key then holds the same bytes, they count as ours: True.
+        """
+        name, unanswered = self._name(key), False
+
+        def put() -> bool:
+            nonlocal unanswered
+            try:
+                self._call("put_object", key, Key=name, Body=data, IfNoneMatch="*")
+            except ObjectChangedError:  # 412: taken
+                return False
+            except StoreBusyError:
+                unanswered = True
+                raise
+            return True
+
+        return self._retry(put, StoreBusyError) or (unanswered and self._holds(key, data))
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        """Write `key` whole and atomically over whatever was there; what `parts` raises leaves it as it was."""
+        name, pieces = self._name(key), _regrouped(parts, PART)
+        first = next(pieces)
+        second = next(pieces, None)
+        if second is None:
+            self._again("put_object", key, Key=name, Body=first)
+        else:
+            self._replace_in_parts(key, name, _chained(first, second, pieces))
+
+    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> S3Source:
+        """Open `key` from byte `start`, at the ETag of `pin` where given; ObjectMissingError or ObjectChangedError."""
+        name = self._name(key)
+        if pin and start:  # nothing is asked for before the first read, which is the pinned one
+            return S3Source(pin, None, self._resumer(pin, name), self._retry, start)
+        condition = {"IfMatch": pin.version} if pin else {}
+        answer = self._again("get_object", key, Key=name, **condition)
+        entry = Entry(key, answer["ContentLength"], answer["LastModified"].astimezone(UTC), answer["ETag"])
+        if pin and pin.version != entry.version:  # a server that ignores If-Match
+            answer["Body"].close()
+            raise ObjectChangedError(key=key)
+        source = S3Source(entry, answer["Body"], self._resumer(entry, name), self._retry)
+        if start:
+            source.read(start)
+        return source
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
+        request: dict[str, Any] = {
+            "Prefix": self._prefix + checked_prefix(prefix),
+            **({"Delimiter": "/"} if shallow else {}),
+        }
+        while True:
+            page = self._again("list_objects_v2", prefix, **request)
+            yield from merge(self._objects(page), self._folders(page), key=lambda entry: entry.key.encode())
+            if not page.get("IsTruncated"):
+                return
+            if not page.get("NextContinuationToken"):
+                raise StoreUnsafeError(place=self._bucket, problem="a listing breaks off")
+            request["ContinuationToken"] = page["NextContinuationToken"]
+
+    def delete(self, key: str) -> None:
+        """Remove `key`; nothing happens where nothing is."""
+        self._again("delete_object", key, Key=self._name(key))
+
+    def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
+        """List the uploads in parts that writers killed before `before` left under `prefix`; no sizes are told."""
+        return [
+            Entry(upload["Key"].removeprefix(self._prefix), 0, upload["Initiated"].astimezone(UTC), upload["UploadId"])
+            for page in self._uploads(prefix)
+            for upload in page.get("Uploads", [])
+            if upload["Initiated"] < before
+        ]
+
+    def clean_up(self, prefix: str, before: datetime) -> int:
+        """Abort the uploads in parts that writers killed before `before` left under `prefix`; return how many."""
+        dead = self.leftovers(prefix, before)
+        for upload in dead:
+            self._again("abort_multipart_upload", prefix, Key=self._prefix + upload.key, UploadId=upload.version)
+        return len(dead)
+
+    def hides(self) -> bool | None:
+        """Tell whether the bucket is versioned; None where we may not ask, or the server does not know."""
+        try:  # suspended counts too: what was there before keeps its versions
+            return "Status" in self._again("get_bucket_versioning", self._bucket)
+        except (StoreDeniedError, StoreRefusedError, StoreUnsafeError):
+            return None
+
+    def _uploads(self, prefix: str) -> Iterator[Any]:
+        request = {"Prefix": self._prefix + checked_prefix(prefix)}
+        while True:
+            page = self._again("list_multipart_uploads", prefix, **request)
+            yield page
+            if not page.get("IsTruncated") or not page.get("NextKeyMarker"):
+                return
+            request |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page.get("NextUploadIdMarker", "")}
+
+    def _name(self, key: str) -> str:
+        return self._prefix + checked(key)
+
+    def _call(self, operation: str, key: str, **request: Any) -> Any:
+        return with_our_errors(key, lambda: getattr(self._client, operation)(Bucket=self._bucket, **request))
+
+    def _again(self, operation: str, key: str, **request: Any) -> Any:
+        return self._retry(lambda: self._call(operation, key, **request), StoreBusyError)
+
+    def _holds(self, key: str, data: bytes) -> bool:
+        try:
+            with self.open(key) as source:
+                return source.entry.size == len(data) and source.read() == data
+        except ObjectMissingError:
+            return False
+
+    def _resumer(self, entry: Entry, name: str) -> Callable[[int], Any]:
+        def resume(position: int) -> Any:
+            answer = self._call("get_object", entry.key, Key=name, IfMatch=entry.version, Range=f"bytes={position}-")
+            if not str(answer.get("ContentRange", "")).startswith(f"bytes {position}-"):
+                answer["Body"].close()
+                raise StoreUnsafeError(place=self._bucket, problem="it answers a range with something else")
+            return answer["Body"]
+
+        return resume
+
+    def _objects(self, page: Any) -> Iterator[Entry]:
+        for found in page.get("Contents", []):
+            if not found["Key"].endswith("/"):  # a console makes empty objects to show folders
+                key = found["Key"].removeprefix(self._prefix)
+                yield Entry(key, found["Size"], found["LastModified"].astimezone(UTC), found["ETag"])
+
+    def _folders(self, page: Any) -> Iterator[Entry]:
+        for found in page.get("CommonPrefixes", []):
+            yield Entry(found["Prefix"].removeprefix(self._prefix), 0, FOLDER_TIME, "")
+
+    def _replace_in_parts(self, key: str, name: str, pieces: Iterable[bytes]) -> None:
+        """Upload in parts, which appear all at once or not at all; abort on whatever ends it early, also a signal."""
+        marker = secrets.token_hex(16)
+        upload = self._again("create_multipart_upload", key, Key=name, Metadata={"cardlink-write": marker})
+        where = {"Key": name, "UploadId": upload["UploadId"]}
+        try:
+            done = []
+            for number, piece in enumerate(pieces, start=1):
+                part = self._again("upload_part", key, **where, PartNumber=number, Body=piece)
+                done.append({"PartNumber": number, "ETag": part["ETag"]})
+            self._complete(key, where, done, marker)
+        except BaseException:
+            self._abort(key, where)
+            raise
+
+    def _complete(self, key: str, where: dict[str, str], done: list[dict[str, Any]], marker: str) -> None:
+        try:
+            self._again("complete_multipart_upload", key, **where, MultipartUpload={"Parts": done})
+        except (ObjectChangedError, StoreRefusedError):
+            # The first answer was lost and the upload is gone because it is done: the mark tells whose object it is
+            if self._again("head_object", key, Key=where["Key"])["Metadata"].get("cardlink-write") != marker:
+                raise
+
+    def _abort(self, key: str, where: dict[str, str]) -> None:
+        try:
+            self._call("abort_multipart_upload", key, **where)
+        except CardlinkError:
+            return  # the error that led here counts; what stays is swept later
+
+
+class S3Source:
+    """A pinned stream: resumed by Range and If-Match after a drop, so the bytes are those of one object or none."""
+
+    def __init__(self, entry: Entry, body: Any, resume: Callable[[int], Any], retry: Retry, start: int = 0) -> None:
+        self._entry = entry
+        self._body = body
+        self._resume = resume
+        self._retry = retry
+        self._position = start
+
+    @property
+    def entry(self) -> Entry:
+        """The object this stream is pinned to."""
+        return self._entry
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next `size` bytes, fewer only at the end, all that is left for -1, b'' at the end."""
+        left = self._entry.size - self._position
+        wanted = left if size < 0 else min(size, left)
+        pieces = []
+        while wanted:
+            piece = self._retry(partial(self._read, min(wanted, PIECE)), StoreBusyError)
+            pieces.append(piece)
+            wanted -= len(piece)
+        return b"".join(pieces)
+
+    def _read(self, size: int) -> bytes:
+        if self._body is None:
+            self._body = self._resume(self._position)
+        try:
+            data: bytes = with_our_errors(self._entry.key, lambda: self._body.read(size))
+            if not data:
+                raise StoreBusyError(place=self._entry.key, code="body ended early")
+            if self._position + len(data) == self._entry.size:
+                with_our_errors(
+                    self._entry.key, lambda: self._body.read(1)
+                )  # botocore compares its checksum at the end only
+        except CardlinkError:
+            self._drop()
+            raise
+        self._position += len(data)
+        return data
+
+    def _drop(self) -> None:
+        if self._body is not None:
+            self._body.close()
+        self._body = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._drop()
+
+
+def _regrouped(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the same bytes in pieces of `size`, the last one shorter; one empty piece for nothing at all."""
+    held = bytearray()
+    for part in parts:
+        held += part
+        while len(held) > size:
+            yield bytes(held[:size])
+            del held[:size]
+    yield bytes(held)
+
+
+def _chained(first: bytes, second: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield second
+    yield from rest

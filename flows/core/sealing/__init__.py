@@ -1,1 +1,0 @@
-"""OpenPGP seen from outside: packets, recipients, and what can be wrong with a key. Keep out: gpg itself."""

@@ -1,1 +1,0 @@
-"""What the partner's interface beyond the file means: requests put together, answers read; nothing is sent here."""

@@ -1,1 +1,0 @@
-"""What every store shares: its errors and how passing trouble is tried again. Keep out: S3 and the directory."""

@@ -1,0 +1,117 @@
+"""The error tree, grouped by who has to do something.
+
+CardlinkError
+├── ExtractError        the issuer must resend or correct the extract   exit 2
+├── GateError           a limit stopped the run before its commit        exit 3
+├── OperatorError       configuration, key, store: an operator must act  exit 2
+├── TryAgainError       passing trouble, run the same command again      exit 75
+├── BalanceError        the numbers do not add up                        exit 4
+└── BugError            ours: report it                                  exit 1
+
+A class is a `message`, which says what happened and where, and a `next_step`; their `{fields}` are given by name where
+it is raised, and kept, so that an error survives pickling. Fields are names, counts, row numbers and codes: never a
+cell of an extract.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from functools import partial, wraps
+from pathlib import PurePath
+from string import Formatter
+from typing import Any, ClassVar, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def fields_of(kind: type[CardlinkError]) -> frozenset[str]:
+    """Return the names of the fields that a class's message and next step show."""
+    return frozenset(name for _, name, _, _ in Formatter().parse(kind.message + kind.next_step) if name)
+
+
+class CardlinkError(Exception):
+    """The root: what happened, where, and what to do next.
+
+    A class says it in `message` and `next_step`; their fields are given by name, exactly those, or it is a TypeError.
+    """
+
+    exit_code: ClassVar[int] = 1
+    message: ClassVar[str] = ""
+    next_step: ClassVar[str] = ""
+
+    def __init__(self, **fields: Any) -> None:
+        expected = fields_of(type(self))
+        if fields.keys() != expected:
+            raise TypeError(f"{type(self).__name__} takes {sorted(expected)}, not {sorted(fields)}")
+        self.fields = fields
+        super().__init__(f"{self.message} {self.next_step}".strip().format(**fields))
+
+    def __reduce__(self) -> tuple[partial[CardlinkError], tuple[()]]:
+        """Pickle by the named fields."""
+        return partial(type(self), **self.fields), ()
+
+
+class ExtractError(CardlinkError):
+    """The issuer must resend or correct the extract."""
+
+    exit_code = 2
+
+
+class GateError(CardlinkError):
+    """A limit stopped the run before anything was committed."""
+
+    exit_code = 3
+
+
+class OperatorError(CardlinkError):
+    """Configuration, key or store: an operator must act."""
+
+    exit_code = 2
+
+
+class TryAgainError(CardlinkError):
+    """Passing trouble: the same command again is the recovery."""
+
+    exit_code = 75
+
+
+class BalanceError(CardlinkError):
+    """The numbers of a run do not add up."""
+
+    exit_code = 4
+
+
+class BugError(CardlinkError):
+    """An error of our own: nothing the operator did."""
+
+    message = "Internal error in {place} ({kind})."
+    next_step = "Nothing was committed by this step; report it with the run id. Its text is withheld on purpose."
+
+
+def kind_and_place(error: BaseException) -> str:
+    """Return what a foreign exception may be told by: its type and the last line of ours, never its text."""
+    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
+    if not ours:
+        return type(error).__name__
+    return f"{type(error).__name__} at {PurePath(ours[-1].filename).name}:{ours[-1].lineno}"
+
+
+def guarded(run: Callable[P, T]) -> Callable[P, T]:
+    """Let only our errors out of a step: a foreign one becomes a BugError without its text and without a chain.
+
+    A foreign text can hold cells of an extract, and whoever runs the step keeps the texts of exceptions.
+    """
+
+    @wraps(run)
+    def inner(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            return run(*args, **options)
+        except CardlinkError as error:
+            ours = type(error)(**error.fields)  # a fresh one: no chain and no frames that hold rows
+        except Exception as error:  # noqa: BLE001 - the boundary itself
+            ours = BugError(place=run.__name__, kind=kind_and_place(error))
+        raise ours
+
+    return inner

@@ -1,0 +1,167 @@
+"""The grammar of one physical line: which lines are records, which could begin one, and what is wrong with the rest.
+
+It decides before any parser sees a line: CSV parsers guess, pad, shift or merge, and do not say so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Protocol
+
+import polars as pl
+
+from flows.extracts.decode import UNREADABLE
+
+ENCODING = "line.encoding.invalid"
+CONTROL = "line.character.control"
+UNTERMINATED = "line.quote.unterminated"
+BARE_QUOTE = "line.quote.bare"
+TOO_FEW = "line.fields.too_few"
+TOO_MANY = "line.fields.too_many"
+NO_CONTENT = "line.fields.empty"
+TOO_SHORT = "line.length.short"
+TOO_LONG = "line.length.long"
+
+LONGEST_RECORD = 100  # physical lines one record may span
+
+
+class Grammar(Protocol):
+    """What makes a line a record."""
+
+    def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
+        """Return which lines are a whole record with content; `quoted`: there may be quotes in them."""
+        ...
+
+    def opens(self, line: str) -> bool:
+        """Return whether the record of this line could go on in the next."""
+        ...
+
+    def joins(self, lines: Sequence[str]) -> bool:
+        """Return whether these lines are one record together."""
+        ...
+
+    def fault(self, line: str) -> str:
+        """Return the code of what is wrong with a line that is no record."""
+        ...
+
+
+class Delimited:
+    """Records of `fields` fields between `delimiter`s, quoted as in RFC 4180."""
+
+    def __init__(self, delimiter: str, fields: int) -> None:
+        self._delimiter = delimiter
+        self._fields = fields
+        marker = re.escape(delimiter)
+        self._field = rf'(?:"[^"\x00\x1a]*(?:""[^"\x00\x1a]*)*"|[^"{marker}\x00\x1a\r\n]*)'
+        self._record = rf"{self._field}(?:{marker}{self._field}){{{fields - 1}}}"
+        self._next = marker + self._field
+
+    def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
+        """Return which lines are records; where there is no quote, counting delimiters is enough."""
+        content = lines.str.contains(rf'[^{re.escape(self._delimiter)}\s"]')
+        if quoted:
+            return content & lines.str.contains(f"^{self._record}$")
+        legal = ~lines.str.contains(r"[\x00\x1a\r]")
+        return content & legal & (lines.str.count_matches(self._delimiter, literal=True) == self._fields - 1)
+
+    def opens(self, line: str) -> bool:
+        """Return whether a quoted field begins and does not end."""
+        return line.count('"') % 2 == 1
+
+    def joins(self, lines: Sequence[str]) -> bool:
+        """Return whether these lines are one record with newlines inside its quotes.
+
+        Not where the quoted text is as wide as a record: then two stray quotes would swallow rows between them.
+        """
+        text = "\n".join(lines)
+        inside = text.count(self._delimiter) - (self._fields - 1)
+        return inside < self._fields - 1 and self._whole.fullmatch(text) is not None
+
+    def fault(self, line: str) -> str:
+        """Return what is wrong, from the first field that cannot be read on, else by the number of fields."""
+        if line == UNREADABLE.decode():
+            return ENCODING
+        fields = self._readable.match(self._delimiter + line)
+        assert fields is not None  # noqa: S101  every text begins with a delimiter and a field, which may be empty
+        rest = line[fields.end() - 1 :]
+        if re.search(r"[\x00\x1a]", line) or rest.startswith("\r"):
+            return CONTROL
+        if rest:
+            return UNTERMINATED if self._open.fullmatch(self._delimiter + line) else BARE_QUOTE
+        found = len(self._one.findall(self._delimiter + line))
+        if found == self._fields:
+            return NO_CONTENT
+        return TOO_FEW if found < self._fields else TOO_MANY
+
+    @cached_property
+    def _whole(self) -> re.Pattern[str]:
+        return re.compile(self._record)
+
+    @cached_property
+    def _one(self) -> re.Pattern[str]:
+        return re.compile(self._next)
+
+    @cached_property
+    def _readable(self) -> re.Pattern[str]:
+        return re.compile(f"(?:{self._next})*")
+
+    @cached_property
+    def _open(self) -> re.Pattern[str]:
+        return re.compile(rf'(?:{self._next})*{re.escape(self._delimiter)}"[^"]*(?:""[^"]*)*')
+
+
+class Fixed:
+    """Records of exactly `width` characters, each one line."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+
+    def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
+        """Return which lines have the width, and something in it; quotes mean nothing here."""
+        legal = ~lines.str.contains(r"[\x00\x1a\r]") & lines.str.contains(r"\S")
+        return legal & (lines.str.len_chars() == self._width)
+
+    def opens(self, line: str) -> bool:
+        """Return False."""
+        return False
+
+    def joins(self, lines: Sequence[str]) -> bool:
+        """Return False."""
+        return False
+
+    def fault(self, line: str) -> str:
+        """Return what is wrong: an illegal character, else the width."""
+        if line == UNREADABLE.decode():
+            return ENCODING
+        if re.search(r"[\x00\x1a\r]", line):
+            return CONTROL
+        return TOO_SHORT if len(line) < self._width else TOO_LONG
+
+
+def joined_records(grammar: Grammar, lines: pl.Series, suspects: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the spans (first, last) of lines that are one record together.
+
+    `suspects` are the positions of lines that are no record alone. A record ends at the first line that
+    closes its quotes, so each opening line has one candidate, and one stray quote never eats the file.
+    """
+    odd = [at for at in suspects if grammar.opens(lines[at])]
+    spans: list[tuple[int, int]] = []
+    end = -1
+    for first, last in pairwise(odd):
+        if first > end and last - first < LONGEST_RECORD and grammar.joins(lines[first : last + 1].to_list()):
+            spans.append((first, last))
+            end = last
+    return spans
+
+
+def open_record(grammar: Grammar, lines: pl.Series, suspects: Sequence[int], end: int) -> int | None:
+    """Return the position after `end` from which a record could go on beyond these lines, None where none could."""
+    for at in reversed(suspects):
+        if at <= end or lines.len() - at >= LONGEST_RECORD:
+            return None
+        if grammar.opens(lines[at]):
+            return at
+    return None

@@ -1,0 +1,198 @@
+"""A first `[source]` and `[columns]` from the beginning of an extract: a guess with its doubts written beside it.
+
+Header names go into the text, cells never; what the values look like only decides between formats.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from flows.extracts.decode import line_blocks
+from flows.extracts.errors import EncodingError, HeaderError, TruncatedError
+from flows.extracts.header import header_names
+from flows.extracts.mapping import required
+from schemas import portal
+from schemas.issuer import SourceSettings
+
+SAMPLE = 200  # records looked at
+DELIMITERS = ",;\t|"
+COMMENTS = ("#", "*", "!")
+_SEP = re.compile('"?sep=', re.IGNORECASE)
+# What issuers call things, in plain letters; the longest word found in a header wins.
+WORDS = {
+    portal.CUID: ("cuid", "customerid", "custid", "customernumber", "custno", "cardholderid", "memberid", "clientid"),
+    portal.PAN: ("pan", "cardnumber", "cardno", "cardnum", "primaryaccountnumber"),
+    portal.YEAR: ("expirationyear", "expyear", "expyy", "expiryyear"),
+    portal.MONTH: ("expirationmonth", "expmonth", "expmm", "expirymonth"),
+    portal.NAME_ON_CARD: ("nameoncard", "embossname", "embossedname", "embossingname"),
+    portal.CVV_HASH: ("cvvhash", "cvv2hash"),
+    portal.CVV: ("cvv", "cvv2", "cvc", "cvc2", "securitycode"),
+    portal.NICKNAME: ("nickname", "productname"),
+    portal.ADDRESS1: ("address1", "addressline1", "addr1", "addrline1", "street", "street1", "streetaddress"),
+    portal.ADDRESS2: ("address2", "addressline2", "addr2", "addrline2", "street2", "apt", "unit"),
+    portal.CITY: ("city", "town"),
+    portal.SUBNATIONAL: ("subnational", "state", "province", "stateprovince", "region", "statecode"),
+    portal.COUNTRY: ("country", "countrycode"),
+    portal.POSTAL_CODE: ("postalcode", "postcode", "zip", "zipcode", "zip5"),
+    portal.EMAIL: ("email", "emailaddress", "mail"),
+    portal.PHONE: ("phone", "phonenumber", "mobile", "mobilephone", "telephone", "cell"),
+    portal.FIRST_NAME: ("firstname", "givenname", "fname", "forename"),
+    portal.LAST_NAME: ("lastname", "surname", "familyname", "lname"),
+    portal.IS_PRIMARY: ("isprimary", "primary", "primaryaddress"),
+}
+EXPIRY = ("expiry", "expirydate", "expiration", "expirationdate", "exp", "expdate", "validthru", "goodthru")
+FULL_NAME = ("name", "fullname", "cardholdername", "customername", "holdername")
+DATE_SHAPES = {
+    "MM/YY": r"(0?[1-9]|1[0-2])/[0-9]{2}",
+    "MM/YYYY": r"(0?[1-9]|1[0-2])/20[0-9]{2}",
+    "YYYY-MM": r"20[0-9]{2}-(0[1-9]|1[0-2])",
+    "YYYY-MM-DD": r"20[0-9]{2}-(0[1-9]|1[0-2])-[0-9]{2}",
+    "MMYY": r"(0[1-9]|1[0-2])[0-9]{2}",
+    "YYMM": r"[0-9]{2}(0[1-9]|1[0-2])",
+}
+
+
+class Sample(NamedTuple):
+    """The beginning of an extract: how it seems to be written, its header, the values of each column."""
+
+    settings: SourceSettings
+    header: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+
+
+def first_tables(head: bytes, name: str) -> str:
+    """Return commented TOML tables `[source]` and `[columns]` guessed from the first bytes of an extract.
+
+    `head` is the extract or a beginning of it, compressed or not. Raises ExtractError
+    subclasses where it is no file of rows.
+    """
+    sample = read_sample(head, name)
+    return f"{_source_table(sample.settings)}\n{_columns_table(sample)}"
+
+
+def read_sample(head: bytes, name: str) -> Sample:
+    """Return the beginning of an extract under the settings that read it; raises ExtractError subclasses."""
+    encoding, text = _decoded(head, name)
+    lines = text.splitlines()
+    at = next((number for number, line in enumerate(lines) if _is_header(line)), 0)
+    delimiter = max(DELIMITERS, key=lines[at].count)
+    comment = lines[0][0] if at and lines[0][:1] in COMMENTS else None
+    titles = 0 if comment or _SEP.match(lines[0]) else at
+    settings = SourceSettings.model_validate(
+        {"encoding": encoding, "delimiter": delimiter, "comment": comment, "header_rows": titles + 1}
+    )
+    header = header_names(lines[at], settings, name)
+    return Sample(settings, header, _values(lines[at + 1 : at + 1 + SAMPLE], delimiter, len(header)))
+
+
+def _values(lines: Sequence[str], delimiter: str, width: int) -> tuple[tuple[str, ...], ...]:
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if len(row) == width]
+    except csv.Error:  # the reader will say which line; a guess does without
+        rows = []
+    return tuple(tuple(row[at].strip() for row in rows) for at in range(width))
+
+
+def guess_columns(sample: Sample) -> dict[str, str]:
+    """Return portal column -> TOML value, for every column some header speaks of."""
+    plain = {header: _plain(header) for header in sample.header}
+    found: dict[str, str] = {}
+    for target in portal.columns():
+        known = (*WORDS.get(target, ()), _plain(target))
+        match = next((header for word in known for header in sample.header if plain[header] == word), None)
+        if match is not None:
+            found[target] = _quoted(match)
+    for header, values in zip(sample.header, sample.values, strict=True):
+        for target, form in _taken_apart(plain[header], values).items():
+            found.setdefault(target, f'{{ from = {_quoted(header)}, format = "{form}" }}')
+    return found
+
+
+def _taken_apart(plain: str, values: Sequence[str]) -> dict[str, str]:
+    """Return portal column -> format, for a header whose values hold two columns in one."""
+    if plain in EXPIRY:
+        return dict.fromkeys((portal.YEAR, portal.MONTH), _date_form(values))
+    if plain in FULL_NAME and values and all("/" in value for value in values):
+        return dict.fromkeys((portal.FIRST_NAME, portal.LAST_NAME), "SURNAME/GIVEN")
+    return {}
+
+
+def _plain(header: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", header.rsplit(".", 1)[-1].lower())
+
+
+def _quoted(header: str) -> str:
+    return json.dumps(header, ensure_ascii=False)  # JSON's strings are TOML's
+
+
+def _decoded(head: bytes, name: str) -> tuple[str, str]:
+    """Return the encoding that reads `head`, and its text up to the last whole line."""
+    for encoding in ("utf-8", "utf-16", "cp1252"):
+        try:
+            whole = _beginning(head[: len(head) & ~1] if encoding == "utf-16" else head, encoding, name)
+            text = codecs.getincrementaldecoder("cp1252" if encoding == "cp1252" else "utf-8")().decode(whole)
+        except (EncodingError, UnicodeError):
+            continue
+        if text.strip():
+            return encoding, text[: text.rfind("\n") + 1] or text
+    raise HeaderError(name=name, problem="there is none in UTF-8, UTF-16 or cp1252")
+
+
+def _beginning(head: bytes, encoding: str, name: str) -> bytes:
+    """Return what can be read of a beginning that may be cut off in the middle of compressed data."""
+    found = b""
+    with suppress(TruncatedError):
+        for block in line_blocks(io.BytesIO(head), encoding, name, 1 << 12):
+            found += block
+    return found
+
+
+def _is_header(line: str) -> bool:
+    return max(map(line.count, DELIMITERS)) >= 2 and not _SEP.match(line) and line[:1] not in COMMENTS
+
+
+def _date_form(values: Sequence[str]) -> str:
+    """Return the first form that fits every value; MMYY where several do or none does."""
+    present = [value for value in values if value]
+    fitting = (form for form, shape in DATE_SHAPES.items() if all(re.fullmatch(shape, value) for value in present))
+    return next(fitting, "MMYY") if present else "MMYY"
+
+
+def _source_table(settings: SourceSettings) -> str:
+    delimiter = json.dumps(settings.delimiter)
+    lines = [
+        "[source]",
+        'pattern = "*"                # which files under extracts/ are this issuer\'s',
+        f"delimiter = {delimiter}",
+        f'encoding = "{settings.encoding}"',
+        f"header_rows = {settings.header_rows}              # the last of them bears the names",
+    ]
+    if settings.comment:
+        lines.append(f"comment = {json.dumps(settings.comment)}              # lines that begin like this are no rows")
+    lines += [
+        "# trailer = '^TRL,([0-9]+)'  # a last record with the count in the group",
+        "# final_newline = true       # without a newline at its end it was cut off",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _columns_table(sample: Sample) -> str:
+    guessed = guess_columns(sample)
+    lines = ["[columns]"]
+    for target in portal.columns():
+        if target in guessed:
+            lines.append(f'"{target}" = {guessed[target]}')
+        elif target in required():
+            lines.append(f'# "{target}" = ""  # required; nothing in the header looks like it')
+    used = " ".join(guessed.values())
+    left = [header for header in sample.header if _quoted(header) not in used]
+    if left:
+        lines.append(f"# not used: {', '.join(left)}")
+    return "\n".join(lines) + "\n"

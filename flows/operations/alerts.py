@@ -1,0 +1,235 @@
+"""Look whether somebody must be told something, and keep what was reported: an alert opens once and closes once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from flows.errors import CardlinkError, TryAgainError
+from flows.reports.summary import OUT_OF_BALANCE, duration
+from flows.runs.chunks import outbox
+from flows.runs.context import IssuerContext
+from flows.runs.documents import read_end, run_ids, run_status
+from flows.runs.identity import DATE_IN_NAME, business_date, canonical, day_off, due, local_day
+from flows.runs.keys import RunId, RunKeys, extracts
+from flows.runs.store import Entry, Store, read
+from schemas.records import Abandoned
+
+LOOK_BACK = timedelta(days=60)  # runs whose business date is older are left alone: their links have run out
+SETTLED = ("balanced", "balanced, rejects or errors above the limit")
+_STEP = re.compile(r"^(?P<place>.+/.+)/(?P<number>\d{6})\.(?P<what>json|told)$")
+_SAFE = re.compile(r"[^A-Za-z0-9.-]+")
+_REFUSED = re.compile(r"-refused-[0-9a-f]{8}\.json$")
+
+
+class Kind(NamedTuple):
+    """What an alert is about, and what to do: one section of the runbook each."""
+
+    title: str
+    then: str
+
+
+KINDS: dict[str, Kind] = {
+    "extract-missing": Kind("Extract missing by its hour", "Ask the issuer for the drop; the next night takes it."),
+    "night-skipped": Kind("Night skipped by the calendar", "Nothing; what is there goes with the next business night."),
+    "empty-extract": Kind("Empty extract", "Ask the issuer whether there was nothing to send."),
+    "run-refused": Kind("Run refused before its commit", "Read the reason; mend the extract or open the gate."),
+    "flow-failed": Kind("Flow failed", "Read the flow's message; passing trouble needs the same run again."),
+    "out-of-balance": Kind("Out of balance", "Read the breaks of the report; each names its next step."),
+    "result-overdue": Kind("Result overdue", "Look at the outbox; fetch the results from the portal."),
+    "key-ending": Kind("Portal key ends soon", "Get the next key from the portal and pin its fingerprint."),
+    "key-unusable": Kind("Portal key cannot be used", "Nothing can be sealed: get a sound key from the portal."),
+}
+
+
+class Alert(NamedTuple):
+    """One thing to tell; `text` holds names, counts and dates only."""
+
+    kind: str
+    issuer: str
+    subject: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        """Where its history lies: `<kind>/<subject>`."""
+        return f"{self.kind}/{self.subject}"
+
+
+class Change(NamedTuple):
+    """One step of an alert's history: the number in its chain; odd opens, even closes."""
+
+    alert: Alert
+    number: int
+
+    @property
+    def opened(self) -> bool:
+        """True where this step opens the alert."""
+        return is_open(self.number)
+
+
+def is_open(number: int) -> bool:
+    """Tell from the last number of a chain whether its alert is open."""
+    return number % 2 == 1
+
+
+def changes(standing: Mapping[str, tuple[int, Alert]], holding: Iterable[Alert]) -> list[Change]:
+    """Return what is to be opened and closed: `standing` has the last number of each chain by place."""
+    now = {alert.place: alert for alert in holding}
+    opened = [
+        Change(alert, number + 1)
+        for place, alert in now.items()
+        if not is_open(number := standing[place][0] if place in standing else 0)
+    ]
+    closed = [
+        Change(alert, number + 1) for place, (number, alert) in standing.items() if is_open(number) and place not in now
+    ]
+    return opened + closed
+
+
+class Failure(NamedTuple):
+    """A deployment whose last run ended badly, as the orchestrator knows it."""
+
+    deployment: str
+    state: str
+
+
+def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Change]:
+    """Open and close alerts by what the store shows now; return every change that nobody was told of yet, in order.
+
+    Whoever tells them calls `told` for each; a watcher killed in between leaves them to the next one.
+    """
+    store, issuer = context.adapters.store, context.issuer.issuer
+    standing, _ = _history(store, issuer)
+    for change in changes(standing, holding(context, failures)):
+        content = canonical(
+            {"at": context.adapters.now().isoformat(), "opened": change.opened, **change.alert._asdict()}
+        )
+        store.create(_key(issuer, change, "json"), content)  # False: another watcher was first, and tells it
+    _, untold = _history(store, issuer)
+    return untold
+
+
+def record_notified(context: IssuerContext, change: Change) -> None:
+    """Keep that a change was told."""
+    context.adapters.store.create(_key(context.issuer.issuer, change, "told"), b"")
+
+
+def open_alerts(store: Store, issuer: str) -> list[Alert]:
+    """Return the alerts that are open."""
+    standing, _ = _history(store, issuer)
+    return [alert for number, alert in standing.values() if number % 2]
+
+
+def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Alert]:
+    """Return everything that is wrong now."""
+    issuer = context.issuer.issuer
+    found = [*_calendar(context), *_missing(context), *_key_problems(context)]
+    failed = [
+        Alert("flow-failed", issuer, _SAFE.sub("-", one.deployment), f"{one.deployment} ended {one.state}")
+        for one in failures
+    ]
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    recent = [run for run in run_ids(context.adapters.store, issuer) if today - run.day <= LOOK_BACK]
+    return [*found, *failed, *(alert for run in recent for alert in _run_problems(context, run))]
+
+
+def _calendar(context: IssuerContext) -> Iterator[Alert]:
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    why = day_off(context.issuer.schedule, today)
+    if why:
+        yield Alert("night-skipped", context.issuer.issuer, today.isoformat(), f"No night on {today}: {why}")
+
+
+def _missing(context: IssuerContext) -> Iterator[Alert]:
+    issuer = context.issuer
+    hour = due(issuer.schedule, context.adapters.now(), issuer.time_zone)
+    if hour is None:
+        return
+    day, since = hour
+    there = context.adapters.store.keys(extracts(issuer.issuer))
+    if not any(_is_expected_extract(entry, since, day.isoformat(), issuer.time_zone) for entry in there):
+        text = f"No extract came for {day} by {issuer.schedule.extract_by:%H:%M} ({issuer.time_zone})"
+        yield Alert("extract-missing", issuer.issuer, day.isoformat(), text)
+
+
+def _is_expected_extract(entry: Entry, since: datetime, day: str, time_zone: str) -> bool:
+    """Tell whether an extract is one that was due: dropped since the hour before, or named by a day not before it."""
+    named = DATE_IN_NAME.search(entry.key.rpartition("/")[2])
+    return entry.modified > since or (
+        named is not None and business_date(entry.key, entry.modified, time_zone).isoformat() >= day
+    )
+
+
+def _key_problems(context: IssuerContext) -> Iterator[Alert]:
+    issuer = context.issuer.issuer
+    try:
+        with context.sealer() as sealer:
+            for warning in sealer.warnings:
+                yield Alert("key-ending", issuer, warning.split()[1], warning)
+    except TryAgainError:  # the next look finds out
+        return
+    except CardlinkError as error:
+        yield Alert("key-unusable", issuer, "portal", str(error))
+
+
+def _run_problems(context: IssuerContext, run: RunId) -> Iterator[Alert]:
+    store, issuer, keys = context.adapters.store, context.issuer, RunKeys(run)
+    manifest = read_end(store, keys)
+    if isinstance(manifest, Abandoned):  # somebody looked at it and decided
+        return
+    refused = "" if manifest else _refusal(store, keys)
+    if refused and refused != "EmptyExtractError":
+        yield Alert("run-refused", issuer.issuer, str(run), f"{run} was refused: {refused}")
+    empty = manifest.counts.read == 0 if manifest else refused == "EmptyExtractError"
+    if empty and issuer.alerts.empty_extract == "alert":
+        yield Alert("empty-extract", issuer.issuer, str(run), f"{run}: the extract has no row")
+    if manifest is None:
+        return
+    state = run_status(store, run).state
+    if state == OUT_OF_BALANCE:
+        yield Alert("out-of-balance", issuer.issuer, str(run), f"{run} is out of balance")
+    if state not in SETTLED:
+        yield from _overdue(context, run)
+
+
+def _overdue(context: IssuerContext, run: RunId) -> Iterator[Alert]:
+    within = timedelta(hours=context.issuer.portal.answer_within_hours)
+    moment = context.adapters.now()
+    late = [item for item in outbox(context.adapters, str(run)) if item.overdue(moment, within)]
+    if late:
+        oldest = duration(moment - min(item.clock for item in late))
+        text = f"{run}: {len(late)} chunks without a result, the oldest for {oldest}"
+        yield Alert("result-overdue", context.issuer.issuer, str(run), text)
+
+
+def _refusal(store: Store, keys: RunKeys) -> str:
+    """Return what refused a run the last time it was tried, nothing where nothing did."""
+    noted = [entry.key for entry in store.keys(keys.events) if _REFUSED.search(entry.key)]
+    return str(json.loads(read(store, max(noted)))["why"]) if noted else ""
+
+
+def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], list[Change]]:
+    """Return the last number and alert of every chain by place, and the changes nobody was told of."""
+    prefix = f"{issuer}/alerts/"
+    steps = [found for entry in store.keys(prefix) if (found := _STEP.match(entry.key.removeprefix(prefix)))]
+    written = [(step["place"], step["number"]) for step in steps if step["what"] == "json"]
+    done = {(step["place"], step["number"]) for step in steps if step["what"] == "told"}
+    last = dict(written)  # keys come in order: the highest number of each chain stays
+    wanted = {*last.items(), *written} - (done - set(last.items()))
+    content = {(place, number): _alert(store, f"{prefix}{place}/{number}.json") for place, number in wanted}
+    standing = {place: (int(number), content[place, number]) for place, number in last.items()}
+    untold = [Change(content[step], int(step[1])) for step in sorted(wanted - done)]
+    return standing, untold
+
+
+def _alert(store: Store, key: str) -> Alert:
+    reported = json.loads(read(store, key))
+    return Alert(reported["kind"], reported["issuer"], reported["subject"], reported["text"])
+
+
+def _key(issuer: str, change: Change, ending: str) -> str:
+    return f"{issuer}/alerts/{change.alert.place}/{change.number:06d}.{ending}"

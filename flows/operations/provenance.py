@@ -1,0 +1,51 @@
+"""Which settings are in effect and where each one comes from: the issuer's TOML, a default, or the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+FROM_FILE: Final = "file"
+FROM_DEFAULT: Final = "default"
+FROM_ENVIRONMENT: Final = "environment"
+OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
+# Values that are no secrets; of every other variable only that it is set is told.
+REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
+
+
+class Setting(NamedTuple):
+    """One setting in effect: its dotted name, its value, where it comes from."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+def settings_in_effect(
+    effective: Mapping[str, Any], given: Mapping[str, Any], environment: Mapping[str, str]
+) -> list[Setting]:
+    """Return every setting of an issuer, then what the environment adds, secrets never among them.
+
+    `effective` is the issuer's whole model as plain values, `given` what its TOML says.
+    """
+    named = sorted(name for name in environment if name.startswith(OURS))
+    added = [Setting(name, _shown(name, environment[name]), FROM_ENVIRONMENT) for name in named]
+    return [*_flat(effective, given), *added]
+
+
+def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[Setting]:
+    for name, value in effective.items():
+        there = isinstance(given, Mapping) and name in given
+        below = given[name] if there else {}
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, below, f"{prefix}{name}.")
+        else:
+            yield Setting(f"{prefix}{name}", value, FROM_FILE if there else FROM_DEFAULT)
+
+
+def _shown(name: str, value: str) -> str:
+    if name.endswith("_URL"):
+        url = urlsplit(value)
+        return url._replace(netloc=url.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()
+    return value if name.endswith(REPORTED) else "(set)"

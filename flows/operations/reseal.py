@@ -1,0 +1,261 @@
+"""Seal chunks of a run anew, for a key that was rotated: same rows, same chunks, new ciphertext; the old is retired.
+
+The rows are read from the run's source, and each is held against the ledger before it counts.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.errors import CardlinkError, OperatorError
+from flows.extracts.open import open_extract
+from flows.operations.outbox import select_chunks
+from flows.operations.remediation import given
+from flows.redaction import redact
+from flows.resend.corrections import by_row, cells_of
+from flows.resend.sources import reopen_source
+from flows.results.lineage import committed
+from flows.runs.chains import add_next, records
+from flows.runs.chunks import Item, State, outbox, stored_chunks
+from flows.runs.claim import Claim, LeaseLostError, claimed
+from flows.runs.context import IssuerContext, record_event
+from flows.runs.documents import UnknownRunError, keys_of, read_ledger, read_plan
+from flows.runs.identity import differences, digest, row_settings
+from flows.runs.keys import RunKeys
+from flows.runs.prior_state import check_values
+from flows.runs.sealing import Plain, Sealer
+from flows.runs.store import Cleaner, Store, write_once
+from flows.submissions.build import Scan
+from flows.submissions.chunking import write_chunk
+from flows.submissions.plan import SettingsChangedError
+from flows.submissions.publish import GROUP, PartialRunError
+from flows.submissions.rows import Choice
+from flows.submissions.selection import Picked
+from schemas import ledger
+from schemas.manifest import Manifest, ManifestChunk
+from schemas.portal import CUID
+from schemas.records import Reseal
+
+CHECKS = ["name_check", "address_check"]
+SAME = ["cuid", "last_4", "expiration", *CHECKS]
+RECORD = ["row", "origin", "fate", "chunk", "position", *SAME]
+FIRST = 5  # row numbers named
+
+FITS: frozenset[State] = frozenset({"waiting", "held"})
+FORM = frozenset({"portal.armor", "portal.compression"})  # of the message, not of its rows
+
+
+class RowsDifferError(OperatorError):
+    """The rows read anew are not those the ledger says were sent."""
+
+    message = "{run}: {count} rows read again are not those of the ledger (rows {rows}). Nothing was resealed."
+    next_step = (
+        "Another version or setting made them: cancel these chunks and send their rows with `cardlink resubmit`."
+    )
+
+
+def reread_rows(
+    context: IssuerContext, manifest: Manifest, numbers: Collection[int]
+) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield number and rows of these chunks, rows in the order they were sent, chunks as they are complete.
+
+    Raises RowsDifferError, SourceGoneError, and what reading raises; read to its end, it is the whole source.
+    """
+    wanted = _sent(context.adapters.store, manifest, numbers)
+    entry, source = reopen_source(context, manifest.run, manifest.source)
+    picks = wanted.select("row", origin=pl.coalesce("origin", "row"))
+    choice = Choice(picked=Picked(picks, by_row(cells_of(context, manifest))), keep_cells=True)
+    with open_extract(context, entry, source) as stream:
+        scan = Scan(context, stream, source, manifest.as_of, choice)
+        yield from _complete_chunks(manifest.run, scan, wanted)
+
+
+def _sent(store: Store, manifest: Manifest, numbers: Collection[int]) -> pl.DataFrame:
+    parts = read_ledger(store, keys_of(manifest.run), manifest.ledger, RECORD)
+    chosen = pl.col("chunk").is_in(list(numbers)) & (pl.col("fate") == ledger.SUBMITTED)
+    return pl.concat([part.filter(chosen).drop("fate") for part in parts])
+
+
+def _complete_chunks(run: str, scan: Scan, wanted: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield the chunks that are complete; memory holds those that are begun."""
+    sizes = wanted.group_by("chunk").agg(pl.len().alias("size"))
+    begun: list[pl.DataFrame] = []
+    missing = wanted["row"]
+    for piece in scan:
+        fresh = [_checked(run, rows, wanted) for rows in piece.chunks]
+        missing = missing.filter(~missing.is_in(pl.concat([missing.clear(), *(one["row"] for one in fresh)]).implode()))
+        begun += fresh
+        if begun:
+            rows = pl.concat(begun).join(sizes, on="chunk").with_columns(pl.len().over("chunk").alias("there"))
+            whole = rows.filter(pl.col("there") == pl.col("size")).sort("chunk", "position")
+            begun = [rows.filter(pl.col("there") < pl.col("size")).drop("size", "there")]
+            yield from ((int(key[0]), part) for key, part in whole.partition_by("chunk", as_dict=True).items())
+    if len(missing):
+        raise RowsDifferError(run=run, count=len(missing), rows=_named(missing))
+
+
+def _checked(run: str, rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with chunk and position of the ledger, where they are what it says."""
+    reported = check_values(rows.drop(CHECKS)).with_columns(cuid=CUID)
+    beside = reported.join(wanted.select("row", "chunk", "position", pl.col(SAME).name.prefix("ledger ")), on="row")
+    unlike = [
+        pl.col(name).ne_missing(pl.col(f"ledger {name}"))
+        & (pl.col(f"ledger {name}").is_not_null() | (name not in CHECKS))
+        for name in SAME
+    ]
+    differing = beside.filter(pl.any_horizontal(unlike))
+    if differing.height:
+        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing["row"]))
+    return beside
+
+
+def _named(rows: pl.Series) -> str:
+    return ", ".join(map(str, rows.sort().head(FIRST)))
+
+
+class Resealed(NamedTuple):
+    """Chunks that were, or would be, sealed anew, to whom; old objects that were deleted, and that are still there."""
+
+    chunks: tuple[int, ...]
+    recipients: tuple[str, ...]
+    retired: int = 0
+    left: int = 0
+
+
+def reseal(
+    context: IssuerContext, cleaner: Cleaner, run: str, numbers: Collection[int], reason: str, *, dry_run: bool = False
+) -> Resealed:
+    """Seal waiting and held chunks anew: these, or all that are sealed to other keys than the settings name now.
+
+    Every row is read again and held against the ledger first; a dry run does that too, and no more. Raises
+    UnknownRunError, ChunkStateError, SettingsChangedError, SourceGoneError, RowsDifferError, PartialRunError.
+    """
+    why, manifest = given(reason), committed(context.adapters.store, run)
+    keys = keys_of(run)
+    _refuse_changed(context, keys)
+    with context.sealer() as sealer:
+        chosen = [item.chunk.number for item in _chosen(context, manifest, numbers, sealer)]
+        for _ in reread_rows(context, manifest, chosen) if chosen else ():
+            pass  # each chunk is held against the ledger on its way
+        if dry_run:
+            return Resealed(tuple(chosen), sealer.fingerprints)
+        with claimed(context.adapters, keys.claims) as claim:
+            if chosen:
+                _seal(context, manifest, chosen, sealer, claim, why)
+            retired, left = _delete_replaced(context, cleaner, manifest)
+    return Resealed(tuple(chosen), sealer.fingerprints, retired, left)
+
+
+def _refuse_changed(context: IssuerContext, keys: RunKeys) -> None:
+    plan = read_plan(context.adapters.store, keys)
+    if plan is None:
+        raise UnknownRunError(run=str(keys.run))
+    changed = set(differences(plan.settings, row_settings(context.issuer, context.header))) - FORM
+    if changed:
+        raise SettingsChangedError(run=plan.run, changed=", ".join(sorted(changed)))
+
+
+def _chosen(context: IssuerContext, manifest: Manifest, numbers: Collection[int], sealer: Sealer) -> list[Item]:
+    found = select_chunks(outbox(context.adapters, manifest.run), manifest.run, FITS, "sealed anew", numbers)
+    if numbers:
+        return found
+    there = stored_chunks(context.adapters.store, manifest)
+    return [item for item in found if there[item.chunk.number].recipients != sealer.fingerprints]
+
+
+def _seal(
+    context: IssuerContext, manifest: Manifest, numbers: Sequence[int], sealer: Sealer, claim: Claim, why: str
+) -> None:
+    """Publish new ciphertext in a place of its own, and commit it where the chunks still wait."""
+    store, keys = context.adapters.store, keys_of(manifest.run)
+    chain = list(records(store, keys.reseals, Reseal))
+    generation = max([*_generations(store, keys), *(one.generation for one in chain)], default=0) + 1
+    names = {one.number: one.name for one in manifest.chunks}
+    chunks: list[ManifestChunk] = []
+    read_anew = reread_rows(context, manifest, numbers)
+    while group := list(islice(read_anew, GROUP)):
+        claim.check()
+        chunks += _publish(context, sealer, keys, keys.sealed(generation), names, group)
+    select_chunks(outbox(context.adapters, manifest.run), manifest.run, FITS, "sealed anew", numbers)
+    record = Reseal(
+        at=context.adapters.now(),
+        by=redact(context.adapters.actor),
+        reason=why,
+        run=manifest.run,
+        generation=generation,
+        recipients=sealer.fingerprints,
+        chunks=tuple(sorted(chunks, key=lambda one: one.number)),
+    )
+    if not add_next(store, keys.reseals, len(chain) + 1, record):
+        raise LeaseLostError(prefix=keys.claims)
+
+
+def _publish(
+    context: IssuerContext,
+    sealer: Sealer,
+    keys: RunKeys,
+    place: str,
+    names: dict[int, str],
+    group: Sequence[tuple[int, pl.DataFrame]],
+) -> Iterator[ManifestChunk]:
+    """Seal a group of chunks and publish each create-only, read back; PartialRunError where gpg fails one."""
+    plain = [Plain(keys.chunk_name(number, "csv"), write_chunk(rows["text"], context.header)) for number, rows in group]
+    sealed = sealer.seal(plain)
+    problems = Counter(one.trouble for one in sealed if one.trouble)
+    if problems:
+        why = ", ".join(f"{count} {code}" for code, count in problems.most_common())
+        again = shlex.join(["cardlink", "mend", "reseal", str(keys.run), "--reason", "WHY"])
+        raise PartialRunError(
+            run=str(keys.run),
+            count=problems.total(),
+            reason=why,
+            published=len(sealed) - problems.total(),
+            command=again,
+        )
+    with ThreadPoolExecutor(context.adapters.connections) as connections:
+        written = [
+            connections.submit(write_once, context.adapters.store, place + names[number], one.data)
+            for (number, _), one in zip(group, sealed, strict=True)
+        ]
+        for done in written:
+            done.result()
+    for (number, rows), one in zip(group, sealed, strict=True):
+        size, sha256 = len(one.data), digest(one.data)
+        yield ManifestChunk(number=number, name=names[number], rows=rows.height, bytes=size, sha256=sha256)
+
+
+def _delete_replaced(context: IssuerContext, cleaner: Cleaner, manifest: Manifest) -> tuple[int, int]:
+    """Delete what was replaced, and what attempts that died left; return how many are gone and how many are left.
+
+    Whoever may not delete leaves them: they count for nothing, and go with the run's chunks at the latest.
+    """
+    store, keys = context.adapters.store, keys_of(manifest.run)
+    there = stored_chunks(store, manifest)
+    counting = {one.key for one in there.values()}
+    names = {one.chunk.name for one in there.values()}
+    listed = [entry.key for prefix in (keys.chunks, keys.resealed) for entry in store.keys(prefix)]
+    old = [key for key in listed if key not in counting and key.rpartition("/")[2] in names]
+    if old:
+        record_event(context.adapters, keys, "retired", objects=[key.removeprefix(keys.base) for key in old])
+    gone = 0
+    for key in old:
+        with suppress(CardlinkError):
+            cleaner.delete(key)
+            gone += 1
+    return gone, len(old) - gone
+
+
+def _generations(store: Store, keys: RunKeys) -> Iterator[int]:
+    """Yield the places that attempts before, whole or not, have taken."""
+    for folder in store.keys(keys.resealed, shallow=True):
+        name = folder.key.rstrip("/").rpartition("/")[2]
+        if name.isdecimal():
+            yield int(name)

@@ -1,0 +1,171 @@
+"""The client: one method per endpoint of interface.md 4, typed records out, our errors only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import quote
+
+from flows.partner_api.responses import fits_header, job_of, link_of, messages_of, refusal_of, text_in
+from flows.partner_api.service import LinkRequestError, NoSuchRecordError, StrangeAnswerError, UnauthorisedError
+from flows.partner_api.transport import (
+    Credentials,
+    LoginSession,
+    RateLimiter,
+    Request,
+    Response,
+    RetryPolicy,
+    Sender,
+    Session,
+    connect,
+)
+from flows.runs.store import Retry
+from schemas.partner_api.card_link import HYDRATE_CARDHOLDER, CardLink, CardLinkRequest, Refusal
+from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
+from schemas.partner_api.service import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS, LINKS, ServiceSettings
+
+_LOST_LINK: Final = "A link may exist: ask the partner before another one is made for this card."
+_LOST_MESSAGES: Final = "Messages may have been read and lost; the job's record tells how it stands."
+_LOST_ANSWER: Final = "Read the job's record: while it still asks, the answer did not arrive."
+
+
+class ServiceClient:
+    """The partner's service as one issuer sees it; safe to use from several threads."""
+
+    def __init__(self, settings: ServiceSettings, credentials: Credentials, session: Session, sender: Sender) -> None:
+        self._settings = settings
+        self._credentials = credentials
+        self._session = session
+        self._sender = sender
+
+    def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
+        """Ask for one link (2.8); a refusal is returned. AnswerLostError: it may be made, so never blindly again."""
+        reported = self._settings
+        if not reported.fi_key:
+            raise LinkRequestError(codes="service.fi_key.missing (a setting of [service])")
+        who = {"service_server": reported.base_url, **self._credentials.as_json()}
+        body = {reported.service_property: who, **request.body(), reported.fi_key_property: reported.fi_key}
+        body[reported.safe_key_property] = reported.safe_key
+        place = f"POST {reported.link_path}"
+        answer = self._send(
+            Request("POST", reported.link_path, place, RetryPolicy.WRITE, body=body, lost=_LOST_LINK, refusable=True)
+        )
+        return refusal_of(answer.body) if answer.refused else self._link(answer, place)
+
+    def card_link(self, link_id: str, hydrate: tuple[str, ...] = HYDRATE_CARDHOLDER) -> CardLink:
+        """Return the record of a link (2.9), with its card and cardholder unless told otherwise."""
+        header = {self._settings.hydration_header: self._settings.link_hydration(*hydrate)} if hydrate else {}
+        place = f"GET {LINKS}/…"  # its id may be the secret part of the URL
+        return self._link(self._send(Request("GET", _path(LINKS, link_id, place), place, headers=header)), place)
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return the record of a job (2.2) with its pending requests: the hydration header goes with every poll."""
+        path = _path(JOBS, job_id)
+        header = {self._settings.hydration_header: self._settings.job_hydration}
+        found = job_of(self._send(Request("GET", path, f"GET {path}", headers=header)).body)
+        if found is None:
+            raise StrangeAnswerError(place=f"GET {path}", problem="no job record")
+        return found
+
+    def messages(self, job_id: str) -> Messages:
+        """Read a job's messages (2.1, 2.4), each status message once; AnswerLostError: some may be read and lost."""
+        return messages_of(self._consume(_path(JOB_MESSAGES, job_id)))
+
+    def cardholder_messages(self, cardholder_id: str) -> bytes:
+        """Read the messages of a cardholder's jobs, raw (`messages_of` reads them): keep them first, they come once."""
+        return self._consume(_path(CARDHOLDER_MESSAGES, cardholder_id))
+
+    def credential_requests(self, job_id: str) -> tuple[CredentialRequest, ...]:
+        """Return the requests a job waits with; they stay until answered."""
+        path = f"{_path(JOB_MESSAGES, job_id)}/credential_requests"
+        return messages_of(self._send(Request("GET", path, f"GET {path}")).body).requests
+
+    def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> JobRecord | None:
+        """Answer a credential request (2.5) by updating its job; the updated job where the answer holds it."""
+        header = {self._settings.envelope_header: envelope_id}
+        return self._update(job_id, answers, header)
+
+    def update_account(self, job_id: str, account_link: Mapping[str, str]) -> JobRecord | None:
+        """Update a job's account without an envelope id: an ordinary update, which answers no request (4, rule 2)."""
+        return self._update(job_id, account_link, {})
+
+    def post_answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> None:
+        """Answer a credential request the way that is not recommended (4)."""
+        path = f"{_path(JOB_MESSAGES, job_id)}/credential_responses"
+        number: int | str = int(job_id) if job_id.isdigit() else job_id
+        body = {"job_id": number, "envelope_id": envelope_id, "account_link": dict(answers)}
+        self._send(Request("POST", path, f"POST {path}", RetryPolicy.WRITE, body=body, lost=_LOST_ANSWER))
+
+    def register(self, job_id: str) -> str:
+        """Register a broadcast channel of a job and return its access key."""
+        path = f"{_path(JOB_MESSAGES, job_id)}/broadcasts/registrations"
+        request = Request(
+            "GET", path, f"GET {path}", RetryPolicy.WRITE, lost="Register again; the lost channel stays unread."
+        )
+        key = text_in(self._send(request).body, self._settings.access_key_fields)
+        if key is None or not fits_header(key):
+            raise StrangeAnswerError(
+                place=f"GET {path}", problem="no access key; name its field in [service] access_key_fields"
+            )
+        return key
+
+    def broadcasts(self, job_id: str, access_key: str) -> tuple[JobMessage, ...]:
+        """Read the status messages of a channel, each once; credential requests do not come this way."""
+        header = {self._settings.access_key_header: access_key}
+        return messages_of(self._consume(f"{_path(JOB_MESSAGES, job_id)}/broadcasts", header)).statuses
+
+    def _consume(self, path: str, headers: Mapping[str, str] | None = None) -> bytes:
+        request = Request("GET", path, f"GET {path}", RetryPolicy.CONSUME, headers or {}, lost=_LOST_MESSAGES)
+        return self._send(request).body
+
+    def _update(self, job_id: str, account_link: Mapping[str, str], headers: Mapping[str, str]) -> JobRecord | None:
+        path = _path(JOBS, job_id)
+        body: dict[str, Any] = {"account": {"account_link": dict(account_link)}}
+        return job_of(
+            self._send(Request("PUT", path, f"PUT {path}", RetryPolicy.WRITE, headers, body, _LOST_ANSWER)).body
+        )
+
+    def _link(self, answer: Response, place: str) -> CardLink:
+        found = link_of(answer.body)
+        if found is None:
+            raise StrangeAnswerError(place=place, problem="no link record")
+        return found
+
+    def _send(self, request: Request) -> Response:
+        """Send with the session's headers; where they are refused, once more with new ones."""
+        headers = self._session.headers()
+        try:
+            return self._sender.send(_with(request, headers))
+        except UnauthorisedError:
+            self._session.renew(headers)
+        return self._sender.send(_with(request, self._session.headers()))
+
+
+@contextmanager
+def open_client(settings: ServiceSettings, credentials: Credentials, retry: Retry) -> Iterator[ServiceClient]:
+    """Open a client with a session by login; nothing is sent before the first call."""
+    turns = RateLimiter(settings.requests_per_second, retry.clock, retry.sleep)
+    with connect(settings) as http:
+        sender = Sender(http, turns, retry)
+        session = LoginSession(lambda: log_in(settings, credentials, sender))
+        yield ServiceClient(settings, credentials, session, sender)
+
+
+def log_in(settings: ServiceSettings, credentials: Credentials, sender: Sender) -> str | None:
+    """Return the token of a new session, None where the answer holds none (5: how is left open)."""
+    place = f"POST {settings.login_path}"  # making one session more harms nobody, so it may be tried again
+    answer = sender.send(Request("POST", settings.login_path, place, RetryPolicy.READ, body=credentials.as_json()))
+    return text_in(answer.body, [settings.session_field])
+
+
+def _with(request: Request, headers: Mapping[str, str]) -> Request:
+    return request._replace(headers={**headers, **request.headers})
+
+
+def _path(base: str, given: str, place: str = "") -> str:
+    """Return the path of one record; an id that would lead elsewhere is one nobody has."""
+    segment = quote(given, safe="")
+    if not segment.strip("."):
+        raise NoSuchRecordError(place=place or f"{base}/{segment}")
+    return f"{base}/{segment}"

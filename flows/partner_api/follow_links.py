@@ -1,0 +1,335 @@
+"""The round that goes on from "linked" to "card placed": links looked at, reports taken in, funnels counted.
+
+It is resumed where it was stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from flows.errors import OperatorError, TryAgainError
+from flows.partner_api.job_records import Job, Placement, job, kept
+from flows.partner_api.responses import messages_of
+from flows.partner_api.service import (
+    AnswerLostError,
+    NoSuchRecordError,
+    Placing,
+    ServiceRefusedError,
+    StrangeAnswerError,
+)
+from flows.partner_api.transactions import ingest_transactions
+from flows.reports.funnel import funnel_of, placements_key, read_placements, run_funnel
+from flows.reports.rebuild import rebuild
+from flows.runs.attempts import is_current
+from flows.runs.claim import claimed
+from flows.runs.context import IssuerContext
+from flows.runs.documents import (
+    UnknownRunError,
+    keys_of,
+    manifests,
+    read_manifest,
+    read_summary,
+    refuse_purged,
+    without_ledger,
+)
+from flows.runs.frames import write_parquet
+from flows.runs.identity import canonical, digest, local_day
+from flows.runs.keys import RunKeys, placements
+from flows.runs.links import linked_rows, single_links
+from flows.runs.store import Store, read
+from schemas.manifest import LedgerPart, Manifest
+from schemas.partner_api.link_placements import Placements, dtypes
+from schemas.partner_api.service import ServiceSettings
+
+BATCH = 256  # rows asked of at a time
+KEEP_EVERY = 60.0  # seconds of asking that a kill may cost: they are asked again
+MOST_SILENT = 20  # links one after the other without an answer, before a look is given up
+
+NO_LINK_ID, NO_RECORD, NO_CARDHOLDER = "link.url.unknown", "link.record.missing", "link.cardholder.missing"
+UNAVAILABLE, REFUSED = "service.answer.unavailable", "service.answer.refused"
+_MESSAGES = re.compile(r"/(?P<row>\d{9})-[^/]+\.json$")
+
+
+class LinkCheck(NamedTuple):
+    """What one look at a run's links did: linked rows, rows asked of, of them without an answer, messages kept."""
+
+    run: str
+    links: int
+    asked: int
+    unanswered: int
+    messages: int
+
+
+def check_links(
+    context: IssuerContext, service: Placing, settings: ServiceSettings, manifest: Manifest, *, again: bool = False
+) -> LinkCheck:
+    """Ask the service of every link of a run that is due, and keep what it tells; `again`: of every link not placed.
+
+    A link is due until its card is placed, `look_again_hours` after the last look, as long as it lives or a job runs.
+    A job is told of by cardholder, so of two links of one cardholder the one that is looked at first gets it.
+    Raises ClaimedError where another look is at it, TryAgainError where the service does not answer any more: what was
+    learnt until then is kept.
+    """
+    keys = keys_of(manifest.run)
+    with claimed(context.adapters, f"{keys.placements}claims/"):
+        alone = single_links(context.adapters.store, keys)
+        parts = [_Part(context, service, settings, keys, part, alone).look(again=again) for part in manifest.ledger]
+    return LinkCheck(manifest.run, *(sum(counts) for counts in zip(*parts, strict=True)) if parts else (0, 0, 0, 0))
+
+
+class ServiceSilentError(TryAgainError):
+    """The service does not answer any more."""
+
+    message = "The service did not respond for {links} links in a row. {run} was left where it was."
+    next_step = "Run the same command again later: it resumes with the links not yet checked."
+
+
+class _Part:
+    """The links of one ledger part while they are looked at."""
+
+    def __init__(
+        self,
+        context: IssuerContext,
+        service: Placing,
+        settings: ServiceSettings,
+        keys: RunKeys,
+        part: LedgerPart,
+        alone: pl.DataFrame,
+    ) -> None:
+        self._context = context.adapters
+        self._service = service
+        self._settings = settings
+        self._run = str(keys.run)
+        self._key = placements_key(keys, part)
+        self._messages = f"{keys.placements}messages/{part.name.partition('.')[0]}/"
+        self._urls = linked_rows(context.adapters.store, keys, part, alone)
+        self._known = _joined(self._urls, read_placements(context.adapters.store, keys, part))
+        self._silent = 0
+
+    def look(self, *, again: bool) -> tuple[int, int, int, int]:
+        """Take up messages that were kept and not looked at, then ask; return links, asked, unanswered, messages."""
+        self._replace(list(self._uncounted_rows()))
+        before = int(self._known["reads"].sum())
+        asked = unanswered = 0
+        try:
+            for news in self._ask(self._due(again=again)):
+                asked += len(news)
+                unanswered += sum(one.trouble == UNAVAILABLE for one in news)
+        finally:
+            self._keep()
+        return self._known.height, asked, unanswered, int(self._known["reads"].sum()) - before
+
+    def _due(self, *, again: bool) -> pl.DataFrame:
+        """Return the rows to ask of with their urls, those never asked of first."""
+        now = self._context.now()
+        rows = self._known.join(self._urls.select("row", "url", "expires_on"), on="row", how="left")
+        alive = pl.col("expires_on").is_null() | (pl.col("expires_on") >= now.date()) | pl.col("running")
+        rested = pl.col("seen").is_null() | (pl.col("seen") <= now - timedelta(hours=self._settings.look_again_hours))
+        return rows.filter(~pl.col("settled") & alive & (rested | again)).sort("seen", "row", nulls_last=False)
+
+    def _ask(self, due: pl.DataFrame) -> Iterator[list[Placement]]:
+        """Yield what was learnt, batch by batch, and keep it now and then."""
+        kept = time.monotonic()
+        with ThreadPoolExecutor(self._settings.requests_at_a_time) as askers:
+            for batch in due.iter_slices(BATCH):
+                reported = askers.map(lambda one: self._look_at(Placement.of(one), one["url"]), batch.to_dicts())
+                news = [one for one in reported if one is not None]
+                self._replace(news)
+                yield news
+                if self._silent >= MOST_SILENT:
+                    raise ServiceSilentError(links=self._silent, run=self._run)
+                if time.monotonic() - kept > KEEP_EVERY:
+                    self._keep()
+                    kept = time.monotonic()
+
+    def _look_at(self, one: Placement, url: str) -> Placement | None:
+        """Ask of one link; None where nobody answers any more, so that it is the next one's turn as it was."""
+        if self._silent >= MOST_SILENT:
+            return None
+        try:
+            reported = self._follow(one, url)
+        except (ServiceRefusedError, StrangeAnswerError):
+            reported = one._replace(trouble=REFUSED)
+        except (TryAgainError, AnswerLostError):
+            self._silent += 1
+            return one._replace(trouble=UNAVAILABLE)
+        self._silent = 0
+        return reported._replace(seen=self._context.now())
+
+    def _follow(self, one: Placement, url: str) -> Placement:
+        """Go from the link's record to its cardholder, to its jobs, to their ends."""
+        one = self._recorded(one._replace(trouble=None), url)
+        if one.cardholder_id and self._settings.follow_cardholders:
+            one = self._listen(one, one.cardholder_id)
+        reported = (self._job(known.job_id) for known in one.jobs if known.running or not known.recorded)
+        return one.hear(found for found in reported if found is not None)
+
+    def _recorded(self, one: Placement, url: str) -> Placement:
+        """Read the link's record until it has said who its cardholder is and that it was opened."""
+        if one.cardholder_id and one.opened:
+            return one
+        link_id = self._settings.id_of(url)
+        if link_id is None:
+            return one._replace(trouble=NO_LINK_ID)
+        try:
+            record = self._service.card_link(link_id)
+        except NoSuchRecordError:
+            return one._replace(trouble=NO_RECORD)
+        cardholder = one.cardholder_id or record.cardholder_id
+        problem = None if cardholder else NO_CARDHOLDER
+        return one._replace(
+            cardholder_id=cardholder, opened=one.opened or record.opened_raw is not None, trouble=problem
+        )
+
+    def _listen(self, one: Placement, cardholder_id: str) -> Placement:
+        """Read the cardholder's messages, and keep them before anything is made of them."""
+        try:
+            messages = kept(self._service.cardholder_messages(cardholder_id))
+        except NoSuchRecordError:  # nobody has written to this cardholder yet
+            return one
+        if not messages:
+            return one
+        at = self._context.now()
+        content = canonical({"cardholder_id": cardholder_id, "at": at.isoformat(), "messages": messages})
+        name = f"{one.row:09d}-{at:%Y%m%dT%H%M%S%f}-{digest(content)[:8]}.json"
+        try:
+            fresh = self._context.store.create(self._messages + name, content)
+        except TryAgainError:  # the store is unwell: what was heard goes on with the row, and is kept with the table
+            fresh = False
+        return _with_messages(one, content)._replace(reads=one.reads + fresh)
+
+    def _uncounted_rows(self) -> Iterator[Placement]:
+        """Yield the rows some of whose kept messages are not counted in, with all of them: a look was killed."""
+        found = defaultdict(list)
+        for entry in self._context.store.keys(self._messages):
+            if named := _MESSAGES.search(entry.key):
+                found[int(named["row"])].append(entry.key)
+        reads = dict(self._known.select("row", "reads").iter_rows())
+        late = [row for row, keys in found.items() if reads.get(row) not in (None, len(keys))]
+        for record in self._known.filter(pl.col("row").is_in(late)).to_dicts():
+            one = Placement.of(record)
+            for key in found[one.row]:
+                one = _with_messages(one, read(self._context.store, key))
+            yield one._replace(reads=len(found[one.row]))
+
+    def _job(self, job_id: str) -> Job | None:
+        """Poll a job; None where the service has no record of it."""
+        try:
+            record = self._service.job(job_id)
+        except NoSuchRecordError:
+            return None
+        reported = job(job_id, record, record.merchant_site)
+        return reported._replace(recorded=True) if reported else None
+
+    def _replace(self, news: Sequence[Placement]) -> None:
+        fresh = pl.DataFrame([one.record() for one in news], schema=dtypes())
+        self._known = pl.concat([self._known.join(fresh, on="row", how="anti"), fresh]).sort("row")
+
+    def _keep(self) -> None:
+        write_parquet(self._context.store, self._key, Placements.validate(self._known))
+
+
+def _with_messages(placement: Placement, content: bytes) -> Placement:
+    """Add what kept messages say; a request for credentials says as well how its job stands."""
+    reported = messages_of(canonical({"messages": json.loads(content)["messages"]}))
+    said = [(one.job_id, one.message) for one in reported.statuses] + [
+        (one.job_id, one.message) for one in reported.requests
+    ]
+    return placement.hear(found for job_id, standing in said if (found := job(job_id, standing)) is not None)
+
+
+def _joined(links: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Return a record for every linked row: what is known of it, or that nothing is."""
+    nothing = {"opened": False, "authenticated": False, "running": False, "settled": False, "reads": 0}
+    joined = links.join(known.drop("cuid", "last_4"), on="row", how="left")
+    filled = joined.with_columns(
+        *(pl.col(name).fill_null(value) for name, value in nothing.items()), pl.col("jobs").fill_null([])
+    )
+    return filled.select(pl.col(name).cast(kind) for name, kind in dtypes().items())
+
+
+class NoLinksError(OperatorError):
+    """A run that has no report has no links to look at."""
+
+    message = "{run} has no report yet, so its links are unknown."
+    next_step = "Ingest its results first: `cardlink ingest`."
+
+
+def follow_links(
+    context: IssuerContext, service: Placing | None, run: str = "", *, again: bool = False
+) -> dict[str, Any]:
+    """Look at the links of a run, or of every run with links that live, and return the funnel and what was done.
+
+    Reports of runs whose funnel changed are rebuilt. `again`: ask even of links that were asked of lately. Without a
+    service only transaction reports are taken up. Raises UnknownRunError, NoLinksError; see also `look`.
+    """
+    store, issuer = context.adapters.store, context.issuer.issuer
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    kept = [one for one in manifests(store, issuer) if one.run not in without_ledger(store, issuer)]
+    taken = ingest_transactions(store, issuer, reversed(kept))
+    runs = [_one(store, run)] if run else [one for one in kept if _followed(store, one, context)]
+    looked = list(_check_runs(context, service, runs, again=again))
+    changed = [one.run for one in runs if _renewed(context, one)]
+    facts = {
+        "issuer": issuer,
+        "at": context.adapters.now().isoformat(timespec="seconds"),
+        "runs": [one.run for one in runs],
+        "looked": [one._asdict() for one in looked],
+        "rebuilt": changed,
+        "transactions": {"files": taken.files, "rows": taken.rows},
+        "breaks": [one._asdict() for one in taken.breaks],
+        "funnel": funnel_of(store, issuer, runs, today),
+    }
+    if not run:
+        store.replace(f"{placements(issuer)}summary.json", [canonical(facts)])
+    return facts
+
+
+def _check_runs(
+    context: IssuerContext, service: Placing | None, runs: Sequence[Manifest], *, again: bool
+) -> Iterator[LinkCheck]:
+    settings = context.issuer.service
+    if service is not None and settings is not None:
+        for one in reversed(runs):  # of two links of a cardholder the newer one is the likelier to have led to a job
+            yield check_links(context, service, settings, one, again=again)
+
+
+def _one(store: Store, run: str) -> Manifest:
+    keys = keys_of(run)
+    refuse_purged(store, keys)
+    manifest = read_manifest(store, keys)
+    if manifest is None:
+        raise UnknownRunError(run=run)
+    if read_summary(store, keys) is None:
+        raise NoLinksError(run=run)
+    return manifest
+
+
+def _followed(store: Store, manifest: Manifest, context: IssuerContext) -> bool:
+    """Tell whether a run has links, and says something of them still."""
+    summary = read_summary(store, keys_of(manifest.run))
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    if summary is None or not is_current(manifest, summary, today):
+        return False
+    return bool(summary["rows"]["linked"] or single_links(store, keys_of(manifest.run)).height)
+
+
+def _renewed(context: IssuerContext, manifest: Manifest) -> bool:
+    """Rebuild a run's report where its funnel says something new."""
+    store = context.adapters.store
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    before = (read_summary(store, keys_of(manifest.run)) or {}).get("funnel") or {}
+    after = run_funnel(store, manifest, today) or {}
+    if {**before, "seen": ""} == {**after, "seen": ""}:
+        return False
+    rebuild(context, manifest.run)
+    return True

@@ -1,0 +1,172 @@
+"""What the partner's interface asks of somebody at a terminal: the fields of one card, and what a job needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
+from typing import Final, NamedTuple, Protocol
+
+from flows.errors import TryAgainError
+from flows.partner_api.follow_job import WARN_SECONDS
+from flows.redaction import redact
+from schemas.partner_api.jobs import UPDATING, CredentialRequest, RunStatus
+from schemas.portal import (
+    ADDRESS1,
+    ADDRESS2,
+    CITY,
+    COUNTRY,
+    CUID,
+    CVV,
+    EMAIL,
+    FIRST_NAME,
+    IS_PRIMARY,
+    LAST_NAME,
+    MONTH,
+    NAME_ON_CARD,
+    PAN,
+    PHONE,
+    POSTAL_CODE,
+    SUBNATIONAL,
+    YEAR,
+)
+
+
+class Terminal(Protocol):
+    """Somebody at a terminal."""
+
+    @property
+    def attended(self) -> bool:
+        """Say whether somebody is there to ask."""
+
+    def show(self, text: str) -> None:
+        """Print a result before the verb ends."""
+
+    def say(self, text: str) -> None:
+        """Show a line beside the results."""
+
+    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
+        """Return what is typed in; KeyboardInterrupt where the prompt is left."""
+
+
+class TypingStoppedError(TryAgainError):
+    """The prompt was cancelled."""
+
+    message = "Cancelled; no request was sent."
+    next_step = "Run the same command again."
+
+
+class Field(NamedTuple):
+    """One field to type in; what is secret is not shown, what is optional may be left empty."""
+
+    column: str
+    label: str
+    secret: bool = False
+    optional: bool = False
+    usual: str = ""
+
+
+FIELDS: Final = (
+    Field(CUID, "Cuid, the issuer's reference", optional=True),
+    Field(FIRST_NAME, "First name"),
+    Field(LAST_NAME, "Last name"),
+    Field(NAME_ON_CARD, "Name on the card"),
+    Field(PAN, "Card number", secret=True),
+    Field(MONTH, "Expiration month, two digits"),
+    Field(YEAR, "Expiration year, two digits"),
+    Field(CVV, "CVV, Enter for none", secret=True, optional=True),
+    Field(ADDRESS1, "Street address"),
+    Field(ADDRESS2, "Apartment, suite", optional=True),
+    Field(CITY, "City"),
+    Field(SUBNATIONAL, "State or province"),
+    Field(POSTAL_CODE, "ZIP or postal code"),
+    Field(COUNTRY, "Country", usual="US"),
+    Field(PHONE, "Phone number"),
+    Field(EMAIL, "E-mail", optional=True),
+)
+
+
+def typed_fields(terminal: Terminal) -> dict[str, str]:
+    """Prompt for the fields of one card; TypingStoppedError where the prompt is left."""
+    return {**{one.column: _prompt(terminal, one) for one in FIELDS}, IS_PRIMARY: "TRUE"}
+
+
+def supplied(terminal: Terminal, column: str) -> str:
+    """Prompt for a field the extract does not have, where somebody is at a terminal."""
+    if not terminal.attended:
+        return ""
+    label = next(one.label for one in FIELDS if one.column == column)
+    return _prompt(terminal, Field(column, f"{label} (the extract has none)", optional=True))
+
+
+def _prompt(terminal: Terminal, field: Field) -> str:
+    default = field.usual or ("" if field.optional else None)
+    try:
+        typed = terminal.ask(field.label, secret=field.secret, default=default, show_default=bool(field.usual))
+    except KeyboardInterrupt:
+        pass
+    else:
+        return typed.strip()
+    raise TypingStoppedError
+
+
+class Watcher:
+    """Show a job beside the results; what is secret is typed blindly, and nothing typed is kept."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def show(self, standing: RunStatus, left: float | None) -> None:
+        """Show one line: status, both phases, time left, and what the service wants the user to read."""
+        parts = [
+            shown(standing.status or "(no status)"),
+            _percent("authentication", standing.auth_percent_complete),
+            _percent("whole job", standing.percent_complete),
+            f"{_minutes(left)} left" if left is not None and not standing.ended else "",
+            shown(standing.status_message or ""),
+            "(authenticated: the cardholder may leave)" if standing.status == UPDATING else "",
+        ]
+        self._terminal.say("  ".join(part for part in parts if part))
+
+    def warn(self, left: float) -> None:
+        """Show how little time is left."""
+        self._terminal.say(f"! {_minutes(left)} left before this job times out")
+
+    def note(self, text: str) -> None:
+        """Show a sentence."""
+        self._terminal.say(shown(text))
+
+    def collect(self, request: CredentialRequest, left: float | None) -> dict[str, str]:
+        """Prompt for each value under its label, secret ones unseen; warn while that is being done."""
+        with self._warning(left):
+            return {
+                one.key_name: self._terminal.ask(shown(one.label or one.key_name), secret=one.secret)
+                for one in request.account_link
+            }
+
+    @contextmanager
+    def _warning(self, left: float | None) -> Iterator[None]:
+        """Warn a minute before the time is up, should that be within the block."""
+        if left is None:
+            yield
+            return
+        timer = Timer(max(0.0, left - WARN_SECONDS), self.warn, [min(left, WARN_SECONDS)])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def shown(text: str) -> str:
+    """Return a foreign text as a terminal may show it: no control characters, no card numbers."""
+    return redact("".join(char if char.isprintable() else " " for char in text))
+
+
+def _percent(what: str, number: int | None) -> str:
+    return "" if number is None else f"{what} {min(100, max(0, number))}%"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

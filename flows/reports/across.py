@@ -1,0 +1,170 @@
+"""The report across runs: what is outstanding since when, what failed over time, what is about to expire.
+
+It is where silence shows: a result that does not come is an open item with an age.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from flows.reports.summary import (
+    AGES,
+    DUE,
+    HELD,
+    MISSING,
+    OUT_OF_BALANCE,
+    PARTIAL,
+    UNSETTLED,
+    age_step,
+    by_expiry,
+    duration,
+)
+from schemas.reasons import reason
+
+CLEAR = "nothing outstanding"
+WAITING = "answers awaited"
+OVERDUE = "answers overdue"
+EXIT_CODES = {CLEAR: 0, WAITING: 0, OVERDUE: 3, OUT_OF_BALANCE: 4}
+
+LISTED = 200  # chunks and reasons listed; outstanding.csv has all chunks
+FIGURES = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed")
+
+
+class RunFacts(NamedTuple):
+    """One committed run: its figures, reasons by stage (code, rows), days its links expire, and its open chunks."""
+
+    run: str
+    as_of: date
+    state: str
+    rows: Mapping[str, int]
+    reasons: Mapping[str, Sequence[tuple[str, int]]]
+    expires: Mapping[date | None, int]
+    waiting: tuple[WaitingChunk, ...]
+
+
+class WaitingChunk(NamedTuple):
+    """One chunk with rows that are not answered: what of its answer is missing, and since when it waits."""
+
+    run: str
+    chunk: int
+    name: str
+    missing: str  # as `flows.reports.summary.missing` says, or HELD
+    sent: int
+    awaiting: int
+    since: datetime
+
+
+class ReportTerms(NamedTuple):
+    """How the report looks at runs: now, and how many hours an answer may take."""
+
+    now: datetime
+    within: int
+
+    def overdue(self, chunk: WaitingChunk) -> bool:
+        """True where the answer should have come; what came and does not fit is no silence."""
+        return chunk.missing in DUE and self.now - chunk.since > timedelta(hours=self.within)
+
+
+def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms) -> dict[str, Any]:
+    """Return the facts of the report across runs; `unlinked` as `flows.reports.lists.unlinked` gives it."""
+    waiting = sorted((one for run in runs for one in run.waiting), key=_order)
+    late = [one for one in waiting if terms.overdue(one)]
+    return {
+        "seen": terms.now.isoformat(timespec="seconds"),
+        "answer_within_hours": terms.within,
+        "verdict": _verdict(runs, waiting, late),
+        "rows": {name: sum(run.rows[name] for run in runs) for name in FIGURES},
+        "runs": [{"run": run.run, "as_of": run.as_of.isoformat(), "state": run.state, **run.rows} for run in runs],
+        "outstanding": {
+            **_sizes(waiting),
+            "overdue": _sizes(late),
+            "missing": {
+                kind: _sizes([one for one in waiting if one.missing == kind])
+                for kind in (MISSING, PARTIAL, UNSETTLED, HELD)
+            },
+            "ages": {age: _sizes([one for one in waiting if age_step(one.since, terms.now) == age]) for age in AGES},
+            "chunks": [_as_dict(one, terms) for one in waiting[:LISTED]],
+            "more": max(0, len(waiting) - LISTED),
+        },
+        "links": by_expiry(_expiry(runs), terms.now.date()),
+        "reasons": _reasons(runs)[:LISTED],
+        "unlinked": {
+            "cardholders": unlinked.height,
+            "by_attempts": _by_attempts(unlinked),
+            "reasons": _by_reason(unlinked),
+        },
+    }
+
+
+def outstanding(runs: Iterable[RunFacts], terms: ReportTerms) -> pl.DataFrame:
+    """Return outstanding.csv (`schemas.reports.Outstanding`): every chunk not wholly answered, oldest first."""
+    reported = [_as_dict(one, terms) for run in runs for one in run.waiting]
+    schema = {
+        "run": pl.String, "chunk": pl.UInt32, "name": pl.String, "missing": pl.String, "sent": pl.UInt32,
+        "awaiting": pl.UInt32, "since": pl.String, "due": pl.String, "overdue": pl.Boolean,
+    }  # fmt: skip
+    return pl.DataFrame([{name: one[name] for name in schema} for one in reported], schema=schema).sort("since", "name")
+
+
+def _order(one: WaitingChunk) -> tuple[bool, datetime, str, int]:
+    """Silence first: what came and does not fit is told by the breaks of its run."""
+    return one.missing not in DUE, one.since, one.run, one.chunk
+
+
+def _verdict(runs: Sequence[RunFacts], waiting: Sequence[WaitingChunk], late: Sequence[WaitingChunk]) -> str:
+    if any(run.state == OUT_OF_BALANCE for run in runs):
+        return OUT_OF_BALANCE
+    if late:
+        return OVERDUE
+    return WAITING if waiting else CLEAR
+
+
+def _sizes(chunks: Sequence[WaitingChunk]) -> dict[str, int]:
+    return {"count": len(chunks), "rows": sum(one.awaiting for one in chunks)}
+
+
+def _as_dict(one: WaitingChunk, terms: ReportTerms) -> dict[str, Any]:
+    return {
+        **one._asdict(),
+        "since": one.since.isoformat(timespec="seconds"),
+        "age": duration(terms.now - one.since),
+        "due": (one.since + timedelta(hours=terms.within)).isoformat(timespec="seconds"),
+        "overdue": terms.overdue(one),
+    }
+
+
+def _expiry(runs: Sequence[RunFacts]) -> pl.DataFrame:
+    days = [(day, links) for run in runs for day, links in run.expires.items()]
+    return pl.DataFrame(days, schema={"expires_on": pl.Date, "links": pl.UInt32}, orient="row")
+
+
+def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
+    """Return every reason of the partner and of ours with its rows per business date, most rows first."""
+    nights: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for run in runs:
+        for stage, reported in run.reasons.items():
+            for code, rows in reported:
+                nights[code, stage][run.as_of.isoformat()] += rows
+    found = [
+        {"code": code, "stage": stage, "action": reason(code).action, "rows": sum(days.values()), "nights": dict(days)}
+        for (code, stage), days in nights.items()
+    ]
+    return sorted(found, key=lambda one: (-one["rows"], one["code"], one["stage"]))
+
+
+def _by_attempts(unlinked: pl.DataFrame) -> list[dict[str, int]]:
+    reported = unlinked.group_by("attempts").agg(pl.len().alias("cardholders")).sort("attempts")
+    return [{"attempts": attempts, "cardholders": number} for attempts, number in reported.iter_rows()]
+
+
+def _by_reason(unlinked: pl.DataFrame) -> list[dict[str, Any]]:
+    reported = unlinked.group_by("reason").agg(pl.len().alias("cardholders")).drop_nulls("reason")
+    ordered = reported.sort("cardholders", "reason", descending=[True, False]).head(LISTED)
+    return [
+        {"code": code, "cardholders": number, "action": reason(code).action} for code, number in ordered.iter_rows()
+    ]

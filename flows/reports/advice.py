@@ -1,0 +1,116 @@
+"""What a report says in sentences: the verdict in plain words, and what to do now, most pressing first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flows.reports import across
+from flows.reports.summary import ABOVE_LIMIT, BALANCED, MISSING, OUT_OF_BALANCE, PARTIAL, WAITING
+from schemas.actions import ASK, FIX, RESUBMIT
+from schemas.breaks import KINDS
+
+TONES = {BALANCED: "good", WAITING: "wait", ABOVE_LIMIT: "warn", OUT_OF_BALANCE: "bad"}
+SENTENCES = {
+    BALANCED: "Every row of the extract is accounted for, and every row that was sent is answered.",
+    WAITING: "Every row of the extract is accounted for; some that were sent still wait for their answer.",
+    ABOVE_LIMIT: "Every row is accounted for, but more of them failed than the issuer's limits allow.",
+    OUT_OF_BALANCE: "The numbers do not add up yet: see the breaks and the control totals that differ.",
+}
+ACROSS_TONES = {
+    across.CLEAR: "good",
+    across.WAITING: "wait",
+    across.OVERDUE: "warn",
+    OUT_OF_BALANCE: "bad",
+}
+SOON = "within 7 days"
+BROKEN = 3  # runs named one by one
+
+
+def rows(number: int, word: str = "row") -> str:
+    """Return a count with its word: `1 row`, `2,000 rows`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def advice(summary: Mapping[str, Any]) -> list[str]:
+    """Return what to do now about a run, most pressing first; nothing where nothing is open."""
+    return [*_breaks(summary), *_waiting(summary), *_reasons(summary), *_links(summary)]
+
+
+def _breaks(summary: Mapping[str, Any]) -> Iterator[str]:
+    open_breaks = [one for one in summary["breaks"] if not one["notice"]]
+    counted = Counter(one["name"] for one in open_breaks)
+    for name, number in counted.most_common():
+        size = sum(one["rows"] for one in open_breaks if one["name"] == name)
+        yield f"{number:,} × {name} ({rows(size)}): {KINDS[name].then}"
+
+
+def _waiting(summary: Mapping[str, Any]) -> Iterator[str]:
+    waiting = summary["open"]
+    late, counts = waiting["overdue"], {one["kind"]: one["items"] for one in waiting["items"]}
+    if late["chunks"]:
+        yield (
+            f"Download the missing results of {rows(late['chunks'], 'chunk')} ({rows(late['rows'])}) from the portal: "
+            f"they are overdue, an answer is expected within {waiting['answer_within_hours']} hours."
+        )
+        return
+    if counts[MISSING]:
+        yield f"Upload {rows(counts[MISSING], 'chunk')} where that is not done yet, and download the results."
+    if counts[PARTIAL]:
+        yield f"Download the rest of {rows(counts[PARTIAL], 'partly answered chunk')}."
+
+
+def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Say who mends what; a row with two reasons counts with each, so numbers are of findings."""
+    refused = summary["rows"]["rejected"]
+    if refused:
+        yield f"Send rejects.csv to the issuer: {rows(refused)} refused before sending, to be mended at source."
+    todo: Counter[str] = Counter()
+    for one in summary["reasons"]["partner"]:
+        todo[one["action"]] += one["rows"]
+    reported = {
+        FIX: "Send errors.csv to the issuer: {} of the partner to be mended at source.",
+        RESUBMIT: "Resubmit as is: {} of the partner.",
+        ASK: "Ask the partner about {} in errors.csv.",
+    }
+    for action, sentence in reported.items():
+        if todo[action]:
+            yield sentence.format(rows(todo[action], "error"))
+
+
+def _links(summary: Mapping[str, Any]) -> Iterator[str]:
+    soon = sum(one["links"] for one in summary["links"] if one["when"] == SOON)
+    if soon:
+        yield f"Remind {rows(soon, 'cardholder')} now: their links expire {SOON}."
+
+
+def across_advice(facts: Mapping[str, Any]) -> list[str]:
+    """Return what to do now about all runs of an issuer, most pressing first."""
+    late = facts["outstanding"]["overdue"]
+    broken = [one["run"] for one in facts["runs"] if one["state"] == OUT_OF_BALANCE]
+    hopeless = facts["unlinked"]["cardholders"]
+    said = []
+    if broken:
+        more = f" and of {rows(len(broken) - BROKEN, 'more run')}" if len(broken) > BROKEN else ""
+        said.append(f"Read the breaks in the report of {', '.join(broken[:BROKEN])}{more}: out of balance.")
+    if late["count"]:
+        said.append(
+            f"Ask for the results of {rows(late['count'], 'chunk')} ({rows(late['rows'])}): no answer within "
+            f"{facts['answer_within_hours']} hours. Look whether they were uploaded, then ask the partner."
+        )
+    if hopeless:
+        said.append(f"Settle {rows(hopeless, 'cardholder')} without a link after all attempts: unlinked.csv says why.")
+    return [*said, *_links(facts)]
+
+
+def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the reasons of both stages, most rows first, each with who refused and its share of the largest."""
+    found: Sequence[dict[str, Any]] = [
+        {"by": "warning only" if one["warned"] == one["rows"] else by, "kind": kind, **one}
+        for stage, by, kind in (("submit", "us", "rejected"), ("partner", "the partner", "error"))
+        for one in summary["reasons"][stage]
+    ]
+    most = max((one["rows"] for one in found), default=1)
+    ordered = sorted(found, key=lambda one: (-one["rows"], one["code"]))
+    return [{**one, "share": one["rows"] / most} for one in ordered]

@@ -1,0 +1,258 @@
+"""The lists of a report and how they are written: links, errors, rejects, chunks, cardholders without a link.
+
+They are derived from ledger and reconciled rows (`schemas.reports`) and free of card numbers. So are the small
+tables that the flows show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from flows.reports.summary import duration
+from flows.results.masking import spreadsheet_safe
+from flows.runs.chunks import Item
+from flows.runs.documents import read_ledger
+from flows.runs.frames import csv_pieces, write_parquet
+from flows.runs.keys import RunKeys
+from flows.runs.store import Store
+from schemas import ledger
+from schemas.ledger import ERROR, LINKED
+from schemas.manifest import Counts, LedgerPart, Manifest
+from schemas.reasons import reason
+from schemas.settings import LinkSettings
+
+LINK = ["cuid", "last_4", "url", "expires_on"]
+FAILED = pl.col("state") == ERROR  # what errors.csv is of
+UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE])  # what rejects.csv is of
+REFUSAL = ["row", "cuid", "last_4", "stage", "column", "reason", "message", "action"]
+
+SHOWN = 200  # chunks listed in one table; chunks.csv has them all
+
+
+FATES = ("submitted", "rejected", "duplicate", "suppressed")
+
+CARD = ["cuid", "last_4"]
+TRIED = {
+    "cuid": pl.String(),
+    "last_4": pl.String(),
+    "run": pl.String(),
+    "stage": pl.String(),  # submit: refused by us; partner: sent, and in error
+    "reason": pl.String(),
+}
+
+
+def verified_links(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the links of reconciled rows (`schemas.reports.Links`): verified ones only, cells exactly as they are."""
+    return rows.filter(state=LINKED).select(LINK)
+
+
+def mailing(links: pl.DataFrame, settings: LinkSettings) -> pl.DataFrame:
+    """Return links as the sending system wants them: its columns, its names, its date format, text throughout."""
+    written = links.with_columns(pl.col("expires_on").dt.strftime(settings.strftime))
+    return written.select(pl.col(column).alias(name) for column, name in settings.columns.items())
+
+
+def errors(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return errors.csv of reconciled rows: one line per row and reason the partner gave."""
+    reported = rows.filter(FAILED).select("row", "cuid", "last_4", "message", pl.col("reasons").alias("reason"))
+    listed = reported.explode("reason").with_columns(
+        pl.lit("partner").alias("stage"), pl.lit(None, pl.String).alias("column")
+    )
+    return _refusals(listed)
+
+
+def rejects(records: pl.DataFrame) -> pl.DataFrame:
+    """Return rejects.csv of ledger records: one line per row we did not send and reason, never a value."""
+    reported = records.filter(UNSENT).select("row", "cuid", "last_4", "reasons").explode("reasons")
+    split = pl.col("reasons").str.split_exact("|", 1)
+    listed = reported.with_columns(
+        split.struct.field("field_0").replace("", None).alias("column"),
+        split.struct.field("field_1").alias("reason"),
+        pl.lit("submit").alias("stage"),
+    )
+    codes = listed["reason"].unique().drop_nulls().to_list()
+    hints = pl.DataFrame(
+        {
+            "reason": codes,
+            "message": [f"accepted: {reason(code).hint}" if reason(code).hint else None for code in codes],
+        },
+        schema={"reason": pl.String, "message": pl.String},
+    )
+    return _refusals(listed.join(hints, on="reason", how="left", maintain_order="left"))
+
+
+def chunks(manifest: Manifest, reconciled: pl.DataFrame) -> pl.DataFrame:
+    """Return chunks.csv: every chunk as it is uploaded, and what came back for it."""
+    sealed = pl.DataFrame(
+        [(one.number, one.name, one.bytes, one.sha256) for one in manifest.chunks],
+        schema={"chunk": pl.UInt32, "name": pl.String, "bytes": pl.UInt64, "sha256": pl.String},
+        orient="row",
+    )
+    reported = reconciled.with_columns(pl.col("results").list.join(" | "))
+    counts = [pl.col(name).cast(pl.UInt32) for name in ("sent", "answers", "linked", "error", "awaiting")]
+    joined = sealed.join(reported, on="chunk", how="left", maintain_order="left")
+    return joined.select(
+        "chunk", spreadsheet_safe("name"), "bytes", "sha256", *counts, "state", spreadsheet_safe("results")
+    )
+
+
+def action_of(codes: pl.Series) -> pl.DataFrame:
+    """Return reason and action, one row per different code."""
+    known = codes.unique().drop_nulls().to_list()
+    return pl.DataFrame(
+        {"reason": known, "action": [reason(code).action for code in known]},
+        schema={"reason": pl.String, "action": pl.String},
+    )
+
+
+def _refusals(listed: pl.DataFrame) -> pl.DataFrame:
+    safe = [spreadsheet_safe(name) for name in ("cuid", "message")]
+    joined = listed.join(action_of(listed["reason"]), on="reason", how="left", maintain_order="left")
+    return joined.with_columns(safe).select(REFUSAL)
+
+
+def count_rows(counts: Counts) -> list[dict[str, Any]]:
+    """Return one line per fate of the source's rows."""
+    lines = [{"rows": fate, "count": getattr(counts, fate)} for fate in FATES]
+    return [*lines, {"rows": "read (sum)", "count": counts.read}]
+
+
+def reason_rows(reasons: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return one line per reason code, most frequent first, with what to do."""
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    return [{"reason": code, "rows": number, "what to do": reason(code).action} for code, number in ordered]
+
+
+def chunk_rows(manifest: Manifest) -> list[dict[str, Any]]:
+    """Return one line per chunk to upload."""
+    return [
+        {"upload": chunk.name, "rows": chunk.rows, "bytes": chunk.bytes, "sha256": chunk.sha256}
+        for chunk in manifest.chunks[:SHOWN]
+    ]
+
+
+def planned_rows(chunks: Sequence[int]) -> list[dict[str, Any]]:
+    """Return one line per chunk that a real run would make."""
+    return [{"chunk": number, "rows": rows} for number, rows in enumerate(chunks[:SHOWN], 1)]
+
+
+def outbox_rows(items: Sequence[Item], now: datetime) -> list[dict[str, Any]]:
+    """Return one line per chunk that is not answered yet, oldest run first."""
+    return [
+        {
+            "chunk": item.chunk.name,
+            "state": item.state,
+            "since": duration(now - item.since),
+            "rows": item.chunk.rows,
+            "bytes": item.chunk.bytes,
+            "sha256": item.chunk.sha256,
+        }
+        for item in items[:SHOWN]
+    ]
+
+
+def settled(rows: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Return 64-bit marks of the cards (`card`) and cardholders (`holder`) that have a link or wait for one.
+
+    `rows`: frames of cuid, last_4, state. Marks, since a year of nights has more cards than memory for their texts.
+    """
+    markers = [_markers(frame.filter(pl.col("state") != ERROR)) for frame in rows]
+    return pl.concat([pl.DataFrame(schema={"card": pl.UInt64, "holder": pl.UInt64}), *markers]).unique()
+
+
+def unlinked(tried: Iterable[pl.DataFrame], done: pl.DataFrame) -> pl.DataFrame:
+    """Return cuid, last_4, attempts, sent, run, stage, reason, action of cards that `settled` does not know.
+
+    `tried`: frames of TRIED, runs in order; the last attempt gives run, stage and reason. A row refused before its
+    card number could be read counts as linked where its cardholder is.
+    """
+    frames = [_without(frame, done) for frame in tried]
+    every = pl.concat([pl.DataFrame(schema=TRIED), *frames])
+    last = [pl.col(name).last() for name in ("run", "stage", "reason")]
+    counted = every.group_by(CARD, maintain_order=True).agg(
+        pl.len().alias("attempts"), (pl.col("stage") == "partner").sum().alias("sent"), *last
+    )
+    named = counted.join(action_of(counted["reason"]), on="reason", how="left", maintain_order="left")
+    return named.sort("attempts", "cuid", "last_4", descending=[True, False, False])
+
+
+def listed(found: pl.DataFrame) -> pl.DataFrame:
+    """Return unlinked.csv (`schemas.reports.Unlinked`), safe in a spreadsheet."""
+    return found.with_columns(spreadsheet_safe("cuid"))
+
+
+def _without(tried: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
+    known = tried.drop_nulls("cuid")
+    markers = _markers(known)
+    card = markers["card"].is_in(done["card"].implode())
+    holder = markers["holder"].is_in(done["holder"].implode()) & known["last_4"].is_null()
+    return known.filter(~(card | holder)).select(*TRIED)
+
+
+def _markers(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select(pl.struct(CARD).hash().alias("card"), pl.col("cuid").hash().alias("holder"))
+
+
+def attempts_of(run: str, rows: Iterable[pl.DataFrame], records: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield the attempts of a run that gave no link: errors among its reconciled rows, refusals among its ledger."""
+    for frame in rows:
+        failed = frame.filter(state=ERROR)
+        yield failed.select(*CARD, *_of(run, "partner"), pl.col("reasons").list.first().alias("reason"))
+    for frame in records:
+        refused = frame.filter(fate="rejected")
+        code = pl.col("reasons").list.first().str.split("|").list.last().alias("reason")
+        yield refused.select(*CARD, *_of(run, "submit"), code)
+
+
+def _of(run: str, stage: str) -> list[pl.Expr]:
+    return [pl.lit(run, pl.String).alias("run"), pl.lit(stage, pl.String).alias("stage")]
+
+
+def keep_links(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame) -> pl.DataFrame:
+    """Write the links among the reconciled rows of a ledger part, links/part-*.parquet, and return them."""
+    links = verified_links(rows)
+    write_parquet(store, keys.report(f"links/{part.name}"), links)
+    return links
+
+
+def write_links(store: Store, keys: RunKeys, links: Iterator[pl.DataFrame], settings: LinkSettings) -> None:
+    """Write all links of a run, part after part, as links.csv (or links-00001.csv … of `rows_per_file`)."""
+    columns = list(settings.columns.values())
+    written = set()
+    mailed = (mailing(part, settings) for part in links)
+    for number, frames in enumerate(_files(mailed, settings.rows_per_file), start=1):
+        key = keys.report(f"links-{number:05d}.csv" if settings.rows_per_file else "links.csv")
+        store.replace(key, csv_pieces(frames, columns))
+        written.add(key)
+    _empty_leftovers(store, keys, written, columns)
+
+
+def _files(frames: Iterator[pl.DataFrame], limit: int | None) -> Iterator[Iterable[pl.DataFrame]]:
+    """Yield the frames of each file: all of them, or at most `limit` rows."""
+    if limit is None:
+        yield frames
+        return
+    waiting = next(frames, None)
+    while waiting is not None:
+        while waiting.height <= limit and (more := next(frames, None)) is not None:
+            waiting = pl.concat([waiting, more])
+        yield [waiting.head(limit)]
+        waiting = waiting.slice(limit) if waiting.height > limit else None
+
+
+def _empty_leftovers(store: Store, keys: RunKeys, written: set[str], columns: list[str]) -> None:
+    """Leave only a header in link files of an earlier report: a link taken back since must not be sent from there."""
+    for entry in list(store.keys(keys.report("links"), shallow=True)):
+        if entry.key.endswith(".csv") and entry.key not in written:
+            store.replace(entry.key, csv_pieces([], columns))
+
+
+def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
+    """Write rejects.csv from the ledger, part by part."""
+    columns = ["row", "cuid", "last_4", "fate", "reasons"]
+    frames = (rejects(part) for part in read_ledger(store, keys, parts, columns, UNSENT))
+    store.replace(keys.report("rejects.csv"), csv_pieces(frames, REFUSAL))

@@ -1,0 +1,269 @@
+"""The report as one HTML page: no script, no outside address, everything inside; made of the summary's facts.
+
+The geometry of its drawings is numbers in, rectangles out; colours and markup are the template's.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from functools import cache
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import polars as pl
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from flows.reports.advice import ACROSS_TONES, SENTENCES, TONES, across_advice, advice, refused_by
+from flows.reports.summary import AGES, HELD, MISSING, UNSETTLED, duration, missing
+
+# Where a source row can end, in the order people ask: what is done, what came back bad, what waits, what never left.
+ENDS = {
+    "linked": "linked",
+    "error": "error (partner)",
+    "awaiting": "awaiting",
+    "rejected": "rejected (by us)",
+    "duplicate": "duplicate",
+    "suppressed": "suppressed",
+}
+BAR_WIDTH = 1000.0
+LEAST = 4.0  # units of the bar that a single row among millions still gets, so that it is seen
+TREND_HEIGHT = 149.0
+SLOT = 100  # width of one night in the trend
+NIGHTS = 14
+
+MOST_REASONS, MOST_SHAPES, PLACES = 30, 15, 6
+OPEN_CHUNKS, WORST_CHUNKS, RUNS = 50, 10, 60
+
+
+class Part(NamedTuple):
+    """One piece of the bar: where it starts and how wide it is, what it counts and which share that is."""
+
+    kind: str
+    name: str
+    rows: int
+    share: float
+    start: float
+    width: float
+
+
+class Piece(NamedTuple):
+    """One piece of a column: which kind, where its top is and how high it is, from the top of the drawing."""
+
+    kind: str
+    top: float
+    height: float
+
+
+class Column(NamedTuple):
+    """One night of the trend: where it stands, how it is labelled, its pieces from the bottom up."""
+
+    x: int
+    day: int
+    month: str
+    current: bool
+    parts: tuple[Piece, ...]
+
+
+def bar(rows: Mapping[str, int]) -> list[Part]:
+    """Return the bar of where every row went, without the ends that no row has."""
+    counts = {kind: rows[kind] for kind in ENDS if rows[kind]}
+    total = sum(counts.values())
+    widths = {kind: max(LEAST, BAR_WIDTH * count / total) for kind, count in counts.items()}
+    scale = BAR_WIDTH / sum(widths.values()) if widths else 0.0
+    parts, start = [], 0.0
+    for kind, count in counts.items():
+        width = widths[kind] * scale
+        parts.append(Part(kind, ENDS[kind], count, count / total, start, width))
+        start += width
+    return parts
+
+
+def trend(nights: Sequence[Mapping[str, Any]], current: str) -> list[Column]:
+    """Return a column per run, oldest left, all on one scale; the last fourteen have room."""
+    shown = nights[-NIGHTS:]
+    most = max((night["read"] for night in shown), default=0) or 1
+    columns: list[Column] = []
+    before = ""
+    for at, night in enumerate(shown):
+        day = date.fromisoformat(night["as_of"])
+        month = f"{day:%b}"
+        columns.append(
+            Column(
+                at * SLOT + 18, day.day, month if month != before else "", night["run"] == current, _pieces(night, most)
+            )
+        )
+        before = month
+    return columns
+
+
+def _pieces(night: Mapping[str, Any], most: int) -> tuple[Piece, ...]:
+    pieces, top = [], TREND_HEIGHT
+    for kind in ENDS:
+        height = TREND_HEIGHT * night[kind] / most
+        top -= height
+        if height:
+            pieces.append(Piece(kind, top, height))
+    return tuple(pieces)
+
+
+class Figure(NamedTuple):
+    """One of the six figures: its kind (colour), name, rows, and a note beneath."""
+
+    kind: str
+    name: str
+    rows: int
+    note: str
+
+
+def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
+    """Return the page of a run from its summary (with `trend`) and its chunks (`schemas.reports.Chunks`)."""
+    reasons = refused_by(summary)
+    now = datetime.fromisoformat(summary["seen"])
+    most_links = max((one["links"] for one in summary["links"]), default=0) or 1
+    reported = chunks.with_columns(missing("answers", "sent"))
+    waiting = reported.filter(pl.col("awaiting") > 0)
+    worst = reported.filter(pl.col("error") > 0).sort("error", "chunk", descending=[True, False])
+    return render(
+        "run.html",
+        run=summary,
+        tone=TONES[summary["verdict"]],
+        sentence=SENTENCES[summary["verdict"]],
+        advice=advice(summary),
+        figures=_figures(summary["rows"]),
+        bar=bar(summary["rows"]),
+        ages=AGES,
+        reasons=reasons[:MOST_REASONS],
+        more_reasons=max(0, len(reasons) - MOST_REASONS),
+        funnel=summary.get("funnel"),
+        shapes=[
+            {**one, "shape": one["shape"].removeprefix(f"{one['reason']}: ")} for one in summary["shapes"][:MOST_SHAPES]
+        ],
+        repairs=sorted(summary["repairs"].items()),
+        breaks=_by_kind(summary["breaks"], now),
+        more_breaks=summary["more_breaks"],
+        expiry=[
+            {**one, "share": one["links"] / most_links, "kind": _expiry_kind(one["when"])} for one in summary["links"]
+        ],
+        chunk_counts=[(name, summary["chunks"][name]) for name in ("sent", "answered", "partial", "awaiting")],
+        missing=MISSING,
+        open_chunks=waiting.head(OPEN_CHUNKS).to_dicts(),
+        more_open=max(0, waiting.height - OPEN_CHUNKS),
+        worst_chunks=worst.head(WORST_CHUNKS).to_dicts(),
+        nights=summary["trend"],
+        columns=trend(summary["trend"], summary["run"]),
+    )
+
+
+def across_page(facts: Mapping[str, Any]) -> str:
+    """Return the page across runs from the facts of `report.across.across`, with `issuer`, `from` and `to`."""
+    most_links = max((one["links"] for one in facts["links"]), default=0) or 1
+    newest = sorted(facts["runs"], key=lambda one: (one["as_of"], one["run"]))
+    chunks = facts["outstanding"]["chunks"]
+    return render(
+        "across.html",
+        all=facts,
+        tone=ACROSS_TONES[facts["verdict"]],
+        advice=across_advice(facts),
+        figures=_figures(facts["rows"]),
+        ages=AGES,
+        unsettled=UNSETTLED,
+        held=HELD,
+        chunks=chunks[:OPEN_CHUNKS],
+        more_chunks=max(0, len(chunks) - OPEN_CHUNKS) + facts["outstanding"]["more"],
+        runs=newest[: -RUNS - 1 : -1],
+        columns=trend(newest, ""),
+        funnel=facts.get("funnel"),
+        days=sorted({one["as_of"] for one in newest})[-NIGHTS:],
+        reasons=facts["reasons"][:MOST_REASONS],
+        expiry=[
+            {**one, "share": one["links"] / most_links, "kind": _expiry_kind(one["when"])} for one in facts["links"]
+        ],
+    )
+
+
+def render(template: str, **facts: Any) -> str:
+    """Return a page of a template; every text is escaped, and the policy admits our one style sheet only."""
+    environment = _environment()
+    style = environment.get_template("style.css").render()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return environment.get_template(template).render(
+        style=Markup(style),  # noqa: S704 - our own style sheet, nothing else goes into it
+        style_hash=Markup(f"sha256-{digest}"),  # noqa: S704 - Base64
+        **facts,
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("flows.reports", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": lambda number: f"{number:,}",
+        "signed": lambda number: f"{number:+,}",
+        "percent": percent,
+        "day": lambda text: _day(datetime.fromisoformat(text)),
+        "moment": lambda text: f"{_day(datetime.fromisoformat(text))}, {datetime.fromisoformat(text):%H:%M %Z}",
+    }
+    return environment
+
+
+def percent(share: float) -> str:
+    """Return a share as people read it: never 0% for something, never 100% for less than all."""
+    if 0 < share < 0.001:
+        return "< 0.1%"
+    if 0.999 < share < 1:
+        return "> 99.9%"
+    return f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}"
+
+
+def _day(day: datetime) -> str:
+    return f"{day.day} {day:%B %Y}"
+
+
+def _by_kind(breaks: Sequence[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
+    """Return one line per kind of break: how many, their rows, the oldest, and the first places."""
+    lines = []
+    for _, group in groupby(breaks, key=lambda one: one["name"]):
+        found = list(group)
+        places = [f"{one['place']} ({one['rows']:,})" for one in found]
+        lines.append(
+            {
+                **found[0],
+                "number": len(found),
+                "rows": sum(one["rows"] for one in found),
+                "age": duration(now - min(datetime.fromisoformat(one["since"]) for one in found)),
+                "places": places[:PLACES],
+                "more": max(0, len(places) - PLACES),
+            }
+        )
+    return lines
+
+
+def _figures(rows: Mapping[str, int]) -> list[Figure]:
+    sent = rows["linked"] + rows["error"] + rows["awaiting"]
+    aside = rows["duplicate"] + rows["suppressed"]
+    return [
+        Figure("read", "read", rows["read"], "rows of the extract"),
+        Figure("linked", "linked", rows["linked"], f"{_share(rows['linked'], sent)} of sent"),
+        Figure("error", "error", rows["error"], "refused by partner"),
+        Figure("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
+        Figure("rejected", "rejected", rows["rejected"], "refused, not sent"),
+        Figure("aside", "set aside", aside, "duplicate, suppressed"),
+    ]
+
+
+def _share(part: int, whole: int) -> str:
+    return percent(part / whole) if whole else "none"
+
+
+def _expiry_kind(when: str) -> str:
+    return {"expired": "error", "within 7 days": "rejected"}.get(when, "linked")

@@ -1,0 +1,127 @@
+"""What a report counts of a run's sent rows: tallied per ledger part, added up, never larger for more rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.results.reconcile import Reconciled
+from flows.runs.outcomes import Attributed
+from schemas import ledger
+from schemas.breaks import Break
+from schemas.ledger import ERROR, LINKED
+
+SHAPES = 100  # kinds of error text kept; a partner that writes every text differently must not swell the report
+FIRST_ROWS = 5  # source rows named for each reason
+
+CHUNKS = pl.Schema(
+    {
+        "run": pl.String(),
+        "chunk": pl.UInt32(),
+        **{name: pl.UInt32() for name in ("sent", "answers", "links", "linked", "error", "awaiting")},
+        "state": pl.String(),
+        "results": pl.List(pl.String()),
+    }
+)
+# `warned`: how many of the rows were sent all the same
+REASONS = pl.Schema({"reason": pl.String(), "rows": pl.UInt32(), "warned": pl.UInt32(), "first": pl.List(pl.UInt32())})
+KINDS = pl.Schema(
+    {
+        "shape": pl.String(),
+        "reason": pl.String(),
+        "rows": pl.UInt32(),
+        "message": pl.String(),
+    }
+)
+EXPIRY = pl.Schema({"expires_on": pl.Date(), "links": pl.UInt32()})
+HOW = pl.Schema({"how": pl.String(), "rows": pl.UInt32()})
+
+
+class ResultFile(NamedTuple):
+    """A result file of the run: digest of its bytes, name, day it came, rows."""
+
+    digest: str
+    name: str
+    received: date | None
+    rows: int
+
+
+class Tally(NamedTuple):
+    """Counts: chunks, our reasons (`refused`), the partner's, kinds of error text, days of expiry, how attributed."""
+
+    chunks: pl.DataFrame
+    breaks: frozenset[Break]
+    files: frozenset[ResultFile]
+    refused: pl.DataFrame
+    reasons: pl.DataFrame
+    shapes: pl.DataFrame
+    expiry: pl.DataFrame
+    how: pl.DataFrame
+
+
+def tally(records: pl.DataFrame, settled: Reconciled, outcomes: Sequence[Attributed]) -> Tally:
+    """Count one ledger part: its records (row, fate, reasons), and the rows sent of them as reconciled."""
+    rows = settled.rows
+    failed = rows.filter(state=ERROR)
+    return Tally(
+        settled.chunks,
+        frozenset(settled.breaks),
+        frozenset(ResultFile(one.digest, one.name, one.received, one.outcomes.height) for one in outcomes),
+        _reasons(records, pl.col("fate") == ledger.SUBMITTED),
+        _reasons(failed, pl.lit(value=False)),
+        failed.group_by("shape")
+        .agg(
+            pl.col("reasons").list.first().drop_nulls().min().alias("reason"),
+            pl.len().alias("rows"),
+            pl.col("message").min(),
+        )
+        .sort("rows", "shape", descending=[True, False])
+        .head(10 * SHAPES),
+        rows.filter(state=LINKED).group_by("expires_on").agg(pl.len().alias("links")),
+        rows.drop_nulls("how").group_by("how").agg(pl.len().alias("rows")),
+    )
+
+
+def _reasons(rows: pl.DataFrame, warned: pl.Expr) -> pl.DataFrame:
+    some = rows.filter(pl.col("reasons").is_not_null())  # few have any
+    reported = some.select("row", warned.alias("warned"), "reasons").explode("reasons").drop_nulls("reasons")
+    codes = reported.with_columns(pl.col("reasons").str.split("|").list.last().alias("reason"))
+    first = pl.col("row").sort().head(FIRST_ROWS).alias("first")
+    return codes.group_by("reason").agg(pl.len().alias("rows"), pl.col("warned").sum(), first)
+
+
+def add(tallies: Sequence[Tally]) -> Tally:
+    """Add up the tallies of a run's parts; an empty run has an empty tally."""
+    shapes = _stack([one.shapes for one in tallies], KINDS).group_by("shape")
+    rows = pl.col("rows").sum()
+    return Tally(
+        _stack([one.chunks for one in tallies], CHUNKS).sort("chunk"),
+        frozenset().union(*(one.breaks for one in tallies)),
+        frozenset().union(*(one.files for one in tallies)),
+        _add_reasons([one.refused for one in tallies]),
+        _add_reasons([one.reasons for one in tallies]),
+        shapes.agg(pl.col("reason").min(), rows, pl.col("message").min())
+        .sort("rows", "shape", descending=[True, False])
+        .head(SHAPES),
+        _stack([one.expiry for one in tallies], EXPIRY)
+        .group_by("expires_on")
+        .agg(pl.col("links").sum())
+        .sort("expires_on"),
+        _stack([one.how for one in tallies], HOW)
+        .group_by("how")
+        .agg(rows)
+        .sort("rows", "how", descending=[True, False]),
+    )
+
+
+def _add_reasons(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    first = pl.col("first").explode().sort().head(FIRST_ROWS)
+    found = _stack(frames, REASONS).group_by("reason").agg(pl.col("rows", "warned").sum(), first)
+    return found.sort("rows", "reason", descending=[True, False])
+
+
+def _stack(frames: Sequence[pl.DataFrame], schema: pl.Schema) -> pl.DataFrame:
+    return pl.concat([pl.DataFrame(schema=schema), *(frame.cast(schema) for frame in frames)])

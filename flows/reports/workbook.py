@@ -1,0 +1,154 @@
+"""The report as report.xlsx: the page's facts as tables, one sheet each; texts are texts, never formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import Any
+
+import polars as pl
+import xlsxwriter
+
+from flows.reports.advice import SENTENCES, advice, refused_by
+from flows.reports.funnel import REACHED
+from flows.reports.summary import AGES
+
+Cell = str | int | float | None
+
+MOST_CHUNKS = 100_000  # rows a sheet can have and still opens at once; chunks.csv has them all
+# Nothing goes to a temporary file, and no text becomes a formula, a link or a number.
+OPTIONS = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
+CREATED = datetime(2000, 1, 1, tzinfo=UTC)  # the file's own date: the same facts are the same bytes
+
+
+def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
+    """Return the workbook of a run from its summary (with `trend`) and its chunks (`schemas.reports.Chunks`)."""
+    shown = chunks.head(MOST_CHUNKS)
+    return workbook(
+        {
+            "Run": (["fact", "value"], _facts(summary)),
+            "To do": (["no.", "what to do"], list(enumerate(advice(summary), start=1))),
+            "Control totals": _table(summary["balance"], "name", "left", "right", "difference", "closed"),
+            "Open items": (
+                ["item", *AGES, "items", "rows"],
+                [
+                    [one["kind"], *(one["ages"][age]["items"] for age in AGES), one["items"], one["rows"]]
+                    for one in summary["open"]["items"]
+                ],
+            ),
+            "Links by expiry": _table(summary["links"], "when", "links"),
+            **_attempts(summary.get("attempts")),
+            **_funnel(summary.get("funnel")),
+            "Reasons": _table(refused_by(summary), "code", "by", "rows", "action", "hint"),
+            "Error texts": _table(summary["shapes"], "shape", "reason", "rows", "message"),
+            "Breaks": _table(summary["breaks"], "name", "place", "rows", "since", "meaning", "then"),
+            **_closed(summary["closed"]),
+            "Chunks": (shown.columns, shown.iter_rows()),
+            "Trend": _table(
+                summary["trend"],
+                *(
+                    "as_of",
+                    "run",
+                    "state",
+                    "read",
+                    "linked",
+                    "error",
+                    "awaiting",
+                    "rejected",
+                    "duplicate",
+                    "suppressed",
+                ),
+            ),
+        }
+    )
+
+
+def workbook(sheets: Mapping[str, tuple[Sequence[str], Iterable[Sequence[Cell]]]]) -> bytes:
+    """Return an xlsx of sheets by name, each a head and rows; the head stays in sight and filters."""
+    out = BytesIO()
+    book = xlsxwriter.Workbook(out, OPTIONS)
+    book.set_properties({"created": CREATED})
+    bold = book.add_format({"bold": True, "bottom": 1})
+    for name, (head, rows) in sheets.items():
+        sheet = book.add_worksheet(name)
+        sheet.freeze_panes(1, 0)
+        for at, title in enumerate(head):
+            sheet.set_column(at, at, _width(title))
+        sheet.write_row(0, 0, head, bold)
+        last = 0
+        for last, row in enumerate(rows, start=1):
+            for at, cell in enumerate(row):
+                _write(sheet, last, at, cell)
+        if last:
+            sheet.autofilter(0, 0, last, len(head) - 1)
+    book.close()
+    return out.getvalue()
+
+
+def _write(sheet: xlsxwriter.worksheet.Worksheet, row: int, column: int, cell: Cell) -> None:
+    if isinstance(cell, str):
+        sheet.write_string(row, column, cell)
+    elif cell is not None:
+        sheet.write_number(row, column, cell)
+
+
+def _width(title: str) -> int:
+    long = {"value", "what to do", "name", "hint", "shape", "message", "place", "meaning", "then", "results", "run"}
+    middle = {"code", "fact", "item", "sha256", "action", "since", "state", "reason"}
+    return 60 if title in long else 28 if title in middle else 14
+
+
+def _table(facts: Iterable[Mapping[str, Any]], *names: str) -> tuple[Sequence[str], list[list[Cell]]]:
+    return names, [[one[name] for name in names] for one in facts]
+
+
+def _closed(closed: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
+    """Return the sheet of breaks closed by hand, where there are any."""
+    return {"Closed": _table(closed, "name", "place", "rows", "reason", "by", "at")} if closed else {}
+
+
+def _attempts(attempts: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
+    """Return the sheet of what was sent again, where something was."""
+    if attempts is None:
+        return {}
+    head, lines = _table(attempts["runs"], "run", "rows", "linked", "error", "awaiting", "rejected")
+    after = attempts["after"]
+    last = ["after all attempts", None, *(after[state] for state in ("linked", "error", "awaiting", "refused"))]
+    return {"Sent again": (head, [*lines, last])}
+
+
+def _funnel(funnel: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
+    """Return the sheet of the funnel, where the partner told what became of the links."""
+    if funnel is None:
+        return {}
+    ends = [("stage", "", one["stage"], one["cardholders"]) for one in funnel["stages"]]
+    ends += [("failed", "", one["kind"], one["cardholders"]) for one in funnel["failed"]]
+    ends += [("under way", "", "", funnel["under_way"])]
+    ends += [
+        (kind, one[name], stage, one[stage])
+        for kind, name, lines in (("merchant site", "site", funnel["sites"]), ("age of link", "age", funnel["ages"]))
+        for one in lines
+        for stage in REACHED
+    ]
+    return {"Funnel": (["by", "which", "reached", "cardholders"], [list(line) for line in ends])}
+
+
+def _facts(summary: Mapping[str, Any]) -> list[list[Cell]]:
+    source = summary["source"]
+    return [
+        ["run", summary["run"]],
+        ["business date", summary["as_of"]],
+        ["as seen", summary["seen"]],
+        ["verdict", summary["verdict"]],
+        ["in words", SENTENCES[summary["verdict"]]],
+        *([f"rows {name}", number] for name, number in summary["rows"].items()),
+        *([f"chunks {name}", number] for name, number in summary["chunks"].items()),
+        ["extract", source["key"]],
+        ["extract SHA-256", source["sha256"]],
+        ["extract bytes", source["size"]],
+        ["settings SHA-256", summary["settings_sha256"]],
+        ["sealed to", ", ".join(summary["recipients"])],
+        ["result files", len(summary["results"])],
+        *([f"version of {name}", text] for name, text in sorted(summary["versions"].items())),
+    ]

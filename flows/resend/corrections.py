@@ -1,0 +1,368 @@
+"""The corrected-file loop: write a run's correction template, take a filled-in one in, merge what was corrected.
+
+Reading is tolerant of what spreadsheets do to a CSV, and strict about everything else.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from flows.errors import OperatorError
+from flows.extracts.errors import checked_name
+from flows.redaction import redact
+from flows.resend.selection import RowSelection, asked
+from flows.resend.sources import reopen_source
+from flows.results.lineage import committed, run_rows, settled_since
+from flows.results.masking import spreadsheet_safe
+from flows.runs.context import IssuerContext
+from flows.runs.documents import keys_of, read_manifest
+from flows.runs.identity import digest
+from flows.runs.keys import corrections
+from flows.runs.store import Entry, Store, read, write_once
+from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, template_columns
+from schemas.manifest import Manifest, SourceIdentity
+from schemas.portal import YEAR, columns
+from schemas.reasons import reason
+
+NAMED = ["code", "for", "wrong", "accepted"]
+_BY_SUFFIX = {name.rpartition(".")[2]: name for name in columns()}
+
+LISTED = 10  # lines named in a message
+LONGEST = 500  # characters of a correction
+NEEDED = ("row", "column", "correction")
+KEYS = ("cuid", "last_4")  # what must fit the row's number, where it is given
+_COLUMNS = {name.casefold(): name for name in columns()}
+_SEP = re.compile(r'"?sep=(.)"?$', re.IGNORECASE)
+_BETWEEN = re.compile(r"[\s._/-]")
+
+LARGEST = 64 << 20  # bytes of a filled-in template: it is read in memory
+REFUSED_ROWS = RowSelection(errors=True, rejects=True)
+CELL = {"row": pl.UInt32, "column": pl.String, "correction": pl.String}
+
+
+def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
+    """Return the template (`schemas.corrections.Template`) of refused rows (`wanted.RUN_ROW`), a line per reason."""
+    reported = rows.select("row", "cuid", "last_4", "reasons").explode("reasons").drop_nulls("reasons")
+    parts = pl.col("reasons").str.split("|")
+    listed = reported.with_columns(
+        pl.lit(run).alias("run"),
+        pl.when(parts.list.len() > 1).then(parts.list.first()).replace("", None).alias("column"),
+        parts.list.last().alias("code"),
+        pl.lit(None, pl.String).alias("correction"),
+    )
+    named = [(code, _column(code), *_words(code)) for code in listed["code"].unique()]
+    beside = listed.join(
+        pl.DataFrame(named, dict.fromkeys(NAMED, pl.String), orient="row"), on="code", maintain_order="left"
+    )
+    filled = beside.with_columns(pl.coalesce("column", "for").alias("column"), spreadsheet_safe("cuid"))
+    return filled.select(template_columns())
+
+
+def _column(code: str) -> str | None:
+    """Return the portal's column that a code speaks of, None where nothing tells."""
+    _, _, rest = code.partition(".")
+    subject = rest.partition(".")[0]
+    return YEAR if subject == "expiration" else _BY_SUFFIX.get(subject)
+
+
+def _words(code: str) -> tuple[str, str]:
+    """Say what is wrong and what is accepted."""
+    reported = reason(code)
+    entity, _, rest = code.partition(".")
+    subject, _, kind = rest.partition(".")
+    wrong = f"{'the line' if entity in ('line', 'row') else subject.replace('_', ' ')} {WRONG.get(kind, UNNAMED)}"
+    if entity == "line" or _column(code) in AT_SOURCE:
+        return wrong, f"{SOURCE_ONLY}: {reported.hint}" if reported.hint else SOURCE_ONLY
+    return wrong, reported.hint or reported.action
+
+
+class CorrectionsUnreadableError(OperatorError):
+    """The file is no filled-in template."""
+
+    message = "{name} cannot be read as a correction template: {problem}."
+    next_step = "Write a fresh one with `cardlink corrections`, fill in its last column, and save it as CSV (UTF-8)."
+
+
+class CorrectionsRefusedError(OperatorError):
+    """Lines of the file cannot be taken as they are; nothing of it is used."""
+
+    message = "{name}: {count} lines cannot be used ({lines}). Nothing was sent."
+    next_step = "Correct these lines and submit the file again."
+
+
+class Problem(NamedTuple):
+    """A line that cannot be taken, and why."""
+
+    line: int
+    why: str
+
+
+class _Cell(NamedTuple):
+    line: int
+    row: int
+    cuid: str | None
+    last_4: str | None
+    column: str
+    correction: str
+
+
+def read_filled(content: bytes, name: str, run: str) -> pl.DataFrame:
+    """Return the corrections of a filled-in template (`schemas.corrections.Filled`), by line.
+
+    Raises CorrectionsUnreadableError and CorrectionsRefusedError.
+    """
+    cells: list[_Cell] = []
+    problems: list[Problem] = []
+    for line, record in _records(content, name):
+        found = _cell(line, record, run)
+        if isinstance(found, _Cell):
+            cells.append(found)
+        elif found is not None:
+            problems.append(found)
+    refuse(name, [*problems, *_contradictions(cells)])
+    schema = {column: model.dtype.type for column, model in Filled.to_schema().columns.items()}
+    return pl.DataFrame(cells, schema, orient="row").unique(["row", "column"], keep="first", maintain_order=True)
+
+
+def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[Problem]:
+    """Return the lines that speak of no row of the run (row, cuid, last_4), or of another one than their cuid says.
+
+    A sheet sorted by one column alone is found so. Lost leading zeros are a spreadsheet's doing, and are let pass.
+    """
+    beside = filled.select("line", "row", "cuid", "last_4").join(
+        rows.select("row", pl.lit(value=True).alias("there"), *(pl.col(key).alias(f"its {key}") for key in KEYS)),
+        on="row",
+        how="left",
+        maintain_order="left",
+    )
+    other = pl.any_horizontal((_bare(key) != _bare(f"its {key}")).fill_null(pl.col(key).is_not_null()) for key in KEYS)
+    reported = beside.select(
+        "line",
+        why=pl.when(pl.col("there").is_null())
+        .then(pl.lit("no such row in the run"))
+        .when(other)
+        .then(pl.lit("the row has another cuid or last_4")),
+    )
+    return [Problem(line, why) for line, why in reported.drop_nulls("why").unique("line").sort("line").iter_rows()]
+
+
+def refuse(name: str, problems: list[Problem]) -> None:
+    """Raise CorrectionsRefusedError where there are problems, naming the first of them."""
+    if problems:
+        ordered = sorted(set(problems))
+        reported = "; ".join(f"line {one.line}: {one.why}" for one in ordered[:LISTED])
+        more = f"; and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
+        raise CorrectionsRefusedError(name=name, count=len(ordered), lines=reported + more)
+
+
+def _bare(key: str) -> pl.Expr:
+    return pl.col(key).str.strip_prefix("'").str.strip_chars_start("0")
+
+
+def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield line number and cells of every line that is not blank, by the template's names."""
+    reader = _reader(_text(content, name))
+    header: list[str] = []
+    failed = ""
+    try:
+        for record in reader:
+            cells = [_clean(cell) for cell in record]
+            if not any(cells):
+                continue
+            if not header:
+                header = _header(cells, name)
+            elif any(cells[len(header) :]):
+                failed = f"line {reader.line_num} has more fields than the header"
+                break
+            else:
+                yield reader.line_num, dict(zip(header, cells, strict=False))
+    except csv.Error:
+        failed = f"the quotes of line {reader.line_num} do not fit"  # its own text would show the line
+    if failed or not header:
+        raise CorrectionsUnreadableError(name=name, problem=failed or "it is empty")
+
+
+def _reader(text: str) -> Any:  # csv names the type of its readers in no public place
+    """Return a reader with the delimiter that splits the header best; a spreadsheet's `sep=` line says it itself."""
+    first = text.split("\n", 1)[0].strip()
+    said = _SEP.match(first)
+    if said:
+        text = "\n" + text.partition("\n")[2]  # an empty line in its place, so that line numbers stay
+    delimiter = said[1] if said else max(",;\t", key=first.count)
+    return csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+
+
+def _text(content: bytes, name: str) -> str:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\x00"
+    if "\x00" in text:
+        raise CorrectionsUnreadableError(name=name, problem="it is not text in UTF-8")
+    return text
+
+
+def _header(cells: list[str], name: str) -> list[str]:
+    names = [cell.casefold().replace(" ", "_") for cell in cells]
+    while names and not names[-1]:  # spreadsheets leave empty columns at the end
+        names.pop()
+    missing = [one for one in NEEDED if one not in names]
+    if missing:
+        raise CorrectionsUnreadableError(name=name, problem=f"its header lacks {', '.join(missing)}")
+    if set(names) - set(template_columns()) or len(set(names)) < len(names):
+        raise CorrectionsUnreadableError(name=name, problem="its header has columns the template has not, or one twice")
+    return names
+
+
+def _clean(cell: str) -> str:
+    return cell.strip().removeprefix("'").strip()
+
+
+def _cell(line: int, record: dict[str, str], run: str) -> _Cell | Problem | None:
+    """Return one correction, why it cannot be taken, or None where the line has none."""
+    if any(_holds_card(cell) for key, cell in record.items() if key != "run"):
+        return Problem(line, "something in it looks like a card number")
+    if record.get("run", run) not in ("", run):
+        return Problem(line, "it is of another run")
+    correction, row = record.get("correction", ""), record.get("row", "")
+    if not correction:
+        return None
+    column = _COLUMNS.get(record.get("column", "").casefold(), "")
+    if not (row.isascii() and row.isdecimal() and len(row) <= 10 and 0 < int(row) < 1 << 32):
+        return Problem(line, "it has no row number")
+    if column in AT_SOURCE:
+        return Problem(line, "card fields are corrected at the source")
+    if not column:
+        return Problem(line, "it names no column of the portal")
+    if len(correction) > LONGEST:
+        return Problem(line, f"the correction has more than {LONGEST} characters")
+    return _Cell(line, int(row), record.get("cuid") or None, record.get("last_4") or None, column, correction)
+
+
+def _holds_card(cell: str) -> bool:
+    bare = _BETWEEN.sub("", cell)
+    return redact(cell) != cell or redact(bare) != bare
+
+
+def _contradictions(cells: list[_Cell]) -> Iterator[Problem]:
+    """Yield the lines that correct a cell which an earlier line corrects differently."""
+    first: dict[tuple[int, str], _Cell] = {}
+    for cell in cells:
+        if first.setdefault((cell.row, cell.column), cell).correction != cell.correction:
+            yield Problem(cell.line, f"line {first[cell.row, cell.column].line} corrects the same cell differently")
+
+
+class CorrectionsNotFoundError(OperatorError):
+    """No filled-in template, and no corrected extract, of that name."""
+
+    message = "No file {name} under {prefix}."
+    next_step = "Drop it there, or name a file of this machine with --corrections."
+
+
+class CorrectionsTooLargeError(OperatorError):
+    """A file far larger than any filled-in template."""
+
+    message = "{name} is {size:,} bytes, too large for a correction template."
+    next_step = "Name a corrected extract with --extract."
+
+
+class CorrectionFile(NamedTuple):
+    """A filled-in template: what identifies its bytes, and them."""
+
+    source: SourceIdentity
+    content: bytes
+
+
+def correction_template(
+    context: IssuerContext, run: str, wanted: RowSelection = REFUSED_ROWS
+) -> Iterator[pl.DataFrame]:
+    """Yield the template (`schemas.corrections.Template`) of a committed run's rows, part by part; UnknownRunError.
+
+    Rows that were sent again since and are linked or awaiting need no correction, unless they are asked for by number.
+    """
+    store = context.adapters.store
+    manifest = committed(store, run)
+    done = pl.col("row").is_in(settled_since(store, manifest).implode())
+    for rows in run_rows(store, manifest):
+        yield template(asked(rows, wanted).filter(pl.col("named") | ~done), run)
+
+
+def given_as(context: IssuerContext, name: str, content: bytes) -> CorrectionFile:
+    """Return a filled-in template of this machine as it will be known once it is dropped."""
+    key = corrections(context.issuer.issuer) + checked_name(name)
+    return CorrectionFile(SourceIdentity(key=key, version="", size=len(content), sha256=digest(content)), content)
+
+
+def drop_corrections(context: IssuerContext, name: str, content: bytes) -> CorrectionFile:
+    """Drop a filled-in template, create-only, and return it as it is known there; ConflictError."""
+    write_once(context.adapters.store, given_as(context, name, content).source.key, content)
+    return read_corrections(context, name)
+
+
+def find_dropped(context: IssuerContext, name: str) -> Entry:
+    """Return the file of that name among the issuer's corrections; CorrectionsNotFoundError."""
+    prefix = corrections(context.issuer.issuer)
+    for entry in context.adapters.store.keys(prefix):
+        if entry.key in (checked_name(name), prefix + name):
+            return entry
+    raise CorrectionsNotFoundError(name=name, prefix=prefix)
+
+
+def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
+    """Return a filled-in template that was dropped; CorrectionsNotFoundError, CorrectionsTooLargeError."""
+    entry = find_dropped(context, name)
+    if entry.size > LARGEST:
+        raise CorrectionsTooLargeError(name=entry.key, size=entry.size)
+    content = read(context.adapters.store, entry.key)
+    identity = SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=digest(content))
+    return CorrectionFile(identity, content)
+
+
+def corrected_cells(given: CorrectionFile, manifest: Manifest, store: Store) -> pl.DataFrame:
+    """Return row, column, correction of a filled-in template, held against the rows of its run.
+
+    Raises CorrectionsUnreadableError, CorrectionsRefusedError.
+    """
+    name = given.source.key.rpartition("/")[2]
+    filled = read_filled(given.content, name, manifest.run)
+    numbers = filled["row"].unique().implode()
+    found = [rows.filter(pl.col("row").is_in(numbers)) for rows in run_rows(store, manifest)]
+    refuse(name, misplaced(filled, pl.concat(found)))
+    return filled.select(*CELL)
+
+
+def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
+    """Return row, column, correction of every cell that a run took from filled-in templates, its own the last.
+
+    A run that repeats another with the same source took over what was corrected there. SourceGoneError.
+    """
+    selection = manifest.selection
+    before = read_manifest(context.adapters.store, keys_of(selection.of)) if selection else None
+    if selection is None or before is None or before.source.sha256 != manifest.source.sha256:
+        return pl.DataFrame(schema=CELL)
+    cells = cells_of(context, before)
+    if selection.corrections is None:
+        return cells
+    entry, source = reopen_source(context, manifest.run, selection.corrections)
+    given = CorrectionFile(source, read(context.adapters.store, entry.key))
+    return merge_corrections(cells, corrected_cells(given, before, context.adapters.store))
+
+
+def merge_corrections(earlier: pl.DataFrame, later: pl.DataFrame) -> pl.DataFrame:
+    """Return the cells of both, the later ones where both correct the same."""
+    return pl.concat([earlier, later]).unique(["row", "column"], keep="last", maintain_order=True)
+
+
+def by_row(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return one line per row with a column for each that is corrected, as `flows.submissions.selection.Picked` takes
+    it.
+    """
+    if cells.is_empty():
+        return pl.DataFrame(schema={"row": pl.UInt32})
+    return cells.pivot(on="column", index="row", values="correction")

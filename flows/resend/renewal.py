@@ -1,0 +1,187 @@
+"""Renew links that are about to end: a run for the cardholders who are still in the latest extract."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.errors import OperatorError
+from flows.resend.sources import reopen_source, rows_digest, write_selection
+from flows.runs.attempts import attempts
+from flows.runs.chains import commits_since
+from flows.runs.context import IssuerContext
+from flows.runs.documents import keys_of, manifests, read_ledger
+from flows.runs.identity import local_day
+from flows.runs.keys import extracts
+from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
+from flows.runs.probe import ensure_store_safe
+from flows.submissions.build import Job, OnProgress
+from flows.submissions.plan import plan_selection
+from flows.submissions.rows import Choice
+from flows.submissions.selection import Picked
+from flows.submissions.submit import Submitted, execute, finish_commits
+from schemas import ledger
+from schemas.manifest import Manifest, Selection
+
+RENEWED = "card.link.renewed"  # has a newer link, which ends later
+ABSENT = "card.extract.absent"  # does not stand in the latest extract any more
+UNFIT = "card.extract.refused"  # stands there, in a row that we refused
+DYING = "card.expiration.before_link"  # the card ends first: a new link would be of no use
+
+HAD = ["cuid", "last_4", "state", "expires_on"]
+CARD = ["cuid", "last_4"]
+
+RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
+
+
+class RenewalWindow(NamedTuple):
+    """The days on which a link must end to be made anew; one that ended before `today` is made anew as well."""
+
+    today: date
+    until: date
+
+
+def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, window: RenewalWindow) -> pl.DataFrame:
+    """Return cuid, last_4, ends, row, why of every card with a link that ends in the window; why is null where due.
+
+    `attempts`: frames with the columns HAD, oldest first; `extract`: row, cuid, last_4, expiration, fate of every row.
+    """
+    cards = _ending_links(attempts, window)
+    beside = cards.join(_rows(extract), on=CARD, how="left", maintain_order="left", validate="1:1")
+    return beside.select(*CARD, "ends", "row", _why(window).alias("why")).sort("row", *CARD, nulls_last=True)
+
+
+def _ending_links(attempts: Iterable[pl.DataFrame], window: RenewalWindow) -> pl.DataFrame:
+    """Return cuid, last_4, state of the last attempt, ends: the day the card's last link ends, of cards concerned."""
+    ends = pl.when(pl.col("state") == "linked").then("expires_on")
+    every = pl.concat([pl.DataFrame(schema={name: ATTEMPT[name] for name in HAD}), *attempts])
+    cards = every.group_by(CARD).agg(
+        pl.col("state").last(),
+        ends.max().alias("ends"),
+        ends.is_between(window.today, window.until).any().alias("alive"),  # a link replaced long ago is no news
+    )
+    return cards.filter((pl.col("ends") <= window.until) | pl.col("alive"))
+
+
+def _rows(extract: pl.DataFrame) -> pl.DataFrame:
+    """Return one row a card: the one that was fit to be sent, where there is one."""
+    fit = pl.col("fate").is_in([ledger.SUBMITTED, ledger.SUPPRESSED])
+    named = extract.drop_nulls(CARD).select(*CARD, "row", "expiration", fit.alias("fit"))
+    return named.sort("fit", "row", descending=[True, False]).unique(CARD, keep="first")
+
+
+def _why(window: RenewalWindow) -> pl.Expr:
+    year, month = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32), pl.col("expiration").str.slice(2, 2)
+    last_day = pl.date(year, month.cast(pl.Int32), 1).dt.month_end()
+    return (
+        pl.when(pl.col("state") == "awaiting").then(pl.lit(AWAITED))
+        .when(pl.col("ends") > window.until).then(pl.lit(RENEWED))
+        .when(pl.col("state") == "error").then(pl.lit(REFUSED))
+        .when(pl.col("row").is_null()).then(pl.lit(ABSENT))
+        .when(~pl.col("fit")).then(pl.lit(UNFIT))
+        .when((last_day <= pl.col("ends")) | (last_day < window.today)).then(pl.lit(DYING))
+    )  # fmt: skip
+
+
+class NoExtractError(OperatorError):
+    """Nothing tells which cardholders are still there."""
+
+    message = "{issuer}: no committed run of {extract}, so nothing shows which cardholders are still active."
+    next_step = "Submit the extract first; `cardlink status` lists the runs."
+
+
+class Request(NamedTuple):
+    """What is asked for: links that end within so many days, of those in an extract (default: the latest)."""
+
+    within_days: int
+    extract: str = ""
+
+
+class RenewalPlan(NamedTuple):
+    """Which cards are renewed: `rows` has cuid, last_4, ends, row of the run `of`; who is left out and why."""
+
+    of: Manifest
+    until: date
+    rows: pl.DataFrame
+    left_out: dict[str, int]
+    commit: int
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the rows."""
+        return rows_digest(_pick(self.rows))
+
+
+class RenewedRun(NamedTuple):
+    """What was due, and the run that renews it; None where nothing was due."""
+
+    due: RenewalPlan
+    submitted: Submitted | None
+
+
+def renewals(context: IssuerContext, request: Request) -> RenewalPlan:
+    """Say whose link is made anew and who is left out; nothing is written. NoExtractError."""
+    store, issuer = context.adapters.store, context.issuer.issuer
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    links = list(commits_since(store, issuer))
+    latest = _latest(context, request.extract, links)
+    ledger = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
+    window = RenewalWindow(today, today + timedelta(days=request.within_days))
+    found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), ledger, window)
+    reported = found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
+    return RenewalPlan(
+        latest, window.until, found.filter(pl.col("why").is_null()), dict(reported.iter_rows()), len(links)
+    )
+
+
+def renew(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> RenewedRun:
+    """Make and commit the run that renews; where nothing is due nothing is written.
+
+    Repeated after a crash it finishes the same run. Raises NoExtractError, SourceGoneError, OvertakenError and what a
+    submit raises.
+    """
+    finish_commits(context)
+    due = renewals(context, request)
+    if due.rows.is_empty():
+        return RenewedRun(due, None)
+    with context.sealer() as sealer:
+        ensure_store_safe(context)
+        return RenewedRun(due, execute(context, _job(context, request, due), sealer, on_progress))
+
+
+def command(issuer: str, request: Request) -> str:
+    """Return the command line of a renewal, ready to paste into a shell."""
+    words = ["cardlink", "renew", issuer, "--within", f"{request.within_days}d"]
+    return shlex.join(words + (["--extract", request.extract] if request.extract else []))
+
+
+def _job(context: IssuerContext, request: Request, due: RenewalPlan) -> Job:
+    entry, source = reopen_source(context, due.of.run, due.of.source)
+    picked = _pick(due.rows)
+    reason = f"links that end by {due.until}"
+    selection = Selection(kind="renew", of=due.of.run, rows=due.rows.height, sha256=due.sha256, reason=reason)
+    plan = plan_selection(context, source, local_day(context.adapters.now(), context.issuer.time_zone), selection)
+    write_selection(context, keys_of(plan.run), picked)
+    again = command(context.issuer.issuer, request)
+    return Job(plan, entry, Choice(picked=Picked(picked)), (), again, since=due.commit)
+
+
+def _pick(rows: pl.DataFrame) -> pl.DataFrame:
+    """The row of the extract is the row of the run that is repeated."""
+    return rows.select("row", origin="row")
+
+
+def _latest(context: IssuerContext, extract: str, links: Sequence[Manifest]) -> Manifest:
+    """Return the newest committed run of a whole extract, or of the one that is named."""
+    issuer = context.issuer.issuer
+    turns = {link.run: turn for turn, link in enumerate(links)}
+    named = {extract, extracts(issuer) + extract}
+    whole = (one for one in manifests(context.adapters.store, issuer) if one.selection is None)
+    found = [one for one in whole if not extract or one.source.key in named]
+    if not found:
+        raise NoExtractError(issuer=issuer, extract=extract or "a whole extract")
+    return max(found, key=lambda one: (one.as_of, turns.get(one.run, -1)))

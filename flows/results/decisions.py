@@ -1,0 +1,98 @@
+"""What operators decided about the results of a run, read from its records: rows attributed, breaks closed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from flows.results.attribution import ByHand
+from flows.runs.chains import records
+from flows.runs.identity import digest
+from flows.runs.keys import RunKeys, attributions
+from flows.runs.store import Store
+from schemas.breaks import Break
+from schemas.records import Attribution, Closing
+
+SHOWN = 5  # row numbers a place names; where a break has no more rows than that, it names them all
+_ROWS = ", rows "
+
+
+class Closed(NamedTuple):
+    """A break as it was when it was closed, and who closed it when and why."""
+
+    name: str
+    place: str
+    rows: int
+    at: datetime
+    by: str
+    reason: str
+
+    def covers(self, found: Break) -> bool:
+        """Tell whether this closing holds for a break: the same kind and place, with no row that was not closed."""
+        if (found.name, place_of(found.place)) != (self.name, place_of(self.place)) or found.rows > self.rows:
+            return False
+        return self.rows > SHOWN or _named(found.place) <= _named(self.place)
+
+
+class SortedBreaks(NamedTuple):
+    """The breaks of a run: open ones and notices, and those closed with what closed them."""
+
+    open: tuple[Break, ...]
+    closed: tuple[tuple[Break, Closed], ...]
+
+
+def place_of(place: str) -> str:
+    """Return the place of a break without its row numbers: `chunk 7` of `chunk 7, rows 1, 2`."""
+    return place.partition(_ROWS)[0]
+
+
+def sort_breaks(found: Iterable[Break], closings: Iterable[Closed]) -> SortedBreaks:
+    """Tell the breaks that are closed from those that are open; a notice is never closed."""
+    known = list(closings)
+    covered = {one: next((by for by in known if by.covers(one)), None) for one in found}
+    still = tuple(one for one, by in covered.items() if by is None or one.notice)
+    return SortedBreaks(still, tuple((one, by) for one, by in covered.items() if by is not None and not one.notice))
+
+
+def _named(place: str) -> frozenset[str]:
+    return frozenset(place.partition(_ROWS)[2].split(", ")) - {""}
+
+
+def closed_breaks(store: Store, keys: RunKeys) -> frozenset[Closed]:
+    """Return what is closed in a run; a break is covered by it as `Closed.covers` says."""
+    last = {(one.name, place_of(one.place)): one for one in records(store, keys.closed, Closing)}
+    return frozenset(
+        Closed(one.name, one.place, one.rows, one.at, one.by, one.reason)
+        for one in last.values()
+        if one.what == "closed"
+    )
+
+
+def open_breaks(store: Store, keys: RunKeys, found: Iterable[Break]) -> tuple[Break, ...]:
+    """Return those of a run's breaks that are out of balance and that nobody has closed."""
+    return tuple(one for one in sort_breaks(found, closed_breaks(store, keys)).open if not one.notice)
+
+
+def chain_of(issuer: str, result: str) -> str:
+    """Return the prefix of the chain of the result file of that key; a hash, since a key may hold a card number."""
+    return f"{attributions(issuer)}{digest(result.encode())[:32]}/"
+
+
+def decisions(store: Store, issuer: str) -> dict[str, tuple[Attribution, ...]]:
+    """Return every chain of an issuer by its prefix, oldest record first."""
+    chains = [folder.key for folder in store.keys(attributions(issuer), shallow=True)]
+    return {chain: tuple(records(store, chain, Attribution)) for chain in chains}
+
+
+def by_hand(file: int, sha256: str, decided: Sequence[Attribution]) -> Iterator[ByHand]:
+    """Yield where rows of the result file numbered `file`, with these bytes, belong: the last word on each row."""
+    last = {one.position: one for one in decided if one.digest == sha256 and one.what != "again"}
+    for one in last.values():
+        if one.what == "attributed":
+            yield ByHand(file, one.position, one.run, one.row)
+
+
+def affected_runs(decided: Sequence[Attribution]) -> frozenset[str]:
+    """Return the runs a file's rows were with, or were given to, when something was decided about it."""
+    return frozenset(run for one in decided for run in (*one.runs, one.run) if run)

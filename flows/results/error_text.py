@@ -1,0 +1,318 @@
+"""The partner's stringified error object: a ladder that never raises and always gives a reason (interface.md 2.7, 7).
+
+JSON, then Python literals, then node's util.inspect, each also on the text with its dressing taken off; then a
+walk over what was found; else cuid and messages are picked out of the text, and at worst the text is the message.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from flows.results.masking import printable
+from flows.results.partner_terms import PartnerReason, partner_reason, shape_of
+
+LONGEST = 20_000  # characters that are looked at: an error object is a few hundred
+DEPTH = 12  # levels of nesting that are walked
+
+
+class ErrorObject(NamedTuple):
+    """What an error cell says: the failing cuid where it names one, at least one reason, its shape for grouping."""
+
+    cuid: str | None
+    reasons: tuple[PartnerReason, ...]
+    shape: str
+
+
+def parse_error(text: str) -> ErrorObject:
+    """Read one error cell; never raises, at least one reason, messages masked (interface.md 2.7)."""
+    head = _HEAD.match(text)
+    rest = _nameless("{" + text[head.end() :]) if head and len(text) <= LONGEST else None
+    return rest._replace(cuid=head["cuid"]) if head and rest else _parse(text)
+
+
+# Beside the cuid, most error objects say the same as many others: `{"cuid": "c-1", "errors": ...}`.
+_HEAD = re.compile(r'\{\s*"cuid"\s*:\s*"(?P<cuid>[A-Za-z0-9_.:-]+)"\s*,')
+
+
+@lru_cache(maxsize=1024)
+def _nameless(text: str) -> ErrorObject | None:
+    """Read a JSON object without a cuid and with messages; None for anything else."""
+    tree = _json(printable(_readable(text)))
+    faults = list(_walk(tree, _Place())) if isinstance(tree, dict) and _cuid(tree, 0) is None else []
+    return _error(None, faults) if faults else None
+
+
+@lru_cache(maxsize=1024)  # many rows say the same
+def _parse(text: str) -> ErrorObject:
+    text = printable(_readable(text[:LONGEST]))
+    cuid, faults = None, list[_Fault]()
+    for tree in _trees(text):
+        cuid = cuid or _cuid(tree, 0)
+        faults = faults or list(_walk(tree, _Place())) or list(_walk(tree, _Place(inside=True)))
+        if cuid and faults:
+            break
+    faults = faults or _scavenge(text) or [_Fault((), text)]
+    return _error(cuid or _scavenge_cuid(text), faults)
+
+
+def _error(cuid: str | None, faults: Iterable[_Fault]) -> ErrorObject:
+    reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
+    return ErrorObject(cuid, reasons, shape_of(reasons))
+
+
+class _Fault(NamedTuple):
+    path: tuple[str, ...]  # names that lead to it: entities, properties
+    message: str
+    name: str = ""
+
+
+class _Place(NamedTuple):
+    path: tuple[str, ...] = ()
+    depth: int = 0
+    inside: bool = False  # below errors, _errors and the like: every text is a message
+
+
+def _readable(text: str) -> str:
+    return unquote(text) if "%22" in text or "%27" in text else text
+
+
+# The rungs ----------------------------------------------------------------------------------------------------
+
+_BROKEN = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
+
+
+def _trees(text: str) -> Iterator[object]:
+    """Yield what the text can be read as, the surest reading first."""
+    for variant in _variants(text):
+        if "{" not in variant and "[" not in variant:
+            continue
+        for read in (_json, _literal, _inspected):
+            tree = read(variant)
+            if isinstance(tree, dict | list | tuple):
+                yield tree
+                break
+
+
+def _variants(text: str) -> Iterator[str]:
+    """Yield the text, then the text with one or two layers of dressing taken off."""
+    seen = {text.strip()}
+    yield text.strip()
+    strips: tuple[Callable[[str], str], ...] = (html.unescape, _unescape, _undouble_quotes, _inner)
+    for first in strips:
+        once = first(text)
+        for variant in (once, *(second(once) for second in strips)):
+            if variant.strip() not in seen:
+                seen.add(variant.strip())
+                yield variant.strip()
+
+
+def _undouble_quotes(text: str) -> str:
+    return text.strip().removeprefix('"').removesuffix('"').replace('""', '"')
+
+
+def _unescape(text: str) -> str:
+    bare = text.strip().strip('"')
+    return bare.replace('\\"', '"').replace("\\'", "'").replace("\\n", " ").replace("\\\\", "\\")
+
+
+def _inner(text: str) -> str:
+    """Return the object within words, as in `Error creating card: {...} (code 7)`."""
+    starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
+    return text[min(starts) : max(text.rfind("}"), text.rfind("]")) + 1] if starts else text
+
+
+def _json(text: str) -> object:
+    for _ in range(4):  # JSON in JSON in JSON
+        try:
+            tree = json.loads(text, strict=False)
+        except _BROKEN:
+            return None
+        if not isinstance(tree, str):
+            return tree
+        text = tree
+    return None
+
+
+def _literal(text: str) -> object:
+    if text[:1] not in ("{", "[", "(", "'", '"'):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an odd escape in the partner's text is no fault of our source
+        try:
+            tree: object = ast.literal_eval(text)
+        except _BROKEN:
+            return None
+    return _json(tree) if isinstance(tree, str) else tree
+
+
+# Quoted texts are matched first, so that nothing within them is taken for a key or a word of JavaScript. One that
+# never closes is taken to the end: whatever a file holds, a text is gone through once.
+_INSPECTED = re.compile(
+    r"""(?P<text>'(?:[^'\\]|\\.)*(?:'|\\?\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|`(?:[^`\\]|\\.)*(?:`|\\?\Z))"""
+    r"""|(?P<key>(?<![\w$])[A-Za-z_$][\w$]*)(?=\s*:)"""
+    r"""|(?P<word>\[(?:Object|Array|Function|Getter|Circular)[^\]]*\]|\b(?:undefined|null|NaN|true|false)\b)"""
+    r"""|(?P<noise><ref \*\d+>|\b[A-Z]\w*(?:\(\d+\))?\s+(?=[{\[])|\.\.\. \d+ more items?)""",
+    re.DOTALL,
+)
+_CONSTANTS = {"true": "True", "false": "False"}
+
+
+def _inspected(text: str) -> object:
+    """Read what node's util.inspect prints: bare keys, single quotes and backticks, undefined, [Object]."""
+    if "{" not in text and "[" not in text:
+        return None
+    return _literal(_INSPECTED.sub(_as_python, re.sub(r"'\s*\+\n\s*'", "", text)).strip())
+
+
+def _as_python(found: re.Match[str]) -> str:
+    if found["key"]:
+        return f"'{found['key']}'"
+    if found["word"]:
+        return _CONSTANTS.get(found["word"], "None")
+    if found["text"]:
+        quoted = found["text"]
+        return repr(quoted[1:-1]) if quoted.startswith("`") else quoted.replace("\n", " ")
+    return ""
+
+
+# The walk -----------------------------------------------------------------------------------------------------
+
+_MESSAGES = ("message", "msg", "errormessage", "description", "detail", "reason", "error", "error_message")
+_PROPERTIES = ("property_name", "property", "propertyName", "field", "param", "path", "loc", "instancePath", "key")
+_ENTITIES = ("entity_name", "entity", "entityName", "call")
+_WRAPPERS = frozenset((
+    "errors", "error", "messages", "message", "details", "detail", "issues", "violations", "validationerrors",
+    "data", "response", "body", "result", "cause",
+))  # fmt: skip
+_ABOUT = frozenset((
+    *_MESSAGES, *_PROPERTIES, *_ENTITIES, "name", "code", "index", "id", "status", "statuscode", "type", "kind",
+    "stack", "value", "input", "rejectedvalue", "received", "location", "params", "keyword", "schemapath",
+    "instancepath", "propertyname", "entityname", "url", "timestamp", "requestid", "success",
+))  # fmt: skip
+_CUIDS = frozenset(("cuid", "cardholdercuid", "externalcuid"))
+
+
+def _cuid(tree: object, depth: int) -> str | None:
+    """Find the cuid nearest to the top."""
+    if depth > DEPTH:
+        return None
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            if _fold(str(key)) in _CUIDS and (text := _id(value)):
+                return text
+    return next((found for below in _below(tree) if (found := _cuid(_nested(below), depth + 1))), None)
+
+
+def _id(value: object) -> str | None:
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) > 10**40):
+        return None
+    return printable(str(value)).strip() or None if isinstance(value, str | int) else None
+
+
+def _below(tree: object) -> list[object]:
+    if isinstance(tree, dict):
+        return list(tree.values())
+    return list(tree) if isinstance(tree, list | tuple) else []
+
+
+def _nested(value: object) -> object:
+    """Return the object that a text holds, where it holds one."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
+        return _json(value) or _literal(value) or value
+    return value
+
+
+def _walk(tree: object, at: _Place) -> Iterator[_Fault]:
+    """Yield the messages of a tree with the names that lead to each."""
+    tree = _nested(tree)
+    if at.depth > DEPTH:
+        return
+    if isinstance(tree, str):
+        if at.inside and tree.strip():
+            yield _Fault(at.path, tree)
+    elif isinstance(tree, dict):
+        yield from _walk_object({str(key): value for key, value in tree.items()}, at)
+    elif isinstance(tree, list | tuple):
+        for below in tree:
+            yield from _walk(below, at._replace(depth=at.depth + 1, inside=True))
+
+
+def _walk_object(fields: dict[str, object], at: _Place) -> Iterator[_Fault]:
+    name = _first(fields, ("name", "code", "keyword"))
+    named = tuple(text for keys in (_ENTITIES, _PROPERTIES) if (text := _first(fields, keys)))
+    message = _first(fields, _MESSAGES) or (name if named else "")
+    if message:
+        yield _Fault((*at.path, *named), message, name)
+    for key, value in fields.items():
+        folded = _fold(key)
+        wrapper = folded in _WRAPPERS
+        if value == message or folded in _CUIDS or (folded in _ABOUT and not wrapper):
+            continue
+        path = at.path if wrapper else (*at.path, key)
+        yield from _walk(value, _Place(path, at.depth + 1, at.inside or wrapper))
+
+
+def _first(fields: dict[str, object], keys: tuple[str, ...]) -> str:
+    """Return the first of the keys that holds words; a path may be a list of names."""
+    for key in keys:
+        if key not in fields:
+            continue
+        value = fields[key]
+        if key in ("path", "loc") and isinstance(value, list | tuple):
+            value = ".".join(map(str, value))
+        if isinstance(value, str) and value.strip() and value.lstrip()[:1] not in ("{", "["):
+            return value
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def _fold(key: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", key.lower())
+
+
+# The last rung: texts that cannot be read as a whole -------------------------------------------------------------
+
+_MARKER = r"""(?:\\*["']|&quot;|&#39;|&#x27;)"""
+_WORD = r"""[^\s,;}\]"'\\&<]+"""
+_PAIR = re.compile(
+    rf"{_MARKER}?\b(?P<key>message|msg|property_name|property|entity_name|name){_MARKER}?\s*[:=>]\s*"
+    rf"(?:(?P<open>{_MARKER})(?P<quoted>.*?)(?:(?P=open)|$)|(?P<bare>{_WORD}(?:[ \t]+(?![\w.]+=){_WORD})*))",
+    re.DOTALL,
+)
+_CUID_IN_TEXT = re.compile(
+    rf"(?:cuid|cardholder(?=\s+[\w-]*\d)){_MARKER}?\s*(?:=>|[:=#(>]|,(?=\s*[\"'])|is\b|of\b)?\s*{_MARKER}?"
+    r"""(?P<cuid>[^\s"'\\,;:{}()\[\]<>&]+)""",
+    re.IGNORECASE,
+)
+
+
+def _scavenge(text: str) -> list[_Fault]:
+    """Pick messages out of a text, each with the property and entity that stand beside it."""
+    groups: list[dict[str, str]] = [{}]
+    for found in _PAIR.finditer(text):
+        key = "message" if found["key"] == "msg" else found["key"]
+        if key in groups[-1]:
+            groups.append({})
+        groups[-1][key] = found["quoted"] or found["bare"] or ""
+    return [
+        _Fault(
+            tuple(one[key] for key in ("entity_name", "property_name", "property") if one.get(key)),
+            message,
+            one.get("name", ""),
+        )
+        for one in groups
+        if (message := one.get("message") or one.get("name"))
+    ]
+
+
+def _scavenge_cuid(text: str) -> str | None:
+    found = _CUID_IN_TEXT.search(text)
+    return found["cuid"].rstrip(".") or None if found else None

@@ -1,0 +1,289 @@
+"""Find the sent row of every result row, over many files at once; numbers only, nothing is judged here.
+
+A file that answers the chunk it is named after is matched by one join; only the others are looked for elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.runs.keys import RunId
+
+PROOF = 3  # link rows that must stand where they were sent from before a position counts
+
+PLACED_TYPES = {
+    "at": pl.UInt32,  # the result row
+    "file": pl.UInt32,
+    "place": pl.UInt32,  # its chunk
+    "spot": pl.UInt32,  # its sent row; null: one more than was sent
+    "how": pl.String,
+    "exact": pl.Boolean,  # False: other last four digits than were sent
+}
+PLACED = list(PLACED_TYPES)
+_TOKEN = r"""[^\s"'{}\[\],:;()<>=\\&]+"""  # noqa: S105 - a pattern for words of a text, not a secret
+
+_NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8}(?:-r\d+)?)-(\d{5})(?!\d)")
+
+
+class SentRows(NamedTuple):
+    """What was sent: `rows` (spot, place, run, chunk, row, sent_at, cuid, last_4), `places` (place, run, chunk, sent).
+
+    A spot is one sent row, a place is one chunk of one run; `sent_at` is the data row within the chunk, from 1.
+    """
+
+    rows: pl.DataFrame
+    places: pl.DataFrame
+
+
+def number_sent_rows(sent: pl.DataFrame) -> SentRows:
+    """Give numbers to ledger rows (row, cuid, last_4, chunk, position[, run; "" where there is but one])."""
+    run = pl.col("run") if "run" in sent.columns else pl.lit("", pl.String).alias("run")
+    rows = sent.select(
+        run,
+        pl.col("chunk", "row").cast(pl.UInt32),
+        pl.col("position").cast(pl.UInt32).alias("sent_at"),
+        pl.col("cuid", "last_4").cast(pl.String),
+    )
+    places = rows.group_by("run", "chunk").agg(pl.len().alias("sent")).sort("run", "chunk").with_row_index("place")
+    numbered = rows.join(places.drop("sent"), on=["run", "chunk"], how="left", maintain_order="left")
+    return SentRows(numbered.with_row_index("spot"), places)
+
+
+def words_of(text: pl.Expr) -> pl.Expr:
+    """Return the words of a text, any of which may be a cuid."""
+    return text.str.extract_all(_TOKEN).list.eval(pl.element().str.strip_chars(".#!?"))
+
+
+class Files(NamedTuple):
+    """What is known of result files beside their rows, by their number: the place of their name, the day they came."""
+
+    named: Mapping[int, int]
+    received: Sequence[date | None] = ()
+
+
+def place_rows(claims: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFrame:
+    """Return at, file, place, spot, how, exact for every result row that can be placed.
+
+    `claims`: at, file, position, cuid, last_4, error, error_cuid, claim.
+    """
+    pairs = _pairs(claims.select("at", "file", "last_4", "claim", how_found()).drop_nulls("claim"), sent)
+    ranked = _rank(pairs, claims, sent, files)
+    sure = pl.col("exact") & pl.col("last_4").is_not_null()
+    first = _choose(ranked.filter(sure), _no_places(), ["file", "claim", "last_4"])
+    others = ranked.filter(~sure).join(first, on="at", how="anti", maintain_order="left")
+    placed = pl.concat([first, _distrust(_choose(others, first, ["file", "claim"]), first)])
+    placed = pl.concat([placed, _by_token(claims, placed, sent, files)])
+    return pl.concat([placed, _by_order(claims, placed, sent)])
+
+
+def how_found() -> pl.Expr:
+    """Return how a row that claims a cuid is found: by the column, or by what its error says."""
+    return pl.when(pl.col("cuid").is_not_null()).then(pl.lit("cuid")).otherwise(pl.lit("error_cuid")).alias("how")
+
+
+def _no_places() -> pl.DataFrame:
+    return pl.DataFrame(schema=PLACED_TYPES)
+
+
+def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
+    """Join every claim with the sent rows of that cuid; `exact` where the last four digits do not object."""
+    rows = sent.rows.select("spot", "place", "cuid", pl.col("last_4").alias("last_4_sent"))
+    exact = pl.col("last_4").is_null() | (pl.col("last_4") == pl.col("last_4_sent"))
+    return claims.join(rows, left_on="claim", right_on="cuid", how="inner").with_columns(exact.alias("exact"))
+
+
+def _rank(pairs: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFrame:
+    """Order the candidates: right digits, then the chunk most of the file speaks of, of its size, of its name.
+
+    What is sent again (a resubmission, a renewal) may stand in chunks of several runs: then the newest run that was
+    there when the file came is meant. A run of a later day is not, unless the file carries its name.
+    """
+    twice = pl.col("at").is_duplicated()
+    clear, several = pairs.filter(~twice), pairs.filter(twice)
+    if several.is_empty():
+        return clear
+    votes = pairs.filter("exact").group_by("file", "place").agg(pl.col("at").n_unique().alias("votes"))
+    heights = claims.group_by("file").agg(pl.len().alias("height"))
+    name = pl.col("file").replace_strict(dict(files.named), default=None, return_dtype=pl.UInt32)
+    days = dict(enumerate(files.received))
+    came = pl.col("file").replace_strict(days, default=None, return_dtype=pl.Date)
+    by_name = (name == pl.col("place")).fill_null(False)
+    ordered = (
+        several.join(votes, on=["file", "place"], how="left")
+        .join(sent.places.select("place", "sent"), on="place", how="left")
+        .join(heights, on="file", how="left")
+        .join(_turns(sent.places), on="place", how="left")
+        .with_columns(
+            (by_name | (pl.col("day") <= came).fill_null(True)).alias("possible"),
+            pl.col("votes").fill_null(0),
+            (pl.col("sent") == pl.col("height")).alias("whole"),
+            by_name.alias("named"),
+        )
+        .sort(
+            ["at", "exact", "possible", "votes", "whole", "named", "turn", "place", "spot"],
+            descending=[False, *[True] * 6, False, False],
+        )
+    )
+    return pl.concat([clear, ordered.select(clear.columns)])
+
+
+def _turns(places: pl.DataFrame) -> pl.DataFrame:
+    """Return place, day, turn: the business day of a place's run, and its turn among the runs, oldest first."""
+    runs = {text: RunId.parse(text) for text in places["run"].unique()}
+    dated = sorted((run.day, run.again, text) for text, run in runs.items() if run is not None)
+    reported = [(text, day, turn) for turn, (day, _, text) in enumerate(dated, start=1)]
+    turns = pl.DataFrame(reported, {"run": pl.String, "day": pl.Date, "turn": pl.UInt32}, orient="row")
+    return (
+        places.select("place", "run")
+        .join(turns, on="run", how="left")
+        .select("place", "day", pl.col("turn").fill_null(0))
+    )
+
+
+def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same: list[str]) -> pl.DataFrame:
+    """Give the k-th claim to the same card its k-th free candidate; one too many keeps the chunk, but no row."""
+    free = ranked.join(taken.drop_nulls("spot"), on=["file", "spot"], how="anti", maintain_order="left")
+    clear = ~pl.col("at").is_duplicated() & ~pl.struct("file", "spot").is_duplicated()
+    plain = free.filter(clear)  # the usual night: one claim, one candidate
+    ranked, free = ranked.join(plain, on="at", how="anti", maintain_order="left"), free.filter(~clear)
+    if ranked.is_empty():
+        return plain.select(*PLACED)
+    best = ranked.unique("at", keep="first", maintain_order=True).sort("at")
+    turn = best.select("at", pl.int_range(pl.len()).over(same).alias("turn"))
+    chosen = (
+        free.with_columns(pl.int_range(pl.len()).over("at").alias("choice"))
+        .join(turn, on="at")
+        .filter(pl.col("choice") == pl.col("turn"))
+    )
+    surplus = best.join(chosen, on="at", how="anti").with_columns(pl.lit(None, pl.UInt32).alias("spot"))
+    return pl.concat([part.select(*PLACED) for part in (plain, chosen, surplus)])
+
+
+def _distrust(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:
+    """Trust no cuid alone in a file most of whose last four digits are wrong: another issuer counts from 1 too."""
+    wrong = others.group_by("file").agg((~pl.col("exact")).sum().alias("wrong"))
+    right = sure.group_by("file").agg(pl.len().alias("right"))
+    votes = wrong.join(right, on="file", how="left").filter(pl.col("wrong") > pl.col("right").fill_null(0))
+    doubted = pl.col("file").is_in(votes["file"].implode())
+    return others.with_columns((pl.col("exact") & ~doubted).alias("exact"))
+
+
+def _leftover(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    nameless = claims.filter(pl.col("cuid").is_null() & pl.col("error").is_not_null())
+    return nameless.join(placed, on="at", how="anti")
+
+
+def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFrame:
+    """Place errors whose text holds exactly one cuid still open in the file's chunks.
+
+    Where no row of a file names a cuid, any chunk will do that half of its rows speak of.
+    """
+    rest = _leftover(claims, placed)
+    if rest.is_empty():
+        return _no_places()
+    words = words_of(pl.col("error")).list.unique()
+    tokens = rest.select("at", "file", words.alias("claim")).explode("claim").drop_nulls("claim")
+    tokens = tokens.with_columns(pl.lit(None, pl.String).alias("last_4"), pl.lit("token").alias("how"))
+    found = _pairs(tokens, sent).join(placed.drop_nulls("spot"), on=["file", "spot"], how="anti")
+    homes = placed.select("file", "place").unique()
+    at_home = found.join(homes, on=["file", "place"], how="semi")
+    mute = claims.group_by("file").agg(pl.col("claim").is_null().all().alias("mute"), pl.len().alias("height"))
+    spoken = 2 * pl.col("at").n_unique().over("file", "place") >= pl.col("height")
+    homeless = found.join(mute.filter("mute"), on="file").filter(spoken).select(found.columns)
+    open_ones = pl.concat([at_home, homeless]).filter(pl.col("claim").n_unique().over("at") == 1)
+    alone = open_ones.filter(pl.col("at").n_unique().over("file", "claim") == 1)
+    return _choose(_rank(alone, claims, sent, files), _no_places(), ["file", "claim"])
+
+
+def _by_order(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
+    """Place nameless errors by position or elimination, in files that answer exactly one whole chunk."""
+    rest = _leftover(claims, placed).filter(pl.col("claim").is_null())
+    found = [_no_places()]
+    for key, lost in rest.partition_by("file", as_dict=True).items():
+        mine = placed.filter(pl.col("file") == key[0])
+        rows = claims.filter(pl.col("file") == key[0])
+        if mine["place"].n_unique() == 1 and mine["exact"].all():
+            chunk = sent.rows.filter(pl.col("place") == mine["place"][0])
+            if rows.height == chunk.height:
+                found.append(_in_order(lost, rows, mine, chunk))
+    return pl.concat(found)
+
+
+def _in_order(lost: pl.DataFrame, rows: pl.DataFrame, mine: pl.DataFrame, chunk: pl.DataFrame) -> pl.DataFrame:
+    known = mine.join(rows.select("at", "position"), on="at").join(chunk.select("spot", "sent_at"), on="spot")
+    free = chunk.join(known, on="spot", how="anti")
+    in_order = bool((known["position"] == known["sent_at"]).all())
+    if in_order and (known["how"] == "cuid").sum() >= PROOF:
+        pairs, how = lost.join(free, left_on="position", right_on="sent_at"), "position"
+    elif free.height == 1 == lost.height:
+        pairs, how = lost.join(free, how="cross"), "elimination"
+    else:
+        return _no_places()
+    return pairs.select("at", "file", "place", "spot", pl.lit(how).alias("how"), pl.lit(True).alias("exact"))
+
+
+class Candidates(NamedTuple):
+    """The sent rows that result files may answer, the place each file is named after, and the rows placed by that."""
+
+    sent: SentRows
+    named: Mapping[int, int]
+    by_name: pl.DataFrame  # as `place_by_name` gives them
+
+
+def candidates(names: Sequence[str], claims: pl.DataFrame, sent: pl.DataFrame) -> Candidates:
+    """Number the ledger rows `sent` (row, cuid, last_4, chunk, position[, run]) and place by the names what can be."""
+    numbered = number_sent_rows(sent)
+    named = named_places(names, numbered.places)
+    return Candidates(numbered, named, place_by_name(claims, numbered, named))
+
+
+def named_places(names: Sequence[str], places: pl.DataFrame) -> dict[int, int]:
+    """Return the place each file (by its number) is named after, where there is such a place."""
+    known = {(run, chunk): place for place, run, chunk, _ in places.iter_rows()}
+    return {at: known[key] for at, name in enumerate(names) for key in named_in(name) if key in known}
+
+
+def named_in(name: str) -> list[tuple[str, int]]:
+    """Return what runs and chunks a name may speak of, the likeliest last: portals put words before the run."""
+    found = _NAME.search(name.lower())
+    if not found:
+        return []
+    words = found[1].split("-")
+    runs = ["-".join(words[at:]) for at in reversed(range(len(words) - 2))]
+    return [(run, int(found[2])) for run in ("", *runs)]
+
+
+def place_by_name(claims: pl.DataFrame, sent: SentRows, named: Mapping[int, int]) -> pl.DataFrame:
+    """Place the rows of files that answer all rows of the chunk they are named after, each row once, and nothing else.
+
+    No other chunk could make their attribution another one: none has more of the file's rows, and where one has as
+    many, the name decides. `claims`: at, file, cuid, claim, last_4; `named`: place by file's number.
+    """
+    home = pl.col("file").replace_strict(dict(named), default=None, return_dtype=pl.UInt32).alias("place")
+    rows = sent.rows.select("spot", "place", pl.col("cuid").alias("claim"), pl.col("last_4").alias("last_4_sent"))
+    fits = pl.col("spot").is_not_null() & (pl.col("last_4") == pl.col("last_4_sent")).fill_null(True)
+    found = claims.select("at", "file", "claim", "last_4", how_found(), home).join(
+        rows, on=["place", "claim"], how="left", maintain_order="left"
+    )
+    files = (
+        found.group_by("file", "place")
+        .agg(pl.len().alias("pairs"), fits.sum().alias("fit"), pl.col("at", "spot").n_unique())
+        .join(sent.places.select("place", "sent"), on="place")
+    )
+    one_each = (pl.col(name) == pl.col("sent") for name in ("pairs", "fit", "at", "spot"))
+    whole = files.filter(pl.all_horizontal(one_each))
+    if whole.height < files.height or whole["file"].n_unique() < found["file"].n_unique():
+        found = found.filter(pl.col("file").is_in(whole["file"].implode()))
+    return found.select(*PLACED[:-1], exact=True)
+
+
+def unsettled(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    """Return the claims of the files of which no row is placed yet."""
+    if claims.height == placed.height:
+        return claims.clear()
+    return claims.filter(~pl.col("file").is_in(placed["file"].unique().implode()))

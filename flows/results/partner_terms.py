@@ -1,0 +1,143 @@
+"""The partner's words for entities, properties and faults, read as reason codes `entity.property.kind`.
+
+One reason to change: the partner words its errors differently.
+"""
+
+from __future__ import annotations
+
+import builtins
+import html
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from flows.results.masking import mask
+
+_PROPERTIES = {
+    "card": "pan expiration expiration_year expiration_month name_on_card cvv cvv_hash nickname customer_key last_4",
+    "address": "address1 address2 city subnational country postal_code email phone_number first_name last_name "
+    "is_primary",
+    "cardholder": "cuid",
+}
+_ENTITY_OF = {name: entity for entity, names in _PROPERTIES.items() for name in names.split()}
+_ALIASES = {
+    "zip": "postal_code",
+    "zip_code": "postal_code",
+    "zipcode": "postal_code",
+    "postal": "postal_code",
+    "postcode": "postal_code",
+    "card_number": "pan",
+    "state": "subnational",
+    "province": "subnational",
+    "phone": "phone_number",
+    "street": "address1",
+    "expiry": "expiration",
+    "expiration_date": "expiration",
+    "cvv2": "cvv",
+    "cvc": "cvv",
+    "external_cuid": "cuid",
+}
+_LONGEST_FIRST = sorted({*_ENTITY_OF, *_ALIASES} - {"cuid", "postal"}, key=len, reverse=True)
+_MENTIONED = re.compile(rf"(?:^|_)({'|'.join(_LONGEST_FIRST)}|cuid(?=_(?:is|must|can|has|was|already|too)))(?:_|$)")
+_ENTITY_WORDS = {"card": "card", "cards": "card", "address": "address", "addresses": "address"} | dict.fromkeys(
+    ("cardholder", "cardholders", "holder", "person"), "cardholder"
+)
+
+# In this order: what passes by itself first, so that "timeout: invalid response" is sent again.
+_KINDS = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE))
+    for kind, pattern in (
+        (
+            "unavailable",
+            r"time.?d? ?out|unavailable|try again|temporar|internal (?:server )?error|econn|network|"
+            r"rate limit|too many requests|\b50[0234]\b",
+        ),
+        ("expired", r"expired|in the past"),
+        ("exists", r"already|duplicate|exists\b|not unique|must be unique"),
+        (
+            "missing",
+            r"requir|missing|not provided|"
+            r"(?:can.?t|cannot|must not|may not|should not|is|not be) (?:be )?(?:blank|empty|null|undefined)",
+        ),
+        ("luhn", r"luhn|check ?(?:digit|sum)"),
+        ("unsupported", r"support|not allowed|not (?:accepted|permitted)|not eligible"),
+        ("length", r"too (?:long|short)|length|at most|at least|maximum|minimum|characters"),
+        ("unknown", r"not found|unknown|does not exist|no such|not one of|must be one of"),
+        ("format", r"valid|must be|format|match|malformed|incorrect|wrong|\bbad\b"),
+    )
+)
+OTHER = "other"
+UNREADABLE = "unreadable"
+_OBJECT = re.compile(r"^(?:(?:\[object \w+\],?)+|\{\s*\}|\[\s*\]|\"\"|''|)$")
+
+
+class PartnerReason(NamedTuple):
+    """One thing the partner objects to; the message is masked."""
+
+    entity: str
+    property: str
+    kind: str
+    message: str
+
+    @builtins.property  # the field above has taken the plain name
+    def code(self) -> str:
+        """The reason code `entity.property.kind`, as in schemas/reasons.py."""
+        return f"{self.entity}.{self.property}.{self.kind}"
+
+
+def partner_kinds() -> frozenset[str]:
+    """Return every kind of fault that a partner's words can be read as."""
+    return frozenset((*(kind for kind, _ in _KINDS), OTHER, UNREADABLE))
+
+
+@lru_cache(maxsize=4096)  # a night has few different faults: the texts repeat, the cuids stand elsewhere
+def partner_reason(path: tuple[str, ...], message: str, name: str = "") -> PartnerReason:
+    """Classify one fault by the names that lead to it, its message and the error's own name."""
+    text = mask(html.unescape(message))
+    if _OBJECT.match(text):
+        return PartnerReason("partner", "error", UNREADABLE, text or "(no text)")
+    names = [snake(part) for step in reversed(path) for part in reversed(re.split(r"[.\[\]/]", step)) if part]
+    kind = next((kind for kind, pattern in _KINDS if pattern.search(f"{text} {name}")), OTHER)
+    named = next((name for name in names if name in _ENTITY_OF), "") or _mentioned(text)
+    entity = _ENTITY_OF.get(named) or _entity([*names, snake(text)])
+    if kind == "expired" and entity == "card":
+        named = "expiration"
+    if not entity:
+        return PartnerReason("partner", "error", kind, text)
+    return PartnerReason(entity, named or "record", kind, text)
+
+
+def _mentioned(text: str) -> str:
+    found = _MENTIONED.search(snake(text, alias=False))
+    return _ALIASES.get(found[1], found[1]) if found else ""
+
+
+def _entity(names: list[str]) -> str:
+    words = (word for name in names for word in name.split("_"))
+    return next((_ENTITY_WORDS[word] for word in words if word in _ENTITY_WORDS), "")
+
+
+def snake(name: str, *, alias: bool = True) -> str:
+    """Return a name in lower case with underscores, under our spelling where we know another."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    folded = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
+    return _ALIASES.get(folded, folded) if alias else folded
+
+
+_BLANKS = (
+    (re.compile(r"\[masked\]|\S*@\S+|https?://\S+"), "#"),
+    (re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`"), "'#'"),
+    (re.compile(r"\b[\w-]*\d[\w-]*\b"), "#"),
+)
+
+
+def shape_of(reasons: tuple[PartnerReason, ...]) -> str:
+    """Return reasons as one text with ids, numbers and quoted values blanked: same kind of error, same shape."""
+    return " | ".join(dict.fromkeys(f"{one.code}: {_blank(one.message)}" for one in reasons))
+
+
+@lru_cache(maxsize=4096)
+def _blank(message: str) -> str:
+    for pattern, blank in _BLANKS:
+        message = pattern.sub(blank, message)
+    return message

@@ -1,0 +1,47 @@
+"""The context that every step is given: the issuer, its adapters, the clock, who is acting; and noting an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import NamedTuple
+
+from flows.redaction import redact
+from flows.runs.identity import Header, canonical, digest
+from flows.runs.keys import RunKeys
+from flows.runs.sealing import Opener, Sealer
+from flows.runs.store import Store
+from schemas.issuer import Issuer
+
+
+class Adapters(NamedTuple):
+    """Everything outside: storage, the clock, who is acting, and the probe a store has to pass."""
+
+    store: Store
+    now: Callable[[], datetime]
+    actor: str
+    probe: Callable[[Store, str], None]  # StoreUnsafeError where create-only writes are not, below a prefix
+    connections: int = 16  # requests worth having under way at once
+
+
+class IssuerContext(NamedTuple):
+    """One issuer and what its steps work with; sealing is opened late, since only a submit needs it."""
+
+    issuer: Issuer
+    adapters: Adapters
+    header: Header
+    sealer: Callable[[], AbstractContextManager[Sealer]]
+    opener: Callable[[], AbstractContextManager[Opener | None]]
+
+
+def record_event(adapters: Adapters, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:
+    """Add an event to a run's history: what, when, by whom, and counts or names; events are never changed.
+
+    A reason is what somebody typed, so card numbers in texts are masked.
+    """
+    moment = adapters.now()
+    reported = {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+    event = canonical({"what": what, "at": moment.isoformat(), "by": redact(adapters.actor), **reported})
+    name = f"{moment:%Y%m%dT%H%M%S%f}-{what.replace(' ', '-')}-{digest(event)[:8]}.json"
+    adapters.store.create(keys.events + name, event)

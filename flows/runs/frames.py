@@ -1,0 +1,57 @@
+"""The reconciled rows of a run, kept as one Parquet object per ledger part: every file of a report is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+
+import polars as pl
+
+from flows.runs.keys import RunKeys
+from flows.runs.store import Store, read
+from schemas.manifest import LedgerPart
+
+CSV_ROWS = 50_000  # rows turned to text at a time
+
+
+def write_rows(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame) -> None:
+    """Keep the reconciled rows (columns of `Reconciled.rows`) of one ledger part."""
+    write_parquet(store, rows_key(keys, part), rows)
+
+
+def read_rows(
+    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str], only: pl.Expr | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield these columns of a run's reconciled rows, part by part; rows of which `only` does not hold are left out."""
+    for part in parts:
+        yield from_parquet(read(store, rows_key(keys, part)), columns, only)
+
+
+def from_parquet(data: bytes, columns: list[str] | None, only: pl.Expr | None) -> pl.DataFrame:
+    """Return these columns, None for all, of a kept frame; rows of which `only` does not hold are not decoded."""
+    if only is None:
+        return pl.read_parquet(BytesIO(data), columns=columns)
+    return pl.scan_parquet(BytesIO(data)).filter(only).select(columns or pl.all()).collect()
+
+
+def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+    """Write a derived frame as Parquet, `metadata` beside its columns."""
+    out = BytesIO()
+    # links are random: more work packs no better
+    frame.write_parquet(out, compression="zstd", compression_level=1, metadata=metadata)
+    store.replace(key, [out.getvalue()])
+
+
+def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str]) -> Iterator[bytes]:
+    """Yield a CSV in pieces: the header, then the rows."""
+    yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
+    for frame in frames:
+        for piece in frame.iter_slices(CSV_ROWS):
+            out = BytesIO()
+            piece.write_csv(out, include_header=False)
+            yield out.getvalue()
+
+
+def rows_key(keys: RunKeys, part: LedgerPart) -> str:
+    """Return where the reconciled rows of one ledger part lie."""
+    return keys.report(f"rows/{part.name}")

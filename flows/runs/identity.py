@@ -1,0 +1,142 @@
+"""What a run is of: canonical JSON and digests, the header and settings that shape its rows, its business date."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from datetime import date, datetime, time, timedelta
+from io import StringIO
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel
+
+from flows.errors import OperatorError
+from schemas.issuer import Issuer
+from schemas.portal import INTERFACE, columns
+from schemas.settings import WEEK, Schedule
+
+DATE_IN_NAME = re.compile(r"(?<!\d)(20\d\d)[-_]?(0[1-9]|1[0-2])[-_]?(0[1-9]|[12]\d|3[01])(?!\d)")
+
+YEAR = 366  # days to look back for a business day before giving up
+
+
+class TemplateError(OperatorError):
+    """The template's header is not the portal's."""
+
+    message = "Template {name}: missing columns: {missing}; unknown or repeated columns: {unknown}."
+    next_step = "Download the blank template from the partner's portal again and name it in [portal] template."
+
+
+class Header(NamedTuple):
+    """The header row: our column names in the portal's order, and the line as it is written."""
+
+    order: tuple[str, ...]
+    line: bytes
+
+
+def default_header() -> Header:
+    """Return the header of interface.md 2.6."""
+    return _header(columns(), columns())
+
+
+def header_from_template(text: str, name: str) -> Header:
+    """Take names and order from the portal's own template; TemplateError where it does not fit 2.6."""
+    first = next(csv.reader(StringIO(text.removeprefix("\ufeff"))), [])
+    theirs = [cell.strip() for cell in first]
+    ours = {_suffix(column): column for column in columns()}
+    order = tuple(ours.get(_suffix(cell), "") for cell in theirs)
+    missing = [column for column in columns() if column not in order]
+    unknown = [cell for cell, column in zip(theirs, order, strict=True) if not column or order.count(column) > 1]
+    if missing or unknown:
+        raise TemplateError(name=name, missing=", ".join(missing) or "none", unknown=", ".join(unknown) or "none")
+    return _header(order, tuple(theirs))
+
+
+def _header(order: tuple[str, ...], names: tuple[str, ...]) -> Header:
+    line = StringIO()
+    csv.writer(line, lineterminator="\n").writerow(names)
+    return Header(order, line.getvalue().encode())
+
+
+def _suffix(name: str) -> str:
+    return name.partition(".")[2]
+
+
+def canonical(document: BaseModel | dict[str, Any]) -> bytes:
+    """Return JSON with sorted keys and no spaces: equal documents are equal bytes."""
+    plain = document.model_dump(mode="json") if isinstance(document, BaseModel) else document
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of stored bytes, 64 hex digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
+    """Return every setting that decides which rows stand in which chunk and how they are written there."""
+    shaping = issuer.model_dump(mode="json", include={"source", "columns", "filter", "rules", "repairs"})
+    if issuer.full_portfolio:
+        shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")
+    portal = issuer.portal.model_dump(mode="json", include={"extension", "armor", "compression", "rows_per_chunk"})
+    return {**shaping, "portal": {**portal, "header": header.line.decode()}, "interface": INTERFACE}
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    """Name the settings that differ, dotted (`rules.luhn`)."""
+    named: list[str] = []
+    for key in sorted(old.keys() | new.keys()):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            named += differences(before, after, f"{prefix}{key}.")
+        elif before != after:
+            named.append(f"{prefix}{key}")
+    return named
+
+
+def business_date(key: str, dropped: datetime, time_zone: str) -> date:
+    """Read the business date from the extract's name (2026-11-20, 20261120), else take the day it was dropped."""
+    found = DATE_IN_NAME.search(key.rpartition("/")[2])
+    if found:
+        try:
+            return date(int(found[1]), int(found[2]), int(found[3]))
+        except ValueError:  # 20260231 is no date: fall through to the day of the drop
+            pass
+    return dropped.astimezone(ZoneInfo(time_zone)).date()
+
+
+def local_day(moment: datetime, time_zone: str) -> date:
+    """Return the day it is at the issuer's place."""
+    return moment.astimezone(ZoneInfo(time_zone)).date()
+
+
+def day_off(schedule: Schedule, day: date) -> str:
+    """Say why a day has no night: `holiday`, or its name; nothing on a business day."""
+    if day in schedule.holidays:
+        return "holiday"
+    return "" if WEEK[day.weekday()] in schedule.days else f"{day:%A}"
+
+
+def due(schedule: Schedule, now: datetime, time_zone: str) -> tuple[date, datetime] | None:
+    """Return the last business day whose hour has passed, and the hour of the one before: what is due came since then.
+
+    None where no hour is set, or a year has no two business days.
+    """
+    if schedule.extract_by is None:
+        return None
+    passed: list[tuple[date, datetime]] = []
+    today = local_day(now, time_zone)
+    for day in (today - timedelta(days=back) for back in range(YEAR)):
+        hour = _at(day, schedule.extract_by, time_zone)
+        if hour <= now and not day_off(schedule, day):
+            passed.append((day, hour))
+        if len(passed) == 2:
+            return passed[0][0], passed[1][1]
+    return None
+
+
+def _at(day: date, hour: time, time_zone: str) -> datetime:
+    return datetime.combine(day, hour, ZoneInfo(time_zone))

@@ -1,0 +1,206 @@
+"""OpenPGP seen from outside (RFC 4880): armor, packets, recipients, kinds of keys; nothing here can decrypt.
+
+Also the literal data packet that a message holds, plain or deflated. Keep out: gpg itself.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+from isal import isal_zlib
+
+from flows.runs.sealing import MalformedMessageError, Plain
+
+_BEGIN = b"-----BEGIN PGP "
+_END = b"-----END PGP "
+_BOM = b"\xef\xbb\xbf"
+_HEAD_OF_ARMOR = re.compile(rb"(?:[^\n:]+:[^\n]*\n)*[ \t]*\n")  # RFC 4880 6.2: headers, then an empty line
+_MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # an empty packet some senders put first
+_SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _SEALED, _AEAD = 1, 5, 6, 18, 20
+
+Compression = Literal["zip", "none"]
+
+_COMPRESSED, _LITERAL = 8, 11
+_ZIP: Final = b"\x01"  # the algorithm: raw deflate
+_BINARY: Final = b"b"
+_NO_DATE: Final = bytes(4)  # the same rows make the same content, whenever they are sealed
+
+
+class Packet(NamedTuple):
+    """One packet: its tag, and its body up to the end or, where the length is partial, its first part."""
+
+    tag: int
+    body: memoryview
+
+
+class Message(NamedTuple):
+    """What shows on the outside of a sealed message: its recipients' 16-hex key ids, in order."""
+
+    recipients: tuple[str, ...]
+
+
+class KeyCount(NamedTuple):
+    """How many public and secret keys a key file holds, subkeys not counted."""
+
+    public: int
+    secret: int
+
+
+def looks_like_message(head: bytes) -> bool:
+    """Tell from its first 64 bytes whether something is an OpenPGP message, armored or binary."""
+    if head.removeprefix(_BOM).lstrip().startswith(_BEGIN + b"MESSAGE-----") or head[:5] in _MARKERS:
+        return True
+    try:
+        tag, _, start, _ = _header(memoryview(head), 0)
+    except MalformedMessageError:
+        return False
+    return tag == _SESSION_KEY and head[start : start + 1] == b"\x03"  # else some letter of cp1252 or UTF-8
+
+
+def inspect(message: bytes) -> Message:
+    """Return the recipients of one message: session keys, then exactly one tag 18 version 1, nothing after it.
+
+    Raises MalformedMessageError where packets do not tile the bytes or are of any other kind.
+    """
+    found = blocks(message)
+    if len(found) != 1:
+        raise MalformedMessageError(reason="message.blocks.many")
+    *keys, sealed = packets(found[0])
+    if sealed.tag == _AEAD:  # gpg 2.4 writes it to keys that ask for it; many readers cannot open it
+        raise MalformedMessageError(reason="message.aead.unsupported")
+    if sealed.tag != _SEALED or any(key.tag != _SESSION_KEY for key in keys):
+        raise MalformedMessageError(reason="message.packets.unexpected")
+    if bytes(sealed.body[:1]) != b"\x01":
+        raise MalformedMessageError(reason="message.version.unsupported")
+    return Message(tuple(_recipient(key.body) for key in keys))
+
+
+def count_keys(binary: Sequence[bytes]) -> KeyCount:
+    """Count the keys in the blocks of a key file; MalformedMessageError where one is not made of packets."""
+    tags = [packet.tag for block in binary for packet in packets(block)]
+    return KeyCount(tags.count(_PUBLIC_KEY), tags.count(_SECRET_KEY))
+
+
+def blocks(data: bytes) -> list[bytes]:
+    """Return the binary content of every armored block, or the data itself where it is binary already.
+
+    The CRC of the armor is not looked at: gpg's own authentication is stronger, and in Python it costs
+    more than the sealing. Raises MalformedMessageError where neither kind is found.
+    """
+    if data[:1] >= b"\x80" and not data.startswith(_BOM):  # every packet starts with the top bit set
+        return [data]
+    found = []
+    begin = data.find(_BEGIN)
+    while begin >= 0:
+        end = data.find(_END, begin)
+        if end < 0:
+            raise MalformedMessageError(reason="armor.end.missing")
+        found.append(_dearmor(data[begin:end]))
+        begin = data.find(_BEGIN, end)
+    if not found:
+        raise MalformedMessageError(reason="armor.begin.missing")
+    return found
+
+
+def packets(data: bytes) -> list[Packet]:
+    """Cut binary data into packets (at least one) that tile it; MalformedMessageError where they do not."""
+    view, found, place = memoryview(data), [], 0
+    while place < len(view):
+        packet, place = _packet(view, place)
+        found.append(packet)
+    if not found:
+        raise MalformedMessageError(reason="message.packets.missing")
+    return found
+
+
+def _dearmor(block: bytes) -> bytes:
+    """Decode one block from its BEGIN line up to (without) its END line."""
+    _, _, rest = block.replace(b"\r\n", b"\n").partition(b"\n")
+    head = _HEAD_OF_ARMOR.match(rest)
+    if not head:
+        raise MalformedMessageError(reason="armor.head.malformed")
+    body, _, _ = rest[head.end() :].partition(b"\n=")
+    try:
+        return binascii.a2b_base64(b"".join(body.split()), strict_mode=True)
+    except binascii.Error:
+        pass
+    raise MalformedMessageError(reason="armor.base64.malformed")
+
+
+def _packet(view: memoryview, place: int) -> tuple[Packet, int]:
+    """Return the packet that starts at `place`, joined over its partial lengths, and where the next one starts."""
+    tag, length, place, more = _header(view, place)
+    first = _slice(view, place, length)
+    place += length
+    while more:
+        length, place, more = _new_length(view, place)
+        _slice(view, place, length)
+        place += length
+    return Packet(tag, first), place
+
+
+def _header(view: memoryview, place: int) -> tuple[int, int, int, bool]:
+    """Return a packet's tag, its (first) length, where its body starts, and whether another part follows."""
+    first = _slice(view, place, 1)[0]
+    if not first & 0x80:
+        raise MalformedMessageError(reason="packet.header.malformed")
+    if first & 0x40:
+        return first & 0x3F, *_new_length(view, place + 1)
+    if first & 3 == 3:  # runs to the end of the file, so a cut one cannot be told from a whole one
+        raise MalformedMessageError(reason="packet.length.indeterminate")
+    width = 1 << (first & 3)
+    length = int.from_bytes(_slice(view, place + 1, width), "big")
+    return (first & 0x3C) >> 2, length, place + 1 + width, False
+
+
+def _new_length(view: memoryview, place: int) -> tuple[int, int, bool]:
+    """Return a length of the new format, where what it measures starts, and whether another part follows."""
+    first = _slice(view, place, 1)[0]
+    if first < 192:
+        return first, place + 1, False
+    if first < 224:
+        return ((first - 192) << 8) + _slice(view, place + 1, 1)[0] + 192, place + 2, False
+    if first < 255:
+        return 1 << (first & 0x1F), place + 1, True
+    return int.from_bytes(_slice(view, place + 1, 4), "big"), place + 5, False
+
+
+def _slice(view: memoryview, start: int, length: int) -> memoryview:
+    part = view[start : start + length]
+    if len(part) != length:
+        raise MalformedMessageError(reason="packet.length.beyond_end")
+    return part
+
+
+def _recipient(body: memoryview) -> str:
+    """Return the key id of a session key packet of version 3: version, key id, algorithm, numbers."""
+    if bytes(body[:1]) != b"\x03" or len(body) < 10:
+        raise MalformedMessageError(reason="recipient.version.unsupported")
+    return bytes(body[1:9]).hex().upper()
+
+
+class Content(NamedTuple):
+    """The packet to seal of one chunk, in pieces, and the name it is sealed under."""
+
+    name: str
+    pieces: tuple[bytes, ...]
+
+
+def content(chunk: Plain, compression: Compression) -> Content:
+    """Return the packet to seal of one chunk, whose name (at most 255 bytes) whoever opens it is shown."""
+    name = chunk.name.encode()
+    head = _BINARY + bytes([len(name)]) + name + _NO_DATE
+    literal = _packet_header(_LITERAL, len(head) + len(chunk.data)) + head
+    if compression == "none":
+        return Content(chunk.name, (literal, chunk.data))
+    deflate = isal_zlib.compressobj(1, isal_zlib.DEFLATED, -isal_zlib.MAX_WBITS)
+    body = (_ZIP, deflate.compress(literal), deflate.compress(chunk.data), deflate.flush())
+    return Content(chunk.name, (_packet_header(_COMPRESSED, sum(map(len, body))), *body))
+
+
+def _packet_header(tag: int, length: int) -> bytes:
+    """Return a header of the new format with a length of four bytes (RFC 4880 4.2.2.3)."""
+    return bytes([0xC0 | tag, 0xFF]) + length.to_bytes(4, "big")

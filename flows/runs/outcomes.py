@@ -1,0 +1,166 @@
+"""Attributed result rows of a run, kept so that a report reads them back: a Parquet object per group of result files.
+
+They are derived: result files and ledger make them again. A file may stand in several groups, taken up again after
+it came whole or after a crash; what was taken up last is what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from flows.runs.frames import write_parquet
+from flows.runs.identity import digest
+from flows.runs.keys import RunKeys
+from flows.runs.store import Entry, Store, read
+
+OUTCOME: dict[str, pl.DataType] = {
+    "position": pl.UInt32(),  # data row of the result file, from 1
+    "run": pl.String(),  # null: belongs to no chunk
+    "chunk": pl.UInt32(),
+    "row": pl.UInt32(),  # null: belongs to no sent row
+    "cuid": pl.String(),  # as sent where attributed, else as received unless it looks like a card number
+    "last_4": pl.String(),
+    "how": pl.String(),  # cuid, error_cuid, token, position, elimination, by hand; null where not attributed
+    "state": pl.String(),  # linked, error, broken
+    "trouble": pl.String(),  # name of the break, null where there is none
+    "url": pl.String(),  # of linked rows only
+    "has_link": pl.Boolean(),  # the row came with a url, kept or not
+    "expires_on": pl.Date(),
+    "expires_raw": pl.String(),
+    "reasons": pl.List(pl.String),  # codes of the partner's error
+    "message": pl.String(),  # masked
+    "shape": pl.String(),  # masked, ids and numbers blanked: same kind of error, same shape
+    "content": pl.UInt64(),  # hash of the row as received, without card numbers: the same in two files
+    "nth": pl.UInt32(),  # occurrence of that content within the file, from 0
+}
+
+READERS = 8  # objects fetched at a time, of a few megabytes each
+FILES = "files"  # where the facts of the result files stand in an object's metadata
+
+FILE: dict[str, pl.DataType | type[pl.DataType]] = {
+    "file": pl.String,  # digest of its key
+    "file_taken": pl.Datetime("us", "UTC"),  # when it was taken up
+    "file_modified": pl.Datetime("us", "UTC"),
+    "file_digest": pl.String,
+    "file_name": pl.String,
+    "file_received": pl.Date,
+    "file_problems": pl.List(pl.String),
+    "file_run": pl.String,  # run and chunk its name speaks of
+    "file_chunk": pl.UInt32,
+}
+NUMBER = {"number": pl.UInt16}  # of the file among those of its object, from 0: which rows are its
+
+_SPOKEN = pl.DataFrame(
+    schema={"key": pl.String, **{name: FILE[name] for name in list(FILE)[:3]}, "chunk": OUTCOME["chunk"]}
+)
+
+
+class Attributed(NamedTuple):
+    """One result file, every row attributed or named as a break; free of card numbers (columns: OUTCOME)."""
+
+    digest: str
+    name: str
+    received: date | None
+    problems: tuple[str, ...]
+    outcomes: pl.DataFrame
+    named: tuple[str, int] | None  # run and chunk the file's name speaks of, where they were sent
+
+
+class RunOutcomes(NamedTuple):
+    """What one result file says of one run: `rows` of its outcomes."""
+
+    entry: Entry
+    one: Attributed
+    rows: pl.DataFrame
+
+
+def write_outcomes(store: Store, keys: RunKeys, taken: datetime, answers: Sequence[RunOutcomes]) -> str:
+    """Write what some result files, at least one, say of a run; return the key written.
+
+    It is named after the files and not their content: the same files taken up again replace it.
+    """
+    files = [digest(answer.entry.key.encode()) for answer in answers]
+    facts = [_facts(file, taken, answer) for file, answer in zip(files, answers, strict=True)]
+    heights = [answer.rows.height for answer in answers]
+    numbers = pl.Series("number", np.repeat(np.arange(len(answers), dtype=np.uint16), heights))
+    rows = pl.concat([answer.rows for answer in answers]).with_columns(numbers)
+    key = f"{keys.outcomes}{digest(''.join(sorted(files)).encode())[:24]}.parquet"
+    write_parquet(store, key, rows, {FILES: pl.DataFrame(facts, FILE, orient="row").write_json()})
+    return key
+
+
+def _facts(file: str, taken: datetime, answer: RunOutcomes) -> tuple[object, ...]:
+    one = answer.one
+    named = one.named or (None, None)
+    return (file, taken, answer.entry.modified, one.digest, one.name, one.received, list(one.problems), *named)
+
+
+class StoredOutcomes:
+    """What is kept of a run: which result files speak of which chunks, each as it was taken up last."""
+
+    def __init__(self, store: Store, keys: RunKeys) -> None:
+        self._store = store
+        entries = list(store.keys(keys.outcomes))
+        with ThreadPoolExecutor(READERS) as readers:
+            found = list(readers.map(lambda entry: _chunks_answered(store, entry.key), entries))
+        ordered = pl.concat([_SPOKEN, *found]).sort("file_taken", "file_modified", "key")
+        self._files = ordered.filter(pl.col("key") == pl.col("key").last().over("file"))
+
+    def chunks(self) -> frozenset[int]:
+        """Return the chunks that are answered, in whole or in part."""
+        return frozenset(self._files["chunk"].drop_nulls())
+
+    def has_results_for(self, result: str) -> bool:
+        """Tell whether the result file of that key answers anything of the run."""
+        return digest(result.encode()) in self._files.drop_nulls("chunk")["file"]
+
+    def of(self, chunks: Collection[int]) -> list[Attributed]:
+        """Return the attributed result files that speak of any of these chunks."""
+        wanted = self._files.filter(pl.col("chunk").is_in(list(chunks))).select("key", "file").unique()
+        groups = wanted.group_by("key").agg("file").sort("key").iter_rows()
+        return [one for key, files in groups for one in _restore(self._store, key, files)]
+
+
+def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
+    """Return which chunks the files of an object speak of."""
+    data = read(store, key)
+    files = _files(data)
+    if files is None:
+        rows = pl.read_parquet(BytesIO(data), columns=_SPOKEN.columns[1:]).unique()
+    else:
+        chunks = pl.read_parquet(BytesIO(data), columns=[*NUMBER, "chunk"]).unique()
+        rows = chunks.join(files, on="number").select(_SPOKEN.columns[1:])
+    return rows.select(pl.lit(key).alias("key"), *_SPOKEN.columns[1:])
+
+
+def _restore(store: Store, key: str, wanted: Collection[str]) -> Iterator[Attributed]:
+    """Return what some files of an object say."""
+    data = read(store, key)
+    rows, files = pl.read_parquet(BytesIO(data)), _files(data)
+    if files is None:  # an older version wrote the facts of its file beside every row
+        files = rows.select(*FILE).unique("file", maintain_order=True).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
+        rows = rows.join(files.select("file", "number"), on="file", how="left", maintain_order="left")
+    heights = rows.group_by("number").agg(pl.len())
+    facts = files.filter(pl.col("file").is_in(list(wanted))).join(heights, on="number").sort("number")
+    if facts.height < files.height:
+        rows = rows.filter(pl.col("number").is_in(facts["number"].implode()))
+    outcomes, start = rows.select(*OUTCOME), 0
+    for content, name, received, problems, run, chunk, height in facts.select(*list(FILE)[3:], "len").iter_rows():
+        named = (run, chunk) if run is not None else None
+        yield Attributed(content, name, received, tuple(problems), outcomes[start : start + height], named)
+        start += height
+
+
+def _files(data: bytes) -> pl.DataFrame | None:
+    """Return the facts of the files whose rows an object holds, each with its number; None where they are columns."""
+    reported = pl.read_parquet_metadata(BytesIO(data)).get(FILES)
+    if reported is None:
+        return None
+    return pl.read_json(reported.encode(), schema=FILE).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names

@@ -1,0 +1,149 @@
+"""Sealing as everything else knows it: the Protocols of sealer and opener, and what can be wrong with key or seal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from flows.errors import OperatorError, TryAgainError
+
+
+class Plain(NamedTuple):
+    """One chunk in the clear, in memory only: file name (`<run>-00001.csv`) and CSV bytes."""
+
+    name: str
+    data: bytes
+
+
+class Sealed(NamedTuple):
+    """One chunk as an OpenPGP message; `trouble` is a code, and `data` empty, where sealing did not work."""
+
+    name: str
+    data: bytes
+    trouble: str = ""
+
+
+class Sealer(Protocol):
+    """Turns chunks into OpenPGP messages for pinned recipients."""
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """The 40-hex fingerprints every message is sealed to."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What an operator should know of the keys, such as one that ends within 30 days."""
+        ...
+
+    def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+        """Seal a group of chunks, in order; one that does not work carries its trouble, the others stand."""
+        ...
+
+
+class Opener(Protocol):
+    """Opens OpenPGP messages with a private key."""
+
+    def open(self, message: bytes, limit: int) -> bytes:
+        """Return the content of one message, at most `limit` bytes; SealedUnreadableError otherwise."""
+        ...
+
+
+class GpgMissingError(OperatorError):
+    """gpg is not installed or does not start."""
+
+    message = "gpg could not be run ({reason})."
+    next_step = "Install GnuPG 2.2 or later (Debian: apt-get install gnupg, macOS: brew install gnupg) and run again."
+
+
+class GpgHungError(TryAgainError):
+    """gpg did not end in time, or was killed from outside."""
+
+    message = "gpg did not finish within {seconds:g} s, or was killed from outside."
+    next_step = (
+        "Nothing was committed; run the same command again. If it persists, look for a full disk or too little memory."
+    )
+
+
+class KeyUnreadableError(OperatorError):
+    """A key file holds no OpenPGP key gpg can take up."""
+
+    message = "Key file {number} of {total} holds no readable OpenPGP public key ({reason})."
+    next_step = "Download the public key from the portal again, as text or binary, and save it unchanged."
+
+
+class SecretKeyGivenError(OperatorError):
+    """A key file holds a secret key where the public one belongs."""
+
+    message = "Key file {number} of {total} holds a secret key; expected the public key of {pinned}."
+    next_step = "Remove the file from this machine, treat that key as exposed, and put the public key in its place."
+
+
+class SecretKeyUnreadableError(OperatorError):
+    """A file that should hold our secret key does not."""
+
+    message = "Secret key file {number} of {total} holds no secret key that gpg can import."
+    next_step = "Give the file exported with `gpg --export-secret-keys`, whole and unchanged."
+
+
+class ManyKeysError(OperatorError):
+    """A key file holds more than one key."""
+
+    message = "Key file {number} of {total} holds {count} keys; expected one."
+    next_step = "Split the file: one key per file."
+
+
+class KeyUnknownError(OperatorError):
+    """A pinned fingerprint has no key."""
+
+    message = "No key file holds the pinned key {fingerprint}."
+    next_step = "Add the file of that key, or take the fingerprint out of `fingerprints`."
+
+
+class KeyNotPinnedError(OperatorError):
+    """The key files hold another key than the pinned one."""
+
+    message = "The key files hold {found}, not the pinned key {fingerprint}."
+    next_step = "Ask the partner by another channel whether the key changed; only then change `fingerprints`."
+
+
+class KeyExpiredError(OperatorError):
+    """A pinned key, or its last encryption subkey, has expired."""
+
+    message = "Key {fingerprint} expired on {date}."
+    next_step = "Create a new key in the portal, put its public key in place and pin its fingerprint."
+
+
+class KeyRevokedError(OperatorError):
+    """A pinned key, or its last encryption subkey, was revoked by its owner."""
+
+    message = "Key {fingerprint} was revoked by its owner."
+    next_step = "Ask the partner why; put the new public key in place and pin its fingerprint."
+
+
+class KeyCannotEncryptError(OperatorError):
+    """A pinned key can sign but not encrypt."""
+
+    message = "Key {fingerprint} cannot encrypt."
+    next_step = "Ask the partner for a key made for encryption."
+
+
+class SealBrokenError(OperatorError):
+    """A message sealed as a trial is not what was asked for."""
+
+    message = "gpg sealed a trial message wrongly ({reason}); expected exactly the keys {expected}."
+    next_step = "Do not publish with this gpg; check its version and the key files."
+
+
+class SealedUnreadableError(OperatorError):
+    """A sealed message could not be opened whole and unaltered."""
+
+    message = "The sealed message could not be opened ({reason})."
+    next_step = "Check that it was sealed to our key and arrived complete; otherwise ask its sender for it again."
+
+
+class MalformedMessageError(OperatorError):
+    """Bytes that should be one OpenPGP message are not; `reason` is a code, never content."""
+
+    message = "Not a complete OpenPGP message ({reason})."
+    next_step = "The file was truncated, changed or is of another kind: have it made again."

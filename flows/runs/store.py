@@ -1,0 +1,241 @@
+"""A store as everything else knows it: its Protocols, what can go wrong with one, retries, whole small objects.
+
+Adapters implement the Protocols and raise these errors and no others; tests hold them to one contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self, TypeVar
+
+from flows.errors import OperatorError, TryAgainError
+from flows.runs.identity import digest
+
+T = TypeVar("T")
+
+
+class Entry(NamedTuple):
+    """One stored object as a listing shows it; `version` pins its bytes (VersionId or ETag, inode and times)."""
+
+    key: str
+    size: int
+    modified: datetime
+    version: str
+
+
+class Source(Protocol):
+    """A pinned stream over one object: the same bytes from the first read to the last, or an error."""
+
+    @property
+    def entry(self) -> Entry:
+        """The object this stream is pinned to."""
+        ...
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next up to `size` bytes (all that is left for -1), b'' at the end."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class Store(Protocol):
+    """Immutable objects under keys (`issuer/runs/...`, no leading slash), S3 or a directory alike."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write `key` only where nothing is; False where something already is (read it and compare)."""
+        ...
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        """Write a derived object whole and atomically, over whatever was there: reports only."""
+        ...
+
+    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
+        """Open `key` from byte `start`, at the version of `pin` if given; ObjectMissingError or ObjectChangedError."""
+        ...
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        """List objects under `prefix` in key order; shallow: one level, folders end in '/' with size 0."""
+        ...
+
+
+class Cleaner(Protocol):
+    """The right to delete, which only retention and sweeping hold."""
+
+    def delete(self, key: str) -> None:
+        """Remove `key`; nothing happens where nothing is."""
+        ...
+
+    def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
+        """List what writers that died before `before` left under `prefix`: half files, uploads never completed."""
+        ...
+
+    def clean_up(self, prefix: str, before: datetime) -> int:
+        """Remove those leftovers and return how many they were; they are no objects and never were."""
+        ...
+
+    def hides(self) -> bool | None:
+        """Tell whether the store is versioned, so that `delete` hides and does not remove; None: it does not say."""
+        ...
+
+
+class ObjectMissingError(OperatorError):
+    """Nothing lies under the key."""
+
+    message = "There is no {key}."
+    next_step = "Check the name, and the store and prefix in the configuration."
+
+
+class KeyRefusedError(OperatorError):
+    """A key that could leave the store's root, or that not every store can hold."""
+
+    message = "{key} is not a valid key: {reason}."
+    next_step = "Rename the object; keys are relative, with no empty, hidden or dotted parts and no control characters."
+
+
+class StoreMissingError(OperatorError):
+    """No such bucket or root directory."""
+
+    message = "The store {place} does not exist ({code})."
+    next_step = "Create it, or correct the root in the configuration; cardlink never creates a bucket or a root."
+
+
+class StoreDeniedError(OperatorError):
+    """The policy, the owner or a read-only mount forbids it."""
+
+    message = "Access to {place} is denied ({code})."
+    next_step = (
+        "Compare the policy of the credentials (deploy/), or the directory's owner, mode and mount; then run again."
+    )
+
+
+class StoreCredentialsError(OperatorError):
+    """Credentials are missing, wrong or expired."""
+
+    message = "The store rejected the credentials for {place} ({code})."
+    next_step = "Renew them in the environment or the profile, then run the same command again."
+
+
+class StoreClockError(OperatorError):
+    """The machine's clock is too far off to sign requests."""
+
+    message = "The store refuses {place} because this machine's clock is off ({code})."
+    next_step = "Set the clock (NTP), then run the same command again."
+
+
+class StoreFullError(OperatorError):
+    """Disk or quota is full."""
+
+    message = "There is no room left for {place} ({code})."
+    next_step = "Make room, then run the same command again; the partial work is not counted."
+
+
+class StoreRefusedError(OperatorError):
+    """The store says no for a reason not known here."""
+
+    message = "The store refused {place} ({code})."
+    next_step = (
+        "Look up the code in the store's documentation; endpoint, region and bucket settings are the usual cause."
+    )
+
+
+class StoreUnsafeError(OperatorError):
+    """The store does not keep a promise the commit rests on."""
+
+    message = "The store at {place} cannot be trusted: {problem}."
+    next_step = (
+        "Nothing may be published there. Use a store with atomic conditional writes; `cardlink check` probes it."
+    )
+
+
+class ObjectChangedError(TryAgainError):
+    """The object is not, or no longer, the one that was meant."""
+
+    message = "{key} changed while it was in use."
+    next_step = "Nothing was committed. Wait until its writer is done, then run the same command again."
+
+
+class ObjectDamagedError(TryAgainError):
+    """The bytes that arrived are not the bytes that were stored."""
+
+    message = "{key} arrived damaged: its checksum does not match."
+    next_step = "Nothing read from it was used. Run the same command again; if it persists, restore the object."
+
+
+class StoreBusyError(TryAgainError):
+    """Throttled, unreachable or broken off, and still so after all retries."""
+
+    message = "The store did not respond for {place} ({code}), even after retries."
+    next_step = "Run the same command again when the store or the network has recovered."
+
+
+class ConflictError(OperatorError):
+    """An object that is written once is there with another content."""
+
+    message = "{key} already exists with different content."
+    next_step = "Nothing was overwritten. Find out what writes below this prefix; `cardlink check` probes the store."
+
+
+def read(store: Store, key: str) -> bytes:
+    """Return the whole of a small object."""
+    with store.open(key) as source:
+        return source.read()
+
+
+def write_once(store: Store, key: str, data: bytes) -> bool:
+    """Create an object and read it back; False where the same bytes were there already, ConflictError for others."""
+    created = store.create(key, data)
+    if digest(read(store, key)) != digest(data):
+        raise ConflictError(key=key)
+    return created
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Bounded attempts with full jitter: `random` (0 to 1) of a wait that doubles from `first` up to `cap` seconds.
+
+    Ends after `attempts`, or where the next wait would pass `budget` seconds on `clock` (a monotonic one).
+    Full jitter, since sixteen threads that were throttled together must not come back together.
+    """
+
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    random: Callable[[], float]
+    budget: float = 60.0
+    attempts: int = 40
+    first: float = 0.1
+    cap: float = 5.0
+
+    def __call__(self, attempt: Callable[[], T], on: type[Exception]) -> T:
+        """Return what `attempt` returns; an `on` error is tried again and the last one is raised."""
+        began = self.clock()
+        for number in range(self.attempts - 1):
+            try:
+                return attempt()
+            except on:
+                wait = self.random() * min(self.cap, self.first * 2.0**number)
+                if self.clock() + wait - began > self.budget:
+                    raise
+            self.sleep(wait)
+        return attempt()
+
+
+def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
+    """Yield the items in order, each made while the one before is used; an error comes where its item would.
+
+    Close it where it is left early: then the item under way is waited for, so nothing reads on behind the back.
+    """
+    end = object()
+    with ThreadPoolExecutor(1, "ahead") as worker:
+        coming = worker.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = worker.submit(next, items, end)
+            yield item  # type: ignore[misc]  # the end was told apart just now
+            del item  # what was used is let go before the next is waited for

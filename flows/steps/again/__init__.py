@@ -1,1 +1,0 @@
-"""What goes out again, and to whom: attempts over all runs, resubmission, correction, renewal, backfill."""

@@ -1,1 +1,0 @@
-"""From an extract to a committed run: read in the order plan, scan, making, publish, submit."""

@@ -1,1 +1,0 @@
-"""What those who run it look at and do: outbox, status, history, alerts, metrics, trace, retention."""

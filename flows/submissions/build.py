@@ -1,0 +1,190 @@
+"""Build a run between plan and commit: one streaming pass from blocks to sealed chunks and ledger parts.
+
+A submit publishes the pieces of the pass; a check only counts them. Every row is accounted for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import closing
+from datetime import date, timedelta
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.extracts.mapping import plan_mapping
+from flows.extracts.open import Counting, Readable, open_extract
+from flows.extracts.reader import read_extract
+from flows.runs.context import IssuerContext
+from flows.runs.documents import keys_of
+from flows.runs.sealing import Sealer
+from flows.runs.store import Entry, prefetch
+from flows.submissions.chunking import Splitter
+from flows.submissions.ledger import LedgerWriter, sent_records
+from flows.submissions.publish import Outcome, PartialRunError, Publisher
+from flows.submissions.rows import EVERY_ROW, Choice, Route, batches
+from schemas import ledger
+from schemas.corrections import BESIDE
+from schemas.manifest import Counts, LedgerPart, ManifestChunk, Plan, SourceIdentity
+
+
+def describe_pace(rows: int, share: float, elapsed: float) -> str:
+    """Say rows read, rows a second and time left; `share` of the extract's bytes is read after `elapsed` seconds."""
+    reported = f"{rows:,} rows"
+    if elapsed <= 0 or not rows:
+        return reported
+    reported += f", {rows / elapsed:,.0f} a second"
+    if share <= 0:
+        return reported
+    left = timedelta(seconds=round(elapsed * (1 - share) / share))
+    return f"{reported}, {left} left"
+
+
+class Piece(NamedTuple):
+    """What one block gave: chunks that are full, and ledger records of rows that are not sent."""
+
+    chunks: list[pl.DataFrame]
+    others: pl.DataFrame
+
+
+class Scan:
+    """The pass itself; iterate once, then read `counts` and the route's tallies."""
+
+    def __init__(
+        self,
+        context: IssuerContext,
+        stream: Readable,
+        source: SourceIdentity,
+        as_of: date,
+        choice: Choice = EVERY_ROW,
+    ) -> None:
+        issuer = context.issuer
+        self._picked = choice.picked is not None
+        self._extract = read_extract(stream, issuer.source, source.key)
+        mapping = plan_mapping(
+            self._extract.header,
+            issuer.columns,
+            source.key,
+            where=issuer.filter,
+            strict=issuer.source.strict,
+            beside=BESIDE if self._picked else (),
+        )
+        self.route = Route(issuer, mapping, as_of, source, choice, context.header.order)
+        self._splitter = Splitter(issuer.portal.rows_per_chunk)
+        self._fates = dict.fromkeys(ledger.FATES, 0)
+
+    def __iter__(self) -> Generator[Piece, None, None]:
+        """Yield a piece per batch, and a last one with the chunks that stayed short; close it if left early."""
+        with closing(prefetch(iter(self._extract))) as blocks:
+            prepared = map(self.route.prepare, blocks)
+            with closing(prefetch(batches(prepared))) as coming:
+                for batch in coming:
+                    processed = self.route.process(batch)
+                    self._count(processed.others, processed.good.height)
+                    yield Piece(list(self._splitter.add(processed.good)), processed.others)
+        yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
+
+    @property
+    def counts(self) -> Counts:
+        """Where the rows went so far."""
+        seen = self._extract.counts
+        if self._picked:  # the extract as a whole was counted by the run that is repeated
+            return Counts(lines=seen.lines, read=sum(self._fates.values()), **self._fates)
+        return Counts(lines=seen.lines, read=seen.rows, trailer=seen.trailer_count, **self._fates)
+
+    def _count(self, others: pl.DataFrame, good: int) -> None:
+        self._fates[ledger.SUBMITTED] += good
+        for fate, number in others.get_column("fate").value_counts().iter_rows():
+            self._fates[fate] += number
+
+
+class ExpectedOutcome(NamedTuple):
+    """What somebody was shown before saying yes: the extract's digest, and where its rows go and why."""
+
+    sha256: str
+    counts: Counts
+    reasons: dict[str, int]
+
+
+class Job(NamedTuple):
+    """A planned run and how it is done: which rows, which gates are open, and the command that finishes it."""
+
+    plan: Plan
+    entry: Entry
+    choice: Choice
+    opened: Collection[str]
+    again: str
+    since: int | None = None  # the last commit that was known when the rows were chosen
+    expected: ExpectedOutcome | None = None  # another outcome is not committed
+
+
+class Progress(NamedTuple):
+    """How far the work is."""
+
+    rows: int
+    chunks: int
+    share: float  # of the extract's bytes, 0 to 1
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class BuiltRun(NamedTuple):
+    """Where the rows went and why, the kinds of cards seen, and the chunks and ledger parts that stand."""
+
+    counts: Counts
+    reasons: dict[str, int]
+    repairs: dict[str, int]
+    test_cards: int
+    other_cards: int
+    chunks: tuple[ManifestChunk, ...]
+    ledger: tuple[LedgerPart, ...]
+
+
+def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> BuiltRun:
+    """Make the one pass over an extract: every piece to the ledger, every chunk sealed and published.
+
+    Raises PartialRunError where a chunk does not stand.
+    """
+    store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
+    ledger, publisher = LedgerWriter(store, keys), Publisher(context, sealer, keys)
+    with closing(publisher), closing(ledger), open_extract(context, job.entry, plan.source) as stream:
+        counting = Counting(stream)
+        scan = Scan(context, counting, plan.source, plan.as_of, job.choice)
+        with closing(iter(scan)) as pieces:
+            for piece in pieces:
+                ledger.add(piece.others)
+                if piece.chunks:
+                    ledger.add(sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks]))
+                share = min(1.0, counting.done / plan.source.size)
+                on_progress(Progress(scan.counts.read, publisher.count, share))
+                if publisher.has_given_up:
+                    break
+        publisher.send()
+        # Beside the last chunks' sealing; never of half an extract.
+        parts = [] if publisher.has_given_up else ledger.finish()
+        chunks = _all_published(plan, job.again, publisher.finish())
+    route = scan.route
+    return BuiltRun(
+        scan.counts,
+        dict(route.reasons),
+        dict(route.repairs),
+        route.test_cards,
+        route.other_cards,
+        tuple(chunks),
+        tuple(parts),
+    )
+
+
+def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[ManifestChunk]:
+    """Return every chunk, or say how many are in trouble; what only an operator can mend comes first."""
+    published = [outcome.chunk for outcome in outcomes if outcome.chunk is not None]
+    foreign = next((outcome.foreign for outcome in outcomes if outcome.foreign is not None), None)
+    if foreign is not None:
+        raise foreign
+    problems = Counter(outcome.trouble for outcome in outcomes if outcome.chunk is None)
+    if problems:
+        why = ", ".join(f"{number} {code}" for code, number in problems.most_common())
+        raise PartialRunError(run=plan.run, count=problems.total(), reason=why, published=len(published), command=again)
+    return published

@@ -1,0 +1,88 @@
+"""The gates a run passes before its commit: trailer, reject rate, jump in row count, test cards and real ones.
+
+A gate that does not hold refuses the run; nothing is committed and nothing is shown for upload. Those an
+operator may open have a name (`reject-rate`, `row-jump`); opening one is recorded with the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from flows.errors import BalanceError, CardlinkError, GateError, OperatorError
+from schemas.issuer import Limits
+from schemas.manifest import Counts
+
+REJECT_RATE = "reject-rate"
+ROW_JUMP = "row-jump"
+OPENABLE = (REJECT_RATE, ROW_JUMP)
+
+
+class TrailerMismatchError(BalanceError):
+    """The extract's trailer counts other rows than the extract has."""
+
+    message = "{extract}: the trailer counts {trailer} rows, the extract has {read}. Nothing was committed."
+    next_step = "The extract is incomplete: ask the issuer to send it again."
+
+
+class RejectRateError(GateError):
+    """More rows were refused than the limit allows."""
+
+    message = (
+        "{extract}: {refused} of {read} rows rejected, above limits.max_reject_rate = {limit}. Nothing was committed."
+    )
+    next_step = (
+        "Read the run's report/rejects.csv; correct the extract at its source, or submit with --open reject-rate."
+    )
+
+
+class RowJumpError(GateError):
+    """The extract is much larger or smaller than the ones before it."""
+
+    message = "{extract}: {read} rows, where the last {runs} runs had {median} (median). Nothing was committed."
+    next_step = "Ask the issuer whether this is the whole extract; if it is, submit with --open row-jump."
+
+
+class WrongCardsError(OperatorError):
+    """Test cards in production, or real cards at a test issuer."""
+
+    message = "{extract}: {count} {kind} cards at an issuer with test = {test}. Nothing was committed."
+    next_step = "Check that the extract belongs to this issuer and this environment."
+
+
+class GateFacts(NamedTuple):
+    """What the gates look at: counts of this run, the rows of the runs before it, the kinds of its cards."""
+
+    extract: str
+    counts: Counts
+    before: Sequence[int]
+    test_cards: int
+    real_cards: int
+
+
+def refusal(night: GateFacts, limits: Limits, *, test: bool, opened: Collection[str] = ()) -> CardlinkError | None:
+    """Return the first gate that does not hold, as the error to raise, or None."""
+    counts = night.counts
+    if counts.trailer is not None and counts.trailer != counts.read:
+        return TrailerMismatchError(extract=night.extract, trailer=counts.trailer, read=counts.read)
+    if test and night.real_cards:
+        return WrongCardsError(extract=night.extract, count=night.real_cards, kind="real", test="true")
+    if not test and night.test_cards:
+        return WrongCardsError(extract=night.extract, count=night.test_cards, kind="test", test="false")
+    if REJECT_RATE not in opened and counts.rejected > limits.max_reject_rate * counts.read:
+        return RejectRateError(
+            extract=night.extract, refused=counts.rejected, read=counts.read, limit=limits.max_reject_rate
+        )
+    if ROW_JUMP not in opened:
+        return _jump(night, limits.max_row_jump)
+    return None
+
+
+def _jump(night: GateFacts, limit: float) -> RowJumpError | None:
+    if len(night.before) < 3:  # two runs make no habit
+        return None
+    usual = round(median(night.before))
+    if abs(night.counts.read - usual) <= limit * usual:
+        return None
+    return RowJumpError(extract=night.extract, read=night.counts.read, runs=len(night.before), median=usual)

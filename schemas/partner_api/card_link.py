@@ -1,0 +1,148 @@
+"""A single card link: the objects of its request with their rules, and its record (interface.md 2.8 and 2.9).
+
+What is in a request is a cardholder and a card: no repr and no error shows a value.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
+
+from schemas.expressions import CVV_SHAPE, MONTH_SHAPE, YEAR_SHAPE
+from schemas.partner_api.jobs import Id, StoredOutcomes, Text
+from schemas.places import COUNTRIES
+
+HYDRATE_CARDHOLDER: Final = ("card", "card.cardholder")  # the hydrations of a link's record that are documented (4)
+
+Filled = Annotated[str, StringConstraints(min_length=1)]
+
+
+class Private(BaseModel):
+    """An object of the request: strict, and silent about its values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        """Show nothing."""
+        return []
+
+
+class Cardholder(Private):
+    """Whose link it is; without a cuid the service makes one up."""
+
+    cuid: Filled | None = None
+    first_name: Filled
+    last_name: Filled
+    email: Filled | None = None  # card placement notifications are sent there
+
+
+class Expiration(Private):
+    """When the link ends; without it 2 months after its creation."""
+
+    month: Annotated[str, StringConstraints(pattern=r"^(0[1-9]|1[0-2])$")] | None = None
+    day: Annotated[str, StringConstraints(pattern=r"^(0?[1-9]|[12][0-9]|3[01])$")] | None = None
+    year: Annotated[str, StringConstraints(pattern=r"^[0-9]{4}$")] | None = None
+
+
+class Address(Private):
+    """The billing address."""
+
+    address1: Filled
+    address2: Filled | None = None
+    city: Filled
+    subnational: Filled
+    postal_code: Filled
+    country: str
+    phone_number: Filled
+    is_primary: bool | None = None
+    email: Filled | None = None
+
+    @field_validator("country")
+    @classmethod
+    def _one_of_eight(cls, given: str) -> str:
+        if given not in COUNTRIES:
+            raise PydanticCustomError("unknown", "one of the eight documented spellings")
+        return given
+
+
+class Card(Private):
+    """The card: a reference to one the service knows, or null and all that makes one."""
+
+    reference: dict[str, Any] | None  # required, null included: first, for the rules below look at it
+    pan: Annotated[str, StringConstraints(pattern=r"^[0-9]{12,19}$")] | None = Field(None, validate_default=True)
+    expiration_month: Annotated[str, StringConstraints(pattern=MONTH_SHAPE)] | None = Field(None, validate_default=True)
+    expiration_year: Annotated[str, StringConstraints(pattern=YEAR_SHAPE)] | None = Field(None, validate_default=True)
+    name_on_card: Filled | None = Field(None, validate_default=True)
+    nickname: Filled | None = Field(None, validate_default=True)
+    cvv: Annotated[str, StringConstraints(pattern=CVV_SHAPE)] | None = None
+
+    @field_validator("pan", "expiration_month", "expiration_year", "name_on_card", "nickname")
+    @classmethod
+    def _needed_without_reference(cls, given: str | None, info: ValidationInfo) -> str | None:
+        if given is None and info.data.get("reference") is None:
+            raise PydanticCustomError("missing", "required when reference is null")
+        return given
+
+
+class CardLinkRequest(Private):
+    """All that one link is made of, beside who we are, the FI key and the safe key, which the client adds."""
+
+    cardholder: Cardholder
+    address: Address
+    card: Card
+    expiration: Expiration | None = None
+
+    def body(self) -> dict[str, Any]:
+        """Return the request's own part of the JSON: absent properties left out, `card.reference` never."""
+        plain = self.model_dump(exclude_none=True)
+        return {**plain, "card": {"reference": self.card.reference, **plain["card"]}}
+
+
+def _record(value: object) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) else None
+
+
+class LinkedCardholder(StoredOutcomes):
+    """The cardholder of a link, where it was hydrated."""
+
+    id: Id = None
+    cuid: Id = None
+
+
+class LinkedCard(StoredOutcomes):
+    """The card of a link, where it was hydrated; nothing of the card itself is read."""
+
+    id: Id = None
+    cardholder: Annotated[LinkedCardholder | None, BeforeValidator(_record)] = None
+    cardholder_id: Id = None
+
+
+class CardLink(StoredOutcomes):
+    """A link's record (2.9): its URL and token are personal secrets."""
+
+    id: Annotated[Id, Field(validation_alias=AliasChoices("id", "card_link_id"))] = None
+    url: Annotated[Text, Field(repr=False, validation_alias=AliasChoices("url", "card_link_url", "link"))] = None
+    cardholder_long_token: Annotated[Text, Field(repr=False)] = None
+    expires_raw: Annotated[
+        Text, Field(validation_alias=AliasChoices("expiration_date", "expires_on", "expiration", "expires_at"))
+    ] = None
+    opened_raw: Annotated[Text, Field(validation_alias=AliasChoices("opened_on", "opened_at", "verified_on"))] = None
+    card: Annotated[LinkedCard | None, BeforeValidator(_record)] = None
+
+    stated_cardholder_id: Annotated[Id, Field(validation_alias="cardholder_id")] = None
+
+    @property
+    def cardholder_id(self) -> str | None:
+        """The id of the cardholder at the service; None where the record does not say, hydrated or not."""
+        card = self.card or LinkedCard()
+        return (card.cardholder or LinkedCardholder()).id or card.cardholder_id or self.stated_cardholder_id
+
+
+class Refusal(NamedTuple):
+    """Why the service made no link: reason codes for messages, and its own words, masked, for the records."""
+
+    codes: str
+    message: str

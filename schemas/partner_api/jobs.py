@@ -1,0 +1,133 @@
+"""What the service tells of placement jobs: records, status messages and credential requests (interface.md 2.1 to 2.4).
+
+Readers of a moving interface: unknown fields are left aside, what is not as documented is absent, statuses and
+termination types are open sets. Texts meant for a cardholder are in no repr.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+
+PENDING: Final = "PENDING"  # a status that begins so blocks the job until its request is answered (2.3)
+UPDATING: Final = "UPDATING"  # authentication has succeeded: the user need not be kept any longer (1)
+ACK: Final = "ack"  # the answer to a request of the acknowledgement kind (2.5)
+JOB_STATUS: Final = "job_status"
+
+
+def text(value: object) -> str | None:
+    """Return a text without half surrogates, which neither a file nor a terminal can hold; None for anything else."""
+    return value.encode("utf-8", "replace").decode() or None if isinstance(value, str) else None
+
+
+def identifier(value: object) -> str | None:
+    """Return an id as text, a number or a text on the wire; None for anything else."""
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if number else (text(value) or "").strip() or None
+
+
+def _whole(value: object) -> int | None:
+    """Read a number however it is written; None for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return int(number) if math.isfinite(number) else None
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+Text = Annotated[str | None, BeforeValidator(text)]
+Id = Annotated[str | None, BeforeValidator(identifier)]
+Whole = Annotated[int | None, BeforeValidator(_whole)]
+
+
+class StoredOutcomes(BaseModel):
+    """Anything the service says: read tolerantly, never changed, never quoted by an error."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+
+class RunStatus(StoredOutcomes):
+    """How a job stands: what a record and both kinds of messages have in common."""
+
+    status: Text = None
+    percent_complete: Whole = None  # of the whole job
+    auth_percent_complete: Whole = None  # of the account-link phase
+    job_timeout: Whole = None  # seconds left; messages only
+    status_message: Annotated[Text, Field(repr=False)] = None
+    termination_type: Text = None
+
+    @property
+    def blocked(self) -> bool:
+        """True while the job waits for an answer."""
+        return (self.status or "").startswith(PENDING)
+
+    @property
+    def ended(self) -> bool:
+        """True once there is a termination type, whichever."""
+        return self.termination_type is not None
+
+
+class Prompt(StoredOutcomes):
+    """One element of `account_link`: a value to collect from the user (2.4)."""
+
+    key_name: str
+    label: Annotated[Text, Field(repr=False)] = None  # may hold dynamic text that matters to the user
+    secret: Annotated[bool, BeforeValidator(lambda value: value not in (False, "false", "False", 0))] = True
+
+
+def _prompts(value: object) -> list[dict[str, Any]]:
+    return [one for one in _objects(value) if text(one.get("key_name")) == one.get("key_name") is not None]
+
+
+Prompts = Annotated[tuple[Prompt, ...], BeforeValidator(_prompts)]
+
+
+class JobMessage(StoredOutcomes):
+    """A status message (2.1): consumed by being read."""
+
+    job_id: Id = None
+    message: Annotated[RunStatus, BeforeValidator(_object)] = RunStatus()
+
+
+class CredentialRequest(StoredOutcomes):
+    """Input a job waits for (2.4): kept by the service until it is answered with its envelope id."""
+
+    kind: Annotated[Text, Field(validation_alias=AliasChoices("type", "request_type"))] = None  # told, never keyed off
+    job_id: Id = None
+    envelope_id: Annotated[str, BeforeValidator(identifier)]
+    account_link: Prompts = ()
+    message: Annotated[RunStatus, BeforeValidator(_object)] = RunStatus()
+
+
+class JobRecord(RunStatus):
+    """The job record (2.2), which can be read at any time; `requests` need the hydration header."""
+
+    id: Id = None
+    cardholder_id: Id = None
+    card_id: Id = None
+    account_id: Id = None
+    type: Text = None
+    merchant_site: Annotated[Text, Field(validation_alias=AliasChoices("merchant_site", "merchant_site_name"))] = None
+    created_on: Text = None
+    last_updated_on: Text = None
+    requests: tuple[CredentialRequest, ...] = ()
+
+
+class Messages(NamedTuple):
+    """What a messages endpoint gave: status messages in order, requests, and how many elements were neither."""
+
+    statuses: tuple[JobMessage, ...] = ()
+    requests: tuple[CredentialRequest, ...] = ()
+    unread: int = 0

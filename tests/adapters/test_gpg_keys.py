@@ -1,0 +1,175 @@
+"""A key is refused by its fingerprint and the cause before anything is sealed to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from flows.adapters.gpg_sealer import GpgOpener, PortalKey
+from flows.errors import CardlinkError, OperatorError
+from flows.runs.openpgp import inspect
+from flows.runs.sealing import (
+    KeyCannotEncryptError,
+    KeyExpiredError,
+    KeyNotPinnedError,
+    KeyRevokedError,
+    KeyUnknownError,
+    KeyUnreadableError,
+    ManyKeysError,
+    SealedUnreadableError,
+    SecretKeyGivenError,
+)
+from tests import keys
+from tests.adapters.sealers import CHUNKS, sealer_to
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [
+        (keys.expired, KeyExpiredError),
+        (keys.with_expired_subkey, KeyExpiredError),
+        (keys.revoked, KeyRevokedError),
+        (keys.sign_only, KeyCannotEncryptError),
+    ],
+)
+def test_an_unsound_key_is_refused_by_fingerprint_and_cause(
+    key: Callable[[], PortalKey], error: type[CardlinkError]
+) -> None:
+    unsound = key()
+
+    with pytest.raises(error) as caught:
+        sealer_to(unsound)
+
+    assert unsound.fingerprint in str(caught.value)
+
+
+def test_a_key_with_a_renewed_subkey_is_sealed_to_the_renewed_one() -> None:
+    key = keys.with_renewed_subkey()
+
+    with sealer_to(key) as sealer, GpgOpener([key.secret]) as opener:
+        opened = opener.open(sealer.seal(CHUNKS[:1])[0].data, 100)
+
+    assert CHUNKS[0].data == opened
+
+
+def test_another_key_than_the_pinned_one_is_refused_and_named() -> None:
+    pinned, found = keys.sound(), keys.sound(copy=2)
+
+    with pytest.raises(KeyNotPinnedError) as caught:
+        sealer_to(found, pins=(pinned.fingerprint,))
+
+    assert {"fingerprint": pinned.fingerprint, "found": found.fingerprint} == caught.value.fields
+
+
+def test_a_pin_without_a_key_is_refused_and_named() -> None:
+    key, other = keys.sound(), keys.sound(copy=2)
+
+    with pytest.raises(KeyUnknownError) as caught:
+        sealer_to(key, pins=(key.fingerprint, other.fingerprint))
+
+    assert {"fingerprint": other.fingerprint} == caught.value.fields
+
+
+def test_a_user_id_or_a_short_id_is_no_pin() -> None:
+    key = keys.sound()
+
+    for pin in ("portal@example.com", key.fingerprint[-16:], key.fingerprint[-8:]):
+        with pytest.raises(OperatorError):
+            sealer_to(key, pins=(pin,))
+
+
+def test_a_secret_key_in_place_of_the_public_one_is_refused() -> None:
+    key = keys.sound()
+
+    with pytest.raises(SecretKeyGivenError) as caught:
+        sealer_to(key._replace(public=key.secret))
+
+    assert {"number": 1, "total": 1, "pinned": key.fingerprint} == caught.value.fields
+
+
+def test_two_keys_in_one_file_are_refused() -> None:
+    key, other = keys.sound(), keys.sound(copy=2)
+
+    with pytest.raises(ManyKeysError) as caught:
+        sealer_to(key._replace(public=key.public + other.public))
+
+    assert {"number": 1, "total": 1, "count": 2} == caught.value.fields
+
+
+@pytest.mark.parametrize("content", [b"", b"no key", b"\x00" * 50, b"\x99\x00\x05 short", b"\x99\x00\x03abc"])
+def test_a_file_that_holds_no_key_is_refused(content: bytes) -> None:
+    with pytest.raises(KeyUnreadableError) as caught:
+        sealer_to(keys.sound()._replace(public=content))
+
+    assert (1, 1) == (caught.value.fields["number"], caught.value.fields["total"])
+    assert caught.value.__context__ is None
+
+
+def test_a_key_cut_short_is_refused() -> None:
+    key = keys.sound()
+
+    with pytest.raises(KeyUnreadableError) as caught:
+        sealer_to(key._replace(public=key.public[:200]))
+
+    assert {"number": 1, "total": 1, "reason": "armor.end.missing"} == caught.value.fields
+
+
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", b"\r\n\r\n", b"Your key:\n\n"])
+def test_a_key_pasted_with_other_line_ends_or_text_around_it_is_taken(before: bytes) -> None:
+    key = keys.sound()
+    pasted = before + key.public.replace(b"\n", b"\r\n")
+
+    with sealer_to(key._replace(public=pasted)) as sealer:
+        assert (key.fingerprint,) == sealer.fingerprints
+
+
+@pytest.mark.parametrize(("days", "warned"), [(31, False), (30, True), (1, True)])
+def test_a_key_that_ends_within_thirty_days_is_warned_of(days: int, warned: bool) -> None:
+    key = keys.lasting(40)
+    with sealer_to(key) as sealer:
+        end = sealer.key_expiry[key.fingerprint]
+    assert end is not None
+
+    with sealer_to(key, today=end - timedelta(days=days)) as sealer:
+        warnings = sealer.warnings
+
+    assert warned == any(key.fingerprint in line and str(end) in line for line in warnings)
+
+
+def test_a_key_is_refused_from_the_day_it_ends_on() -> None:
+    key = keys.lasting(40)
+    with sealer_to(key) as sealer:
+        end = sealer.key_expiry[key.fingerprint]
+    assert end is not None
+
+    with pytest.raises(KeyExpiredError) as caught:
+        sealer_to(key, today=end)
+
+    assert {"fingerprint": key.fingerprint, "date": str(end)} == caught.value.fields
+
+
+def test_several_recipients_can_each_open_and_all_show_outside() -> None:
+    portal, escrow = keys.sound("rsa2048"), keys.sound()
+
+    with sealer_to(portal, escrow) as sealer:
+        sealed = sealer.seal(CHUNKS[:1])[0]
+    with GpgOpener([portal.secret]) as one, GpgOpener([escrow.secret]) as other:
+        opened = [one.open(sealed.data, 100), other.open(sealed.data, 100)]
+
+    assert 2 == len(inspect(sealed.data).recipients)
+    assert [CHUNKS[0].data] * 2 == opened
+
+
+def test_with_old_and_new_key_in_the_ring_only_the_pinned_one_can_open() -> None:
+    old, new = keys.sound(), keys.sound(copy=2)
+
+    with sealer_to(old, new, pins=(new.fingerprint,)) as sealer:
+        sealed = sealer.seal(CHUNKS[:1])[0]
+
+    with GpgOpener([new.secret]) as opener:
+        assert CHUNKS[0].data == opener.open(sealed.data, 100)
+    with GpgOpener([old.secret]) as opener, pytest.raises(SealedUnreadableError) as caught:
+        opener.open(sealed.data, 100)
+    assert {"reason": "key.secret.missing"} == caught.value.fields

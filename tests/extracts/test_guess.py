@@ -1,0 +1,121 @@
+import gzip
+import tomllib
+from typing import Any
+
+import pytest
+
+from flows.extracts.errors import HeaderError, NotCsvError
+from flows.extracts.guess import first_tables
+from flows.extracts.mapping import plan_mapping, required
+from schemas import portal
+from schemas.issuer import Issuer, SourceSettings
+from tests.extracts import damaged
+
+REST = {
+    "issuer": "first-bank",
+    "root": "s3://b",
+    "portal": {"fingerprints": ["A" * 40], "allowed_hosts": ["l.example"]},
+}
+HEADER = "CUST_ID,Card No,EXP,First Name,LAST_NAME,CVV2,Addr1,Addr2,City,State,Zip Code,Country,E-Mail,Primary,BRANCH"
+ROW = "C1,4242424242424242,{},Zoë,Smith,123,12 Main St,,Boston,MA,02108,US,z@example.com,TRUE,77"
+
+
+def tables(text: str, encoding: str = "utf-8") -> dict[str, Any]:
+    """Guess, and read the guess back as TOML."""
+    return tomllib.loads(first_tables(text.encode(encoding), "a.csv"))
+
+
+def test_an_ordinary_extract_is_guessed_whole() -> None:
+    guessed = tables(f"{HEADER}\n{ROW.format('1127')}\n")
+
+    issuer = Issuer.model_validate(REST | guessed)
+
+    assert required() <= issuer.columns.keys()
+    assert "Card No" == issuer.columns[portal.PAN]
+    assert {"from": "EXP", "format": "MMYY"} == guessed["columns"][portal.MONTH]
+    plan_mapping(HEADER.split(","), issuer.columns, "a.csv")
+
+
+def test_no_cell_stands_in_the_guess_and_unused_headers_do() -> None:
+    text = first_tables(f"{HEADER}\n{ROW.format('1127')}\n".encode(), "a.csv")
+
+    assert "# not used: BRANCH" in text
+    assert not any(cell in text for cell in ("4242", "Zoë", "Smith", "Main", "Boston", "02108", "1127"))
+
+
+@pytest.mark.parametrize(
+    ("values", "form"),
+    [
+        (["1127", "0128"], "MMYY"),
+        (["2711", "2801"], "YYMM"),
+        (["11/27"], "MM/YY"),
+        (["2027-11"], "YYYY-MM"),
+        (["2027-11-30"], "YYYY-MM-DD"),
+        (["11/2027"], "MM/YYYY"),
+    ],
+)
+def test_the_form_of_a_date_is_the_one_that_fits_every_value(values: list[str], form: str) -> None:
+    guessed = tables("\n".join([HEADER, *(ROW.format(value) for value in values)]) + "\n")
+
+    assert form == guessed["columns"][portal.YEAR]["format"]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_delimiter_and_encoding_are_found(delimiter: str, encoding: str) -> None:
+    guessed = tables(f"{HEADER}\n{ROW.format('1127')}\n".replace(",", delimiter), encoding)
+
+    settings = SourceSettings.model_validate(guessed["source"])
+    assert delimiter == settings.delimiter
+    assert encoding.removesuffix("-sig") == settings.encoding
+
+
+def test_the_portals_own_header_is_mapped_to_itself() -> None:
+    guessed = tables(damaged.GOOD.decode())
+
+    assert {name: name for name in portal.columns()} == guessed["columns"]
+
+
+@pytest.mark.parametrize("above", ["sep=,\n", "# made tonight\n", "Cardholders of First Bank\n"])
+def test_lines_above_the_header_are_understood(above: str) -> None:
+    guessed = tables(f"{above}{HEADER}\n{ROW.format('1127')}\n")
+
+    settings = SourceSettings.model_validate(guessed["source"])
+    assert ("#" if above.startswith("#") else None) == settings.comment
+    assert (2 if above.startswith("C") else 1) == settings.header_rows
+
+
+def test_a_name_with_the_surname_first_is_seen() -> None:
+    guessed = tables("PAN,NAME,CITY\n4242424242424242,DOE/JANE,Boston\n")
+
+    assert {"from": "NAME", "format": "SURNAME/GIVEN"} == guessed["columns"][portal.LAST_NAME]
+
+
+def test_an_extract_without_header_is_refused_without_showing_it() -> None:
+    with pytest.raises(HeaderError) as caught:
+        first_tables(damaged.GOOD.partition(b"\n")[2], "a.csv")
+
+    assert "4242" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cut", range(0, 12))
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+def test_a_beginning_cut_off_anywhere_is_enough(cut: int, encoding: str) -> None:
+    data = f"{HEADER}\n{ROW.format('1127')}\nC2,,,Zoë Æon".encode(encoding)
+
+    guessed = tomllib.loads(first_tables(data[: len(data) - cut], "a.csv"))
+
+    assert encoding == SourceSettings.model_validate(guessed["source"]).encoding
+
+
+def test_a_compressed_beginning_is_enough() -> None:
+    data = gzip.compress(damaged.MANY)
+
+    guessed = tomllib.loads(first_tables(data[:-200], "a.csv.gz"))
+
+    assert {name: name for name in portal.columns()} == guessed["columns"]
+
+
+def test_a_web_page_is_no_extract() -> None:
+    with pytest.raises(NotCsvError):
+        first_tables(b"<html>", "a.csv")

@@ -1,0 +1,269 @@
+import gzip
+import io
+from typing import Any
+
+import polars as pl
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from flows.extracts.errors import MissingColumnsError, UnknownColumnsError
+from flows.extracts.mapping import map_rows, plan_mapping, required
+from flows.extracts.reader import read_extract
+from schemas import portal
+from schemas.issuer import Columns, Filter, SourceSettings
+
+COLUMNS: TypeAdapter[Columns] = TypeAdapter(Columns)
+FILTER: TypeAdapter[Filter] = TypeAdapter(Filter)
+
+
+def complete(**given: Any) -> Columns:
+    """Return `[columns]` with a constant for each required column that is not given (dots as double underscores)."""
+    constants = {name: {"constant": "x"} for name in required()}
+    return COLUMNS.validate_python(constants | {name.replace("__", "."): spec for name, spec in given.items()})
+
+
+def one(header: list[str], cells: list[str | None], columns: Columns) -> dict[str, str | None]:
+    """Map one row."""
+    places = {"row": [1], "line": [2]}
+    frame = pl.DataFrame(
+        places | {name: pl.Series([cell], dtype=pl.String) for name, cell in zip(header, cells, strict=True)}
+    )
+    mapped, _ = map_rows(frame, plan_mapping(header, columns, "a.csv"))
+    return mapped.row(0, named=True)
+
+
+def test_the_portals_own_header_needs_no_mapping() -> None:
+    header = list(portal.columns())
+    frame = pl.DataFrame({"row": [1], "line": [2]} | {name: [name] for name in reversed(header)})
+
+    mapped, excluded = map_rows(frame, plan_mapping(header, {}, "a.csv"))
+
+    assert ["row", "line", *header] == mapped.columns
+    assert (1, 2, *header) == mapped.row(0)
+    assert 0 == excluded.height
+
+
+def test_an_optional_column_may_be_missing_and_is_absent_then() -> None:
+    header = sorted(required())
+
+    mapped = one(header, ["x"] * len(header), {})
+
+    assert mapped[portal.CUID] is None
+
+
+def test_a_missing_column_is_named_with_the_three_nearest_found() -> None:
+    header = [name for name in portal.columns() if name != portal.PAN]
+
+    with pytest.raises(MissingColumnsError) as caught:
+        plan_mapping([*header, "service_card.pam"], {}, "a.csv")
+
+    assert "service_card.pan (nearest: service_card.pam, " in str(caught.value)
+    assert 2 == str(caught.value).split("nearest:")[1].split(")")[0].count(",")
+
+
+def test_an_unknown_column_is_named_where_the_header_should_be_the_portals() -> None:
+    with pytest.raises(UnknownColumnsError) as caught:
+        plan_mapping([*portal.columns(), "mothers_name"], {}, "a.csv")
+
+    assert "mothers_name" in str(caught.value)
+
+
+def test_with_a_mapping_unknown_columns_are_refused_only_where_the_settings_are_strict() -> None:
+    columns = complete(service_card__pan="PAN")
+
+    plan_mapping(["PAN", "branch"], columns, "a.csv")
+
+    with pytest.raises(UnknownColumnsError):
+        plan_mapping(["PAN", "branch"], columns, "a.csv", strict=True)
+
+
+def test_a_required_column_the_mapping_forgets_is_named() -> None:
+    columns = complete()
+    del columns[portal.CITY]
+
+    with pytest.raises(MissingColumnsError) as caught:
+        plan_mapping(["PAN"], columns, "a.csv")
+
+    assert portal.CITY in str(caught.value)
+
+
+def test_a_column_the_portal_does_not_have_is_refused_where_the_settings_are_read() -> None:
+    with pytest.raises(ValidationError):
+        COLUMNS.validate_python({"service_card.pin": "PIN"})
+
+
+@pytest.mark.parametrize("found", ["CARD_NO", "card no", "Card_No", "CARDNO", "cardno"])
+def test_headers_match_exactly_and_then_without_case_spaces_and_underscores(found: str) -> None:
+    mapped = one([found, "other"], ["4242", "no"], complete(service_card__pan="CARD_NO"))
+
+    assert "4242" == mapped[portal.PAN]
+
+
+def test_an_exact_match_wins_and_two_alike_are_no_match() -> None:
+    columns = complete(service_card__pan="PAN")
+
+    assert "exact" == one(["pan", "PAN"], ["alike", "exact"], columns)[portal.PAN]
+    with pytest.raises(MissingColumnsError):
+        one(["pan", "Pan"], ["a", "b"], columns)
+
+
+def test_the_first_alternative_found_is_taken() -> None:
+    mapped = one(["CARD_NO", "NUMBER"], ["4242", "no"], complete(service_card__pan=["PAN", "CARD_NO", "NUMBER"]))
+
+    assert "4242" == mapped[portal.PAN]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "year", "month"),
+    [
+        ("MMYY", "1127", "27", "11"),
+        ("YYMM", "2711", "27", "11"),
+        ("MM/YY", "11/27", "27", "11"),
+        ("MM/YY", "1/27", "27", "1"),
+        ("MM/YYYY", "11/2027", "2027", "11"),
+        ("YYYY-MM", "2027-11", "2027", "11"),
+        ("YYYY-MM-DD", "2027-11-30", "2027", "11"),
+        ("MMYY", " 1127 ", "27", "11"),
+        ("MMYY", "127", "unreadable", "unreadable"),
+        ("MMYY", "2027-11", "unreadable", "unreadable"),
+        ("YYYY-MM-DD", "11/27", "unreadable", "unreadable"),
+        ("MMYY", "١١٢٧", "unreadable", "unreadable"),
+        ("MMYY", None, None, None),
+    ],
+)
+def test_year_and_month_are_taken_from_a_date_of_the_stated_form(
+    form: str, text: str | None, year: str | None, month: str | None
+) -> None:
+    spec = {"from": "EXP", "format": form}
+
+    mapped = one(["EXP"], [text], complete(service_card__expiration_year=spec, service_card__expiration_month=spec))
+
+    assert (year, month) == (mapped[portal.YEAR], mapped[portal.MONTH])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("2108", "02108"), ("02108", "02108"), (" 7", "00007"), ("K1A 0B1", "K1A 0B1"), ("-1", "-1"), (None, None)],
+)
+def test_zeros_are_put_in_front_of_digits_only(text: str | None, expected: str | None) -> None:
+    mapped = one(["ZIP"], [text], complete(service_card__address__postal_code={"from": "ZIP", "pad": 5}))
+
+    assert expected == mapped[portal.POSTAL_CODE]
+
+
+def test_a_lost_zero_is_put_back_before_a_date_is_read() -> None:
+    spec = {"from": "EXP", "format": "MMYY", "pad": 4}
+
+    mapped = one(["EXP"], ["127"], complete(service_card__expiration_month=spec, service_card__expiration_year=spec))
+
+    assert ("27", "01") == (mapped[portal.YEAR], mapped[portal.MONTH])
+
+
+@pytest.mark.parametrize(
+    ("text", "last", "first", "card"),
+    [
+        ("DOE/JANE", "DOE", "JANE", "JANE DOE"),
+        ("VAN DER BERG / ANNA MARIA", "VAN DER BERG", "ANNA MARIA", "ANNA MARIA VAN DER BERG"),
+        ("CHER", "CHER", None, "CHER"),
+        (None, None, None, None),
+    ],
+)
+def test_a_name_with_the_surname_first_is_taken_apart(
+    text: str | None, last: str | None, first: str | None, card: str | None
+) -> None:
+    spec = {"from": "NAME", "format": "SURNAME/GIVEN"}
+    columns = complete(
+        service_card__address__last_name=spec, service_card__address__first_name=spec, service_card__name_on_card=spec
+    )
+
+    mapped = one(["NAME"], [text], columns)
+
+    assert (last, first) == (mapped[portal.LAST_NAME], mapped[portal.FIRST_NAME])
+    assert card == mapped[portal.NAME_ON_CARD]
+
+
+def test_a_constant_stands_in_every_row() -> None:
+    mapped = one(["PAN"], ["4242"], complete(service_card__address__country={"constant": "US"}))
+
+    assert "US" == mapped[portal.COUNTRY]
+
+
+def test_every_row_is_either_mapped_or_excluded_by_the_filter() -> None:
+    frame = pl.DataFrame(
+        {"row": [1, 2, 3, 4], "line": [2, 3, 4, 5], "STATUS": ["A", "D ", None, " A"], "KIND": ["x"] * 4}
+    )
+    columns = complete()
+
+    def kept(where: dict[str, Any]) -> list[int]:
+        plan = plan_mapping(["STATUS", "KIND"], columns, "a.csv", where=FILTER.validate_python(where))
+        mapped, excluded = map_rows(frame, plan)
+        assert [1, 2, 3, 4] == sorted([*mapped["row"], *excluded["row"]])
+        return mapped["row"].to_list()
+
+    assert [1, 4] == kept({"status": "A"})
+    assert [1, 2, 4] == kept({"STATUS": ["A", "D"]})
+    assert [1, 3, 4] == kept({"STATUS": {"not": ["D"]}})
+    assert [3] == kept({"STATUS": ["", "Z"], "KIND": "x"})
+
+
+def test_a_filter_on_a_column_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(MissingColumnsError):
+        plan_mapping(["PAN"], complete(), "a.csv", where={"STATUS": "A"})
+
+
+PEOPLE = [("C1", "Zoë", "Müller, Jr.", "02108"), ("C2", "Anne", 'O"Hara', "10001"), ("C3", "José", "Ng\nLi", "00501")]
+PLAIN = complete(
+    cardholder__cuid="ID", service_card__address__first_name="FIRST", service_card__address__last_name="LAST",
+    service_card__address__postal_code="ZIP",
+)  # fmt: skip
+
+
+def written(order: list[int], delimiter: str, end: str, names: list[str]) -> str:
+    """Return the people as CSV with columns in this order."""
+
+    def cell(text: str) -> str:
+        special = any(marker in text for marker in (delimiter, '"', "\n"))
+        return '"' + text.replace('"', '""') + '"' if special else text
+
+    table = [names, *([person[at] for at in range(4)] for person in PEOPLE)]
+    return "".join(delimiter.join(cell(line[at]) for at in order) + end for line in table)
+
+
+NAMES = ["ID", "FIRST", "LAST", "ZIP"]
+DIALECTS: list[tuple[bytes, dict[str, Any]]] = [
+    (written([0, 1, 2, 3], ",", "\n", NAMES).encode(), {}),
+    (written([3, 2, 1, 0], ";", "\n", NAMES).encode("utf-8-sig"), {"delimiter": ";"}),
+    (written([1, 0, 3, 2], "\t", "\n", NAMES).encode("cp1252"), {"delimiter": "\t", "encoding": "cp1252"}),
+    (written([0, 1, 2, 3], "|", "\n", NAMES).encode("utf-16"), {"delimiter": "|", "encoding": "utf-16"}),
+    (gzip.compress(written([2, 1, 0, 3], ",", "\n", ["id", "First", "last", "Z I P"]).encode()), {}),
+    (b"sep=,\n" + written([0, 1, 2, 3], ",", "\n", NAMES).encode() + b"END,3\n", {"trailer": "^END,([0-9]+)"}),
+]
+
+
+@pytest.mark.parametrize(("data", "settings"), DIALECTS)
+def test_the_same_extract_in_six_dialects_gives_the_same_rows(data: bytes, settings: dict[str, Any]) -> None:
+    extract = read_extract(io.BytesIO(data), SourceSettings(**settings), "a.csv")
+    plan = plan_mapping(extract.header, PLAIN, "a.csv")
+
+    mapped = pl.concat(map_rows(block.rows, plan)[0] for block in extract)
+
+    found = mapped.select(portal.CUID, portal.FIRST_NAME, portal.LAST_NAME, portal.POSTAL_CODE)
+    assert PEOPLE == list(found.iter_rows())
+    assert [1, 2, 3] == mapped["row"].to_list()
+
+
+def test_a_fixed_width_extract_is_cut_at_its_positions() -> None:
+    people = "".join(f"{cuid:<4}{zip_code:>6}{first:<10}\n" for cuid, first, _, zip_code in PEOPLE)
+    settings = SourceSettings(format="fixed", width=20, header_rows=0)
+    columns = complete(
+        cardholder__cuid={"at": [1, 4]},
+        service_card__address__postal_code={"at": [5, 10]},
+        service_card__address__first_name={"at": [11, 20]},
+        service_card__nickname={"at": [3, 5]},
+    )
+    extract = read_extract(io.BytesIO(people.encode()), settings, "a.txt")
+
+    mapped, _ = map_rows(next(iter(extract)).rows, plan_mapping(extract.header, columns, "a.txt"))
+
+    found = mapped.select(portal.CUID, portal.FIRST_NAME, portal.POSTAL_CODE, portal.NICKNAME)
+    assert [(cuid, first, code, None) for cuid, first, _, code in PEOPLE] == list(found.iter_rows())

@@ -1,0 +1,173 @@
+import csv
+import io
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.errors import ExtractError
+from flows.extracts.reader import Block, Extract, read_extract
+from schemas.issuer import SourceSettings
+from tests.extracts import damaged
+
+
+def read(data: bytes, settings: SourceSettings = SourceSettings(), block: int = 16 << 20) -> tuple[Extract, Block]:  # noqa: B008  frozen
+    """Read all blocks of an extract as one."""
+    extract = read_extract(io.BytesIO(data), settings, "a.csv", block=block)
+    blocks = list(extract)
+    return extract, Block(pl.concat(b.rows for b in blocks), pl.concat(b.refused for b in blocks))
+
+
+def test_there_are_at_least_sixty_kinds_of_damage() -> None:
+    kinds = {case.kind for case in damaged.every_kind()}
+
+    assert len(kinds) == len(damaged.every_kind())
+    assert len(kinds) >= 60
+
+
+def test_a_folder_of_damaged_files_gives_the_verdicts_that_lie_beside_them(tmp_path: Path) -> None:
+    paths = damaged.write(tmp_path)
+
+    for path in paths:
+        beside = json.loads(path.with_suffix(".json").read_text())
+        try:
+            _, block = read(path.read_bytes(), SourceSettings.model_validate(beside["settings"]))
+            refused = [list(place) for place in block.refused.select("line", "code").iter_rows()]
+            found = {"accepted": block.rows.height, "refused": refused, "error": None}
+        except ExtractError as error:
+            found = {"accepted": 0, "refused": [], "error": type(error).__name__}
+
+        assert beside["verdict"] == found, beside["kind"]
+
+
+@pytest.mark.parametrize("case", [*damaged.line_kinds(), *damaged.sound_kinds()], ids=lambda case: case.kind)
+def test_a_damaged_line_is_refused_with_its_number_and_the_others_go_on(case: damaged.Damaged) -> None:
+    _, block = read(case.data, case.settings)
+
+    assert case.refused == tuple(block.refused.select("line", "code").iter_rows())
+    assert case.accepted == block.rows.height
+
+
+@pytest.mark.parametrize("case", damaged.whole_kinds(), ids=lambda case: case.kind)
+def test_what_is_no_extract_is_refused_as_a_whole_without_showing_a_cell(case: damaged.Damaged) -> None:
+    assert case.error is not None
+
+    with pytest.raises(case.error) as caught:
+        read(case.data, case.settings)
+
+    assert isinstance(caught.value, ExtractError)
+    assert caught.value.__context__ is None
+    assert not any(cell in str(caught.value) for cell in ("4242", "Main", "Boston", "Smith", "02108", "Zo"))
+
+
+@pytest.mark.parametrize("case", damaged.every_kind(), ids=lambda case: case.kind)
+def test_small_blocks_give_the_same_verdict(case: damaged.Damaged) -> None:
+    if len(case.data) > 1 << 20:
+        pytest.skip("too long for blocks of a few bytes")
+    if case.error is not None:
+        with pytest.raises(ExtractError):  # damage may show itself earlier, and so under another name
+            read(case.data, case.settings, block=97)
+        return
+
+    whole, pieces = read(case.data, case.settings), read(case.data, case.settings, block=97)
+
+    assert whole[1].rows.equals(pieces[1].rows)
+    assert whole[1].refused.equals(pieces[1].refused)
+    assert whole[0].counts == pieces[0].counts
+
+
+def test_every_line_is_counted_once() -> None:
+    data = damaged.lines(
+        damaged.row(1, '"a\nb"'), "", "# note", damaged.HEADER, damaged.row(2), "short", damaged.row(3), "TRL|4"
+    )
+
+    extract, block = read(data, SourceSettings(comment="#", trailer=r"^TRL\|([0-9]+)"))
+
+    counts = extract.counts
+    assert (10, 1, 4, 1, 1, 1) == (
+        counts.lines, counts.headers, counts.rows, counts.refused, counts.joined, counts.blank,
+    )  # fmt: skip
+    assert (1, 1, 1, 4) == (counts.comments, counts.repeated_headers, counts.trailers, counts.trailer_count)
+    assert [1, 2, 4] == block.rows["row"].to_list()
+    assert [2, 7, 9] == block.rows["line"].to_list()
+    assert [(3, 8)] == list(block.refused.select("row", "line").iter_rows())
+
+
+def test_values_come_out_as_text_exactly_as_written_and_empty_ones_are_absent() -> None:
+    data = b'a,b,c,d\n007, x ,"",\n02108,"p ""q"", r",1e5,NULL\n'
+
+    _, block = read(data)
+
+    expected = [(1, 2, "007", " x ", None, None), (2, 3, "02108", 'p "q", r', "1e5", "NULL")]
+    assert expected == list(block.rows.iter_rows())
+
+
+def test_line_ends_are_no_part_of_a_value() -> None:
+    data = b'a,b\r\n1,\r\n2,"x"\r\n3,"y\r\nz"\r\n4,w'
+
+    _, block = read(data)
+
+    assert [("1", None), ("2", "x"), ("3", "y\nz"), ("4", "w")] == list(block.rows.select("a", "b").iter_rows())
+
+
+def test_only_the_columns_asked_for_are_kept() -> None:
+    extract = read_extract(io.BytesIO(b"a,b,c\n1,2,3\n"), SourceSettings(), "a.csv", columns=["c", "a"])
+
+    blocks = list(extract)
+
+    assert ("a", "b", "c") == extract.header
+    assert [(1, 2, "1", "3")] == list(blocks[0].rows.iter_rows())
+
+
+def test_a_count_is_read_from_a_field_of_the_trailer() -> None:
+    data = b"a;b\n1;2\nT;x;0001\n"
+
+    extract, _ = read(data, SourceSettings(delimiter=";", trailer="^T;", trailer_field=3))
+
+    assert 1 == extract.counts.trailer_count
+
+
+def test_headers_named_row_and_line_do_not_collide_with_ours() -> None:
+    extract, block = read(b"row,line\nx,y\n")
+
+    assert ("row_", "line_") == extract.header
+    assert [(1, 2, "x", "y")] == list(block.rows.iter_rows())
+
+
+def test_a_record_may_lie_across_two_blocks() -> None:
+    rows = [damaged.row(n, f'"{"x" * n}\n{"y" * n}"') for n in range(1, 200)]
+
+    extract, block = read(damaged.lines(*rows), block=1000)
+
+    assert [f"{'x' * n}\n{'y' * n}" for n in range(1, 200)] == block.rows["service_card.address.address1"].to_list()
+    assert 199 == extract.counts.joined
+
+
+CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=12)
+
+
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=6, max_size=6), min_size=1, max_size=8),
+    delimiter=st.sampled_from(",;\t|"),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    block=st.sampled_from([50, 1 << 24]),
+)
+def test_what_a_csv_writer_wrote_is_read_back_cell_by_cell(
+    rows: list[list[str]], delimiter: str, encoding: str, end: str, block: int
+) -> None:
+    # First and last cell make each row one that a reader can tell from damage.
+    table = [["id", *row, "end"] for row in rows if sum(cell.count(delimiter) for cell in row) < 7]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
+    writer.writerows([[f"h{at}" for at in range(8)], *table, table[0] if table else ["x"] * 8])
+    written = SourceSettings.model_validate({"delimiter": delimiter, "encoding": encoding.removesuffix("-sig")})
+
+    _, found = read(text.getvalue().encode(encoding), written, block)
+
+    expected = [[cell or None for cell in row] for row in [*table, table[0] if table else ["x"] * 8]]
+    assert expected == [list(row) for row in found.rows.drop("row", "line").iter_rows()]
+    assert 0 == found.refused.height

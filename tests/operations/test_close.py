@@ -1,0 +1,187 @@
+"""Breaks closed by hand: shown with who and why, no matter of balance any more, open again where they grow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+from flows.operations.history import history
+from flows.operations.remediation import NoSuchBreakError, close_break, reopen_break
+from flows.reports.ingest import ingest
+from flows.reports.rebuild import find_breaks, rebuild
+from flows.reports.summary import OUT_OF_BALANCE, WAITING
+from flows.results.decisions import Closed, closed_breaks, open_breaks, sort_breaks
+from flows.runs.documents import NoReasonError, keys_of
+from schemas.breaks import found
+from schemas.expressions import PUBLISHED
+from tests.night import NOON, Bench, local_bench
+
+WHY = "the partner lost them and says so"
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> tuple[Bench, str]:
+    """A run of two chunks of ten rows, the first answered for six of them, the second for all."""
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 10})
+    run = bench.submit(bench.drop(20)).manifest.run
+    bench.answer(fail_share=0.0)
+    [first, _] = sorted((tmp_path / "store" / "bank" / "results").iterdir())
+    first.write_bytes(b"".join(first.read_bytes().splitlines(keepends=True)[:7]))
+    bench.ingest()
+    return bench, run
+
+
+def summary(bench: Bench, run: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(bench.report(run, "summary.json"))
+    return told
+
+
+def test_a_closed_break_is_no_matter_of_balance_and_its_line_says_that_it_was_closed(short: tuple[Bench, str]) -> None:
+    bench, run = short
+    before = summary(bench, run)["verdict"]
+
+    close_break(bench.context, run, "RESULT_SHORT", "", WHY)
+
+    told = summary(bench, run)
+    lines = {line["name"]: (line["left"], line["right"], line["holds"], line["closed"]) for line in told["balance"]}
+    assert (before, told["verdict"]) == (OUT_OF_BALANCE, WAITING)
+    assert lines["result rows = rows sent, of answered chunks"] == (16, 20, False, 1)
+    assert lines["open breaks = 0"] == (0, 0, True, 1)
+    assert told["breaks"] == []
+    assert [(one["name"], one["rows"], one["by"], one["reason"]) for one in told["closed"]] == [
+        ("RESULT_SHORT", 4, "tester:1", WHY)
+    ]
+
+
+def test_page_and_workbook_show_what_was_closed_by_whom_and_why(short: tuple[Bench, str]) -> None:
+    bench, run = short
+
+    close_break(bench.context, run, "RESULT_SHORT", "chunk 1", WHY)
+
+    page = bench.report(run, "report.html").decode()
+    book = openpyxl.load_workbook(BytesIO(bench.report(run, "report.xlsx")))["Closed"]
+    assert all(text in page for text in ("Closed by hand", WHY, "tester:1"))
+    assert [cell.value for cell in book[2]][:5] == ["RESULT_SHORT", "chunk 1", 4, WHY, "tester:1"]
+
+
+def test_a_closed_break_that_grows_is_open_again_and_one_that_shrinks_stays_closed(
+    short: tuple[Bench, str], tmp_path: Path
+) -> None:
+    bench, run = short
+    close_break(bench.context, run, "RESULT_SHORT", "chunk 1", WHY)
+    [first, _] = sorted((tmp_path / "store" / "bank" / "results").iterdir())
+    whole = first.read_bytes().splitlines(keepends=True)
+
+    def answered(lines: int) -> str:
+        first.write_bytes(b"".join(whole[:lines]))
+        for kept in (tmp_path / "store" / keys_of(run).outcomes).iterdir():
+            kept.unlink()
+        for marker in (tmp_path / "store" / "bank" / "ingested").iterdir():
+            marker.unlink()
+        ingest(bench.context)
+        return str(summary(bench, run)["verdict"])
+
+    assert [answered(5), answered(7)] == [OUT_OF_BALANCE, WAITING]
+
+
+def test_what_is_opened_again_counts_again_and_both_stand_in_the_history(short: tuple[Bench, str]) -> None:
+    bench, run = short
+    close_break(bench.context, run, "RESULT_SHORT", "chunk 1", f"{WHY} {PUBLISHED[0]}")
+
+    reopen_break(bench.context, run, "RESULT_SHORT", "", "they found them")
+
+    told = [(one.what, one.facts["reason"]) for one in history(bench.store, run) if one.what.startswith("break")]
+    assert summary(bench, run)["verdict"] == OUT_OF_BALANCE
+    assert sorted(told) == [("break closed", f"{WHY} [masked]"), ("break reopened", "they found them")]
+
+
+def test_retention_is_told_which_breaks_are_open(short: tuple[Bench, str]) -> None:
+    bench, run = short
+    keys, breaks = keys_of(run), find_breaks(bench.context, run)
+    before = open_breaks(bench.store, keys, breaks)
+
+    close_break(bench.context, run, "RESULT_SHORT", "", WHY)
+
+    after = open_breaks(bench.store, keys, breaks)
+    assert ([one.name for one in before], after) == (["RESULT_SHORT"], ())
+    assert {(one.name, one.place, one.rows) for one in closed_breaks(bench.store, keys)} == {
+        ("RESULT_SHORT", "chunk 1", 4)
+    }
+
+
+def test_a_dry_run_names_what_would_be_closed_and_writes_nothing(short: tuple[Bench, str]) -> None:
+    bench, run = short
+    before = bench.snapshot()
+
+    done = close_break(bench.context, run, "RESULT_SHORT", "", WHY, dry_run=True)
+
+    assert [(one.name, one.place, one.rows) for one in done.breaks] == [("RESULT_SHORT", "chunk 1", 4)]
+    assert bench.snapshot() == before
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("verb", "name", "place", "reason", "error"),
+    [
+        (close_break, "RESULT_LONG", "", WHY, NoSuchBreakError),
+        (close_break, "RESULT_SHORT", "chunk 2", WHY, NoSuchBreakError),
+        (reopen_break, "RESULT_SHORT", "", WHY, NoSuchBreakError),
+        (close_break, "RESULT_SHORT", "", " ", NoReasonError),
+    ],
+)
+def test_what_is_not_there_is_not_closed_or_opened(
+    short: tuple[Bench, str],
+    verb: Callable[..., object],
+    name: str,
+    place: str,
+    reason: str,
+    error: type[Exception],
+    dry_run: bool,
+) -> None:
+    bench, run = short
+
+    with pytest.raises(error):
+        verb(bench.context, run, name, place, reason, dry_run=dry_run)
+
+
+def test_a_report_made_anew_says_the_same(short: tuple[Bench, str]) -> None:
+    bench, run = short
+    told = close_break(bench.context, run, "RESULT_SHORT", "", WHY).report
+
+    again = rebuild(bench.context, run)
+
+    assert told is not None
+    assert (again.breaks, again.summary["closed"]) == (told.breaks, told.summary["closed"])
+
+
+@pytest.mark.parametrize(
+    ("place", "rows", "covered"),
+    [
+        ("chunk 7, rows 1, 2", 2, True),
+        ("chunk 7, rows 2", 1, True),
+        ("chunk 7", 2, True),
+        ("chunk 7, rows 1, 3", 2, False),
+        ("chunk 7, rows 1, 2, 3", 3, False),
+        ("chunk 8, rows 1, 2", 2, False),
+    ],
+)
+def test_a_closing_covers_a_break_with_no_other_row(place: str, rows: int, covered: bool) -> None:
+    closing = Closed("LAST4_MISMATCH", "chunk 7, rows 1, 2", 2, NOON, "tester", WHY)
+
+    told = sort_breaks([found("LAST4_MISMATCH", rows, place)], [closing])
+
+    assert [len(told.open), len(told.closed)] == [not covered, covered]
+
+
+def test_a_notice_is_never_closed() -> None:
+    closing = Closed("MERGED_FILE", "a.csv", 2, NOON, "tester", WHY)
+
+    told = sort_breaks([found("MERGED_FILE", 2, "a.csv")], [closing])
+
+    assert (len(told.open), told.closed) == (1, ())

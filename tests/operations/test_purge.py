@@ -1,0 +1,214 @@
+"""Retention on real nights: what is due goes, once its time has come, and what went stays provable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.operations.alerts import watch
+from flows.operations.history import history
+from flows.operations.metrics import write_metrics
+from flows.operations.outbox import move
+from flows.operations.purge import plan_purge, purge
+from flows.operations.remediation import abandon
+from flows.reports.across import CLEAR
+from flows.reports.cardholder import trace
+from flows.reports.rebuild import rebuild
+from flows.reports.reconciliation import reconcile_runs
+from flows.runs.attempts import survey_cards
+from flows.runs.chunks import outboxes
+from flows.runs.documents import AbandonedError, LedgerPurgedError, keys_of, read_purged, run_status, without_ledger
+from flows.runs.links import answer_key
+from flows.submissions.submit import Submitted
+from tests.night import BANK, Bench, local_bench
+from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, cleaner, deleted, later, planned, sent
+
+
+def test_sealed_chunks_go_a_week_after_the_last_answer_and_not_before(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    before = bench.snapshot()
+
+    young = purge(later(bench, 6).context, cleaner(bench))
+    kept = bench.snapshot()
+    due = purge(later(bench, WEEK).context, cleaner(bench))
+
+    assert ((), before.keys()) == (young.lots, kept.keys())
+    gone = before.keys() - bench.snapshot().keys()
+    assert gone == {key for key in before if key.startswith(f"bank/runs/{run}/chunks/")} == deleted(due)
+    assert bench.snapshot().keys() - before.keys() == {f"bank/purged/{run}/chunks.json"}
+
+
+def test_after_the_ledger_only_what_proves_the_run_is_left_and_no_source_is_touched(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    before = bench.snapshot()
+
+    purge(later(bench, YEAR).context, cleaner(bench))
+
+    after = bench.snapshot()
+    left = {key.removeprefix(f"bank/runs/{run}/").split("/")[0] for key in after if key.startswith("bank/runs/")}
+    assert left == {"plan.json", "manifest.json", "events", "claims"}
+    assert [key for key in after if "/claims/" in key] == [max(key for key in before if "/claims/" in key)]
+    assert {key: after[key] for key in after if key in before} == {key: before[key] for key in after if key in before}
+    assert all(key in after for key in before if key.startswith(SOURCES))
+
+
+def test_a_purge_leaves_a_record_of_what_when_by_whom_and_by_which_setting(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    old = later(bench, YEAR)
+    sizes = {entry.key: entry.size for entry in bench.store.keys(keys_of(run).chunks)}
+
+    purge(old.context, cleaner(bench))
+
+    chunks, ledger = (read_purged(bench.store, keys_of(run), part) for part in ("chunks", "ledger"))
+    assert chunks
+    assert ledger
+    assert (run, {"chunks": 3}, sum(sizes.values())) == (chunks.run, chunks.objects, chunks.bytes)
+    assert ("tester:1", "chunks_days = 7", "ledger_days = 395") == (chunks.by, chunks.setting, ledger.setting)
+    assert ("balanced", 50) == (ledger.verdict, ledger.rows["linked"])
+    assert {"ledger", "outcomes", "report", "report/rows", "seals"} <= ledger.objects.keys()
+
+
+@pytest.mark.parametrize("days", [0, WEEK, YEAR])
+def test_a_dry_run_changes_nothing_and_names_exactly_what_a_real_one_deletes(tmp_path: Path, days: float) -> None:
+    bench, _ = answered(tmp_path)
+    before, old = bench.snapshot(), later(bench, days)
+
+    dry = plan_purge(old.context, cleaner(bench))
+    untouched = bench.snapshot()
+    purge(old.context, cleaner(bench))
+
+    assert before == untouched
+    assert deleted(dry) == before.keys() - bench.snapshot().keys()
+
+
+def test_a_run_cancelled_as_a_whole_needs_no_report_to_go(tmp_path: Path) -> None:
+    bench, run = sent(tmp_path)
+    move(bench.context.adapters, run, "cancelled", reason="the issuer sent another")
+
+    purge(later(bench, YEAR).context, cleaner(bench))
+
+    found = run_status(bench.store, keys_of(run).run)
+    assert ("cancelled (purged)", 50, 50) == (found.state, found.read, found.awaiting)
+
+
+@pytest.mark.parametrize("deletions", [1, 2, 5])  # the first is the question whether it may delete
+def test_a_purge_killed_after_its_record_is_finished_by_the_next_one(tmp_path: Path, deletions: int) -> None:
+    bench, run = answered(tmp_path)
+    whole = later(answered(tmp_path / "whole")[0], YEAR)
+    purge(whole.context, cleaner(whole))
+    old = later(bench, YEAR)
+    with pytest.raises(KeyboardInterrupt):
+        purge(old.context, Killed(cleaner(bench), deletions))
+    first = read_purged(bench.store, keys_of(run), "chunks")
+
+    again = purge(later(bench, YEAR + 1).context, cleaner(bench))
+
+    assert first == read_purged(bench.store, keys_of(run), "chunks")
+    assert again.lots[0].resumed
+    assert _left(whole) == _left(bench)
+    assert () == plan_purge(later(bench, YEAR + 2).context, cleaner(bench)).lots
+
+
+def _left(bench: Bench) -> set[str]:
+    """Return what is left of the runs and of their purges, without the moments in the names of events."""
+    there = [key for key in bench.snapshot() if key.startswith(("bank/runs/", "bank/purged/"))]
+    return {key.partition("/events/")[0] for key in there}
+
+
+def test_a_run_that_was_never_committed_is_abandoned_and_goes_after_the_ledgers_term(tmp_path: Path) -> None:
+    bench, run = planned(tmp_path)
+
+    young = plan_purge(later(bench, YEAR - 10).context, cleaner(bench))
+    due = purge(later(bench, YEAR).context, cleaner(bench))
+
+    assert ((), [("chunks", "ledger_days = 395"), ("ledger", "ledger_days = 395")]) == (
+        young.lots,
+        [(lot.record.part, lot.record.setting) for lot in due.lots],
+    )
+    assert "abandoned" == run_status(bench.store, keys_of(run).run).state
+    with pytest.raises(AbandonedError, match="never committed, ledger_days = 395"):
+        later(bench, YEAR).submit("bank-20261120.csv")
+
+
+def test_an_abandoned_run_goes_with_the_chunks_term(tmp_path: Path) -> None:
+    bench, run = planned(tmp_path)
+    abandon(bench.context.adapters, run, "the issuer sent another")
+
+    due = purge(later(bench, WEEK).context, cleaner(bench))
+
+    assert [("chunks", "chunks_days = 7"), ("ledger", "chunks_days = 7")] == [
+        (lot.record.part, lot.record.setting) for lot in due.lots
+    ]
+
+
+def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    probe, half = "bank/probe/0123456789abcdef/1", f"bank/runs/{run}/report/.tmp-0123456789abcdef"
+    exchanged = f"bank/runs/{run}/exchanged/0123456789abcdef-0001-keys.parquet"
+    for key in (probe, exchanged):
+        bench.store.create(key, b"x")
+    (tmp_path / "store" / half).write_bytes(b"half")
+    (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").write_bytes(b"half an extract")
+
+    young = purge(later(bench, 0).context, cleaner(bench))
+    due = purge(later(bench, 2).context, cleaner(bench))
+
+    assert ((), ()) == (young.temporary, young.leftovers)
+    assert ({probe, exchanged}, [half]) == ({one.key for one in due.temporary}, [one.key for one in due.leftovers])
+    assert not (tmp_path / "store" / half).exists()
+    assert (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").exists()
+    assert not {probe, exchanged} & bench.snapshot().keys()
+
+
+def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    before = run_status(bench.store, keys_of(run).run)
+    old = later(bench, YEAR)
+    purge(old.context, cleaner(bench))
+
+    stands = run_status(bench.store, keys_of(run).run)
+    across = reconcile_runs(old.context)
+    known = survey_cards(old.context).known
+
+    assert before._replace(state=f"{before.state} (purged)") == stands
+    assert (0, (), CLEAR) == (across["outstanding"]["count"], across["alerts"]["opened"], across["verdict"])
+    assert list(outboxes(old.context.adapters, BANK)) == []
+    assert [] == [change for change in watch(old.context) if change.alert.kind in ("result-overdue", "out-of-balance")]
+    assert "cardlink_rows" in write_metrics(old.context)
+    assert {"chunks purged", "ledger purged"} <= {one.what for one in history(bench.store, run)}
+    assert 0 == len(known)
+    with pytest.raises(LedgerPurgedError, match=run):
+        rebuild(old.context, run)
+    assert ((), (run,)) == trace(old.context.adapters, BANK, "C1")
+    assert Submitted(bench.manifest(run), already=True) == old.submit("bank-20261120.csv")
+
+
+def test_a_late_result_of_a_purged_run_is_a_break_that_says_so(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    old = later(bench, YEAR)
+    purge(old.context, cleaner(bench))
+    [late, *_] = [key for key in bench.snapshot() if key.startswith("bank/results/")]
+    bench.drop_result(bench.content(late), f"again-{run}-00001-result.csv")
+
+    done = old.ingest()
+
+    assert ((), 1) == (done.reports, len(done.breaks))
+    assert f"run {run} is purged" in done.breaks[0]
+
+
+def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_knows_what_came_of_them(
+    tmp_path: Path,
+) -> None:
+    bench = later(local_bench(tmp_path), 0)
+    known, unknown = ("bank/single/20261120T000000000001.json", "bank/single/20261120T000000000002.json")
+    for key in (known, answer_key(known), unknown):
+        bench.store.create(key, b"{}")
+
+    young = plan_purge(later(bench, 390).context, cleaner(bench))
+    due = purge(later(bench, YEAR).context, cleaner(bench))
+
+    assert ((), {known, answer_key(known)}) == (young.lots, deleted(due))
+    assert [unknown] == [entry.key for entry in bench.store.keys("bank/single/")]
+    assert [due.lots[0].key] == [entry.key for entry in bench.store.keys("bank/purged/")]
+    assert frozenset() == without_ledger(bench.store, BANK)

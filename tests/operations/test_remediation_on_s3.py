@@ -1,0 +1,77 @@
+"""The operator's verbs on an S3 server: one winner of a manifest's key, and old ciphertext deleted for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from flows.adapters.s3 import S3Store
+from flows.errors import CardlinkError
+from flows.operations.remediation import abandon
+from flows.operations.reseal import reseal
+from flows.runs.documents import keys_of, read_end
+from flows.runs.store import write_once
+from schemas.manifest import Manifest
+from tests import keys, servers
+from tests.night import Bench, issuer
+
+WHY = "the portal has a new key"
+NEW = keys.sound(copy=2)
+CHUNKS = {"rows_per_chunk": 10}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[servers.S3Server]:
+    with servers.moto() as running:
+        yield running
+
+
+@pytest.fixture
+def store(server: servers.S3Server, request: pytest.FixtureRequest) -> S3Store:
+    return servers.store(server, request.node.name[:40])
+
+
+def test_chunks_sealed_anew_leave_no_old_object(store: S3Store) -> None:
+    bench = Bench(store, issuer(portal=CHUNKS))
+    run = bench.submit(bench.drop(30)).manifest.run
+    before = bench.chunks(run)
+    new = replace(bench, issuer=issuer(portal={**CHUNKS, "fingerprints": [NEW.fingerprint]}), key=NEW)
+
+    done = reseal(new.context, store, run, (), WHY)
+
+    sealed = [key for key in bench.snapshot() if key.endswith(".pgp")]
+    assert (done.chunks, done.retired, done.left) == ((1, 2, 3), 3, 0)
+    assert new.chunks(run) == before
+    assert sealed == [f"{keys_of(run).sealed(1)}{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)]
+
+
+def test_of_many_abandonments_and_a_commit_at_once_one_stands(store: S3Store) -> None:
+    bench = Bench(store, issuer(portal=CHUNKS))
+    run = bench.submit(bench.drop(10)).manifest.run
+    key = keys_of(run).manifest
+    manifest = bench.content(key)
+    store.delete(key)
+
+    def give_up(number: int) -> str:
+        try:
+            abandon(replace(bench, actor=f"operator:{number}").context.adapters, run, WHY)
+        except CardlinkError as error:
+            return type(error).__name__
+        return "abandoned"
+
+    def commit(_: int) -> str:
+        try:
+            write_once(store, key, manifest)
+        except CardlinkError as error:
+            return type(error).__name__
+        return "committed"
+
+    with ThreadPoolExecutor(6) as people:
+        told = [one.result() for one in [people.submit(commit if at == 3 else give_up, at) for at in range(6)]]
+
+    committed = isinstance(read_end(store, keys_of(run)), Manifest)
+    assert told.count("committed") == int(committed)
+    assert told.count("abandoned") == int(not committed)

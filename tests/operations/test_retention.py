@@ -1,0 +1,103 @@
+"""What is due to go by a run's state alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.operations.retention import End, State, kept_by_age, last_answer, part_of, passing, verdict
+from flows.runs.keys import RunId, RunKeys
+from schemas.issuer import Issuer
+from schemas.records import PARTS, Part
+from schemas.settings import Retention
+
+RUN = RunKeys(RunId("bank", date(2026, 11, 20), "3f9c21aa"))
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+ENDS: list[End] = ["committed", "abandoned", "never"]
+
+
+@given(
+    part=st.sampled_from(PARTS),
+    end=st.sampled_from(ENDS),
+    reasons=st.lists(st.sampled_from(["held", "unanswered", "break"]), max_size=2),
+    age=st.integers(0, 5000),
+    links=st.none() | st.integers(-50, 5000),
+    chunks=st.integers(0, 400),
+    ledgers=st.integers(400, 800),
+)
+def test_only_what_is_done_old_enough_and_has_no_living_link_is_due(
+    part: Part, end: End, reasons: list[str], age: int, links: int | None, chunks: int, ledgers: int
+) -> None:
+    until = None if links is None else NOON.date() + timedelta(days=links)
+    state = State(NOON, tuple(reasons), until, end)
+    settings = Retention(chunks_days=chunks, ledger_days=ledgers)
+    now = NOON + timedelta(days=age)
+
+    found = verdict(part, state, settings, now)
+
+    shorter = end == "abandoned" or (part == "chunks" and end == "committed")
+    alive = part == "ledger" and until is not None and until >= now.date()
+    assert found.due == (not reasons and age >= (chunks if shorter else ledgers) and not alive)
+    assert found.due == (found.until is None and not reasons)
+
+
+@given(part=st.sampled_from(PARTS), age=st.integers(-10, 1000), wait=st.integers(0, 100))
+def test_what_the_business_date_keeps_its_last_answer_keeps_too(part: Part, age: int, wait: int) -> None:
+    answered = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(days=wait)
+    now = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(days=age)
+
+    early = kept_by_age(part, RUN.run, Retention(), now)
+
+    assert early is None or not verdict(part, State(answered), Retention(), now).due
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("chunks/bank-20261120-3f9c21aa-00001.csv.pgp", "chunks"),
+        ("sealed/2/bank-20261120-3f9c21aa-00001.csv.pgp", "chunks"),
+        ("chunks/bank-20261119-3f9c21aa-00001.csv.pgp", None),
+        ("chunks/sub/bank-20261120-3f9c21aa-00001.csv.pgp", None),
+        ("ledger/part-00001.parquet", "ledger"),
+        ("ledger/part-0001-00001.parquet", "ledger"),
+        ("report/links-00002.csv", "ledger"),
+        ("report/links/part-00001.parquet", "ledger"),
+        ("report/links.csv.bak", None),
+        ("single/000000001-1-answer.json", "ledger"),
+        ("plan.json", "kept"),
+        ("manifest.json", "kept"),
+        ("events/20261120T120000000000-committed-01234567.json", "kept"),
+        ("closed/000001.json", "kept"),
+        ("manifest.json.old", None),
+    ],
+)
+def test_an_object_is_known_by_its_whole_name(name: str, part: str | None) -> None:
+    assert part == part_of(RUN, RUN.base + name)
+
+
+def test_what_workers_leave_for_each_other_is_known() -> None:
+    assert passing(RUN, f"{RUN.exchanged}0123456789abcdef-0001-keys.parquet")
+    assert not passing(RUN, f"{RUN.exchanged}notes.parquet")
+
+
+def test_a_result_that_is_looked_at_again_and_again_counts_from_when_it_came() -> None:
+    looks = [
+        {"what": "answered", "at": (NOON + timedelta(days=day)).isoformat(), "digests": ["a"]} for day in (1, 2, 3)
+    ]
+    other = {"what": "answered", "at": (NOON + timedelta(days=2)).isoformat(), "digests": ["a", "b"]}
+    told = {"what": "overdue", "at": (NOON + timedelta(days=9)).isoformat()}
+
+    assert NOON + timedelta(days=2) == last_answer(NOON, [*looks, other, told])
+    assert NOON == last_answer(NOON, [told])
+
+
+@pytest.mark.parametrize("table", [{"ledger_days": 30}, {"chunks_days": 500}, {"chunks_days": -1}, {"links_days": 3}])
+def test_terms_that_would_forget_who_has_a_link_are_refused(table: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="retention"):
+        Issuer.model_validate(
+            {"issuer": "bank", "root": "store", "test": True, "retention": table}
+            | {"portal": {"sealed": False, "allowed_hosts": ["links.example.com"]}}
+        )

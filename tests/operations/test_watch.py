@@ -1,0 +1,180 @@
+"""Alerts and metrics of real nights: each opens once, is told once, and closes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics import parser
+
+from flows.errors import CardlinkError
+from flows.operations.alerts import Failure, open_alerts, record_notified, watch
+from flows.operations.metrics import metrics_key, write_metrics
+from flows.operations.outbox import move
+from tests import keys
+from tests.builders import portal_rows
+from tests.night import BANK, NOON, Bench, issuer, local_bench, portal_csv
+
+
+def read_back(text: str) -> list[Any]:
+    """Return the families the reference parser reads."""
+    return list(parser.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]  # it has no types
+
+
+def look(bench: Bench, *failures: Failure) -> list[tuple[str, bool]]:
+    """Watch as the flow does: tell every change, and keep that it was told."""
+    found = watch(bench.context, failures)
+    for change in found:
+        record_notified(bench.context, change)
+    return [(change.alert.kind, change.opened) for change in found]
+
+
+def at(bench: Bench, moment: datetime, **tables: object) -> Bench:
+    return replace(bench, now=lambda: moment, issuer=issuer(**tables) if tables else bench.issuer)
+
+
+def test_a_quiet_night_has_nothing_to_tell(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    bench.submit(bench.drop(20))
+
+    assert look(bench) == []
+
+
+def test_a_refused_run_is_told_once_and_closes_with_its_commit(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
+    extract = bench.drop(50, bad=0.3)
+
+    with pytest.raises(CardlinkError):
+        bench.submit(extract)
+    looks = [look(bench), look(bench)]
+    bench.submit(extract, opened=["reject-rate"])
+    looks += [look(bench), look(bench)]
+
+    assert looks == [[("run-refused", True)], [], [("run-refused", False)], []]
+
+
+def test_an_overdue_answer_is_told_once_and_closes_when_it_comes(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    run = bench.submit(bench.drop(20)).manifest.run
+    move(bench.context.adapters, run, "uploaded")
+    late = at(bench, NOON + timedelta(hours=49))
+
+    looks = [look(bench), look(late), look(late)]
+    late.answer()
+    late.ingest()
+    looks.append(look(late))
+
+    assert looks == [[], [("result-overdue", True)], [], [("result-overdue", False)]]
+
+
+def test_a_missing_extract_is_told_after_its_hour_and_closes_with_the_drop(tmp_path: Path) -> None:
+    schedule = {"extract_by": "03:00:00"}
+    bench = at(local_bench(tmp_path), NOON, schedule=schedule)
+
+    looks = [look(bench), look(bench)]
+    bench.drop(5, "bank-20261120.csv")
+    looks.append(look(bench))
+
+    assert looks == [[("extract-missing", True)], [], [("extract-missing", False)]]
+
+
+def test_yesterdays_extract_is_not_todays(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    bench.drop(5, "bank-20261119.csv")
+    now = max(entry.modified for entry in bench.store.keys("")) + timedelta(days=3)
+    later = at(bench, now, schedule={"extract_by": "00:00:00"})
+
+    assert look(later) == [("extract-missing", True)]
+
+
+def test_a_skipped_night_is_announced_on_its_day_and_closes_with_it(tmp_path: Path) -> None:
+    schedule = {"days": ["mon", "tue", "wed", "thu"]}  # NOON is a Friday
+    bench = at(local_bench(tmp_path), NOON, schedule=schedule)
+
+    looks = [look(bench), look(bench), look(at(bench, NOON + timedelta(days=3)))]
+
+    assert looks == [[("night-skipped", True)], [], [("night-skipped", False)]]
+
+
+@pytest.mark.parametrize(("policy", "told_of"), [("alert", [("empty-extract", True)]), ("allow", [])])
+def test_an_empty_extract_is_told_by_policy(tmp_path: Path, policy: str, told_of: list[tuple[str, bool]]) -> None:
+    bench = at(local_bench(tmp_path), NOON, alerts={"empty_extract": policy})
+    extract = bench.drop_bytes(portal_csv(portal_rows({})).splitlines(keepends=True)[0])
+
+    with pytest.raises(CardlinkError):
+        bench.submit(extract)
+
+    assert look(bench) == told_of
+
+
+def test_a_key_that_ends_soon_is_told_once(tmp_path: Path) -> None:
+    key = keys.lasting(10)
+    bench = replace(
+        local_bench(tmp_path, portal={"fingerprints": [key.fingerprint]}), key=key, now=lambda: datetime.now(UTC)
+    )
+
+    found = watch(bench.context)
+
+    assert [(change.alert.kind, change.alert.subject) for change in found] == [("key-ending", key.fingerprint)]
+
+
+def test_a_key_that_is_not_the_pinned_one_is_told(tmp_path: Path) -> None:
+    bench = replace(local_bench(tmp_path), key=keys.sound("curve25519", 2))
+
+    looks = [look(bench), look(bench), look(local_bench(tmp_path / "other"))]
+
+    assert looks == [[("key-unusable", True)], [], []]
+
+
+def test_a_failing_deployment_is_told_once_and_closes_when_it_ends_well(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    failure = Failure("nightly-bank", "Crashed")
+
+    looks = [look(bench, failure), look(bench, failure), look(bench)]
+
+    assert looks == [[("flow-failed", True)], [], [("flow-failed", False)]]
+
+
+def test_a_watcher_killed_before_telling_leaves_it_to_the_next(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    failure = Failure("nightly-bank", "Crashed")
+
+    killed = watch(bench.context, [failure])
+    found = look(bench, failure)
+
+    assert [(change.alert.kind, change.opened) for change in killed] == found == [("flow-failed", True)]
+    assert look(bench, failure) == []
+
+
+def test_out_of_balance_is_told(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    bench.submit(bench.drop_bytes(portal_csv(portal_rows({}))))
+    link = "https://links.example.com/l/x"
+    bench.drop_result(
+        f"cuid,last_4,url,expiration_date,error\nc-1,4242,{link},2027-01-20,\nghost,4242,{link},2027-01-20,\n".encode()
+    )
+    bench.ingest()
+
+    looks = look(bench)
+
+    assert looks == [("out-of-balance", True)]
+    assert [alert.kind for alert in open_alerts(bench.store, BANK)] == ["out-of-balance"]
+
+
+def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    run = bench.submit(bench.drop(50, bad=0.1)).manifest
+    look(bench, Failure("nightly-bank", "Crashed"))
+
+    text = write_metrics(bench.context)
+
+    samples = {(s.name, *sorted(s.labels.items())): s.value for family in read_back(text) for s in family.samples}
+    name = ("issuer", BANK)
+    assert samples["cardlink_rows", ("fate", "read"), name] == run.counts.read
+    assert samples["cardlink_chunks", name, ("state", "waiting")] == len(run.chunks)
+    assert samples["cardlink_alerts_open", name, ("kind", "flow-failed")] == 1
+    assert bench.content(metrics_key(BANK)) == text.encode()
+    assert run.run not in text

@@ -1,0 +1,263 @@
+"""One link for one cardholder: a row read again as a night reads it, or fields as typed, and a record of what came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows.errors import CardlinkError
+from flows.operations.history import history
+from flows.partner_api.client import ServiceClient
+from flows.partner_api.service import Linking, LinkRequestError, NoServiceError
+from flows.partner_api.single_links import link_row, link_typed
+from flows.resend.corrections import correction_template
+from flows.resend.selection import RowSelection
+from flows.resend.sources import SourceGoneError
+from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of
+from flows.runs.links import prompted_singles, singles
+from flows.submissions.gates import WrongCardsError
+from schemas.partner_api.card_link import CardLink, Refusal
+from schemas.portal import CITY, CUID, CVV, CVV_HASH, PAN, PHONE
+from tests.again import again, correct
+from tests.builders import portal_rows
+from tests.night import BANK, Bench, local_bench, portal_csv
+from tests.partner_api.linker import PANS, REACHED, SERVICE, TYPED, URL, Linker, left_over, night
+from tests.partner_api.service_clients import client_of
+from tests.service import RunningService, running_service
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return local_bench(tmp_path, service=SERVICE)
+
+
+def test_a_row_the_partner_refused_gets_its_link_and_a_record_before_and_after(bench: Bench) -> None:
+    run, linker = left_over(bench), Linker()
+    linker.before = lambda: seen.append(singles(bench.store, keys_of(run))[0].state)
+    seen: list[str] = []
+
+    single = link_row(bench.context, linker, run, 2)
+
+    (kept,) = singles(bench.store, keys_of(run))
+    assert seen == ["unknown"]
+    assert kept == single
+    assert (kept.asked.row, kept.asked.cuid, kept.asked.last_4) == (2, "c-2", "1111")
+    assert kept.answered is not None
+    assert (kept.state, kept.answered.url, kept.answered.link_id) == ("linked", URL, "abc")
+    assert kept.answered.expires_on == date(2027, 1, 2)
+
+
+def test_the_request_is_of_the_row_refined_with_the_raw_cvv(bench: Bench) -> None:
+    run, linker = night(bench, {}, {CVV: "007"}), Linker()
+
+    link_row(bench.context, linker, run, 2, override="for a test")
+
+    (request,) = linker.asked
+    assert request.card.pan == "4111111111111111"
+    assert request.card.cvv == "007"
+    assert request.cardholder.cuid == "c-2"
+
+
+def test_a_source_with_hashes_only_sends_no_cvv(bench: Bench) -> None:
+    hashed = "pmWkWSBCL51Bfkhn79xPuKBKHz//H6B+mY6G9/eieuM="
+    run, linker = night(bench, {CVV: None, CVV_HASH: hashed}), Linker()
+
+    link_row(bench.context, linker, run, 1, override="for a test")
+
+    assert linker.asked[0].card.cvv is None
+    assert hashed not in repr(linker.asked[0].body())
+
+
+def test_a_row_that_was_corrected_is_linked_as_it_was_corrected(bench: Bench) -> None:
+    run, linker = night(bench, {}, {CITY: None}), Linker()
+    corrected = pl.when(pl.col("column") == CITY).then(pl.lit("Salem")).alias("correction")
+    template = pl.concat(correction_template(bench.context, run)).with_columns(corrected)
+    later = again(bench, run, RowSelection(), corrections=correct(bench, template.write_csv().encode())).manifest.run
+
+    link_row(bench.context, linker, later, 2, override="for a test")
+
+    assert linker.asked[0].address.city == "Salem"
+
+
+def test_a_row_that_a_run_of_picked_rows_does_not_have_is_told_so(bench: Bench) -> None:
+    run = left_over(bench)
+    later = again(bench, run).manifest.run
+
+    with pytest.raises(NoSuchRowError):
+        link_row(bench.context, Linker(), later, 1)
+
+
+def test_over_real_http_the_link_is_the_services_own(bench: Bench, service: RunningService, client: Linking) -> None:
+    run = left_over(bench)
+
+    single = link_row(bench.context, client, run, 2)
+
+    assert single.answered is not None
+    link = service.books.links.find(single.answered.link_id or "")
+    assert link.url == single.answered.url
+    assert link.expires == single.answered.expires_on
+    assert service.books.links.cardholders[link.cardholder_id].cuid == "c-2"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[RunningService]:
+    with running_service() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(service: RunningService) -> Iterator[ServiceClient]:
+    with client_of(service) as opened:
+        yield opened
+
+
+def test_a_token_becomes_a_url_where_the_settings_say_how(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, service={**SERVICE, "link_url": "https://links.example.com/v/{token}"})
+    run, linker = left_over(bench), Linker(CardLink.model_validate({"cardholder_long_token": "t-9"}))
+
+    single = link_row(bench.context, linker, run, 2)
+
+    assert single.answered is not None
+    assert single.answered.url == "https://links.example.com/v/t-9"
+    assert single.answered.expires_on == date(2027, 1, 20)
+
+
+@pytest.mark.parametrize("raw", ["2027-02-03", "2027-02-03T00:00:00.000Z", "02/03/2027"])
+def test_the_day_a_link_ends_is_read_however_it_is_written(bench: Bench, raw: str) -> None:
+    run, linker = left_over(bench), Linker(CardLink.model_validate({"url": URL, "expiration_date": raw}))
+
+    single = link_row(bench.context, linker, run, 2)
+
+    assert single.answered is not None
+    assert (single.answered.expires_on, single.answered.expires_raw) == (date(2027, 2, 3), raw)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://evil.example.org/l/abc", "http://links.example.com/l", "nonsense", f"{URL}/{PANS[1]}"]
+)
+def test_a_url_that_no_result_file_may_hold_is_no_link(bench: Bench, url: str) -> None:
+    run, linker = left_over(bench), Linker(CardLink.model_validate({"id": "abc", "url": url}))
+
+    single = link_row(bench.context, linker, run, 2)
+
+    assert single.answered is not None
+    assert (single.state, single.answered.url, single.answered.reasons) == ("refused", None, ("link.url.not_allowed",))
+
+
+def test_a_row_we_would_refuse_is_told_by_its_codes_and_not_sent(bench: Bench) -> None:
+    run, linker = night(bench, {}, {"service_card.address.postal_code": "99999"}), Linker()
+
+    with pytest.raises(LinkRequestError, match=r"address\.postal_code\.mismatch"):
+        link_row(bench.context, linker, run, 2)
+
+    assert linker.asked == []
+
+
+def test_a_card_that_expired_since_the_night_is_told_so(bench: Bench) -> None:
+    run = night(bench, {"service_card.expiration_year": "26", "service_card.expiration_month": "11"})
+    bench.now = lambda: datetime(2026, 12, 1, 12, tzinfo=UTC)
+
+    with pytest.raises(LinkRequestError, match=r"card\.expiration\.expired"):
+        link_row(bench.context, Linker(), run, 1, override="for a test")
+
+
+def test_what_the_extract_lacks_may_be_supplied(bench: Bench) -> None:
+    run, linker = night(bench, {PHONE: None}), Linker()
+
+    with pytest.raises(LinkRequestError, match=r"address\.phone_number\.missing"):
+        link_row(bench.context, linker, run, 1, override="for a test")
+    link_row(bench.context, linker, run, 1, override="for a test", supply=lambda column: "6175550199")
+
+    assert [one.address.phone_number for one in linker.asked] == ["6175550199"]
+
+
+@pytest.mark.parametrize(
+    ("run", "row", "error"), [("", 9, NoSuchRowError), ("bank-20261120-00000000", 1, UnknownRunError)]
+)
+def test_a_row_that_is_not_there_is_told_so(bench: Bench, run: str, row: int, error: type[CardlinkError]) -> None:
+    known = night(bench, {})
+
+    with pytest.raises(error):
+        link_row(bench.context, Linker(), run or known, row)
+
+
+def test_another_extract_under_the_same_name_is_not_read_for_it(bench: Bench) -> None:
+    run = night(bench, {})
+    bench.drop_bytes(portal_csv(portal_rows({**REACHED, CUID: "c-9"})))
+
+    with pytest.raises(SourceGoneError):
+        link_row(bench.context, Linker(), run, 1)
+
+
+def test_an_issuer_without_a_service_is_told_so(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    run = night(bench, {})
+
+    with pytest.raises(NoServiceError):
+        link_row(bench.context, Linker(), run, 1)
+
+
+def test_the_runs_history_tells_of_it_without_url_or_card(bench: Bench) -> None:
+    run = left_over(bench)
+
+    link_row(bench.context, Linker(), run, 2)
+
+    told = "\n".join(map(str, history(bench.store, run)))
+    assert "single" in told
+    assert [word for word in (URL, PANS[1]) if word in told] == []
+
+
+def test_nothing_of_a_card_stands_in_the_store_afterwards(bench: Bench) -> None:
+    run = left_over(bench)
+    before = bench.snapshot()
+
+    link_row(bench.context, Linker(Refusal("card.pan.exists", "exists")), run, 2)
+    link_row(bench.context, Linker(), run, 2)
+
+    new = b"".join(content for key, content in bench.snapshot().items() if key not in before)
+    assert [word for word in (b"4111111111111111", b'"123"', b"Byron", b"Main St", b"6175550100") if word in new] == []
+
+
+def test_typed_fields_pass_the_same_rules_and_are_recorded_with_the_issuer(bench: Bench) -> None:
+    linker = Linker()
+
+    single = link_typed(bench.context, linker, {**TYPED, CVV: "007"})
+
+    assert [single] == prompted_singles(bench.store, BANK)
+    assert (single.asked.row, single.asked.cuid, single.asked.last_4) == (None, "c-1", "4242")
+    assert linker.asked[0].card.cvv == "007"
+
+
+def test_a_typing_mistake_is_told_by_its_code_and_nothing_is_kept(bench: Bench) -> None:
+    with pytest.raises(LinkRequestError, match=r"card\.pan\.luhn") as told:
+        link_typed(bench.context, Linker(), {**TYPED, PAN: "4242424242424241"})
+
+    assert "4242" not in str(told.value)
+    assert bench.snapshot() == {}
+
+
+def test_a_made_cuid_says_nothing_of_the_card(bench: Bench) -> None:
+    first, second = (link_typed(bench.context, Linker(), {**TYPED, CUID: ""}) for _ in range(2))
+
+    assert first.asked.cuid != second.asked.cuid
+
+
+def test_an_issuers_own_columns_and_filters_do_not_touch_typed_fields(tmp_path: Path) -> None:
+    own: dict[str, Any] = {"columns": {CUID: "ID"}, "filter": {"STATE": "active"}, "source": {"delimiter": ";"}}
+    bench = local_bench(tmp_path, service=SERVICE, **own)
+
+    single = link_typed(bench.context, Linker(), TYPED)
+
+    assert single.state == "linked"
+
+
+def test_a_test_card_is_not_asked_for_in_production(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, service=SERVICE, test=False)
+
+    with pytest.raises(WrongCardsError):
+        link_typed(bench.context, Linker(), TYPED)

@@ -1,0 +1,106 @@
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from flows.reports.across import ReportTerms, RunFacts, WaitingChunk, across, outstanding
+from flows.reports.lists import TRIED, listed, settled, unlinked
+from schemas.reports import Outstanding, Unlinked
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+TERMS = ReportTerms(NOW, 48)
+ROWS = {"read": 10, "linked": 6, "error": 1, "awaiting": 3, "rejected": 0, "duplicate": 0, "suppressed": 0}
+NOBODY = unlinked([], settled([]))
+
+
+def waiting(hours: int, missing: str = "no result", chunk: int = 1, rows: int = 3) -> WaitingChunk:
+    name = f"bank-20261118-0123abcd-{chunk:05d}.csv.pgp"
+    return WaitingChunk("bank-20261118-0123abcd", chunk, name, missing, 10, rows, NOW - timedelta(hours=hours))
+
+
+def run(*chunks: WaitingChunk, day: int = 18, **changes: Any) -> RunFacts:
+    reasons = {"submit": [("card.pan.luhn", 2)], "partner": [("card.pan.other", 1)]}
+    whole = RunFacts("r", date(2026, 11, day), "balanced", ROWS, reasons, {date(2026, 11, 25): 6}, chunks)
+    return whole._replace(**changes)
+
+
+def cards(*rows: tuple[str, str | None, str]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema={"cuid": pl.String, "last_4": pl.String, "state": pl.String}, orient="row")
+
+
+def tried(*rows: tuple[str | None, str | None, str, str, str]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=TRIED, orient="row")
+
+
+def test_a_chunk_is_overdue_once_the_expected_time_has_passed_and_not_before() -> None:
+    facts = across([run(waiting(48), waiting(49, chunk=2))], NOBODY, TERMS)
+
+    assert {"count": 2, "rows": 6, "overdue": {"count": 1, "rows": 3}} == {
+        name: facts["outstanding"][name] for name in ("count", "rows", "overdue")
+    }
+    assert "answers overdue" == facts["verdict"]
+
+
+def test_an_answer_that_came_and_does_not_fit_is_not_silence() -> None:
+    facts = across([run(waiting(500, "result unsettled"), waiting(1, chunk=2))], NOBODY, TERMS)
+
+    assert 0 == facts["outstanding"]["overdue"]["count"]
+    assert [2, 1] == [one["chunk"] for one in facts["outstanding"]["chunks"]]
+
+
+def test_reasons_are_told_by_business_date() -> None:
+    facts = across([run(day=18), run(day=19), run(day=19)], NOBODY, TERMS)
+
+    luhn = next(one for one in facts["reasons"] if one["code"] == "card.pan.luhn")
+    assert (6, {"2026-11-18": 2, "2026-11-19": 4}) == (luhn["rows"], luhn["nights"])
+
+
+def test_links_about_to_expire_are_counted_from_today_whenever_they_were_reported() -> None:
+    facts = across([run(), run()], NOBODY, TERMS)
+
+    assert [("within 7 days", 12)] == [(one["when"], one["links"]) for one in facts["links"] if one["links"]]
+
+
+def test_the_list_of_outstanding_chunks_keeps_to_its_schema() -> None:
+    frame = outstanding([run(waiting(1), waiting(60, chunk=2))], TERMS)
+
+    Outstanding.validate(frame)
+    assert [True, False] == frame["overdue"].to_list()
+
+
+def test_a_cardholder_linked_or_waiting_in_any_run_is_not_without_a_link() -> None:
+    done = settled([cards(("a", "1111", "error"), ("b", "2222", "error")), cards(("a", "1111", "linked"))])
+    attempts = [tried(("a", "1111", "r1", "partner", "x.y.z"), ("b", "2222", "r1", "partner", "x.y.z"))]
+
+    found = unlinked(attempts, done)
+
+    assert ["b"] == found["cuid"].to_list()
+
+
+def test_another_card_of_the_same_cardholder_still_needs_its_link() -> None:
+    done = settled([cards(("a", "1111", "linked"))])
+
+    found = unlinked([tried(("a", "9999", "r1", "partner", "card.pan.other"))], done)
+
+    assert [("a", "9999")] == found.select("cuid", "last_4").rows()
+
+
+def test_a_row_refused_before_its_card_was_readable_is_settled_by_any_link_of_its_cardholder() -> None:
+    done = settled([cards(("a", "1111", "linked"))])
+    attempts = [tried(("a", None, "r1", "submit", "card.pan.missing"), ("b", None, "r1", "submit", "card.pan.missing"))]
+
+    found = unlinked(attempts, done)
+
+    assert ["b"] == found["cuid"].to_list()
+
+
+def test_attempts_are_counted_and_the_last_one_says_why() -> None:
+    nights = [
+        tried(("=a", "1111", "r1", "submit", "card.pan.luhn")),
+        tried(("=a", "1111", "r2", "partner", "card.pan.other")),
+    ]
+
+    found = listed(unlinked(nights, settled([])))
+
+    Unlinked.validate(found)
+    assert [("'=a", "1111", 2, 1, "r2", "partner", "card.pan.other", "ask the partner")] == found.rows()

@@ -1,0 +1,170 @@
+"""One cardholder over real nights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.adapters.local import LocalStore
+from flows.operations.outbox import move
+from flows.operations.purge import purge
+from flows.reports.cardholder import SINGLE, CardGivenError, trace
+from flows.resend.resubmission import Request, resubmit
+from flows.resend.selection import RowSelection
+from flows.runs.documents import keys_of
+from flows.runs.identity import canonical
+from flows.runs.keys import prompted_prefix
+from flows.runs.links import answer_key
+from flows.runs.store import ConflictError
+from schemas.expressions import PUBLISHED
+from schemas.portal import ADDRESS1, CUID, POSTAL_CODE
+from schemas.records import SingleAnswered, SingleAsked
+from tests.builders import portal_rows
+from tests.night import BANK, Bench, local_bench, portal_csv
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return replace(local_bench(tmp_path, portal={"rows_per_chunk": 2}), now=lambda: datetime.now(UTC))
+
+
+def drop(bench: Bench, day: int, *changes: dict[str, str]) -> str:
+    """Drop an extract of cardholders A, B and C with changes to A; return its name."""
+    rows = portal_rows(*({CUID: cuid, ADDRESS1: f"{day} Main St"} for cuid in "ABC"))
+    for change in changes:
+        rows = rows.with_columns(
+            pl.when(pl.col(CUID) == "A").then(pl.lit(value)).otherwise(pl.col(name)).alias(name)
+            for name, value in change.items()
+        )
+    return bench.drop_bytes(portal_csv(rows), f"bank-202611{day:02}.csv")
+
+
+def test_every_row_chunk_result_reason_and_link_is_told_oldest_first(bench: Bench) -> None:
+    rejected = bench.submit(drop(bench, 1, {POSTAL_CODE: ""})).manifest.run
+    linked = bench.submit(drop(bench, 2)).manifest.run
+    bench.answer()
+    bench.ingest()
+    waiting = bench.submit(drop(bench, 3)).manifest.run
+
+    found = trace(bench.context.adapters, BANK, "A").attempts
+
+    first, second, third = found
+    assert [rejected, linked, waiting] == [one.run for one in found]
+    assert ("rejected", None, ("address.postal_code.missing",)) == (first.state, first.chunk, first.reasons)
+    assert ("linked", 1, 1, "cuid") == (second.state, second.chunk, second.position, second.how)
+    assert second.result == f"card-links-{linked}-00001-result.csv"
+    assert second.expires_on is not None
+    assert ("awaiting", 1, "waiting", None) == (third.state, third.chunk, third.sent, third.expires_on)
+
+
+def test_a_link_itself_is_told_only_where_it_is_asked_for(bench: Bench) -> None:
+    bench.submit(drop(bench, 1))
+    bench.answer()
+    bench.ingest()
+
+    [hidden], [shown] = (trace(bench.context.adapters, BANK, "A", urls=urls).attempts for urls in (False, True))
+
+    assert hidden.url is None
+    assert str(shown.url).startswith("https://links.example.com/")
+
+
+def test_what_the_partner_refused_is_told_with_its_reason_and_words(bench: Bench) -> None:
+    bench.submit(drop(bench, 1))
+    bench.answer(fail_share=1.0)
+    bench.ingest()
+
+    [found] = trace(bench.context.adapters, BANK, "A").attempts
+
+    assert ("error", True, True) == (found.state, bool(found.reasons), bool(found.message))
+
+
+def test_a_cancelled_chunk_and_one_without_an_answer_are_told_by_what_was_done(bench: Bench) -> None:
+    run = bench.submit(drop(bench, 1)).manifest.run
+    move(bench.context.adapters, run, "cancelled", [1], "why")
+    move(bench.context.adapters, run, "uploaded", [2])
+
+    first, third = (trace(bench.context.adapters, BANK, cuid).attempts[0] for cuid in "AC")
+
+    assert [("cancelled", "cancelled"), ("awaiting", "uploaded")] == [(one.state, one.sent) for one in (first, third)]
+
+
+def test_a_row_without_an_answer_in_an_answered_chunk_is_told_so(bench: Bench) -> None:
+    bench.submit(drop(bench, 1))
+    bench.answer()
+    results = [key for key in bench.snapshot() if key.startswith("bank/results/") and "-00001-" in key]
+    lines = bench.content(results[0]).splitlines(keepends=True)
+    bench.store.replace(results[0], [b"".join(lines[:2])])
+    bench.ingest()
+
+    told = {cuid: trace(bench.context.adapters, BANK, cuid).attempts[0] for cuid in "AB"}
+
+    assert {("linked", ""), ("awaiting", "answered")} == {(one.state, one.sent) for one in told.values()}
+
+
+def test_a_row_that_was_sent_again_is_an_attempt_that_names_the_one_it_repeats(bench: Bench) -> None:
+    run = bench.submit(drop(bench, 1)).manifest.run
+    bench.answer(fail_share=1.0)
+    bench.ingest()
+    again = resubmit(bench.context, Request(run, RowSelection(errors=True), "the partner asked for it")).manifest.run
+
+    first, second = trace(bench.context.adapters, BANK, "C").attempts
+
+    assert [(run, "error", ""), (again, "awaiting", f"{run} row 3")] == [
+        (one.run, one.state, one.origin) for one in (first, second)
+    ]
+
+
+def test_links_asked_for_by_themselves_are_attempts_too(bench: Bench) -> None:
+    run = bench.submit(drop(bench, 1, {POSTAL_CODE: ""})).manifest.run
+    asked = SingleAsked(row=1, cuid="A", last_4="4242", expiration="3001", at=bench.now(), by="tester")
+    answer = SingleAnswered(outcome="linked", at=bench.now(), url="https://links.example.com/x", link_id="x")
+    alone, typed = f"{keys_of(run).singles}000000001-1.json", f"{prompted_prefix(BANK)}20261120T000000000000.json"
+    for key, document in {
+        alone: asked,
+        answer_key(alone): answer,
+        typed: asked.model_copy(update={"row": None}),
+    }.items():
+        bench.store.create(key, canonical(document))
+
+    found = trace(bench.context.adapters, BANK, "A").attempts
+
+    assert [(run, 1, "rejected", ""), (run, 1, "linked", SINGLE), ("", 0, "awaiting", SINGLE)] == [
+        (one.run, one.row, one.state, one.sent)
+        for one in sorted(found, key=lambda one: (-one.row, one.state != "rejected"))
+    ]
+
+
+def test_nobody_is_found_where_nobody_is_and_purged_runs_are_named(bench: Bench) -> None:
+    run = bench.submit(drop(bench, 1)).manifest.run
+    bench.answer()
+    bench.ingest()
+    assert isinstance(bench.store, LocalStore)
+    old = replace(bench, now=lambda: datetime.now(UTC) + timedelta(days=400))
+
+    before = trace(bench.context.adapters, BANK, "nobody")
+    purge(old.context, bench.store)
+    after = trace(old.context.adapters, BANK, "A")
+
+    assert ((), ()) == before
+    assert ((), (run,)) == after
+
+
+@pytest.mark.parametrize("text", [*PUBLISHED[:3], "4242 4242 4242 4242", "4242-42424242-4242", f"C{PUBLISHED[0]}"])
+def test_a_card_number_is_refused_and_not_echoed(bench: Bench, text: str) -> None:
+    with pytest.raises(CardGivenError) as refused:
+        trace(bench.context.adapters, BANK, text)
+
+    assert "4242" not in str(refused.value)
+
+
+def test_a_ledger_that_was_changed_is_not_believed(bench: Bench) -> None:
+    run = bench.submit(drop(bench, 1)).manifest.run
+    [part] = [entry.key for entry in bench.store.keys(keys_of(run).ledger)]
+    bench.store.replace(part, [bench.content(part) + b" "])
+
+    with pytest.raises(ConflictError):
+        trace(bench.context.adapters, BANK, "A")

@@ -1,0 +1,128 @@
+import base64
+import hashlib
+import re
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.reports.page import across_page, percent, run_page
+from flows.reports.tally import KINDS
+from schemas.breaks import Break, found
+from tests.facts import facts
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}</style>"
+
+
+def shapes(text: str) -> pl.DataFrame:
+    return pl.DataFrame([(text, "card.pan.other", 3, text)], schema=KINDS, orient="row")
+
+
+def across(**changes: Any) -> dict[str, Any]:
+    sizes = {"count": 0, "rows": 0}
+    ages = dict.fromkeys(("under 1 day", "1 to 2 days", "2 to 7 days", "over 7 days"), sizes)
+    rows = dict.fromkeys(("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed"), 0)
+    outstanding = {**sizes, "overdue": sizes, "missing": {"no result": sizes}, "ages": ages, "chunks": [], "more": 0}
+    empty = {
+        "issuer": "bank",
+        "from": None,
+        "to": None,
+        "cardholders_since": "2026-09-19",
+        "seen": "2026-11-20T09:00:00+00:00",
+        "answer_within_hours": 48,
+        "verdict": "nothing outstanding",
+        "rows": rows,
+        "runs": [],
+        "outstanding": outstanding,
+        "links": [{"when": "expired", "links": 0}],
+        "reasons": [],
+        "unlinked": {"cardholders": 0, "by_attempts": [], "reasons": []},
+        "cardholders": {"linked": 0, "awaiting": 0, "error": 0, "refused": 0},
+    }
+    return {**empty, **changes}
+
+
+def test_a_page_loads_nothing_runs_nothing_and_calls_nobody() -> None:
+    pages = [run_page(*facts(missing=1, rejected=7)), across_page(across())]
+
+    found_in = [re.findall(r"<script|https?://|\bsrc=|\bhref=|@import|url\(|\son\w+=|style=", page) for page in pages]
+
+    assert [[], []] == found_in
+
+
+def test_the_policy_admits_exactly_the_style_sheet_of_the_page() -> None:
+    page = run_page(*facts())
+
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+
+    assert style is not None
+    assert policy is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'" == policy[1]
+
+
+def test_hostile_texts_stand_on_the_page_as_text() -> None:
+    breaks = frozenset({found("FOREIGN_FILE", 1, f"{HOSTILE}.csv")})
+
+    page = run_page(*facts(shapes=shapes(HOSTILE), breaks=breaks))
+
+    assert page.count("&lt;script&gt;alert(1)") == 2
+    assert "{{ 7*7 }}" in page
+    assert not re.search(r"<script|<img", page)
+    assert page.count("</style>") == 1
+
+
+@given(st.text(max_size=60))
+def test_no_text_changes_the_tags_of_a_page(text: str) -> None:
+    plain = run_page(*facts(shapes=shapes("plain")))
+
+    page = run_page(*facts(shapes=shapes(text)))
+
+    assert re.findall(r"<[^>]*>", plain) == re.findall(r"<[^>]*>", page)
+
+
+def test_a_page_over_millions_of_rows_is_small() -> None:
+    breaks = frozenset(found("RESULT_SHORT", at, f"chunk {at}") for at in range(1, 1500))
+    told = facts(3_000, missing=1_500, rejected=123_456, breaks=breaks)
+
+    page = run_page(*told)
+
+    assert "3,123,456" in page
+    assert len(page.encode()) < 200_000
+
+
+@pytest.mark.parametrize("chunks", [0, 1])
+def test_a_run_of_no_rows_and_a_small_one_have_pages_too(chunks: int) -> None:
+    page = run_page(*facts(chunks))
+
+    assert "Where every row of the extract went" in page
+
+
+def test_breaks_of_one_kind_stand_on_one_line_with_their_first_places() -> None:
+    breaks = frozenset(Break("RESULT_SHORT", 2, f"chunk {at}", "Ask.") for at in range(1, 10))
+
+    page = run_page(*facts(9, breaks=breaks))
+
+    assert page.count(">RESULT_SHORT<") == 1
+    assert "chunk 1 (2); chunk 2 (2)" in page
+    assert "and 3 more" in page
+
+
+def test_a_hostile_chunk_name_across_runs_stands_as_text() -> None:
+    runs = [{"run": HOSTILE, "as_of": "2026-11-20", "state": "out of balance", **across()["rows"]}]
+
+    page = across_page(across(runs=runs, verdict="out of balance"))
+
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0%"), (0.00001, "< 0.1%"), (0.5, "50.0%"), (0.99999, "> 99.9%"), (1.0, "100%")],
+)
+def test_a_share_is_never_rounded_to_nothing_or_to_all(share: float, text: str) -> None:
+    assert text == percent(share)

@@ -1,0 +1,195 @@
+import csv
+import io
+import json
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from flows.operations.outbox import move
+from flows.reports.reconciliation import reconcile_runs
+from flows.runs.context import record_event
+from flows.runs.documents import keys_of
+from flows.runs.keys import reconciliation
+from schemas.portal import CITY, PAN
+from tests.again import again, in_state, of_rows
+from tests.night import NOON, Bench, local_bench
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.moment = NOON
+
+    def __call__(self) -> datetime:
+        return self.moment
+
+    def on(self, **span: float) -> None:
+        self.moment += timedelta(**span)
+
+
+def sent(folder: Path, rows: int = 60) -> tuple[Bench, Clock, str]:
+    clock = Clock()
+    bench = replace(local_bench(folder, portal={"rows_per_chunk": 20}), now=clock)
+    return bench, clock, bench.submit(bench.drop(rows)).manifest.run
+
+
+def events(bench: Bench, run: str) -> list[dict[str, Any]]:
+    keys = sorted(entry.key for entry in bench.store.keys(keys_of(run).events))
+    found = [json.loads(bench.content(key)) for key in keys]
+    return [event for event in found if "overdue" in event["what"]]
+
+
+def listed(bench: Bench, name: str) -> list[dict[str, str]]:
+    content = bench.content(reconciliation("bank") + name).decode()
+    return list(csv.DictReader(io.StringIO(content)))
+
+
+def test_silence_shows_as_open_items_with_an_age_before_any_result_came(tmp_path: Path) -> None:
+    bench, clock, run = sent(tmp_path)
+    clock.on(hours=30)
+
+    facts = reconcile_runs(bench.context)
+
+    outstanding = facts["outstanding"]
+    assert (3, 60) == (outstanding["count"], outstanding["rows"])
+    assert {"count": 3, "rows": 60} == outstanding["ages"]["1 to 2 days"]
+    assert "answers awaited" == facts["verdict"]
+    assert [run] * 3 == [row["run"] for row in listed(bench, "outstanding.csv")]
+
+
+def test_an_overdue_answer_is_told_of_once_however_often_one_looks(tmp_path: Path) -> None:
+    bench, clock, run = sent(tmp_path)
+    clock.on(hours=49)
+
+    first, second = reconcile_runs(bench.context), reconcile_runs(bench.context)
+
+    assert ((run,), ()) == (first["alerts"]["opened"], first["alerts"]["standing"])
+    assert ((), (run,)) == (second["alerts"]["opened"], second["alerts"]["standing"])
+    assert [("overdue", 3, 60)] == [(one["what"], one["chunks"], one["rows"]) for one in events(bench, run)]
+
+
+def test_an_alert_closes_once_when_the_answer_arrives(tmp_path: Path) -> None:
+    bench, clock, run = sent(tmp_path)
+    clock.on(hours=49)
+    reconcile_runs(bench.context)
+    bench.answer()
+    bench.ingest()
+
+    first, second = reconcile_runs(bench.context), reconcile_runs(bench.context)
+
+    assert ((run,), ()) == (first["alerts"]["closed"], second["alerts"]["closed"])
+    assert ["overdue", "overdue-closed"] == sorted(one["what"] for one in events(bench, run))
+    assert "nothing outstanding" == second["verdict"]
+
+
+def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(tmp_path: Path) -> None:
+    bench, clock, run = sent(tmp_path)
+    clock.on(hours=40)
+    names = [chunk.name for chunk in bench.manifest(run).chunks]
+    record_event(bench.context.adapters, keys_of(run), "uploaded", chunks=names[:2])
+    clock.on(hours=20)
+
+    facts = reconcile_runs(bench.context)
+
+    late = [one["chunk"] for one in facts["outstanding"]["chunks"] if one["overdue"]]
+    assert [3] == late
+    assert ["20 h", "20 h"] == [one["age"] for one in facts["outstanding"]["chunks"] if not one["overdue"]]
+
+
+def test_a_chunk_that_is_held_or_cancelled_is_open_but_never_overdue(tmp_path: Path) -> None:
+    bench, clock, run = sent(tmp_path)
+    move(bench.context.adapters, run, "held", [1], "asked by the issuer")
+    move(bench.context.adapters, run, "cancelled", [2], "sent by hand")
+    clock.on(hours=90)
+
+    facts = reconcile_runs(bench.context)
+
+    chunks = {one["chunk"]: (one["missing"], one["overdue"]) for one in facts["outstanding"]["chunks"]}
+    assert {1: ("held or cancelled", False), 2: ("held or cancelled", False), 3: ("no result", True)} == chunks
+
+
+def test_only_runs_of_the_dates_asked_for_are_looked_at(tmp_path: Path) -> None:
+    bench, _, run = sent(tmp_path)
+    later = bench.submit(bench.drop(10, name="bank-20261122.csv", seed=1)).manifest.run
+
+    upto = reconcile_runs(bench.context, None, date(2026, 11, 20))
+    since = reconcile_runs(bench.context, date(2026, 11, 21), None)
+
+    assert [[run], [later]] == [[one["run"] for one in facts["runs"]] for facts in (upto, since)]
+
+
+def test_a_cardholder_whose_every_attempt_failed_is_listed_and_leaves_the_list_with_a_link(tmp_path: Path) -> None:
+    bench, clock, _ = sent(tmp_path, rows=20)
+    bench.answer(fail_share=1.0)
+    bench.ingest()
+    failed = reconcile_runs(bench.context)
+    clock.on(days=1)
+    bench.submit(bench.drop(10, name="bank-20261121.csv"))
+    waiting = reconcile_runs(bench.context)
+    bench.answer()
+    bench.ingest()
+
+    linked = reconcile_runs(bench.context)
+
+    assert [20, 10, 10] == [facts["unlinked"]["cardholders"] for facts in (failed, waiting, linked)]
+    assert 10 == len(listed(bench, "unlinked.csv"))
+
+
+def test_silence_of_last_year_still_shows_though_its_cardholders_are_no_longer_looked_for(tmp_path: Path) -> None:
+    bench, clock, _ = sent(tmp_path)
+    clock.on(days=365)
+
+    facts = reconcile_runs(bench.context)
+
+    assert (3, "2027-09-19") == (facts["outstanding"]["overdue"]["count"], facts["cardholders_since"])
+
+
+def test_looking_changes_no_report_of_a_run(tmp_path: Path) -> None:
+    bench, clock, run = sent(tmp_path)
+    bench.answer()
+    bench.ingest()
+    before = {key: data for key, data in bench.snapshot().items() if "/report/" in key}
+    clock.on(days=9)
+
+    reconcile_runs(bench.context)
+
+    assert before == {key: data for key, data in bench.snapshot().items() if "/report/" in key}
+    assert events(bench, run) == []
+
+
+def test_an_issuer_without_runs_has_nothing_outstanding(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+
+    facts = reconcile_runs(bench.context)
+
+    assert ("nothing outstanding", []) == (facts["verdict"], facts["runs"])
+    assert b"Outstanding chunks" in bench.content(reconciliation("bank") + "report.html")
+
+
+def test_every_cardholder_counts_once_by_its_last_state_whatever_the_number_of_runs(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {}, {CITY: None}, {PAN: None}, {})
+    bench.answer(fail_share=0.5, seed=2)
+    bench.ingest()
+    again(bench, run)
+
+    facts = reconcile_runs(bench.context)
+
+    linked = len(in_state(bench, run, "linked"))
+    assert linked in (1, 2)
+    assert {"linked": linked, "awaiting": 3 - linked, "error": 0, "refused": 2} == facts["cardholders"]
+    assert 2 == facts["unlinked"]["cardholders"]
+
+
+def test_a_cancelled_chunk_leaves_its_cardholders_where_they_were(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {})
+    bench.answer(fail_share=1.0)
+    bench.ingest()
+    second = again(bench, run).manifest.run
+    move(bench.context.adapters, second, "cancelled", reason="another key")
+
+    facts = reconcile_runs(bench.context)
+
+    assert {"linked": 0, "awaiting": 0, "error": 2, "refused": 0} == facts["cardholders"]
+    assert 2 == facts["unlinked"]["cardholders"]

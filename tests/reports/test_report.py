@@ -1,0 +1,123 @@
+from io import BytesIO
+from pathlib import Path
+
+import openpyxl
+import polars as pl
+import pytest
+
+from flows.reports import rebuild as report
+from flows.reports.rebuild import rebuild
+from flows.runs.documents import keys_of
+from flows.runs.identity import canonical, digest
+from flows.simulator.answer import Habits
+from schemas.manifest import LedgerPart
+from schemas.reports import Chunks, Refusals
+from tests.night import Bench, local_bench
+
+FILES = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
+
+
+def answered(folder: Path, habits: Habits | None = None, **portal: object) -> tuple[Bench, str]:
+    bench = local_bench(folder, portal={"rows_per_chunk": 20})
+    run = bench.submit(bench.drop(300, bad=0.1)).manifest.run
+    bench.answer(habits, **portal)
+    bench.ingest()
+    return bench, run
+
+
+def cut_ledger(bench: Bench, folder: Path, run: str, parts: int) -> None:
+    """Write the ledger anew in several parts, whole chunks each, as a long extract gives them."""
+    keys, records, manifest = keys_of(run), bench.ledger(run), bench.manifest(run)
+    last = len(manifest.chunks)
+    made = []
+    for number in range(parts):
+        mine = ((pl.col("chunk").fill_null(1) - 1) * parts // last) == number
+        out = BytesIO()
+        records.filter(mine).write_parquet(out)
+        name = f"cut-{number + 1:05d}.parquet"
+        bench.store.create(keys.ledger + name, out.getvalue())
+        made.append(LedgerPart(name=name, rows=records.filter(mine).height, sha256=digest(out.getvalue())))
+    (folder / "store" / keys.manifest).unlink()
+    bench.store.create(keys.manifest, canonical(manifest.model_copy(update={"ledger": tuple(made)})))
+
+
+def test_a_ledger_in_many_parts_gives_the_report_of_a_ledger_in_one(tmp_path: Path) -> None:
+    habits = Habits(halves=0.4, twice=0.4, swapped=True)
+    bench, run = answered(tmp_path, habits, fail_share=0.2, shuffle=True, error_shape="mixed")
+    whole = rebuild(bench.context, run)
+    before = {name: sorted(bench.report(run, name).splitlines()) for name in FILES}
+    cut_ledger(bench, tmp_path, run, parts=4)
+
+    cut = rebuild(bench.context, run)
+
+    assert before == {name: sorted(bench.report(run, name).splitlines()) for name in FILES}
+    assert whole == cut
+
+
+def test_chunks_reconciled_a_few_at_a_time_give_the_report_of_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    habits = Habits(halves=0.4, twice=0.4, swapped=True, foreign=True)
+    bench, run = answered(tmp_path, habits, fail_share=0.2, shuffle=True, error_shape="mixed")
+    whole = rebuild(bench.context, run)
+    before = {name: bench.report(run, name) for name in FILES}
+    monkeypatch.setattr(report, "CHUNKS", 3)
+
+    few = rebuild(bench.context, run)
+
+    assert before == {name: bench.report(run, name) for name in FILES}
+    assert whole == few
+
+
+def test_the_tables_of_a_report_keep_to_their_schemas(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path, fail_share=0.2)
+
+    types = {"errors.csv": Refusals, "rejects.csv": Refusals, "chunks.csv": Chunks}
+    for name, model in types.items():
+        dtypes = {column: one.dtype.type for column, one in model.to_schema().columns.items()}
+        model.validate(pl.read_csv(BytesIO(bench.report(run, name)), schema_overrides=dtypes))
+
+
+def test_the_reasons_counted_from_the_ledger_are_those_of_the_commit(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+
+    report = rebuild(bench.context, run)
+
+    counted = {one["code"]: one["rows"] for one in report.summary["reasons"]["submit"]}
+    assert bench.manifest(run).reasons == counted
+
+
+def test_page_and_workbook_lie_beside_the_summary_and_say_the_same(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path, fail_share=0.2)
+
+    report = rebuild(bench.context, run)
+
+    page = bench.report(run, "report.html").decode()
+    book = openpyxl.load_workbook(BytesIO(bench.report(run, "report.xlsx")))
+    facts = {name.value: fact.value for name, fact in zip(book["Run"]["A"], book["Run"]["B"], strict=True)}
+    for name in ("read", "linked", "error", "rejected"):
+        number = report.summary["rows"][name]
+        assert f">{number:,}<" in page
+        assert facts[f"rows {name}"] == number
+
+
+def test_a_report_rebuilt_is_the_same_page_and_workbook_byte_for_byte(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path, fail_share=0.2)
+    before = [bench.report(run, name) for name in ("report.html", "report.xlsx")]
+
+    rebuild(bench.context, run)
+
+    assert before == [bench.report(run, name) for name in ("report.html", "report.xlsx")]
+
+
+def test_the_trend_ends_with_the_run_of_the_report(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    later = bench.submit(bench.drop(20, name="bank-20261121.csv", seed=1)).manifest.run
+
+    rebuild(bench.context, run)
+    rebuild(bench.context, later)
+
+    pages = [bench.report(one, "report.html").decode() for one in (run, later)]
+    assert ["The last 1 run<", "The last 2 runs<"] == [
+        next(word for word in ("The last 1 run<", "The last 2 runs<") if word in page) for page in pages
+    ]

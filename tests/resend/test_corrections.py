@@ -1,0 +1,208 @@
+"""The corrected-file loop: out as a template, back filled in, merged with the source, sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.resend.corrections import (
+    LARGEST,
+    CorrectionsNotFoundError,
+    CorrectionsRefusedError,
+    CorrectionsTooLargeError,
+    correction_template,
+    read_corrections,
+)
+from flows.resend.resubmission import Request, plan_resubmit, resubmit
+from flows.resend.selection import RowSelection
+from flows.resend.sources import SourceGoneError
+from flows.runs.keys import corrections
+from flows.runs.store import ConflictError
+from schemas.corrections import Template
+from schemas.portal import ADDRESS1, ADDRESS2, CITY, CUID, PAN, POSTAL_CODE
+from tests.again import ERRORS, PANS, again, correct, of_rows, sent
+from tests.night import Bench
+
+NOTHING = RowSelection()
+
+
+def template_of(bench: Bench, run: str) -> pl.DataFrame:
+    """Return the correction template of a run."""
+    return pl.concat(correction_template(bench.context, run))
+
+
+def fill(bench: Bench, run: str, values: dict[tuple[int, str], str], *more: tuple[int, str, str]) -> bytes:
+    """Return the template of a run with these cells filled in and these lines added."""
+    there = template_of(bench, run)
+    filled = [values.get((row, column)) for row, column in there.select("row", "column").iter_rows()]
+    added = pl.DataFrame(
+        [{"run": run, "row": row, "column": column, "correction": text} for row, column, text in more],
+        {name: there.schema[name] for name in ("run", "row", "column", "correction")},
+    )
+    return (
+        pl.concat([there.with_columns(correction=pl.Series(filled, dtype=pl.String)), added], how="diagonal")
+        .write_csv()
+        .encode()
+    )
+
+
+def test_rejects_and_errors_make_a_template_without_card_numbers(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None, POSTAL_CODE: "1"}, {PAN: None})
+    bench.answer(fail_share=1.0)
+    bench.ingest()
+
+    found = template_of(bench, run)
+
+    Template.validate(found)
+    assert [2, 2, 3, 1] == sorted(found["row"], key=lambda row: (row == 1, row))
+    assert not [pan for pan in PANS if pan in found.write_csv()]
+
+
+def test_a_filled_in_template_makes_the_resubmission(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None}, {POSTAL_CODE: "1"}, {CITY: None})
+    content = fill(bench, run, {(2, CITY): "Salem", (3, POSTAL_CODE): "02108"}, (2, ADDRESS2, "Apt 5"))
+
+    done = again(bench, run, NOTHING, corrections=correct(bench, content))
+
+    assert [("c-2", PANS[1], "Salem", "Apt 5", "02108"), ("c-3", PANS[2], "Boston", None, "02108")] == sent(
+        bench, done.manifest.run, CUID, PAN, CITY, ADDRESS2, POSTAL_CODE
+    )
+    assert done.manifest.selection is not None
+    assert done.manifest.selection.corrections is not None
+    assert corrections("bank") + "corrected.csv" == done.manifest.selection.corrections.key
+
+
+def test_a_postal_code_is_what_was_filled_in_though_its_column_lost_its_zeros(tmp_path: Path) -> None:
+    lost: list[dict[str, str | None]] = [{POSTAL_CODE: "2108"} for _ in range(30)]
+    bench, run = of_rows(tmp_path, *lost, {CITY: None, POSTAL_CODE: "2108"})
+    content = fill(bench, run, {(31, CITY): "Boston"}, (31, POSTAL_CODE, "02109"))
+
+    done = again(bench, run, NOTHING, corrections=correct(bench, content))
+
+    assert [("02109",)] == sent(bench, done.manifest.run, POSTAL_CODE)
+
+
+def test_empty_clears_a_field(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS2: "Apt 5"})
+    content = fill(bench, run, {(2, CITY): "Salem"}, (2, ADDRESS2, "(empty)"))
+
+    done = again(bench, run, NOTHING, corrections=correct(bench, content))
+
+    assert [("Salem", None)] == sent(bench, done.manifest.run, CITY, ADDRESS2)
+
+
+def test_rows_still_refused_are_rejects_of_the_new_run(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None}, {CITY: None})
+    content = fill(bench, run, {(2, CITY): "Salem", (3, CITY): "Salem"})
+
+    done = again(bench, run, NOTHING, corrections=correct(bench, content))
+
+    found = bench.ledger(done.manifest.run).select("row", "fate")
+    assert [(2, "rejected"), (3, "submitted")] == found.rows()
+    assert [(2, ADDRESS1)] == template_of(bench, done.manifest.run).select("row", "column").rows()
+
+
+def test_the_loop_closes_over_two_rounds(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None})
+    once = again(
+        bench, run, NOTHING, corrections=correct(bench, fill(bench, run, {(2, CITY): "Salem"}), "one.csv")
+    ).manifest.run
+    more = fill(bench, once, {(2, ADDRESS1): "2 Main St"})
+
+    twice = again(bench, once, NOTHING, corrections=correct(bench, more, "two.csv"))
+
+    assert [("c-2", "Salem", "2 Main St")] == sent(bench, twice.manifest.run, CUID, CITY, ADDRESS1)
+
+
+def test_what_was_corrected_once_stays_corrected_when_it_goes_out_again(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None})
+    name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))
+    once = again(bench, run, NOTHING, corrections=name).manifest.run
+    bench.answer(fail_share=1.0)
+
+    twice = again(bench, once, ERRORS)
+
+    assert [("c-2", "Salem")] == sent(bench, twice.manifest.run, CUID, CITY)
+
+
+def test_corrections_that_are_gone_refuse_the_next_round(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None})
+    name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))
+    once = again(bench, run, NOTHING, corrections=name).manifest.run
+    bench.answer(fail_share=1.0)
+    correct(bench, b"row,column,correction\n", name)
+
+    with pytest.raises(SourceGoneError):
+        again(bench, once, ERRORS)
+
+
+def test_a_correction_of_the_cuid_is_held_against_the_cards_of_its_new_owner(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {CUID: "c-1"}, {CUID: "c-x", PAN: PANS[0], CITY: None})
+    content = fill(bench, run, {(2, CITY): "Salem"}, (2, CUID, "c-1"))
+
+    chosen = plan_resubmit(bench.context, Request(run, NOTHING, "", corrections=correct(bench, content)))
+
+    assert [(2, "awaiting", run)] == chosen.rows.select("origin", "why", "where").rows()
+
+
+def test_one_line_that_cannot_be_taken_refuses_the_whole_file_and_sends_nothing(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
+    content = fill(bench, run, {(2, CITY): "Salem"}, (9, CITY, "Salem"))
+    name = correct(bench, content)
+    before = bench.snapshot()
+
+    with pytest.raises(CorrectionsRefusedError) as refused:
+        again(bench, run, NOTHING, corrections=name)
+
+    assert {"name": "corrected.csv", "count": 1, "lines": "line 4: no such row in the run"} == refused.value.fields
+    assert before == bench.snapshot()
+
+
+def test_a_file_of_this_machine_is_dropped_once_it_is_found_good(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
+    request = Request(run, NOTHING, "fixed", corrections="mine.csv")
+    bad = fill(bench, run, {(2, CITY): PANS[0]})
+
+    with pytest.raises(CorrectionsRefusedError):
+        resubmit(bench.context, request, content=bad)
+    there = list(bench.store.keys(corrections("bank")))
+    done = resubmit(bench.context, request, content=fill(bench, run, {(2, CITY): "Salem"}))
+    with pytest.raises(ConflictError):
+        resubmit(bench.context, request, content=fill(bench, run, {(3, CITY): "Salem"}))
+
+    assert [] == there
+    assert done.manifest.counts.submitted == 1
+
+
+def test_a_file_that_is_not_there_or_far_too_large_is_refused(tmp_path: Path) -> None:
+    bench, _ = of_rows(tmp_path, {})
+    correct(bench, b" " * (LARGEST + 1), "large.csv")
+
+    with pytest.raises(CorrectionsNotFoundError):
+        read_corrections(bench.context, "mine.csv")
+    with pytest.raises(CorrectionsTooLargeError):
+        read_corrections(bench.context, "large.csv")
+
+
+def test_rows_that_were_mended_since_leave_the_template_unless_they_are_named(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
+    name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))
+    again(bench, run, NOTHING, corrections=name)
+
+    found = [template_of(bench, run), *correction_template(bench.context, run, RowSelection(rows=frozenset({2})))]
+
+    assert [[3], [2]] == [one["row"].to_list() for one in found]
+
+
+def test_the_report_of_the_new_run_says_whose_rows_it_repeats_and_why(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None})
+    content = fill(bench, run, {(2, CITY): "Salem"})
+
+    done = again(bench, run, NOTHING, "the branch called", corrections=correct(bench, content))
+
+    told = json.loads(bench.report(done.manifest.run, "summary.json"))["repeats"]
+    assert {"kind": "resubmit", "of": run, "reason": "the branch called", "override": ""} == told
+    assert run in bench.report(done.manifest.run, "report.html").decode()

@@ -1,0 +1,182 @@
+"""Whatever ends or overtakes a resubmission, and whatever is asked for: no card goes out twice, none is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from threading import Barrier, Thread
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flows.errors import CardlinkError
+from flows.operations.outbox import move
+from flows.resend.resubmission import NothingToSendError, Request, StandingRowsError, plan_resubmit, resubmit
+from flows.resend.selection import RowSelection
+from flows.runs.chains import OvertakenError
+from flows.runs.documents import manifests
+from flows.runs.store import Store
+from flows.submissions.submit import Submitted
+from schemas.manifest import Manifest
+from schemas.reasons import ACTIONS
+from tests.again import ERRORS, again, in_state, night
+from tests.night import NOON, Bench
+from tests.storms import FailingStore
+
+BOUNDARIES = (
+    "/submissions/",
+    "/plan.json",
+    "/selection.parquet",
+    "/events/resubmitted",
+    "/seals/",
+    "/chunks/",
+    "/commits/",
+    "/manifest.json",
+)
+
+
+class PowerCutError(Exception):
+    """The machine is gone."""
+
+
+class PowerCut:
+    """Lets a store work until something was written at a boundary, and nothing from then on."""
+
+    def __init__(self, boundary: str) -> None:
+        self._boundary = boundary
+        self._gone = False
+
+    def __call__(self, operation: str, key: str) -> Exception | None:
+        gone = self._gone
+        self._gone |= operation in ("create", "replace") and self._boundary in key
+        return PowerCutError() if gone else None
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> tuple[Bench, str]:
+    """Return a night with errors, and its run."""
+    return night(tmp_path)
+
+
+def sent_again(bench: Bench) -> list[Manifest]:
+    """Return the committed resubmissions."""
+    return [one for one in manifests(bench.store, "bank") if one.selection is not None]
+
+
+def cards_sent_again(bench: Bench) -> Counter[str]:
+    """Return how often each card went out in resubmissions."""
+    ledgers = [bench.ledger(one.run).filter(fate="submitted") for one in sent_again(bench)]
+    return Counter(cuid for ledger in ledgers for cuid in ledger["cuid"])
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_after_a_crash_at_any_boundary_the_same_command_finishes_the_same_run(
+    failed: tuple[Bench, str], boundary: str
+) -> None:
+    bench, run = failed
+    errors = in_state(bench, run, "error")
+    dying = replace(bench, store=FailingStore(bench.store, PowerCut(boundary)))
+
+    with pytest.raises(PowerCutError):
+        again(dying, run)
+    later = replace(bench, now=lambda: NOON + timedelta(hours=1))
+    done = again(later, run)
+
+    assert [done.manifest.run] == [one.run for one in sent_again(bench)]
+    assert errors == bench.ledger(done.manifest.run)["origin"].to_list()
+    assert {1} == set(cards_sent_again(bench).values())
+
+
+def test_who_was_overtaken_while_working_commits_nothing(failed: tuple[Bench, str]) -> None:
+    bench, run = failed
+    overtaken = replace(bench, store=Interrupted(bench.store, "/commits/", lambda: again(bench, run, reason="faster")))
+
+    with pytest.raises(OvertakenError):
+        again(overtaken, run, reason="slower")
+    with pytest.raises(NothingToSendError):
+        again(bench, run, reason="slower")
+
+    assert [1] == sorted({*cards_sent_again(bench).values()})
+    assert ["faster"] == [one.selection.reason for one in sent_again(bench) if one.selection is not None]
+
+
+def test_of_two_overlapping_resubmissions_at_once_no_card_goes_out_twice(failed: tuple[Bench, str]) -> None:
+    bench, run = failed
+    first, *others = in_state(bench, run, "error")
+    start, told = Barrier(2), list[Submitted | CardlinkError]()
+
+    def race(wanted: RowSelection, reason: str) -> None:
+        start.wait()
+        try:
+            told.append(resubmit(bench.context, Request(run, wanted, reason)))
+        except CardlinkError as error:
+            told.append(error)
+
+    wishes = (ERRORS, "all of them"), (RowSelection(rows=frozenset({first, others[0]})), "two of them")
+    racers = [Thread(target=race, args=wish) for wish in wishes]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+
+    assert {1} == set(cards_sent_again(bench).values())
+    lost = [type(one) for one in told if isinstance(one, CardlinkError)]
+    assert set(lost) <= {OvertakenError, NothingToSendError, StandingRowsError}
+    assert any(isinstance(one, Submitted) for one in told)
+
+
+ASKED = st.builds(
+    RowSelection,
+    st.booleans(),
+    st.frozensets(st.sampled_from(["card", "cardholder.cuid", "address.postal_code", "card.pan.unsupported"])),
+    st.frozensets(st.sampled_from(sorted(set(ACTIONS.values())))),
+    st.booleans(),
+    st.booleans(),
+    st.frozensets(st.integers(1, 30), max_size=4),
+)
+
+
+@cache
+def mixed_night() -> tuple[Bench, str]:
+    """Return a night with rows linked, in error, refused, cancelled and awaiting, some of it in a second run."""
+    bench, run = night(Path(mkdtemp(prefix="mixed-night-")), fail=0.5, chunk=4)
+    again(bench, run, RowSelection(rows=frozenset(in_state(bench, run, "error")[:2])))
+    bench.answer()
+    again(bench, run, RowSelection(rows=frozenset(in_state(bench, run, "error")[2:4])))
+    other = bench.submit(bench.drop(12, "bank-20261121.csv", bad=0.3, seed=9)).manifest.run
+    move(bench.context.adapters, other, "cancelled", [1], "another key")
+    return bench, run
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(ASKED.filter(lambda wanted: wanted.anything))
+def test_whatever_is_asked_for_no_linked_or_awaiting_card_goes_out_without_an_override(wanted: RowSelection) -> None:
+    bench, run = mixed_night()
+    stand = set(in_state(bench, run, "linked")) | set(in_state(bench, run, "awaiting"))
+    for one in sent_again(bench):
+        stand |= {*bench.ledger(one.run)["origin"]}  # linked or awaiting, each of them
+
+    if wanted.rows & stand:
+        with pytest.raises(StandingRowsError):
+            plan_resubmit(bench.context, Request(run, wanted, ""))
+    else:
+        assert not set(plan_resubmit(bench.context, Request(run, wanted, "")).outgoing["origin"]) & stand
+
+
+class Interrupted(FailingStore):
+    """Lets something else happen right before the first object at a boundary is created."""
+
+    def __init__(self, store: Store, boundary: str, meanwhile: Callable[[], object]) -> None:
+        self._waiting = [meanwhile]
+
+        def happen(operation: str, key: str) -> None:
+            if operation == "create" and boundary in key and self._waiting:
+                self._waiting.pop()()
+
+        super().__init__(store, happen)

@@ -1,0 +1,63 @@
+"""The correction template: one line per row and reason, in words, without a card number."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from flows.resend.corrections import template
+from flows.results.lineage import RUN_ROW
+from flows.results.partner_terms import partner_kinds
+from schemas.corrections import AT_SOURCE, WRONG, Template
+from schemas.portal import CITY, POSTAL_CODE, YEAR, columns
+from schemas.reasons import HINTS, LINES, ROWS
+
+RUN = "bank-20261120-3f9c21aa"
+
+
+def lines(*reasons: str, cuid: str = "c-1") -> list[dict[str, str]]:
+    """Return the template of one row with these reasons."""
+    row = pl.DataFrame([(1, None, cuid, "4242", "rejected", list(reasons))], RUN_ROW, orient="row")
+    found = template(row, RUN)
+    Template.validate(found)
+    return found.to_dicts()
+
+
+def test_each_reason_is_a_line_with_what_is_wrong_and_what_is_accepted() -> None:
+    found = lines(f"{CITY}|address.city.missing", f"{POSTAL_CODE}|address.postal_code.mismatch")
+
+    assert [(CITY, "city is missing", "a city"), (POSTAL_CODE, "postal code does not fit the rest")] == [
+        (found[0]["column"], found[0]["wrong"], found[0]["accepted"]),
+        (found[1]["column"], found[1]["wrong"]),
+    ]
+
+
+def test_the_partners_errors_name_the_column_their_code_speaks_of() -> None:
+    found = lines("address.postal_code.format", "partner.error.unreadable")
+
+    assert [POSTAL_CODE, None] == [one["column"] for one in found]
+
+
+@pytest.mark.parametrize("reason", [f"{YEAR}|card.expiration.expired", "card.pan.unsupported", "|line.fields.too_few"])
+def test_what_only_the_source_can_mend_says_so(reason: str) -> None:
+    assert lines(reason)[0]["accepted"].startswith("correct it at the source")
+
+
+def test_a_cuid_that_a_spreadsheet_would_run_is_made_safe() -> None:
+    assert lines(f"{CITY}|address.city.missing", cuid="=1+1")[0]["cuid"] == "'=1+1"
+
+
+def test_every_kind_of_the_partner_and_of_lines_has_its_words() -> None:
+    assert partner_kinds() | {entry.code.rpartition(".")[2] for entry in (*LINES, *ROWS)} <= set(WRONG)
+
+
+def test_a_kind_without_words_is_not_accepted() -> None:
+    assert "city is not accepted" == lines(f"{CITY}|address.city.new_kind")[0]["wrong"]
+
+
+def test_every_field_a_hint_is_for_has_its_column() -> None:
+    fields = [subject for subject in HINTS if subject.partition(".")[0] in ("address", "cardholder")]
+
+    found = [lines(f"{subject}.missing")[0]["column"] for subject in fields]
+
+    assert set(columns()) - AT_SOURCE >= set(found)

@@ -1,0 +1,84 @@
+"""The balance shows every equation of a run with both of its sides."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from flows.results.attribution import attribute_all
+from flows.results.balance import Balance, Line, balance
+from flows.results.read import ResultRows
+from flows.results.reconcile import reconcile
+from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
+from tests.results.outcomes import HOSTS, RUN, link, refusal, result, sent_rows
+
+TODAY = date(2026, 11, 21)
+
+
+def manifest(submitted: int = 10, rejected: int = 2, trailer: int | None = 12) -> Manifest:
+    chunks = [
+        ManifestChunk(number=at, name=f"{RUN}-{at:05d}.csv.pgp", rows=5, bytes=900, sha256="0" * 64) for at in (1, 2)
+    ]
+    counts = Counts(
+        lines=14, read=12, submitted=submitted, rejected=rejected, duplicate=0, suppressed=0, trailer=trailer
+    )
+    return Manifest(
+        run=RUN,
+        as_of=TODAY,
+        settings_sha256="0" * 64,
+        recipe=1,
+        recipients=(),
+        reasons={},
+        repairs={},
+        ledger=(),
+        source=SourceIdentity(key="first-bank/extracts/a.csv", version="1", size=1, sha256="0" * 64),
+        counts=counts,
+        chunks=tuple(chunks),
+    )
+
+
+def balanced(*files: ResultRows) -> Balance:
+    return balance(manifest(), reconcile(sent_rows(), attribute_all(files, sent_rows(), HOSTS), TODAY))
+
+
+def differing(told: Balance) -> list[str]:
+    return [line.name for line in told.lines if not line.holds]
+
+
+def test_a_committed_run_balances_before_any_result() -> None:
+    told = balance(manifest())
+
+    assert (12, 12) == told.lines[0][1:3]
+    assert told.holds
+
+
+def test_a_trailer_that_counts_otherwise_does_not_balance() -> None:
+    assert ["trailer count = rows read"] == differing(balance(manifest(trailer=13)))
+
+
+def test_a_lost_row_does_not_balance() -> None:
+    assert 2 == len(differing(balance(manifest(submitted=9))))
+
+
+def test_partly_answered_runs_balance_as_long_as_whole_chunks_are_answered() -> None:
+    told = balanced(result([link(1), link(2), refusal(3), link(4), link(5)]))
+
+    assert told.holds
+    assert Line("submitted = linked + error + awaiting", 10, 10) in told.lines
+
+
+def test_a_short_answer_shows_in_the_rows_and_in_the_breaks() -> None:
+    assert ["result rows = rows sent, of answered chunks", "open breaks = 0"] == differing(balanced(result([link(1)])))
+
+
+def test_a_link_that_was_not_taken_shows_in_the_links() -> None:
+    told = balanced(result([link(1, host="evil.example"), *(link(at) for at in range(2, 6))]))
+
+    assert Line("links received = rows linked", 5, 4) in told.lines
+    assert not told.holds
+
+
+def test_the_balance_reads_as_a_table() -> None:
+    told = Balance((Line("a = b", 1000, 1000), Line("links = rows", 5, 4)))
+
+    assert "a = b                1,000 = 1,000        ok\nlinks = rows             5 ≠ 4            +1" == told.text()
+    assert "| links = rows | 5 | 4 | +1 |" in told.markdown()

@@ -1,0 +1,116 @@
+"""The ladder reads what real writers make of an error object, and never raises on anything else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.results.error_text import parse_error
+from tests.results.error_objects import TEXTS, Written
+
+CARDS = ("4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117")
+
+
+@pytest.mark.parametrize("written", TEXTS, ids=lambda written: written.writer)
+def test_the_cuid_is_recovered_from_what_real_writers_write(written: Written) -> None:
+    parsed = parse_error(written.text)
+
+    assert written.cuid == parsed.cuid
+
+
+@pytest.mark.parametrize("written", TEXTS, ids=lambda written: written.writer)
+def test_the_reasons_are_recovered_from_what_real_writers_write(written: Written) -> None:
+    parsed = parse_error(written.text)
+
+    assert set(written.codes) <= {reason.code for reason in parsed.reasons}
+    assert parsed.reasons
+
+
+def test_there_are_at_least_forty_texts_of_real_writers() -> None:
+    assert len({written.text for written in TEXTS}) >= 40
+
+
+@given(st.text() | st.sampled_from(TEXTS).map(lambda written: written.text))
+def test_any_text_gives_a_reason_and_never_raises(text: str) -> None:
+    parsed = parse_error(text)
+
+    assert parsed.reasons
+    assert parsed.shape
+
+
+@given(st.sampled_from(TEXTS), st.data())
+def test_a_text_cut_anywhere_gives_a_reason_and_never_raises(written: Written, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(written.text)))
+
+    assert parse_error(written.text[:cut]).reasons
+    assert parse_error(written.text[cut:]).reasons
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=10), below, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(TREES, st.sampled_from([json.dumps, repr, str]))
+def test_any_object_gives_a_reason_and_never_raises(tree: object, write: type[str]) -> None:
+    assert parse_error(write(tree)).reasons
+
+
+HOSTILE = (
+    *("[" * 50_000, "{'a':" * 5_000, "(" * 9_000, '"' * 999, "\\" * 999, "0x" + "f" * 9_000),
+    *("{'" + "\\'" * 10_000, "{`" + "\\`" * 9_000, "{ " + "Bbbb" * 4_000, "{" + "a:" * 10_000, "1 " * 10_000),
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:6])
+def test_a_text_made_to_break_or_slow_a_parser_gives_a_reason_in_time(text: str) -> None:
+    assert all(parse_error(text + str(at)).reasons for at in range(20))
+
+
+CUIDS = st.from_regex(r"\A[A-Za-z][A-Za-z0-9_.-]{2,20}[A-Za-z0-9]\Z")
+
+
+@given(CUIDS, st.sampled_from(["json", "twice", "repr", "escaped"]))
+def test_the_cuid_is_recovered_whatever_it_looks_like(cuid: str, way: str) -> None:
+    tree = {"cuid": cuid, "errors": {"address": {"_errors": [{"property": "city", "message": "is required"}]}}}
+    text = {
+        "json": json.dumps(tree),
+        "twice": json.dumps(json.dumps(tree)),
+        "repr": repr(tree),
+        "escaped": json.dumps(tree).replace('"', '\\"'),
+    }[way]
+
+    assert cuid == parse_error(text).cuid
+
+
+@given(st.sampled_from(CARDS), st.sampled_from(["", " ", "-", ".", " - "]), st.sampled_from(TEXTS))
+def test_no_card_number_leaves_the_ladder(card: str, separator: str, written: Written) -> None:
+    grouped = separator.join(card[at : at + 4] for at in range(0, 16, 4))
+
+    parsed = parse_error(written.text.replace("is required", f"{grouped} is required") + f" ({grouped})")
+
+    told = " ".join([parsed.shape, *(reason.message for reason in parsed.reasons)])
+    assert card not in "".join(filter(str.isdigit, told))
+
+
+def test_errors_that_differ_in_ids_and_numbers_only_have_one_shape() -> None:
+    shapes = {
+        parse_error(json.dumps({"cuid": f"c-{at}", "errors": [f"customer {at * 7919} has no profile 'p{at}'"]})).shape
+        for at in range(50)
+    }
+
+    assert 1 == len(shapes)
+
+
+@given(st.text('abc19-._: %é"\\', max_size=8), st.sampled_from(TEXTS))
+def test_an_object_that_begins_with_its_cuid_reads_as_by_the_whole_ladder(cuid: str, written: Written) -> None:
+    fields = {"errors": [{"property": "city", "message": "cuid is required"}], "note": written.text}
+
+    text = json.dumps({"cuid": cuid, **fields})
+
+    assert parse_error(f"\n{text}") == parse_error(text)  # a line break before it, and the short way is not taken

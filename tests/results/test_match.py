@@ -1,0 +1,98 @@
+"""Rows that were sent more than once: which of the runs a result file answers, told from ledgers and file alone."""
+
+from __future__ import annotations
+
+from datetime import date
+from random import Random
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.results.attribution import attribute, attribute_all
+from flows.results.read import ResultRows
+from tests.results.outcomes import HOSTS, Row, link, result, sent_rows
+
+FIRST, RENEWED, AGAIN = (
+    "first-bank-20261001-3f9c21aa",
+    "first-bank-20261120-aaaaaaaa",
+    "first-bank-20261120-aaaaaaaa-r2",
+)
+WHOLE = [link(at) for at in range(1, 6)]
+
+
+def came(day: date | None, rows: list[Row] | None = None, name: str = "download.csv") -> ResultRows:
+    """Return a result file of five links that came in on a day."""
+    return result(rows or WHOLE, name)._replace(received=day)
+
+
+def answered(file: ResultRows, *runs: str, sizes: tuple[int, ...] = ()) -> set[str]:
+    """Return the runs a file answers, each of which sent the same cardholders from the first on."""
+    sent = pl.concat(
+        [sent_rows(1, size=size, run=run) for run, size in zip(runs, sizes or (5,) * len(runs), strict=True)]
+    )
+    return set(attribute(file, sent, HOSTS).outcomes["run"])
+
+
+def test_a_whole_chunk_that_was_renewed_is_answered_in_the_newest_run() -> None:
+    assert answered(came(date(2026, 11, 22)), FIRST, RENEWED) == {RENEWED}
+    assert answered(came(date(2026, 11, 22)), RENEWED, FIRST) == {RENEWED}
+
+
+def test_a_run_of_a_day_after_the_file_came_cannot_have_been_answered_by_it() -> None:
+    assert answered(came(date(2026, 11, 19)), FIRST, RENEWED) == {FIRST}
+
+
+def test_a_run_of_the_day_the_file_came_can_have_been_answered_by_it() -> None:
+    assert answered(came(date(2026, 11, 20)), FIRST, RENEWED) == {RENEWED}
+
+
+def test_of_two_runs_of_one_day_the_one_made_again_is_the_newer() -> None:
+    assert answered(came(date(2026, 11, 20)), FIRST, AGAIN, RENEWED) == {AGAIN}
+
+
+def test_a_file_that_carries_the_name_of_a_run_was_made_after_it_whatever_the_clocks_say() -> None:
+    assert answered(came(date(2026, 11, 19), name=f"{RENEWED}-00001.csv"), FIRST, RENEWED) == {RENEWED}
+
+
+def test_a_later_day_decides_before_size_so_that_a_report_made_anew_says_the_same() -> None:
+    part = came(date(2026, 11, 19), [link(at) for at in range(1, 4)])
+
+    assert answered(part, FIRST) == answered(part, FIRST, RENEWED, sizes=(5, 3)) == {FIRST}
+
+
+def test_a_partial_resubmission_is_answered_where_the_file_has_its_size() -> None:
+    rows = [link(at) for at in range(1, 4)]
+
+    assert answered(came(date(2026, 11, 22), rows), FIRST, RENEWED, sizes=(5, 3)) == {RENEWED}
+    assert answered(came(date(2026, 11, 22)), FIRST, RENEWED, sizes=(5, 3)) == {FIRST}
+
+
+def test_part_of_an_answer_to_a_partial_resubmission_goes_to_the_newest_run() -> None:
+    rows = [link(at) for at in range(1, 3)]
+
+    assert answered(came(date(2026, 11, 22), rows), FIRST, RENEWED, sizes=(5, 3)) == {RENEWED}
+
+
+def test_where_nobody_knows_when_a_file_came_the_newest_run_is_meant() -> None:
+    assert answered(came(None), FIRST, RENEWED) == {RENEWED}
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9), st.integers(1, 8)), min_size=1, max_size=5),
+    st.randoms(use_true_random=False),
+)
+def test_files_say_the_same_together_alone_and_in_any_order(files: list[tuple[int, int, int]], chance: Random) -> None:
+    sent = pl.concat(
+        [sent_rows(2, size=4, run=FIRST), sent_rows(1, size=6, run=RENEWED, first=2), sent_rows(1, size=4, run=AGAIN)]
+    )
+    dropped = [
+        came(date(2026, 11, 1 + day % 30), [link(at) for at in range(first, first + size)], f"{at}.csv")
+        for at, (day, first, size) in enumerate(files)
+    ]
+    alone = {one.name: attribute(one, sent, HOSTS).outcomes for one in dropped}
+    chance.shuffle(dropped)
+
+    together = {one.name: one.outcomes for one in attribute_all(dropped, sent.reverse(), HOSTS)}
+
+    assert all(together[name].equals(alone[name]) for name in alone)

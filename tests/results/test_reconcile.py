@@ -1,0 +1,210 @@
+"""Reconciling gives one answer a sent row, whatever the order and repetition of the result files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.results.attribution import attribute_all
+from flows.results.read import ResultRows
+from flows.results.reconcile import Reconciled, reconcile
+from flows.runs.outcomes import Attributed
+from schemas import breaks
+from schemas.ledger import AWAITING
+from tests.results.outcomes import HOSTS, RUN, error, link, refusal, result, sent_rows
+
+TODAY = date(2026, 11, 21)
+WHOLE = [link(1), refusal(2), link(3), link(4), link(5)]
+
+
+def attributed(files: Sequence[ResultRows], sent: pl.DataFrame | None = None) -> list[Attributed]:
+    return attribute_all(files, sent_rows() if sent is None else sent, HOSTS)
+
+
+def reconciled(*files: ResultRows) -> Reconciled:
+    return reconcile(sent_rows(), attributed(files), TODAY)
+
+
+def states(told: Reconciled) -> dict[str, int]:
+    return dict(told.rows.group_by("state").len().rows())
+
+
+def names(told: Reconciled) -> list[str]:
+    return [one.name for one in told.breaks]
+
+
+def test_without_results_every_row_is_awaiting() -> None:
+    told = reconciled()
+
+    assert {AWAITING: 10} == states(told)
+    assert ["awaiting", "awaiting"] == told.chunks["state"].to_list()
+    assert () == told.breaks
+
+
+def test_a_whole_answer_settles_its_chunk_and_leaves_the_other_open() -> None:
+    told = reconciled(result(WHOLE))
+
+    assert {"linked": 4, "error": 1, AWAITING: 5} == states(told)
+    assert [(1, 5, 5, 4, 4, 1, 0, "answered"), (2, 5, 0, 0, 0, 0, 5, "awaiting")] == told.chunks.select(
+        "chunk", "sent", "answers", "links", "linked", "error", "awaiting", "state"
+    ).rows()
+    assert () == told.breaks
+
+
+def test_the_same_file_twice_counts_once_and_is_no_break() -> None:
+    assert reconciled(result(WHOLE)).rows.equals(reconciled(result(WHOLE), result(WHOLE)).rows)
+    assert [] == names(reconciled(result(WHOLE), result(WHOLE)))
+
+
+def test_the_same_rows_in_another_file_are_a_notice() -> None:
+    told = reconciled(result(WHOLE, "a.csv"), result(WHOLE[::-1], "b.csv"))
+
+    assert [(breaks.DUPLICATE_RESULT, True)] == [(one.name, one.notice) for one in told.breaks]
+    assert {"linked": 4, "error": 1, AWAITING: 5} == states(told)
+
+
+def test_half_an_answer_is_short_until_the_other_half_comes() -> None:
+    half, rest = result(WHOLE[:2], "a.csv"), result(WHOLE[2:], "b.csv")
+
+    assert [(breaks.RESULT_SHORT, 3)] == [(one.name, one.rows) for one in reconciled(half).breaks]
+    assert [] == names(reconciled(half, rest))
+
+
+def test_half_then_whole_is_whole() -> None:
+    told = reconciled(result(WHOLE[:2], "a.csv"), result(WHOLE, "b.csv"))
+
+    assert [] == names(told)
+    assert {"linked": 4, "error": 1, AWAITING: 5} == states(told)
+
+
+def test_an_error_that_half_a_file_could_not_place_is_placed_by_the_whole() -> None:
+    mute = [link(1), error("[object Object]"), link(3), link(4), link(5)]
+
+    told = reconciled(result(mute[:3], "a.csv"), result(mute, "b.csv"))
+
+    assert [] == names(told)
+    assert {"linked": 4, "error": 1, AWAITING: 5} == states(told)
+
+
+def test_two_different_links_for_one_row_are_a_conflict() -> None:
+    other = (*link(1)[:2], "https://links.example/other", *link(1)[3:])
+
+    told = reconciled(result(WHOLE, "a.csv"), result([other], "b.csv"))
+
+    assert [(breaks.CONFLICTING_RESULT, 1)] == [(one.name, one.rows) for one in told.breaks]
+    assert 5 == told.chunks["links"][0]
+
+
+def test_a_link_after_an_error_is_a_conflict_and_the_link_stands() -> None:
+    told = reconciled(result(WHOLE, "a.csv"), result([link(2)], "b.csv"))
+
+    assert [breaks.CONFLICTING_RESULT] == names(told)
+    assert {"linked": 5, AWAITING: 5} == states(told)
+
+
+def test_a_link_dead_on_arrival_is_a_break_and_its_row_stays_open() -> None:
+    told = reconciled(result([link(1, day="2026-11-20"), *WHOLE[1:]]))
+
+    assert [breaks.LINK_EXPIRED] == names(told)
+    assert {"linked": 3, "error": 1, AWAITING: 6} == states(told)
+
+
+def test_a_link_that_expired_after_it_came_stays_a_link_when_the_report_is_rebuilt() -> None:
+    file = result(WHOLE)._replace(received=date(2026, 11, 20))
+
+    told = reconcile(sent_rows(), attributed([file]), date(2028, 1, 1))
+
+    assert {"linked": 4, "error": 1, AWAITING: 5} == states(told)
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        ([*WHOLE, link(1)], breaks.RESULT_LONG),
+        ([*WHOLE, link(99)], breaks.UNKNOWN_CUID),
+        ([link(1, last_4="9999"), *WHOLE[1:]], breaks.LAST4_MISMATCH),
+        ([(*link(1)[:4], "odd"), *WHOLE[1:]], breaks.URL_AND_ERROR),
+        ([("c-1", "0001", "", "", ""), *WHOLE[1:]], breaks.NEITHER_URL_NOR_ERROR),
+        ([link(1, host="evil.example"), *WHOLE[1:]], breaks.URL_NOT_ALLOWED),
+        ([link(901)], breaks.FOREIGN_FILE),
+        ([error("oops"), error("oops"), *WHOLE[:1:-1]], breaks.UNATTRIBUTED_ERROR),
+    ],
+)
+def test_what_does_not_fit_is_one_break_of_its_name(rows: list[tuple[str, ...]], name: str) -> None:
+    told = reconciled(result(rows))
+
+    assert {name} == set(names(told))
+    assert all(one.then for one in told.breaks)
+
+
+def test_a_truncated_file_is_damaged_and_short() -> None:
+    file = result(WHOLE)
+    cut = file._replace(rows=file.rows.head(3), problems=("file.line.truncated",))
+
+    assert [breaks.DAMAGED_FILE, breaks.RESULT_SHORT] == names(reconciled(cut))
+
+
+def test_swapped_and_merged_files_are_noticed_and_balance() -> None:
+    second = [link(at) for at in range(6, 11)]
+    swapped = reconciled(result(WHOLE, f"{RUN}-00002.csv"), result(second, f"{RUN}-00001.csv"))
+    merged = reconciled(result([*WHOLE, *second]))
+
+    assert [breaks.MISNAMED_FILE] * 2 == names(swapped)
+    assert [breaks.MERGED_FILE] == names(merged)
+    assert all(one.notice for one in (*swapped.breaks, *merged.breaks))
+    assert {"linked": 9, "error": 1} == states(swapped) == states(merged)
+
+
+def test_rows_of_another_run_are_left_to_that_run() -> None:
+    later = "first-bank-20261121-aaaaaaaa"
+    both = pl.concat([sent_rows(1), sent_rows(1, run=later, first=6)])
+    files = attributed([result([link(at) for at in range(1, 6)]), result([link(6), link(7)], "b.csv")], both)
+
+    told = reconcile(both, files, TODAY)
+
+    assert {"linked": 5} == states(told.of(RUN)) == states(reconcile(sent_rows(1), files, TODAY))
+    assert [] == names(told.of(RUN))
+    assert [breaks.RESULT_SHORT] == names(told.of(later))
+
+
+def parts() -> list[ResultRows]:
+    """Return the files of a bad night: whole, half, shuffled, swapped, foreign, odd, conflicting."""
+    second = [link(at) for at in range(6, 10)]
+    return [
+        result(WHOLE, f"{RUN}-00001.csv"),
+        result(WHOLE[:3], "half.csv"),
+        result([*second, error("[object Object]")], f"{RUN}-00001 (1).csv"),
+        result([error("[object Object]"), *second[::-1]], "again.csv"),
+        result([link(2), link(99)], "late.csv"),
+        result([link(901), link(902)], "foreign.csv"),
+        result([*WHOLE, *second], "both.csv"),
+        result([], "none.csv"),
+    ]
+
+
+PARTS = attributed(parts())
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=12))
+def test_order_and_repetition_of_the_files_change_nothing(files: list[Attributed]) -> None:
+    once = list({one.digest: one for one in files}.values())
+    once.sort(key=lambda one: one.digest)
+
+    first, second = reconcile(sent_rows(), files, TODAY), reconcile(sent_rows(), once, TODAY)
+
+    assert first.rows.equals(second.rows)
+    assert first.chunks.equals(second.chunks)
+    assert first.breaks == second.breaks
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=8))
+def test_every_sent_row_stands_exactly_once_whatever_comes_back(files: list[Attributed]) -> None:
+    told = reconcile(sent_rows(), files, TODAY)
+
+    assert list(range(1, 11)) == told.rows["row"].to_list()
+    assert told.chunks.select((pl.col("sent") == pl.sum_horizontal("linked", "error", "awaiting")).all()).item()

@@ -1,0 +1,164 @@
+"""What is known of an issuer's cards: every attempt of every run that still says something."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.operations.outbox import move
+from flows.operations.remediation import abandon
+from flows.runs.attempts import attempts, survey_cards
+from flows.runs.chains import commits_since
+from flows.runs.documents import keys_of
+from flows.runs.identity import canonical
+from flows.runs.store import StoreBusyError
+from schemas.records import SingleAnswered, SingleAsked
+from tests.night import DAY, NOON, Bench, local_bench
+from tests.storms import FailingStore
+
+TWO_MONTHS = timedelta(days=62)
+
+
+def known(bench: Bench, today: date = DAY) -> pl.DataFrame:
+    """Return all attempts, oldest first."""
+    links = list(commits_since(bench.store, "bank"))
+    return pl.concat([one.rows for one in attempts(bench.store, "bank", today, links)])
+
+
+def states(bench: Bench, today: date = DAY) -> Counter[str]:
+    """Count the attempts by what came of them."""
+    return Counter(known(bench, today)["state"].to_list())
+
+
+def answered(folder: Path, **portal: object) -> Bench:
+    """Return a bench with an answered night of 20 cardholders."""
+    bench = local_bench(folder)
+    bench.submit(bench.drop(20))
+    bench.answer(**portal)  # type: ignore[arg-type]  # what Portal takes
+    bench.ingest()
+    return bench
+
+
+def test_before_its_answer_a_row_waits_whether_there_is_a_report_or_not(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 5})
+    run = bench.submit(bench.drop(20)).manifest.run
+
+    before = states(bench)
+    bench.answer()
+    (tmp_path / "store" / "bank" / "results" / f"card-links-{run}-00002-result.csv").unlink()
+    bench.ingest()
+
+    assert {"awaiting": 20} == before
+    assert {"linked": 15, "awaiting": 5} == states(bench)
+
+
+def test_a_row_that_was_answered_is_told_as_its_report_tells_it(tmp_path: Path) -> None:
+    bench = answered(tmp_path, fail_share=0.4, seed=3, expires=date(2027, 1, 20))
+
+    found = known(bench)
+
+    assert {"linked", "error"} == set(found["state"].to_list())
+    assert [date(2027, 1, 20)] == found.filter(state="linked")["expires_on"].unique().to_list()
+
+
+def test_a_link_whose_end_nobody_told_ends_two_months_after_its_night(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    run = bench.submit(bench.drop(1)).manifest.run
+    cuid, last_4 = bench.ledger(run).select("cuid", "last_4").row(0)
+    bench.drop_result(
+        f"cuid,last_4,url,expiration_date,error\n{cuid},{last_4},https://links.example.com/1,,\n".encode()
+    )
+    bench.ingest()
+
+    found = known(bench)
+
+    assert [("linked", DAY + TWO_MONTHS)] == found.select("state", "expires_on").rows()
+
+
+@pytest.mark.parametrize(
+    ("ends", "today", "lives"),
+    [
+        (DAY + timedelta(days=10), DAY + TWO_MONTHS, True),  # an error may keep its card that long
+        (DAY + timedelta(days=10), DAY + TWO_MONTHS + timedelta(days=1), False),
+        (date(2027, 6, 1), date(2027, 6, 1), True),
+        (date(2027, 6, 1), date(2027, 6, 2), False),
+    ],
+)
+def test_a_run_says_something_as_long_as_one_of_its_links_or_errors_may_matter(
+    tmp_path: Path, ends: date, today: date, lives: bool
+) -> None:
+    bench = answered(tmp_path, expires=ends)
+
+    assert (20 if lives else 0) == states(bench, today).total() if lives else True
+    assert lives == bool(list(attempts(bench.store, "bank", today, [])))
+
+
+def test_a_run_that_waits_says_so_for_ever(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    bench.submit(bench.drop(20))
+
+    assert {"awaiting": 20} == states(bench, DAY + timedelta(days=900))
+
+
+def test_rows_of_a_cancelled_chunk_were_never_tried(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 5})
+    run = bench.submit(bench.drop(20)).manifest.run
+    move(bench.context.adapters, run, "cancelled", [2, 3], "the wrong key")
+
+    assert {"awaiting": 10} == states(bench)
+
+
+def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does_not(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    busy = StoreBusyError(place="x", code="503")
+    store = FailingStore(
+        bench.store, lambda does, key: busy if (does, key[-14:]) == ("create", "/manifest.json") else None
+    )
+    with pytest.raises(StoreBusyError):
+        replace(bench, store=store).submit(bench.drop(20))
+    before = states(bench)
+    later = replace(bench, now=lambda: NOON + timedelta(hours=1))
+    (link,) = commits_since(bench.store, "bank")
+
+    abandon(later.context.adapters, link.run, "the issuer took it back")
+
+    assert {"awaiting": 20} == before
+    assert [] == list(attempts(bench.store, "bank", DAY, [link]))
+
+
+def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(tmp_path: Path) -> None:
+    bench = answered(tmp_path, fail_share=1.0)
+    run = next(iter(commits_since(bench.store, "bank"))).run
+    row, cuid, last_4, expiration = bench.ledger(run).select("row", "cuid", "last_4", "expiration").row(0)
+    key, at = f"{keys_of(run).singles}{row}-1", datetime(2026, 11, 20, 13, tzinfo=UTC)
+    asked = SingleAsked(row=row, cuid=cuid, last_4=last_4, expiration=expiration, at=at, by="tester")
+    made = SingleAnswered(outcome="linked", at=at, url="https://links.example.com/1", expires_on=date(2027, 1, 20))
+    bench.store.create(f"{key}.json", canonical(asked))
+    bench.store.create(f"{key}-answer.json", canonical(made))
+
+    mine = known(bench).filter(cuid=cuid)
+
+    columns = ["state", "expiration", "expires_on"]
+    assert [("error", expiration), ("linked", expiration)] == [told[:2] for told in mine.select(columns).rows()]
+    assert date(2027, 1, 20) == mine["expires_on"][1]
+
+
+def test_what_was_read_has_a_digest_that_changes_with_every_news(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    digests = [survey_cards(bench.context).digest]
+    run = bench.submit(bench.drop(20)).manifest.run
+    digests.append(survey_cards(bench.context).digest)
+    bench.answer()
+    bench.ingest()
+    digests += [survey_cards(bench.context).digest, survey_cards(bench.context).digest]
+    bench.submit(bench.drop(5, "bank-20261121.csv", seed=2))
+    digests.append(survey_cards(bench.context).digest)
+
+    assert run
+    assert digests[2] == digests[3]
+    assert 4 == len(set(digests))

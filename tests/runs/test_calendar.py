@@ -1,0 +1,89 @@
+"""The issuer's calendar: days off, and what is due since when."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from flows.runs.identity import day_off, due, local_day
+from schemas.settings import WEEK, Schedule, Weekday
+
+WORKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri")
+OFFICE = Schedule(days=WORKDAYS, holidays=(date(2026, 11, 26),), extract_by=time(3))
+
+
+@pytest.mark.parametrize(
+    ("day", "why"),
+    [
+        (date(2026, 11, 25), ""),
+        (date(2026, 11, 26), "holiday"),
+        (date(2026, 11, 28), "Saturday"),
+    ],
+)
+def test_a_day_off_says_why(day: date, why: str) -> None:
+    assert why == day_off(OFFICE, day)
+
+
+def test_without_a_calendar_every_day_has_a_night() -> None:
+    days = [date(2026, 1, 1) + timedelta(days=n) for n in range(366)]
+
+    assert {day_off(Schedule(), day) for day in days} == {""}
+
+
+def test_the_day_is_the_one_at_the_issuers_place() -> None:
+    late = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
+
+    assert date(2026, 11, 21) == local_day(late, "Europe/Zurich")
+
+
+def test_before_its_hour_the_last_business_day_is_due() -> None:
+    monday_at_two = datetime(2026, 11, 30, 2, tzinfo=UTC)
+
+    found = due(OFFICE, monday_at_two, "UTC")
+
+    assert found == (date(2026, 11, 27), datetime(2026, 11, 25, 3, tzinfo=UTC))  # the 26th is a holiday
+
+
+def test_after_its_hour_today_is_due_and_counts_from_the_business_day_before() -> None:
+    monday_at_four = datetime(2026, 11, 30, 4, tzinfo=UTC)
+
+    found = due(OFFICE, monday_at_four, "UTC")
+
+    assert found == (date(2026, 11, 30), datetime(2026, 11, 27, 3, tzinfo=UTC))
+
+
+def test_nothing_is_due_where_no_hour_is_set_or_no_day_is_left() -> None:
+    now = datetime(2026, 11, 30, 4, tzinfo=UTC)
+    mondays = tuple(date(2026, 11, 30) - timedelta(weeks=n) for n in range(60))
+
+    found = [
+        due(Schedule(), now, "UTC"),
+        due(Schedule(days=("mon",), holidays=mondays, extract_by=time(3)), now, "UTC"),
+    ]
+
+    assert found == [None, None]
+
+
+@given(st.datetimes(min_value=datetime(2026, 1, 1), max_value=datetime(2030, 1, 1)), st.sampled_from(WEEK))
+def test_what_is_due_lies_in_the_past_and_its_day_is_a_business_day(moment: datetime, off: Weekday) -> None:
+    days = tuple(day for day in WEEK if day != off)
+    schedule = Schedule(days=days, extract_by=time(3))
+
+    found = due(schedule, moment.replace(tzinfo=UTC), "America/New_York")
+
+    assert found is not None
+    day, since = found
+    assert day_off(schedule, day) == ""
+    assert since < moment.replace(tzinfo=UTC)
+    assert timedelta() < datetime.combine(day, time(3), UTC) - since < timedelta(days=3)
+
+
+def test_a_time_table_that_is_none_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        Schedule(cron="at night")
+    with pytest.raises(ValidationError):
+        Schedule(days=())

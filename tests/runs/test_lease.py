@@ -1,0 +1,180 @@
+"""Of two runs of one extract one works and the other is told, whatever dies, races, comes late or sets its clock."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.adapters.local import LocalStore
+from flows.runs.claim import ClaimedError, ClaimUnreadableError, Lease, LeaseLostError
+from flows.runs.store import Entry
+
+NOW = datetime(2026, 11, 20, 2, 0, tzinfo=UTC)
+TTL = timedelta(minutes=10)
+MINUTE = timedelta(minutes=1)
+CHAIN = "first-bank/runs/x/claims/"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path)
+
+
+def test_a_second_holder_is_told_who_works_and_until_when(store: LocalStore) -> None:
+    Lease.take(store, CHAIN, "night-1", NOW, TTL)
+
+    with pytest.raises(ClaimedError, match=r"night-1 has claimed .*/claims/ until 2026-11-20T02:10:00\+00:00") as told:
+        Lease.take(store, CHAIN, "night-2", NOW + MINUTE, TTL)
+
+    assert 75 == told.value.exit_code
+
+
+def test_a_second_process_of_the_same_name_is_told_too(store: LocalStore) -> None:
+    Lease.take(store, CHAIN, "operator", NOW, TTL)
+
+    with pytest.raises(ClaimedError):
+        Lease.take(store, CHAIN, "operator", NOW, TTL)
+
+
+def test_a_claim_that_was_given_back_is_free_at_once(store: LocalStore) -> None:
+    Lease.take(store, CHAIN, "night-1", NOW, TTL).release(NOW)
+
+    lease = Lease.take(store, CHAIN, "night-2", NOW, TTL)
+
+    assert ("night-2", 3, NOW + TTL) == (lease.holder, lease.number, lease.until)
+
+
+def test_a_dead_holder_s_claim_is_taken_over_when_it_has_run_out_and_not_before(store: LocalStore) -> None:
+    Lease.take(store, CHAIN, "dead", NOW, TTL)
+
+    with pytest.raises(ClaimedError):
+        Lease.take(store, CHAIN, "next", NOW + TTL - MINUTE, TTL)
+    lease = Lease.take(store, CHAIN, "next", NOW + TTL, TTL)
+
+    assert "next" == lease.holder
+
+
+def test_a_renewed_claim_holds_on(store: LocalStore) -> None:
+    lease = Lease.take(store, CHAIN, "night-1", NOW, TTL)
+
+    for minute in range(0, 60, 5):
+        lease.renew(NOW + minute * MINUTE)
+
+    with pytest.raises(ClaimedError):
+        Lease.take(store, CHAIN, "night-2", NOW + 60 * MINUTE, TTL)
+
+
+def test_a_holder_that_slept_too_long_learns_that_it_lost_the_claim(store: LocalStore) -> None:
+    slow = Lease.take(store, CHAIN, "slow", NOW, TTL)
+    Lease.take(store, CHAIN, "next", NOW + 2 * TTL, TTL)
+
+    with pytest.raises(LeaseLostError):
+        slow.renew(NOW + 2 * TTL)
+
+
+def test_a_holder_that_slept_and_was_not_missed_keeps_the_claim(store: LocalStore) -> None:
+    slow = Lease.take(store, CHAIN, "slow", NOW, TTL)
+
+    slow.renew(NOW + 5 * TTL)
+
+    assert NOW + 6 * TTL == slow.until
+
+
+def test_giving_back_a_lost_claim_leaves_the_new_holder_s(store: LocalStore) -> None:
+    slow = Lease.take(store, CHAIN, "slow", NOW, TTL)
+    Lease.take(store, CHAIN, "next", NOW + 2 * TTL, TTL)
+
+    slow.release(NOW + 2 * TTL)
+
+    with pytest.raises(ClaimedError, match="next"):
+        Lease.take(store, CHAIN, "third", NOW + 2 * TTL, TTL)
+
+
+def test_a_clock_set_back_by_less_than_the_claim_s_time_still_honours_it(store: LocalStore) -> None:
+    Lease.take(store, CHAIN, "night-1", NOW, TTL)
+
+    with pytest.raises(ClaimedError):
+        Lease.take(store, CHAIN, "night-2", NOW - TTL / 2, TTL)
+
+
+def test_a_clock_set_back_by_a_day_does_not_block_for_a_day(store: LocalStore) -> None:
+    Lease.take(store, CHAIN, "dead", NOW + timedelta(days=1), TTL)
+
+    lease = Lease.take(store, CHAIN, "next", NOW, TTL)
+
+    assert NOW + TTL == lease.until
+
+
+def test_of_many_that_reach_for_a_dead_claim_at_once_exactly_one_gets_it(store: LocalStore) -> None:
+    Lease.take(store, CHAIN, "dead", NOW, TTL)
+
+    def reach(number: int) -> str:
+        try:
+            return Lease.take(store, CHAIN, f"night-{number}", NOW + TTL, TTL).holder
+        except ClaimedError:
+            return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        holders = list(pool.map(reach, range(8)))
+
+    assert 1 == len([holder for holder in holders if holder])
+
+
+def test_a_listing_that_is_late_does_not_hide_a_claim(tmp_path: Path) -> None:
+    class ListsLate(LocalStore):
+        def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+            return iter(list(super().keys(prefix, shallow=shallow))[:-2])
+
+    store = ListsLate(tmp_path)
+    Lease.take(store, CHAIN, "night-1", NOW, TTL).renew(NOW + MINUTE)
+
+    with pytest.raises(ClaimedError, match="night-1"):
+        Lease.take(store, CHAIN, "night-2", NOW + MINUTE, TTL)
+
+
+def test_a_claim_that_cardlink_did_not_write_is_named_and_not_overruled(store: LocalStore) -> None:
+    store.create(f"{CHAIN}000001.json", b"{}")
+
+    with pytest.raises(ClaimUnreadableError, match=r"claims/000001\.json") as unreadable:
+        Lease.take(store, CHAIN, "night-1", NOW, TTL)
+
+    assert unreadable.value.__context__ is None
+
+
+Move = tuple[str, int, int]  # what, by whom, after how many minutes
+
+
+@given(st.lists(st.tuples(st.sampled_from(["take", "renew", "release"]), st.integers(0, 2), st.integers(0, 7))))
+def test_at_any_time_at_most_one_holder_has_a_claim_that_would_be_renewed(moves: list[Move]) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        store, held, now = LocalStore(Path(root)), dict[int, Lease](), NOW
+        owner: int | None = None  # the model: who wrote the last link, and until when it holds
+        until = NOW
+        for what, who, minutes in moves:
+            now += minutes * MINUTE
+            free, mine = owner is None or now >= until, owner == who and who in held
+            if what == "take":
+                try:
+                    held[who] = Lease.take(store, CHAIN, f"night-{who}", now, TTL)
+                    assert free
+                    owner, until = who, now + TTL
+                except ClaimedError:
+                    assert not free
+            elif who in held and what == "renew":
+                try:
+                    held[who].renew(now)
+                    assert mine
+                    until = now + TTL
+                except LeaseLostError:
+                    assert not mine
+                    del held[who]
+            elif who in held:
+                held.pop(who).release(now)
+                owner = None if mine else owner

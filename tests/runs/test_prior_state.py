@@ -1,0 +1,180 @@
+"""Which rows of a portfolio go out, against a model in plain Python that reads like the rule."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import NamedTuple
+
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED, STANDING, PriorState, ResendPolicy, check_values
+from schemas.portal import ADDRESS1, CUID, FIRST_NAME, POSTAL_CODE
+from schemas.settings import Portfolio
+from tests.builders import portal_rows
+
+TODAY = date(2026, 11, 20)
+ROW = {
+    CUID: pl.String,
+    "last_4": pl.String,
+    "expiration": pl.String,
+    "name_check": pl.UInt32,
+    "address_check": pl.UInt32,
+}
+
+
+class Card(NamedTuple):
+    """What an extract says of a card."""
+
+    cuid: str
+    last_4: str
+    expiration: str
+    name: int
+    address: int
+
+
+class Tried(NamedTuple):
+    """One attempt at a card: as it was sent, and what came of it."""
+
+    card: Card
+    state: str
+    ends: date | None
+
+
+cards = st.builds(
+    Card,
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["1111", "4242"]),
+    st.sampled_from(["2712", "2812", "3012"]),
+    st.integers(1, 2),
+    st.integers(1, 2),
+)
+ends = st.integers(-5, 40).map(lambda days: TODAY + timedelta(days))
+tried = st.one_of(
+    st.builds(Tried, cards, st.just("linked"), ends),
+    st.builds(Tried, cards, st.sampled_from(["error", "awaiting"]), st.none()),
+)
+portfolios = st.builds(
+    Portfolio,
+    changes=st.lists(st.sampled_from(["name", "address", "expiration"]), unique=True).map(tuple),
+    renew_within_days=st.integers(0, 30),
+    resend_errors=st.booleans(),
+)
+
+
+def why_not(card: Card, attempts: list[Tried], portfolio: Portfolio) -> str | None:
+    """Say in plain Python why a card is not sent."""
+    mine = [one for one in attempts if one.card[:2] == card[:2]]
+    if not mine:
+        return None
+    expirations = sorted({one.card.expiration for one in mine})
+    same = card.expiration if card.expiration in expirations else expirations[0]
+    last = [one for one in mine if one.card.expiration == same]
+    differs = {
+        "name": last[-1].card.name != card.name,
+        "address": last[-1].card.address != card.address,
+        "expiration": same != card.expiration,
+    }
+    until = max((one.ends for one in last if one.ends), default=None)
+    if last[-1].state == "awaiting":
+        return AWAITED
+    if any(differs[name] for name in portfolio.changes):
+        return None
+    if until and until > TODAY + timedelta(days=portfolio.renew_within_days):
+        return STANDING
+    return REFUSED if last[-1].state == "error" and not portfolio.resend_errors else None
+
+
+def frame(attempts: list[Tried]) -> pl.DataFrame:
+    rows = [(c.cuid, c.last_4, c.expiration, state, end, None, c.name, c.address) for c, state, end in attempts]
+    return pl.DataFrame(rows, ATTEMPT, orient="row")
+
+
+def asked(wanted: list[Card]) -> pl.DataFrame:
+    return pl.DataFrame(wanted, ROW, orient="row")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(tried, max_size=12), st.lists(cards, max_size=6), portfolios, st.integers(0, 12))
+def test_a_card_rests_exactly_where_the_plain_rule_says_so(
+    attempts: list[Tried], wanted: list[Card], portfolio: Portfolio, cut: int
+) -> None:
+    expected = [why_not(card, attempts, portfolio) for card in wanted]
+
+    found = PriorState([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(
+        asked(wanted), ResendPolicy(portfolio, TODAY)
+    )
+
+    assert expected == found.to_list()
+
+
+def test_what_an_older_extract_says_otherwise_is_no_change() -> None:
+    card = Card("a", "4242", "2712", 1, 1)
+    world = [frame([Tried(card, "linked", TODAY + timedelta(days=60))])]
+    moved = asked([card._replace(address=2)])
+    late = TODAY - timedelta(days=1)
+
+    found = [
+        PriorState(world, newest).suppressed(moved, ResendPolicy(Portfolio(), late)).to_list()
+        for newest in (late, TODAY)
+    ]
+
+    assert [[None], [STANDING]] == found
+
+
+def test_a_row_that_was_corrected_on_its_way_is_no_change_neither_as_it_was_nor_as_it_became() -> None:
+    card = Card("a", "4242", "2712", 1, 1)
+    ends = TODAY + timedelta(days=60)
+    remediated = frame([Tried(card._replace(address=2), "linked", ends)]).with_columns(origin=pl.lit(7, pl.UInt32))
+    wanted = asked([card, card._replace(address=2), card._replace(address=3)])
+
+    known = PriorState([frame([Tried(card, "error", None)]), remediated])
+
+    assert [STANDING, STANDING, None] == known.suppressed(wanted, ResendPolicy(Portfolio(), TODAY)).to_list()
+
+
+def test_what_a_later_night_sent_makes_an_earlier_correction_a_change_again() -> None:
+    card = Card("a", "4242", "2712", 1, 1)
+    ends = TODAY + timedelta(days=60)
+    remediated = frame([Tried(card._replace(address=2), "linked", ends)]).with_columns(origin=pl.lit(7, pl.UInt32))
+    later = frame([Tried(card._replace(address=3), "linked", ends)])
+
+    known = PriorState([frame([Tried(card, "error", None)]), remediated, later])
+
+    found = known.suppressed(
+        asked([card._replace(address=2), card._replace(address=3)]), ResendPolicy(Portfolio(), TODAY)
+    )
+    assert [None, STANDING] == found.to_list()
+
+
+def test_the_checks_of_name_and_address_are_the_same_in_every_version() -> None:
+    found = check_values(portal_rows({}, {FIRST_NAME: "Augusta"}, {ADDRESS1: "2 Main St"}, {POSTAL_CODE: None}))
+
+    assert [
+        (3726195952, 2956981497),
+        (3387972635, 2956981497),
+        (3726195952, 355966869),
+        (3726195952, 1112311849),
+    ] == found.select("name_check", "address_check").rows()
+
+
+def test_a_column_that_moves_into_the_next_is_a_change() -> None:
+    rows = portal_rows({ADDRESS1: "1 Main", "service_card.address.address2": "St"}, {ADDRESS1: "1 Main St"})
+
+    first, second = check_values(rows)["address_check"]
+
+    assert first != second
+
+
+def test_a_card_costs_a_few_bytes() -> None:
+    count = 100_000
+    made = pl.DataFrame({"cuid": pl.int_range(count, eager=True).cast(pl.String)}).with_columns(
+        last_4=pl.lit("4242"), expiration=pl.lit("2712"), state=pl.lit("linked"), expires_on=TODAY, origin=None,
+        name_check=pl.lit(1), address_check=pl.lit(2),
+    )  # fmt: skip
+
+    known = PriorState([made.select(pl.col(name).cast(kind) for name, kind in ATTEMPT.items())])
+
+    assert count == len(known)
+    assert 40 > known.bytes / count

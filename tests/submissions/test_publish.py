@@ -1,0 +1,270 @@
+"""One chunk's trouble leaves the others standing, and the same command finishes the run."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.errors import CardlinkError
+from flows.runs.documents import keys_of, read_manifest
+from flows.runs.identity import digest
+from flows.runs.store import (
+    Entry,
+    ObjectDamagedError,
+    Source,
+    Store,
+    StoreBusyError,
+    StoreCredentialsError,
+    StoreDeniedError,
+    StoreFullError,
+    StoreUnsafeError,
+)
+from flows.submissions.publish import ENOUGH, ForeignChunkError, PartialRunError
+from tests.adapters.sealers import gpg_that
+from tests.night import Bench, local_bench
+from tests.storms import FailingStore
+
+LIES = """
+    $real "$@"; code=$?
+    home=$(echo "$*" | sed 's/.*--homedir \\([^ ]*\\).*/\\1/')
+    find "$home" -name '*.csv.gpg' -exec truncate -s 100 {} +
+    exit $code"""
+
+
+def of_chunks(tmp_path: Path, chunks: int) -> tuple[Bench, str]:
+    """Return a bench and an extract of so many chunks of two rows."""
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 2})
+    return bench, bench.drop(2 * chunks)
+
+
+def failing(bench: Bench, operation: str, part: str, error: CardlinkError, times: int = 1 << 30) -> Bench:
+    """Return the bench with an error at so many of the operations on keys that hold `part`."""
+    left = [times]
+
+    def trouble(asked: str, key: str) -> CardlinkError | None:
+        if asked != operation or part not in key or not left[0]:
+            return None
+        left[0] -= 1
+        return error
+
+    return replace(bench, store=FailingStore(bench.store, trouble))
+
+
+def uploaded(bench: Bench) -> list[str]:
+    return [entry.key.rpartition("/")[2][-13:-8] for entry in bench.store.keys("bank/runs/") if "/chunks/" in entry.key]
+
+
+def committed(bench: Bench) -> bool:
+    return any(key.endswith("manifest.json") for key in bench.snapshot())
+
+
+@pytest.mark.parametrize("operation", ["create", "open"])
+@pytest.mark.parametrize("error", [StoreBusyError(place="x", code="503"), ObjectDamagedError(key="x")])
+def test_a_chunk_that_cannot_be_published_leaves_the_others_standing(
+    tmp_path: Path, operation: str, error: CardlinkError
+) -> None:
+    bench, extract = of_chunks(tmp_path, 40)
+
+    with pytest.raises(PartialRunError) as partial:
+        failing(bench, operation, "-00007.csv.pgp", error).submit(extract)
+
+    assert (partial.value.fields["count"], partial.value.fields["reason"], partial.value.fields["published"]) == (
+        1,
+        f"1 {type(error).__name__}",
+        39,
+    )
+    assert not committed(bench)
+    assert len(bench.submit(extract).manifest.chunks) == 40
+
+
+def test_a_partial_run_names_the_command_that_finishes_it(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    bench.submit(bench.drop(5, name="2026/the extract of 20261120.csv"))
+    broken = failing(bench, "create", "-00001.csv.pgp", StoreBusyError(place="x", code="503"))
+
+    with pytest.raises(PartialRunError) as partial:
+        broken.submit("2026/the extract of 20261120.csv", new_run="lost it", opened=["row-jump", "reject-rate"])
+
+    words = ["--open", "reject-rate", "--open", "row-jump", "--new-run", "lost it"]
+    expected = ["cardlink", "submit", "bank", "--extract", "2026/the extract of 20261120.csv", *words]
+    assert expected == shlex.split(str(partial.value).partition("To finish it: ")[2])
+
+
+def test_a_run_that_repeats_a_partial_one_keeps_what_stands(tmp_path: Path) -> None:
+    bench, extract = of_chunks(tmp_path, 5)
+    with pytest.raises(PartialRunError):
+        failing(bench, "create", "-00003.csv.pgp", StoreBusyError(place="x", code="503")).submit(extract)
+    standing = {key: data for key, data in bench.snapshot().items() if "/chunks/" in key}
+
+    manifest = bench.submit(extract).manifest
+
+    after = bench.snapshot()
+    assert standing == {key: after[key] for key in standing}
+    assert ["00001", "00002", "00003", "00004", "00005"] == uploaded(bench)
+    assert [chunk.sha256 for chunk in manifest.chunks] == [
+        digest(data) for key, data in sorted(after.items()) if "/chunks/" in key
+    ]
+
+
+def test_a_foreign_chunk_is_told_after_all_others_stand(tmp_path: Path) -> None:
+    bench, extract = of_chunks(tmp_path, 40)
+    keys = keys_of(bench.submit(extract).manifest.run)
+    for path in (tmp_path / "store" / keys.base).rglob("*.*"):
+        path.unlink()
+    bench.store.create(keys.chunk(2), b"something else")
+
+    with pytest.raises(ForeignChunkError):
+        bench.submit(extract)
+
+    assert 40 == len(uploaded(bench))
+    assert b"something else" == bench.content(keys.chunk(2))
+    assert read_manifest(bench.store, keys) is None
+
+
+def test_a_chunk_damaged_on_its_way_back_is_no_foreign_one(tmp_path: Path) -> None:
+    bench, extract = of_chunks(tmp_path, 1)
+    flipped = FlippingStore(bench.store)
+
+    with pytest.raises(PartialRunError) as partial:
+        replace(bench, store=flipped).submit(extract)
+
+    assert "1 ObjectDamagedError" == partial.value.fields["reason"]
+
+
+class FlippingStore(FailingStore):
+    """Gives back a chunk with one byte changed, another one each time."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, lambda *_: None)
+        self._times = 0
+
+    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
+        source = super().open(key, pin, start)
+        if not key.endswith(".pgp"):
+            return source
+        self._times += 1
+        with source:
+            data = bytearray(source.read())
+        data[-self._times] ^= 1
+        return Flipped(source.entry, bytes(data))
+
+
+class Flipped:
+    def __init__(self, entry: Entry, data: bytes) -> None:
+        self.entry, self._data = entry, data
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._data
+
+    def __enter__(self) -> Flipped:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreCredentialsError(place="x", code="ExpiredToken"),
+        StoreDeniedError(place="x", code="AccessDenied"),
+        StoreFullError(place="x", code="ENOSPC"),
+        StoreUnsafeError(place="x", problem="it forgets"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("operation", "part"),
+    [
+        ("create", "submissions/"),
+        ("create", "plan.json"),
+        ("create", "claims/"),
+        ("create", "seals/"),
+        ("create", "-00001.csv.pgp"),
+        ("open", "-00001.csv.pgp"),
+        ("create", "ledger/"),
+        ("create", "manifest.json"),
+        ("keys", "runs/"),
+    ],
+)
+def test_what_only_an_operator_can_mend_ends_the_run_as_itself_and_a_rerun_completes_it(
+    tmp_path: Path, operation: str, part: str, error: CardlinkError
+) -> None:
+    bench, extract = of_chunks(tmp_path, 2)
+
+    with pytest.raises(type(error)):
+        failing(bench, operation, part, error).submit(extract)
+
+    assert not committed(bench)
+    assert not bench.submit(extract).already
+
+
+def test_a_store_that_is_down_ends_the_run_before_every_chunk_was_waited_for(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 1})
+    extract = bench.drop(400)
+    down = failing(bench, "create", "/chunks/", StoreBusyError(place="x", code="503"))
+
+    with pytest.raises(PartialRunError) as partial:
+        down.submit(extract)
+
+    assert ENOUGH <= partial.value.fields["count"] <= 400
+    assert 400 == len(bench.submit(extract).manifest.chunks)
+
+
+def test_a_seal_record_that_cannot_be_written_publishes_nothing_of_its_group(tmp_path: Path) -> None:
+    bench, extract = of_chunks(tmp_path, 40)
+
+    with pytest.raises(PartialRunError) as partial:
+        failing(bench, "create", "/seals/00001-", StoreBusyError(place="x", code="503")).submit(extract)
+
+    assert (8, "8 StoreBusyError", 32) == (
+        partial.value.fields["count"],
+        partial.value.fields["reason"],
+        partial.value.fields["published"],
+    )
+    assert 32 == len(uploaded(bench))
+
+
+def test_a_gpg_that_is_killed_once_is_asked_again(tmp_path: Path) -> None:
+    bench, extract = of_chunks(tmp_path, 3)
+    once = f'case "$*" in *--multifile*) [ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -9 $$; }};; esac'
+
+    manifest = replace(bench, gpg=gpg_that(tmp_path, once)).submit(extract).manifest
+
+    assert (tmp_path / "once").exists()
+    assert 3 == len(manifest.chunks)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "kill -9 $$",
+        "exec sleep 0",
+        LIES,
+    ],
+)
+def test_a_gpg_that_dies_or_lies_ends_the_run_as_partial_and_a_sound_one_finishes_it(tmp_path: Path, odd: str) -> None:
+    bench, extract = of_chunks(tmp_path, 3)
+    gpg = gpg_that(tmp_path, f'case "$*" in *--encrypt*) {odd}; exit;; esac')
+
+    with pytest.raises(PartialRunError) as partial:
+        replace(bench, gpg=gpg).submit(extract)
+
+    assert 3 == partial.value.fields["count"]
+    assert "3 seal." in partial.value.fields["reason"]
+    assert [] == uploaded(bench)
+    assert 3 == len(bench.submit(extract).manifest.chunks)
+
+
+def test_a_refusal_is_told_as_itself_where_it_cannot_even_be_noted(tmp_path: Path) -> None:
+    bench, extract = of_chunks(tmp_path, 2)
+
+    def full(operation: str, key: str) -> CardlinkError | None:
+        return StoreFullError(place=key, code="ENOSPC") if operation == "create" and "/claims/" not in key else None
+
+    with pytest.raises(StoreFullError) as error:
+        replace(bench, store=FailingStore(bench.store, full)).submit(extract)
+
+    assert "/events/" not in error.value.fields["place"]

@@ -1,0 +1,243 @@
+"""Rerun is the recovery: the same run for the same extract, found without a listing, and never sent twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from flows.adapters.local import LocalStore
+from flows.runs.claim import OLD, ClaimedError, Lease, LeaseLostError, claimed, clean_up
+from flows.runs.context import IssuerContext
+from flows.runs.documents import keys_of
+from flows.runs.probe import ensure_store_safe
+from flows.runs.store import ConflictError, ObjectMissingError, StoreBusyError, StoreUnsafeError
+from flows.submissions.plan import SettingsChangedError
+from flows.submissions.publish import PartialRunError
+from tests.night import NOON, Bench, local_bench
+from tests.storms import FailingStore, LateStore
+from tests.submissions.test_publish import failing
+
+
+def test_a_store_that_lists_nothing_new_has_no_second_run_and_no_foreign_chunks(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 2})
+    extract = bench.drop(80)
+    late = replace(bench, store=LateStore(bench.store))
+    with pytest.raises(PartialRunError):
+        failing(late, "create", "-00035.csv.pgp", StoreBusyError(place="x", code="503")).submit(extract)
+
+    done = late.submit(extract)
+    again = late.submit(extract)
+
+    assert (False, True) == (done.already, again.already)
+    assert [chunk.number for chunk in done.manifest.chunks] == list(range(1, 41))
+    assert 1 == len([key for key in bench.snapshot() if key.endswith("plan.json")])
+
+
+def test_another_business_date_for_a_run_that_is_planned_is_refused_by_name(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(5)
+    bench.submit(extract)
+
+    with pytest.raises(SettingsChangedError, match="the business date"):
+        bench.submit(extract, business_date=date(2026, 11, 21))
+
+
+def test_the_same_reason_for_a_new_run_is_the_same_new_run(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(5)
+    bench.submit(extract)
+    first = bench.submit(extract, new_run="the portal lost it")
+
+    again = bench.submit(extract, new_run="the portal lost it")
+    other = bench.submit(extract, new_run="the portal lost it again")
+
+    assert (first.manifest.run, True) == (again.manifest.run, again.already)
+    assert other.manifest.run.endswith("-r3")
+
+
+def test_a_new_run_that_died_is_gone_on_with_by_the_same_command(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(5)
+    bench.submit(extract)
+    with pytest.raises(PartialRunError):
+        failing(bench, "create", ".csv.pgp", StoreBusyError(place="x", code="503")).submit(extract, new_run="lost")
+
+    done = bench.submit(extract, new_run="lost")
+
+    assert (False, True) == (done.already, done.manifest.run.endswith("-r2"))
+
+
+def test_a_plan_that_died_before_it_was_written_keeps_the_date_it_was_begun_with(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(5, name="no-date.csv")
+    with pytest.raises(StoreBusyError):
+        failing(bench, "create", "plan.json", StoreBusyError(place="x", code="503")).submit(
+            extract, business_date=date(2026, 11, 19)
+        )
+
+    manifest = bench.submit(extract).manifest
+
+    assert date(2026, 11, 19) == manifest.as_of
+
+
+@pytest.mark.parametrize("part", ["submissions/", "plan.json", "/seals/"])
+def test_a_document_that_cardlink_did_not_write_is_named(tmp_path: Path, part: str) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(5)
+    keys = keys_of(bench.submit(extract).manifest.run)
+    (tmp_path / "store" / keys.manifest).unlink()
+    key = next(key for key in bench.snapshot() if part in key)
+    (tmp_path / "store" / key).write_bytes(b"")
+
+    with pytest.raises(ConflictError, match=key):
+        bench.submit(extract)
+
+
+def test_a_run_ends_where_its_claim_is_lost_and_commits_nothing(tmp_path: Path) -> None:
+    bench = Bench(LocalStore(tmp_path))
+    late = replace(bench, now=lambda: NOON + timedelta(hours=1), actor="another:2")
+
+    with pytest.raises(LeaseLostError):
+        work_while_another_takes_over(bench, late)
+
+    with pytest.raises(ClaimedError, match="another:2"), claimed(late.context.adapters, "claims/"):
+        pass
+
+
+def work_while_another_takes_over(bench: Bench, other: Bench) -> None:
+    with claimed(bench.context.adapters, "claims/", beat=0.01) as claim:
+        Lease.take(other.store, "claims/", other.actor, other.now(), timedelta(minutes=3))
+        while True:  # block after block
+            claim.check()
+
+
+def test_a_claim_is_renewed_beside_a_block_that_takes_long(tmp_path: Path) -> None:
+    times = iter(NOON + number * timedelta(minutes=1) for number in range(10_000))
+    bench = Bench(LocalStore(tmp_path), now=lambda: next(times))
+
+    with claimed(bench.context.adapters, "claims/", beat=0.005) as claim:
+        while len(list(bench.store.keys("claims/"))) < 6:
+            claim.check()
+
+    assert 6 <= len(list(bench.store.keys("claims/")))
+
+
+def test_a_claim_survives_a_store_that_is_away_for_a_beat(tmp_path: Path) -> None:
+    bench = Bench(LocalStore(tmp_path))
+    away = failing(bench, "create", "000002", StoreBusyError(place="x", code="503"), times=1)
+
+    with claimed(away.context.adapters, "claims/", beat=0.005) as claim:
+        while len(list(bench.store.keys("claims/"))) < 3:
+            claim.check()
+
+    assert ["claims/000001.json", "claims/000002.json"] == [e.key for e in bench.store.keys("claims/")][:2]
+
+
+class Stopped(BaseException):
+    """A signal's exception, at a moment of the test's choice."""
+
+
+def test_a_claim_that_was_taken_the_moment_a_signal_came_is_given_back(tmp_path: Path) -> None:
+    bench = Bench(LocalStore(tmp_path))
+
+    class Stopping(FailingStore):
+        def create(self, key: str, data: bytes) -> bool:
+            self.store.create(key, data)
+            if key.endswith("000001.json"):
+                raise Stopped
+            return True
+
+    stopping = replace(bench, store=Stopping(bench.store, lambda *_: None))
+
+    with pytest.raises(Stopped), claimed(stopping.context.adapters, "claims/"):
+        pass
+
+    with claimed(replace(bench, actor="next:2").context.adapters, "claims/"):
+        pass
+
+
+def test_a_clock_set_back_while_a_run_works_and_after_it_died_keeps_nobody_waiting(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(5)
+    ahead = replace(bench, now=lambda: NOON + timedelta(days=30), actor="dead:1")
+    Lease.take(bench.store, keys_of(_planned(bench, extract)).claims, "dead:1", ahead.now(), timedelta(minutes=3))
+
+    done = bench.submit(extract)
+
+    assert not done.already
+
+
+def _planned(bench: Bench, extract: str) -> str:
+    with pytest.raises(StoreBusyError):
+        failing(bench, "create", "/claims/", StoreBusyError(place="x", code="503")).submit(extract)
+    return next(key.split("/")[2] for key in bench.snapshot() if key.endswith("plan.json"))
+
+
+def test_a_store_is_proved_once_and_remembered(tmp_path: Path) -> None:
+    context, asked = proving(tmp_path)
+
+    ensure_store_safe(context)
+    ensure_store_safe(context)
+
+    assert ["bank/probe/"] == asked
+
+
+def test_a_store_that_fails_its_proof_is_refused_each_time_and_nothing_is_written(tmp_path: Path) -> None:
+    context, _ = proving(tmp_path, StoreUnsafeError(place="store", problem="two writers won"))
+
+    for _ in range(2):
+        with pytest.raises(StoreUnsafeError):
+            ensure_store_safe(context)
+
+    assert [] == list(context.adapters.store.keys(""))
+
+
+def test_what_was_proved_of_one_store_proves_nothing_of_a_copy_elsewhere(tmp_path: Path) -> None:
+    context, asked = proving(tmp_path / "a")
+    ensure_store_safe(context)
+    (tmp_path / "a").rename(tmp_path / "b")
+    moved = context._replace(adapters=context.adapters._replace(store=LocalStore(tmp_path / "b")))
+
+    ensure_store_safe(moved)
+
+    assert 2 == len(asked)
+
+
+def proving(folder: Path, error: StoreUnsafeError | None = None) -> tuple[IssuerContext, list[str]]:
+    folder.mkdir(exist_ok=True)
+    asked: list[str] = []
+
+    def probe(_: object, prefix: str) -> None:
+        asked.append(prefix)
+        if error is not None:
+            raise error
+
+    context = Bench(LocalStore(folder)).context
+    return context._replace(adapters=context.adapters._replace(probe=probe)), asked
+
+
+def test_files_a_killed_writer_left_are_swept_and_young_ones_are_not(tmp_path: Path) -> None:
+    bench = Bench(LocalStore(tmp_path))
+    bench.store.create("bank/runs/r/chunks/1", b"whole")
+    left = tmp_path / "bank/runs/r/chunks/.tmp-0123456789abcdef"
+    left.write_bytes(b"half")
+    written = left.stat().st_mtime
+
+    def at(seconds: float) -> Bench:
+        moment = NOON + timedelta(seconds=written + seconds - NOON.timestamp())
+        return replace(bench, now=lambda: moment)
+
+    young = clean_up(at(60).context.adapters, "bank/runs/r/")
+    old = clean_up(at(OLD.total_seconds() + 1).context.adapters, "bank/runs/r/")
+
+    assert (0, 1, False) == (young, old, left.exists())
+    assert ["bank/runs/r/chunks/1"] == [entry.key for entry in bench.store.keys("")]
+
+
+def test_a_store_that_may_not_be_swept_is_left_alone(tmp_path: Path) -> None:
+    bench = Bench(FailingStore(LocalStore(tmp_path), lambda *_: ObjectMissingError(key="x")))
+
+    assert 0 == clean_up(bench.context.adapters, "bank/")

@@ -1,0 +1,312 @@
+import csv
+import json
+from dataclasses import replace
+from datetime import date, timedelta
+from io import BytesIO, StringIO
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.errors import CardlinkError
+from flows.extracts.errors import EmptyExtractError
+from flows.runs.claim import ClaimedError, Lease
+from flows.runs.documents import keys_of, read_manifest
+from flows.runs.sealing import KeyNotPinnedError
+from flows.submissions.gates import RejectRateError, RowJumpError, TrailerMismatchError, WrongCardsError
+from flows.submissions.plan import DuplicateExtractError, ExtractNotFoundError, SettingsChangedError
+from flows.submissions.publish import ForeignChunkError
+from schemas.portal import COUNTRY, CUID, PAN, columns
+from tests.builders import portal_rows
+from tests.night import NOON, Bench, issuer, local_bench, portal_csv
+
+
+def rows_of(chunks: list[bytes]) -> list[list[str]]:
+    return [row for chunk in chunks for row in list(csv.reader(StringIO(chunk.decode(), newline="")))[1:]]
+
+
+def test_every_good_row_of_an_extract_stands_once_in_a_sealed_chunk_of_at_most_1000(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(2500, bad=0.1)
+
+    manifest = bench.submit(extract).manifest
+
+    chunks = bench.chunks(manifest.run)
+    cuids = [row[0] for row in rows_of(chunks)]
+    ledger = bench.ledger(manifest.run)
+    assert [chunk.rows for chunk in manifest.chunks] == [len(chunk.splitlines()) - 1 for chunk in chunks]
+    assert max(chunk.rows for chunk in manifest.chunks) <= 1000
+    assert sorted(cuids) == sorted(ledger.filter(fate="submitted")["cuid"])
+    assert ledger["row"].to_list() == list(range(1, 2501))
+    assert manifest.counts.read == 2500 == manifest.counts.submitted + manifest.counts.rejected
+
+
+def test_a_chunk_has_the_20_columns_and_no_cvv(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+
+    run = bench.submit(bench.drop(10)).manifest.run
+
+    table = csv.DictReader(StringIO(bench.chunks(run)[0].decode(), newline=""))
+    assert table.fieldnames == list(columns())
+    assert {row["service_card.cvv"] for row in table} == {""}
+
+
+def test_the_ledger_says_where_every_row_stands_in_its_chunk(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 7})
+
+    run = bench.submit(bench.drop(40, bad=0.2)).manifest.run
+
+    sent = bench.ledger(run).filter(fate="submitted")
+    chunks = bench.chunks(run)
+    for chunk, position, cuid in sent.select("chunk", "position", "cuid").iter_rows():
+        assert rows_of([chunks[chunk - 1]])[position - 1][0] == cuid
+
+
+def test_a_row_without_cuid_gets_one_that_is_the_same_when_the_run_is_repeated(tmp_path: Path) -> None:
+    content = portal_csv(portal_rows({CUID: None}, {CUID: None, PAN: "4111111111111111"}))
+    first, second = local_bench(tmp_path / "1"), local_bench(tmp_path / "2")
+
+    made = [bench.ledger(bench.submit(bench.drop_bytes(content)).manifest.run) for bench in (first, second)]
+
+    assert made[0].equals(made[1])
+    assert made[0]["cuid_made"].to_list() == [True, True]
+    assert made[0]["cuid"].n_unique() == 2
+
+
+def test_a_finished_run_again_does_nothing_and_says_so(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(20)
+    done = bench.submit(extract)
+    before = bench.snapshot()
+
+    again = bench.submit(extract)
+
+    assert again.already
+    assert again.manifest == done.manifest
+    assert bench.snapshot() == before
+
+
+def test_what_a_dead_run_published_is_adopted_and_the_outcome_is_the_same(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 10})
+    extract = bench.drop(35)
+    done = bench.submit(extract).manifest
+    keys = keys_of(done.run)
+    (tmp_path / "store" / keys.manifest).unlink()
+    (tmp_path / "store" / keys.chunk(2)).unlink()
+
+    again = bench.submit(extract)
+
+    assert not again.already
+    assert again.manifest.chunks[0] == done.chunks[0]
+    assert again.manifest.chunks[1].sha256 != done.chunks[1].sha256
+    assert again.manifest.ledger == done.ledger
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-5], lambda _: b"something else"])
+def test_a_truncated_or_foreign_object_under_a_chunks_name_is_never_adopted(tmp_path: Path, damage: object) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(10)
+    keys = keys_of(bench.submit(extract).manifest.run)
+    (tmp_path / "store" / keys.manifest).unlink()
+    chunk = tmp_path / "store" / keys.chunk(1)
+    chunk.write_bytes(damage(chunk.read_bytes()))  # type: ignore[operator]  # a function of bytes
+    left = chunk.read_bytes()
+
+    with pytest.raises(ForeignChunkError):
+        bench.submit(extract)
+
+    assert chunk.read_bytes() == left
+    assert read_manifest(bench.store, keys) is None
+
+
+def test_the_as_of_date_comes_from_the_plan_when_a_run_is_repeated(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(10, name="no-date.csv")
+    done = bench.submit(extract, business_date=date(2026, 11, 19)).manifest
+    (tmp_path / "store" / keys_of(done.run).manifest).unlink()
+    later = replace(bench, now=lambda: NOON + timedelta(days=1))
+
+    again = later.submit(extract).manifest
+
+    assert (again.run, again.as_of) == (done.run, date(2026, 11, 19))
+
+
+def test_changed_settings_refuse_a_rerun_and_are_named(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(10)
+    bench.submit(extract)
+    changed = replace(bench, issuer=issuer(rules={"luhn": "warn"}, portal={"rows_per_chunk": 5}))
+
+    with pytest.raises(SettingsChangedError) as error:
+        changed.submit(extract)
+
+    assert error.value.fields["changed"] == "portal.rows_per_chunk, rules.luhn"
+
+
+def test_a_new_run_is_made_where_an_operator_gives_a_reason(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(10)
+    first = bench.submit(extract).manifest.run
+
+    second = bench.submit(extract, new_run="the portal lost the upload").manifest.run
+
+    assert second == f"{first}-r2"
+
+
+def test_the_same_bytes_under_another_name_are_refused(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    bench.submit(bench.drop(10))
+    copy = bench.drop(10, name="copy-20261121.csv")
+
+    with pytest.raises(DuplicateExtractError):
+        bench.submit(copy)
+
+
+def test_other_content_under_the_same_name_is_a_new_run_said_aloud(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    first = bench.submit(bench.drop(10)).manifest.run
+
+    second = bench.submit(bench.drop(11))
+
+    assert second.manifest.run != first
+    assert second.remarks == (f"bank/extracts/bank-20261120.csv had other content before, in run {first}",)
+
+
+def test_of_two_runs_of_one_extract_the_second_is_told_who_works(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(10)
+    run = bench.submit(extract).manifest.run
+    (tmp_path / "store" / keys_of(run).manifest).unlink()
+    Lease.take(bench.store, keys_of(run).claims, "another:7", NOON, timedelta(minutes=10))
+
+    with pytest.raises(ClaimedError, match="another:7"):
+        bench.submit(extract)
+
+    later = replace(bench, now=lambda: NOON + timedelta(minutes=11))
+    assert later.submit(extract).manifest.run == run
+
+
+def content(rows: int, bad: int = 0, count: int | None = None) -> bytes:
+    changes = [{COUNTRY: "Atlantis"} if at < bad else {} for at in range(rows)]
+    pans = ["4242424242424242", "4111111111111111", "5555555555554444"]
+    cards = [{**change, PAN: pans[at % 3]} for at, change in enumerate(changes)]
+    text = portal_csv(portal_rows(*cards))
+    return text if count is None else text + f"#TRAILER,{count}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "extract", "refused"),
+    [
+        ({"source": {"trailer": r"^#TRAILER,([0-9]+)$"}}, content(10, count=11), TrailerMismatchError),
+        ({}, content(0), EmptyExtractError),
+        ({}, content(10, bad=6), RejectRateError),
+        ({"test": False}, content(10), WrongCardsError),
+    ],
+)
+def test_a_refused_run_leaves_a_reason_and_no_manifest(
+    tmp_path: Path, changes: dict[str, object], extract: bytes, refused: type[CardlinkError]
+) -> None:
+    bench = local_bench(tmp_path, **changes)
+    name = bench.drop_bytes(extract)
+
+    with pytest.raises(CardlinkError) as error:
+        bench.submit(name)
+
+    events = [json.loads(bench.content(key)) for key in bench.snapshot() if "/events/" in key]
+    assert type(error.value) is refused
+    assert not [key for key in bench.snapshot() if key.endswith("manifest.json")]
+    assert [event["why"] for event in events] == [refused.__name__]
+
+
+def test_an_opened_gate_lets_the_run_pass_and_is_recorded(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    name = bench.drop_bytes(content(10, bad=6))
+    with pytest.raises(RejectRateError):
+        bench.submit(name)
+
+    manifest = bench.submit(name, opened=["reject-rate"]).manifest
+
+    events = [json.loads(bench.content(key)) for key in sorted(bench.snapshot()) if "/events/" in key]
+    assert manifest.counts.rejected == 6
+    assert [event["gates"] for event in events if event["what"] == "opened"] == [["reject-rate"]]
+
+
+def test_a_refused_run_has_its_rejects_listed_for_the_issuer(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+
+    with pytest.raises(RejectRateError):
+        bench.submit(bench.drop_bytes(content(10, bad=6)))
+
+    listed = next(data for key, data in bench.snapshot().items() if key.endswith("report/rejects.csv"))
+    rejects = pl.read_csv(BytesIO(listed), infer_schema=False)
+    assert rejects["row"].to_list() == ["1", "2", "3", "4", "5", "6"]
+    assert rejects["reason"].unique().to_list() == ["address.country.unknown"]
+
+
+def test_the_rejects_of_a_committed_run_are_listed_before_any_answer(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+
+    run = bench.submit(bench.drop_bytes(content(10, bad=3))).manifest.run
+
+    rejects = pl.read_csv(BytesIO(bench.report(run, "rejects.csv")), infer_schema=False)
+    assert rejects.select("row", "cuid", "column", "reason").rows() == [
+        (str(row), f"c-{row}", COUNTRY, "address.country.unknown") for row in (1, 2, 3)
+    ]
+
+
+def test_a_run_that_sends_nothing_has_its_whole_report_at_once(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+
+    run = bench.submit(bench.drop_bytes(content(3, bad=3)), opened=["reject-rate"]).manifest.run
+
+    summary = json.loads(bench.report(run, "summary.json"))
+    assert (summary["rows"]["rejected"], summary["rows"]["awaiting"], summary["chunks"]["sent"]) == (3, 0, 0)
+
+
+def test_an_extract_half_the_usual_size_is_refused_once_there_is_a_habit(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    for day in (16, 17, 18):
+        bench.submit(bench.drop(40, name=f"bank-202611{day}.csv", seed=day))
+
+    with pytest.raises(RowJumpError):
+        bench.submit(bench.drop(19, seed=19))
+
+
+def test_a_key_that_is_not_the_pinned_one_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, portal={"fingerprints": ["A" * 40]})
+    extract = bench.drop(10)
+    before = bench.snapshot()
+
+    with pytest.raises(KeyNotPinnedError):
+        bench.submit(extract)
+
+    assert bench.snapshot() == before
+
+
+def test_an_extract_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    bench.drop(10)
+
+    with pytest.raises(ExtractNotFoundError) as error:
+        bench.submit("other.csv")
+
+    assert error.value.fields == {"name": "other.csv", "prefix": "bank/extracts/", "available": "bank-20261120.csv"}
+
+
+def test_repeats_of_a_cuid_go_to_a_later_chunk(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    same = [{CUID: "c-1", PAN: "4242424242424242"}, {CUID: "c-1", PAN: "4111111111111111"}]
+
+    manifest = bench.submit(bench.drop_bytes(portal_csv(portal_rows(*same)))).manifest
+
+    assert [chunk.rows for chunk in manifest.chunks] == [1, 1]
+
+
+def test_a_store_holds_no_card_number_outside_the_extract(tmp_path: Path) -> None:
+    bench: Bench = local_bench(tmp_path)
+    bench.submit(bench.drop(200, bad=0.3))
+    pans = [row[1] for row in csv.reader(StringIO(bench.content("bank/extracts/bank-20261120.csv").decode())) if row]
+
+    rest = [data for key, data in bench.snapshot().items() if "/extracts/" not in key]
+
+    assert [pan for pan in pans[1:] if len(pan) > 12 and any(pan.encode() in data for data in rest)] == []
