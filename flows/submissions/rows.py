@@ -113,12 +113,12 @@ class Route:
         """Return a block's good rows and the ledger records of the others, by what the blocks before it held."""
         rows, verdicts = block.rows, block.verdicts
         sound = self._written(_without(rows, verdicts))
-        markers = self._seen.mark(sound)
+        found = self._seen.mark(sound)
         repeated = pl.col("code").str.ends_with(".repeated")
-        repeats, strangers = markers.filter(repeated), markers.filter(~repeated)
-        reasons = pl.concat([verdicts, markers])
+        repeats, strangers = found.filter(repeated), found.filter(~repeated)
+        reasons = pl.concat([verdicts, found])
         refusing = reasons.filter(severity="reject")
-        good = self._with_origin(with_reasons(_without(sound, markers), reasons.filter(pl.col("severity") != "reject")))
+        good = self._with_origin(with_reasons(_without(sound, found), reasons.filter(pl.col("severity") != "reject")))
         good, suppressed = self._suppress(good)
         others = [
             suppressed,
