@@ -1,18 +1,18 @@
-"""Countries, states, provinces, and which postal code lies in which of them (interface.md 2.6: US and Canada)."""
+"""Countries, states and provinces, and their postal codes (interface.md 2.6: US and Canada)."""
 
 from __future__ import annotations
 
-COUNTRIES = ("usa", "USA", "us", "US", "canada", "Canada", "ca", "CA")  # the eight the portal takes
-US, CANADA = "US", "CA"  # the two of them we send
+COUNTRIES = ("usa", "USA", "us", "US", "canada", "Canada", "ca", "CA")  # the eight spellings the portal accepts
+US, CANADA = "US", "CA"  # the two we send
 
-# Spellings are in upper case, with blanks for dots.
+# Spellings are in upper case, with spaces for dots.
 COUNTRY_SPELLINGS = {
     US: ("US", "USA", "U S", "U S A", "840", "UNITED STATES", "UNITED STATES OF AMERICA", "AMERICA",
          "THE UNITED STATES", "THE UNITED STATES OF AMERICA", "ESTADOS UNIDOS", "ÉTATS-UNIS", "ETATS-UNIS"),
     CANADA: ("CA", "CAN", "CANADA", "124"),
 }  # fmt: skip
 
-# Code, name, other spellings, and the three-digit ZIP prefixes (USPS L002): "100-149" is a range.
+# Code, name, and the three-digit ZIP prefixes (USPS L002): "100-149" is a range.
 STATES = {
     "AL": ("Alabama", "350-352 354-369"),
     "AK": ("Alaska", "995-999"), "AZ": ("Arizona", "850-853 855-857 859-860 863-865"),
@@ -72,19 +72,19 @@ OTHER_SPELLINGS = {
 
 
 def country_spellings() -> dict[str, str]:
-    """Return the country we send by each usual spelling, in upper case."""
+    """Return the country we send for each usual spelling, in upper case."""
     return {spelling: country for country, spellings in COUNTRY_SPELLINGS.items() for spelling in spellings}
 
 
 def subnational_spellings(country: str) -> dict[str, str]:
-    """Return the two-letter code by each spelling of a state or province of `country`, upper case, dots as spaces."""
+    """Return the two-letter code for each spelling of a state or province of `country`: upper case, spaces for dots."""
     table = STATES if country == US else PROVINCES
     names = {name.upper(): code for code, (name, _) in table.items()}
     return names | {code: code for code in table} | OTHER_SPELLINGS[country]
 
 
 def postal_places() -> frozenset[str]:
-    """Return every `021MA` (three digits of the ZIP, state) and `KON` (first letter, province) that fit together."""
+    """Return every valid `021MA` (first three digits of the ZIP, state) and `KON` (first letter, province)."""
     american = {prefix + code for code, (_, ranges) in STATES.items() for prefix in _prefixes(ranges)}
     canadian = {letter + code for code, (_, letters) in PROVINCES.items() for letter in letters}
     return frozenset(american | canadian)

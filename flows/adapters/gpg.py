@@ -80,12 +80,7 @@ class Keyring:
     """
 
     def __init__(
-        self,
-        *,
-        agent: bool = False,
-        patience: float = PATIENCE,
-        gpg: str = "gpg",
-        options: Sequence[str] = (),
+        self, *, agent: bool = False, patience: float = PATIENCE, gpg: str = "gpg", options: Sequence[str] = ()
     ) -> None:
         binary = shutil.which(gpg)
         if binary is None:
@@ -103,11 +98,7 @@ class Keyring:
             raise
 
     def _start(self, binary: str, more: Sequence[str]) -> gnupg.GPG:
-        environment = {
-            "LC_ALL": "C",
-            "LANGUAGE": "C",
-            "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}",
-        }
+        environment = {"LC_ALL": "C", "LANGUAGE": "C", "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}"}
         options = [*QUIET, *([] if self._agent else ["--no-autostart"]), *more]
         why = ""
         try:

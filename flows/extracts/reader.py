@@ -67,12 +67,7 @@ class ReadCounts:
 
 
 def read_extract(
-    stream: Readable,
-    settings: SourceSettings,
-    name: str,
-    *,
-    columns: Sequence[str] | None = None,
-    block: int = BLOCK,
+    stream: Readable, settings: SourceSettings, name: str, *, columns: Sequence[str] | None = None, block: int = BLOCK
 ) -> Extract:
     """Begin to read an extract (plain, gzip or zstd); return it with its header already read.
 
@@ -86,11 +81,7 @@ class Extract:
     """One extract being read: `header` at once, blocks by iterating (once), `counts` final afterwards."""
 
     def __init__(
-        self,
-        blocks: Iterator[bytes],
-        settings: SourceSettings,
-        name: str,
-        columns: Sequence[str] | None,
+        self, blocks: Iterator[bytes], settings: SourceSettings, name: str, columns: Sequence[str] | None
     ) -> None:
         self.counts = ReadCounts()
         self._settings = settings
