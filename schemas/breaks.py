@@ -33,97 +33,80 @@ class BreakKind(NamedTuple):
 
 
 KINDS = {
-    kind.name: kind
-    for kind in (
-        BreakKind(
-            RESULT_SHORT,
+    name: BreakKind(name, *words)
+    for name, words in {
+        RESULT_SHORT: (
             "The result of a chunk does not cover all of its rows.",
             "Download the chunk's result again from the portal; if rows are still missing, ask the partner for them.",
         ),
-        BreakKind(
-            RESULT_LONG,
+        RESULT_LONG: (
             "A chunk has more result rows than rows sent.",
             "Compare the result with the upload; ask the partner why rows appear twice.",
         ),
-        BreakKind(
-            UNKNOWN_CUID,
+        UNKNOWN_CUID: (
             "A result row names a cuid that was not sent in the chunks of its file.",
             "Check whether the file was uploaded manually or for another issuer; its rows were not used.",
         ),
-        BreakKind(
-            LAST4_MISMATCH,
+        LAST4_MISMATCH: (
             "A result row has the cuid of a sent row but other last four digits.",
             "Do not send this link; ask the partner which card it belongs to.",
         ),
-        BreakKind(
-            DUPLICATE_RESULT,
+        DUPLICATE_RESULT: (
             "The same result row came in more than one file.",
             "Nothing: it was counted once. The extra file can stay.",
-            notice=True,
+            True,  # a notice
         ),
-        BreakKind(
-            CONFLICTING_RESULT,
+        CONFLICTING_RESULT: (
             "Two files give different results for the same row.",
             "Find out whether the chunk was uploaded twice; ask the partner which result is valid.",
         ),
-        BreakKind(
-            URL_AND_ERROR,
+        URL_AND_ERROR: (
             "A result row has a link and an error.",
             "Do not send this link; ask the partner whether the card was created.",
         ),
-        BreakKind(
-            NEITHER_URL_NOR_ERROR,
+        NEITHER_URL_NOR_ERROR: (
             "A result row has neither a link nor an error.",
             "Ask the partner what became of these rows.",
         ),
-        BreakKind(
-            UNATTRIBUTED_ERROR,
+        UNATTRIBUTED_ERROR: (
             "An error cannot be matched to a sent row: it names no cuid, and its position proves nothing.",
             "Read the message in the report; upload the chunk's awaiting rows again one by one, or ask the partner.",
         ),
-        BreakKind(
-            FOREIGN_FILE,
+        FOREIGN_FILE: (
             "No row of the file matches a row that was sent.",
             "Move the file to the issuer it belongs to, or remove it from the results folder.",
         ),
-        BreakKind(
-            DAMAGED_FILE,
+        DAMAGED_FILE: (
             "A result file is empty, truncated or not a result file.",
             "Download it again from the portal.",
         ),
-        BreakKind(
-            MISNAMED_FILE,
+        MISNAMED_FILE: (
             "A result file is named after one chunk but contains the results of another.",
             "Nothing: its rows decided. Check how downloads are named.",
-            notice=True,
+            True,  # a notice
         ),
-        BreakKind(
-            MERGED_FILE,
+        MERGED_FILE: (
             "One result file contains the results of more than one chunk.",
             "Nothing: every row was counted where it belongs.",
-            notice=True,
+            True,  # a notice
         ),
-        BreakKind(
-            URL_NOT_ALLOWED,
+        URL_NOT_ALLOWED: (
             "A link is not https or its host is not one of the issuer's allowed hosts.",
             "Do not send this link; add its host to allowed_hosts only if the partner confirms it.",
         ),
-        BreakKind(
-            LINK_EXPIRED,
+        LINK_EXPIRED: (
             "A link had already expired when its result arrived.",
             "Do not send this link; resubmit the row for a new one.",
         ),
-        BreakKind(
-            UNKNOWN_TRANSACTION,
+        UNKNOWN_TRANSACTION: (
             "A row of a transaction report names no cuid with a link from us.",
             "Check whether the report belongs to another issuer; ask the partner how that cardholder got a link.",
         ),
-        BreakKind(
-            DAMAGED_TRANSACTIONS,
+        DAMAGED_TRANSACTIONS: (
             "A transaction file is empty, too large or not a transaction report.",
             "Download it again from the portal.",
         ),
-    )
+    }.items()
 }
 
 

@@ -41,18 +41,23 @@ class Selection(Document):
     corrections: SourceIdentity | None = None  # the filled-in template that is merged with the source
 
 
-class Plan(Document):
-    """The inputs of a run, fixed before any work starts: a rerun uses the same plan, and is refused if it differs."""
+class Inputs(Document):
+    """What a run is made from."""
 
     run: str
     source: SourceIdentity
     as_of: date
     settings_sha256: str
-    settings: dict[str, Any]
     recipe: int
     recipients: tuple[str, ...]
-    reason: str = ""  # why an extract that already had a run gets another
     selection: Selection | None = None
+
+
+class Plan(Inputs):
+    """The inputs of a run, fixed before any work starts: a rerun uses the same plan, and is refused if it differs."""
+
+    settings: dict[str, Any]
+    reason: str = ""  # why an extract that already had a run gets another
     cut: dict[str, Any] | None = None  # set by an earlier version that read extracts in parts; always null now
     known: str = ""  # digest of the prior state of the issuer's cards; full portfolios only
 
@@ -87,16 +92,9 @@ class LedgerPart(Document):
     sha256: str
 
 
-class Manifest(Document):
+class Manifest(Inputs):
     """The commit of a run: nothing counts, and nothing is offered for upload, until it exists."""
 
-    run: str
-    source: SourceIdentity
-    as_of: date
-    settings_sha256: str
-    recipe: int
-    recipients: tuple[str, ...]
-    selection: Selection | None = None
     counts: Counts
     reasons: dict[str, int]
     repairs: dict[str, int]

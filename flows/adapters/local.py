@@ -82,15 +82,14 @@ class LocalStore:
 
         _with_our_errors(key, rename)
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> LocalSource:
-        """Open `key` from `start`, pinned to inode, size and change time; ObjectMissingError or ObjectChangedError."""
+    def open(self, key: str, pin: Entry | None = None) -> LocalSource:
+        """Open `key`, pinned to inode, size and change time; ObjectMissingError or ObjectChangedError."""
         path = self._path(key)
         # O_NONBLOCK: a pipe in a drop folder must not block the run; it is refused below
         file = _with_our_errors(key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         status = os.fstat(file)
         if stat.S_ISREG(status.st_mode) and (pin is None or pin.version == _version(status)):
-            os.lseek(file, start, os.SEEK_SET)
-            return LocalSource(file, _entry(key, status), start)
+            return LocalSource(file, _entry(key, status))
         os.close(file)
         raise ObjectChangedError(key=key) if stat.S_ISREG(status.st_mode) else ObjectMissingError(key=key)
 
@@ -174,10 +173,10 @@ class LocalStore:
 class LocalSource:
     """A pinned stream over one file; ObjectChangedError as soon as the file is no longer the one opened."""
 
-    def __init__(self, file: int, entry: Entry, start: int = 0) -> None:
+    def __init__(self, file: int, entry: Entry) -> None:
         self._stream = os.fdopen(file, "rb", buffering=0)
         self._entry = entry
-        self._position = start
+        self._position = 0
 
     @property
     def entry(self) -> Entry:

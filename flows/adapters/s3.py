@@ -105,21 +105,16 @@ class S3Store:
         else:
             self._replace_in_parts(key, name, chain([first, second], pieces))
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> S3Source:
-        """Open `key` from byte `start`, at the ETag of `pin` where given; ObjectMissingError or ObjectChangedError."""
+    def open(self, key: str, pin: Entry | None = None) -> S3Source:
+        """Open `key`, at the ETag of `pin` if given; ObjectMissingError or ObjectChangedError."""
         name = self._name(key)
-        if pin and start:  # the first read makes the request, and it is pinned
-            return S3Source(pin, None, self._resumer(pin, name), self._retry, start)
         condition = {"IfMatch": pin.version} if pin else {}
         answer = self._again("get_object", key, Key=name, **condition)
         entry = Entry(key, answer["ContentLength"], answer["LastModified"].astimezone(UTC), answer["ETag"])
         if pin and pin.version != entry.version:  # the server ignored If-Match
             answer["Body"].close()
             raise ObjectChangedError(key=key)
-        source = S3Source(entry, answer["Body"], self._resumer(entry, name), self._retry)
-        if start:
-            source.read(start)
-        return source
+        return S3Source(entry, answer["Body"], self._resumer(entry, name), self._retry)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
@@ -233,12 +228,12 @@ class S3Store:
 class S3Source:
     """A pinned stream, resumed by Range and If-Match after a dropped connection: bytes of one object, or an error."""
 
-    def __init__(self, entry: Entry, body: Any, resume: Callable[[int], Any], retry: Retry, start: int = 0) -> None:
+    def __init__(self, entry: Entry, body: Any, resume: Callable[[int], Any], retry: Retry) -> None:
         self._entry = entry
         self._body = body
         self._resume = resume
         self._retry = retry
-        self._position = start
+        self._position = 0
 
     @property
     def entry(self) -> Entry:

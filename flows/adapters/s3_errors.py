@@ -9,7 +9,7 @@ from typing import TypeVar
 from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
-from flows.errors import CardlinkError
+from flows.errors import CardlinkError, fields_of
 from flows.runs.store import (
     ObjectChangedError,
     ObjectDamagedError,
@@ -38,32 +38,28 @@ _PASSING_CODES = (  # status 400, but damage or delay in transit: the same reque
 )
 
 
-def _not_implemented(place: str, code: str) -> CardlinkError:
-    return StoreUnsafeError(place=place, problem=f"it does not implement a request that is needed ({code})")
-
-
-_BY_CODE: dict[str, Callable[..., CardlinkError]] = {
-    **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), lambda place, code: ObjectMissingError(key=place)),
+_BY_CODE: dict[str, type[CardlinkError]] = {
+    **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), ObjectMissingError),
     # a condition failed, or the multipart upload was completed or aborted meanwhile
-    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), lambda place, code: ObjectChangedError(key=place)),
+    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), ObjectChangedError),
     "NoSuchBucket": StoreMissingError,
     **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "AccountProblem"), StoreDeniedError),
     **dict.fromkeys(_CREDENTIAL_CODES, StoreCredentialsError),
     **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), StoreClockError),
     **dict.fromkeys(("QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"), StoreFullError),
-    "NotImplemented": _not_implemented,
+    "NotImplemented": StoreUnsafeError,
     **dict.fromkeys(_PASSING_CODES, StoreBusyError),
 }
 
-_BY_STATUS: dict[int, Callable[..., CardlinkError]] = {
+_BY_STATUS: dict[int, type[CardlinkError]] = {
     401: StoreCredentialsError,
     403: StoreDeniedError,
-    404: lambda place, code: ObjectMissingError(key=place),
+    404: ObjectMissingError,
     408: StoreBusyError,
     409: StoreBusyError,  # a concurrent conditional write: nothing was written, and botocore does not retry it
-    412: lambda place, code: ObjectChangedError(key=place),
+    412: ObjectChangedError,
     429: StoreBusyError,
-    501: _not_implemented,
+    501: StoreUnsafeError,
     507: StoreFullError,
 }
 
@@ -97,23 +93,29 @@ def with_our_errors(place: str, act: Callable[[], T]) -> T:
 
 def translated(place: str, error: Exception) -> CardlinkError:
     """Return our error for one of boto3's, with names and codes only, never its message."""
+    code: str = type(error).__name__
+    kind: type[CardlinkError] = StoreBusyError
     if isinstance(error, boto.ClientError):
-        return _answered(place, error)
-    kind = type(error).__name__
-    if isinstance(error, boto.FlexibleChecksumError):
-        return ObjectDamagedError(key=place)
-    if isinstance(error, _CREDENTIALS):
-        return StoreCredentialsError(place=place, code=kind)
-    if isinstance(error, _CONFIGURATION):
-        return StoreRefusedError(place=place, code=kind)
-    return StoreBusyError(place=place, code=kind)
+        code, kind = _answered(error)
+    elif isinstance(error, boto.FlexibleChecksumError):
+        kind = ObjectDamagedError
+    elif isinstance(error, _CREDENTIALS):
+        kind = StoreCredentialsError
+    elif isinstance(error, _CONFIGURATION):
+        kind = StoreRefusedError
+    fields = {
+        "key": place,
+        "place": place,
+        "code": code,
+        "problem": f"it does not implement a request we need ({code})",
+    }
+    return kind(**{name: fields[name] for name in fields_of(kind)})
 
 
-def _answered(place: str, error: boto.ClientError) -> CardlinkError:
+def _answered(error: boto.ClientError) -> tuple[str, type[CardlinkError]]:
+    """Return the code of an error response, and our class for it."""
     raw = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     code = raw if re.fullmatch(r"[A-Za-z0-9.]{1,60}", raw) else str(status)
-    make = _BY_CODE.get(code) or _BY_STATUS.get(status)
-    if make is None:
-        make = StoreRefusedError if 300 <= status < 500 else StoreBusyError
-    return make(place=place, code=code)
+    unlisted = StoreRefusedError if 300 <= status < 500 else StoreBusyError
+    return code, _BY_CODE.get(code) or _BY_STATUS.get(status) or unlisted
