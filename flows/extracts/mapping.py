@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
-from collections.abc import Mapping as AnyMapping
 from functools import cache
 from typing import NamedTuple
 
@@ -156,12 +155,12 @@ def _name_part(target: str, value: pl.Expr) -> pl.Expr:
     return pl.when(value.is_not_null()).then(pl.concat_str(given, surname, separator=" ", ignore_nulls=True))
 
 
-def _counting(where: AnyMapping[str, str | tuple[str, ...] | Except], finder: _Finder) -> pl.Expr | None:
-    tests = [_counts(finder.find(name).str.strip_chars().fill_null(""), rule) for name, rule in where.items()]
+def _counting(where: Filter, finder: _Finder) -> pl.Expr | None:
+    tests = []
+    for name, rule in where.items():
+        value = finder.find(name).str.strip_chars().fill_null("")
+        if isinstance(rule, Except):
+            tests.append(~value.is_in(rule.exclude))
+        else:
+            tests.append(value.is_in([rule] if isinstance(rule, str) else list(rule)))
     return pl.all_horizontal(tests) if tests else None
-
-
-def _counts(value: pl.Expr, rule: str | tuple[str, ...] | Except) -> pl.Expr:
-    if isinstance(rule, Except):
-        return ~value.is_in(rule.exclude)
-    return value.is_in([rule] if isinstance(rule, str) else list(rule))

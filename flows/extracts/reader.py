@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -31,11 +32,12 @@ class Kind(IntEnum):
 
     RECORD = 0
     REFUSED = 1
-    GOES_ON = 2
+    CONTINUES = 2  # the record of an earlier line
     BLANK = 3
     COMMENT = 4
     REPEATED_HEADER = 5
     TRAILER = 6
+    HEADER = 7
 
 
 class Block(NamedTuple):
@@ -47,21 +49,20 @@ class Block(NamedTuple):
 
 @dataclass
 class ReadCounts:
-    """What became of the physical lines; final after the iteration.
+    """The physical lines by kind, and the count in the trailer; final after the iteration."""
 
-    lines = headers + rows + joined + blank + comments + repeated_headers + trailers; rows = accepted + refused.
-    """
-
-    lines: int = 0
-    headers: int = 0
-    rows: int = 0
-    refused: int = 0
-    joined: int = 0  # lines that continue the record of an earlier line
-    blank: int = 0
-    comments: int = 0
-    repeated_headers: int = 0
-    trailers: int = 0
+    kinds: Counter[Kind] = field(default_factory=Counter)
     trailer_count: int | None = None
+
+    @property
+    def lines(self) -> int:
+        """All lines of the extract."""
+        return self.kinds.total()
+
+    @property
+    def rows(self) -> int:
+        """The lines that begin a row, refused ones included."""
+        return self.kinds[Kind.RECORD] + self.kinds[Kind.REFUSED]
 
 
 def read_extract(
@@ -106,7 +107,7 @@ class Extract:
         yield block
         if not self.counts.rows:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
-        if self._settings.trailer is not None and not self.counts.trailers:
+        if self._settings.trailer is not None and not self.counts.kinds[Kind.TRAILER]:
             raise TruncatedError(name=self._name, problem="it has no trailer, which its settings require")
 
     def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
@@ -120,23 +121,22 @@ class Extract:
         while (found := self._line_at(at)) is not None:
             line, after = found
             if counts.lines == 0 and is_sep_line(line, settings, self._name):
-                counts.comments += 1
+                kind = Kind.COMMENT
             elif not left:
                 break
             elif settings.comment is not None and line.startswith(settings.comment):
-                counts.comments += 1
+                kind = Kind.COMMENT
             elif not line.strip():
-                counts.blank += 1
+                kind = Kind.BLANK
             else:
-                self._header_line, left = line, left - 1
-                counts.headers += 1
-            counts.lines, at = counts.lines + 1, after
+                kind, self._header_line, left = Kind.HEADER, line, left - 1
+            counts.kinds[kind], at = counts.kinds[kind] + 1, after
         if left:
             raise EmptyExtractError(name=self._name, problem="it has no header")
         self._data = self._data[at:]
         if settings.format == "fixed":
             return (RECORD,)
-        return header_names(self._header_line, settings, self._name) if counts.headers else settings.names
+        return header_names(self._header_line, settings, self._name) if counts.kinds[Kind.HEADER] else settings.names
 
     def _line_at(self, at: int) -> tuple[str, int] | None:
         """Return the line at a byte of the data, and the start of the next; None at the end of the extract."""
@@ -182,7 +182,7 @@ class Extract:
         if records.all() and not rest:
             text = data
         else:
-            text = "\n".join(lines.filter(records | (kinds == Kind.GOES_ON)).to_list()).encode()
+            text = "\n".join(lines.filter(records | (kinds == Kind.CONTINUES)).to_list()).encode()
         rows = pl.concat([places, self._parse(text, places.height, quoted)], how="horizontal")
         return Block(rows, refused), rest
 
@@ -209,7 +209,7 @@ class Extract:
         end = -1
         for first, end in joined_records(self._grammar, lines, suspects):
             kinds[first] = Kind.RECORD
-            kinds[first + 1 : end + 1] = Kind.GOES_ON
+            kinds[first + 1 : end + 1] = Kind.CONTINUES
         opening = None if last else open_record(self._grammar, lines, suspects, end)
         return len(kinds) if opening is None else opening
 
@@ -218,15 +218,7 @@ class Extract:
         counts = self.counts
         lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + np.uint32(counts.lines + 1)
         rows = np.arange(counts.rows + 1, counts.rows + 1 + lines.size, dtype=np.uint32)
-        tally = np.bincount(kinds, minlength=len(Kind)).tolist()
-        counts.lines += len(kinds)
-        counts.rows += lines.size
-        counts.refused += tally[Kind.REFUSED]
-        counts.joined += tally[Kind.GOES_ON]
-        counts.blank += tally[Kind.BLANK]
-        counts.comments += tally[Kind.COMMENT]
-        counts.repeated_headers += tally[Kind.REPEATED_HEADER]
-        counts.trailers += tally[Kind.TRAILER]
+        counts.kinds.update(dict(zip(Kind, np.bincount(kinds, minlength=len(Kind)).tolist(), strict=True)))
         return pl.DataFrame({"row": rows, "line": lines})
 
     def _check_trailer(self, lines: pl.Series, kinds: Kinds) -> None:
@@ -234,11 +226,12 @@ class Extract:
         before = self.counts.lines + 1
         found = np.flatnonzero(kinds == Kind.TRAILER).tolist()
         rows = np.flatnonzero(kinds <= Kind.REFUSED)
-        first = -1 if self.counts.trailers else found[0] if found else len(kinds)
+        earlier = self.counts.kinds[Kind.TRAILER]
+        first = -1 if earlier else found[0] if found else len(kinds)
         after = rows[rows > first].tolist()
         if after:
             raise TrailerError(name=self._name, problem=f"data follows it on line {before + after[0]}")
-        if len(found) + self.counts.trailers > 1:
+        if len(found) + earlier > 1:
             raise TrailerError(name=self._name, problem=f"a second one is on line {before + found[-1]}")
         if found:
             count = trailer_count(lines[found[0]], self._settings, self._name, before + found[0])
