@@ -115,7 +115,5 @@ WRONG_ENCODINGS: dict[str, Callable[[bytes], list[str]]] = {
     "unpadded": lambda digest: [b64encode(digest).decode().rstrip("=")],
     "base64url": _for_urls,
     "hex": _hex,
-    "base64_of_hex": lambda digest: [
-        b64encode(text.encode()).decode() for text in (digest.hex(), digest.hex().upper())
-    ],
+    "base64_of_hex": lambda digest: [b64encode(text.encode()).decode() for text in _hex(digest)],
 }

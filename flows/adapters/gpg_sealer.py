@@ -93,16 +93,12 @@ class GpgSealer:
         except BaseException:
             self.close()
             raise
+        self.fingerprints = tuple(recipient.fingerprint for recipient in self._recipients)
         self.warnings = tuple(
             f"Key {fingerprint} expires on {expires}, in {(expires - today).days} days."
             for fingerprint, _, expires in self._recipients
             if expires is not None and expires - today <= timedelta(days=WARN_DAYS)
         )
-
-    @property
-    def fingerprints(self) -> tuple[str, ...]:
-        """The 40-hex fingerprints every message is sealed to."""
-        return tuple(recipient.fingerprint for recipient in self._recipients)
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
         """Seal chunks in order, in groups of one gpg process each; safe to call from several threads.

@@ -175,23 +175,18 @@ class LocalSource:
 
     def __init__(self, file: int, entry: Entry) -> None:
         self._stream = os.fdopen(file, "rb", buffering=0)
-        self._entry = entry
+        self.entry = entry
         self._position = 0
-
-    @property
-    def entry(self) -> Entry:
-        """The object this stream is pinned to."""
-        return self._entry
 
     def read(self, size: int = -1, /) -> bytes:
         """Return up to `size` more bytes, the rest for -1, b'' at the end."""
-        left = self._entry.size - self._position
+        left = self.entry.size - self._position
         wanted = left if size < 0 else min(size, left)
-        data = _with_our_errors(self._entry.key, lambda: self._stream.read(wanted)) or b""
+        data = _with_our_errors(self.entry.key, lambda: self._stream.read(wanted)) or b""
         self._position += len(data)
         # Checked with every read, so that a file still being written is noticed early
-        if _version(os.fstat(self._stream.fileno())) != self._entry.version or (wanted and not data):
-            raise ObjectChangedError(key=self._entry.key)
+        if _version(os.fstat(self._stream.fileno())) != self.entry.version or (wanted and not data):
+            raise ObjectChangedError(key=self.entry.key)
         if 0 < len(data) < wanted and size < 0:
             return data + self.read()
         return data

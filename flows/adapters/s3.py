@@ -229,20 +229,15 @@ class S3Source:
     """A pinned stream, resumed by Range and If-Match after a dropped connection: bytes of one object, or an error."""
 
     def __init__(self, entry: Entry, body: Any, resume: Callable[[int], Any], retry: Retry) -> None:
-        self._entry = entry
+        self.entry = entry
         self._body = body
         self._resume = resume
         self._retry = retry
         self._position = 0
 
-    @property
-    def entry(self) -> Entry:
-        """The object this stream is pinned to."""
-        return self._entry
-
     def read(self, size: int = -1, /) -> bytes:
         """Return the next `size` bytes, fewer only at the end, the rest for -1, b'' at the end."""
-        left = self._entry.size - self._position
+        left = self.entry.size - self._position
         wanted = left if size < 0 else min(size, left)
         pieces = []
         while wanted:
@@ -255,12 +250,12 @@ class S3Source:
         if self._body is None:
             self._body = self._resume(self._position)
         try:
-            data: bytes = with_our_errors(self._entry.key, lambda: self._body.read(size))
+            data: bytes = with_our_errors(self.entry.key, lambda: self._body.read(size))
             if not data:
-                raise StoreBusyError(place=self._entry.key, code="body ended early")
-            if self._position + len(data) == self._entry.size:
+                raise StoreBusyError(place=self.entry.key, code="body ended early")
+            if self._position + len(data) == self.entry.size:
                 # botocore checks its checksum only when the body is read past its end
-                with_our_errors(self._entry.key, lambda: self._body.read(1))
+                with_our_errors(self.entry.key, lambda: self._body.read(1))
         except CardlinkError:
             self._drop()
             raise

@@ -31,15 +31,8 @@ class PlainSealer:
     is not a published test card.
     """
 
-    @property
-    def fingerprints(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """A warning on every run that nothing is sealed."""
-        return ("Chunks are not sealed ([portal] sealed = false): published test cards only.",)
+    fingerprints: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ("Chunks are not sealed ([portal] sealed = false): published test cards only.",)
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
         """Return the chunks unsealed, under their upload names; UnsealedCardError for any other card."""
