@@ -126,6 +126,8 @@ def write(folder: Path = FOLDER) -> None:
     files = {f"extracts/{EXTRACT}": extract(), **{f"results/{name}": data for name, data in results().items()}}
     files["expected.json"] = (json.dumps(expected(), indent=1) + "\n").encode()
     files["README.md"] = readme().encode()
+    for old in (folder / "results").glob("*.csv"):  # their names hold the extract's digest
+        old.unlink()
     for name, data in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from hashlib import sha256
 from itertools import zip_longest
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from flows.simulator.people import PLACES
 from flows.simulator.validation import REQUIRED
-from schemas import ledger, portal
+from schemas import ledger, portal, rules
 from schemas.expressions import PUBLISHED
 from schemas.portal import (
     ADDRESS1,
@@ -34,10 +34,12 @@ from schemas.portal import (
     SUBNATIONAL,
     YEAR,
 )
+from schemas.row_settings import RuleSettings
 
 FREE_TEXT = (CUID, ADDRESS1, CITY, FIRST_NAME, LAST_NAME)  # elsewhere a placeholder has the wrong format already
 BOSTON = {CITY: "Boston", SUBNATIONAL: "MA", POSTAL_CODE: "02108", COUNTRY: "US"}
 QUEBEC = {CITY: "Québec", SUBNATIONAL: "QC", POSTAL_CODE: "G1R 4S9", COUNTRY: "CA"}
+UNSEEN = ("card.name_on_card.missing",)  # the name is filled from first and last name
 SAME_AS = "same as row"  # in the fields of a case that repeats another
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -205,7 +207,18 @@ def cases() -> list[Case]:
     """Return every row of the sample, in order; the refused stand between good ones."""
     good = [*ordinary(), *awkward_names(), *spellings(), *warned()]
     mixed = (one for pair in zip_longest(good, [*refused(), *broken_lines()]) for one in pair if one is not None)
-    return [*(Case("published test card", {PAN: pan}) for pan in PUBLISHED), *mixed, *repeats()]
+    named = [*(Case("published test card", {PAN: pan}) for pan in PUBLISHED), *mixed, *repeats()]
+    return [*named, *of_rules({reason.rpartition("|")[2] for one in named for reason in one.reasons})]
+
+
+def of_rules(shown: Container[str]) -> Iterator[Case]:
+    """Yield a row for every other rule of the table: the example of its entry."""
+    for rule in rules.RULES:
+        if rule.code in shown or rule.code.endswith(".placeholder") or rule.code in UNSEEN:
+            continue
+        fate = {"reject": ledger.REJECTED}.get(rule.severity_by(RuleSettings()), ledger.SUBMITTED)
+        fields = {column: text or "" for column, text in rule.example.items()}
+        yield Case(f"breaks {rule.code}", fields, (f"{rule.column}|{rule.code}",), fate)
 
 
 def repeats() -> Iterator[Case]:
