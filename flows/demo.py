@@ -22,7 +22,7 @@ from flows.wiring import now, wire
 ISSUER = "sample-bank"
 AS_OF = date(2026, 11, 20)  # the sample's business date: its cards are valid on it whenever the demo runs
 TRAILER = "#TRAILER,{rows}"  # as the sample issuer writes it
-MARK = ".cardlink-demo"
+MARKER = ".cardlink-demo"
 
 PREFECT = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # a new database takes its time on a slow disk
@@ -74,11 +74,11 @@ def demo(
 def make_room(folder: Path) -> None:
     """Empty the folder of an earlier demo; NotADemoError where something else lies there."""
     if folder.exists() and any(folder.iterdir()):
-        if not (folder / MARK).exists():
+        if not (folder / MARKER).exists():
             raise NotADemoError(folder=str(folder))
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).touch()
+    (folder / MARKER).touch()
 
 
 def prepare(folder: Path, rows: int | None) -> Path:
@@ -120,8 +120,8 @@ def _answer(folder: Path, reports: list[dict[str, Any]]) -> Result:
     from flows.commands.results import report_of
     from flows.runs.documents import keys_of
 
-    edges = wire(folder, ISSUER)
-    found = [report_of(edges, summary) for summary in reports]
+    context = wire(folder, ISSUER)
+    found = [report_of(context, summary) for summary in reports]
     base = folder / "store" / keys_of(reports[0]["run"]).base if reports else folder
     shown: list[str | Table | Link] = [part for one in found for part in one.shown]
     shown += ["", f"Everything is below {base}"]

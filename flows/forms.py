@@ -32,7 +32,7 @@ from flows.commands.every import ENTRIES
 from flows.commands.outbox import outbox_list
 from flows.commands.result import Link, Result, Table
 from flows.errors import TryAgainError, guarded
-from flows.submissions.build import Progress, pace
+from flows.submissions.build import Progress, describe_pace
 from flows.wiring import config_folder
 
 LINES = 20  # of a result that are logged; its artifact has them all
@@ -52,11 +52,11 @@ def progress_bar(name: str) -> Iterator[Callable[[Progress], None]]:
 
     def show(progress: Progress) -> None:
         share = round(100 * progress.share, 1)
-        told = f"{name}: {pace(progress.rows, progress.share, time.monotonic() - began)}"
+        reported = f"{name}: {describe_pace(progress.rows, progress.share, time.monotonic() - began)}"
         if artifacts:
-            update_progress_artifact(artifact_id=artifacts[0], progress=share, description=told)
-        elif isinstance(made := create_progress_artifact(progress=share, description=told), UUID):
-            artifacts.append(made)
+            update_progress_artifact(artifact_id=artifacts[0], progress=share, description=reported)
+        elif isinstance(built := create_progress_artifact(progress=share, description=reported), UUID):
+            artifacts.append(built)
 
     yield show
 
@@ -90,48 +90,48 @@ def show_outbox(issuer: str) -> None:
 def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
     """Return the flow of a name: of the entry with that form, or of those among which it picks one."""
     entries = tuple(one for one in among if isinstance(one.form, Form) and one.form.name == name)
-    made = next(one.form for one in entries if isinstance(one.form, Form))
-    fields = fields_of(made, entries)
+    built = next(one.form for one in entries if isinstance(one.form, Form))
+    fields = fields_of(built, entries)
     signature = inspect.Signature(fields, return_annotation=Facts)
 
     def fill(*args: Any, **options: Any) -> Facts:
         bound = signature.bind(*args, **options)
         bound.apply_defaults()
-        picked, given = asked(made, entries, bound.arguments)
-        result = _task(made, picked)(given)
+        picked, given = asked(built, entries, bound.arguments)
+        result = _task(built, picked)(given)
         subject = next((str(given[name]) for name in ("run", "issuer", "extract") if given.get(name)), "all")
-        show(result, f"{subject}-{made.name}".lower())
+        show(result, f"{subject}-{built.name}".lower())
         if result.outbox:
             show_outbox(result.outbox)
         return result.facts
 
-    fill.__name__ = made.name
-    fill.__doc__ = _doc(made, entries, fields)
+    fill.__name__ = built.name
+    fill.__doc__ = _doc(built, entries, fields)
     fill.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect.signature` reads
     return flow(
-        name=made.name,
-        flow_run_name=made.run_name,
+        name=built.name,
+        flow_run_name=built.run_name,
         persist_result=False,
         log_prints=False,
-        timeout_seconds=made.hours and made.hours * 3600,
+        timeout_seconds=built.hours and built.hours * 3600,
     )(guarded(fill))
 
 
-def fields_of(made: Form, entries: tuple[Entry[...], ...]) -> list[inspect.Parameter]:
+def fields_of(built: Form, entries: tuple[Entry[...], ...]) -> list[inspect.Parameter]:
     """Return the parameters of a form, those that are required first."""
     found: dict[str, inspect.Parameter] = {}
-    for one in _parameters(made, entries):
-        found.setdefault(one.name, _field(one, made, optional=not _everywhere(one.name, entries)))
-    picks = [_choice(made.picks, [one.label for one in entries], made.picked or REQUIRED)] if made.picks else []
-    chosen = [_choice(one.name, list(one.sets), next(iter(one.sets))) for one in made.choices]
+    for one in _parameters(built, entries):
+        found.setdefault(one.name, _field(one, built, optional=not _everywhere(one.name, entries)))
+    picks = [_choice(built.picks, [one.label for one in entries], built.picked or REQUIRED)] if built.picks else []
+    chosen = [_choice(one.name, list(one.sets), next(iter(one.sets))) for one in built.choices]
     return sorted([*found.values(), *picks, *chosen], key=lambda field: field.default is not REQUIRED)
 
 
-def asked(made: Form, entries: tuple[Entry[...], ...], given: Mapping[str, Any]) -> tuple[Entry[...], dict[str, Any]]:
+def asked(built: Form, entries: tuple[Entry[...], ...], given: Mapping[str, Any]) -> tuple[Entry[...], dict[str, Any]]:
     """Return the entry a form was filled in for, and its parameters."""
-    picked = next(one for one in entries if not made.picks or one.label == given[made.picks])
+    picked = next(one for one in entries if not built.picks or one.label == given[built.picks])
     sent: dict[str, Any] = {}
-    for choice in made.choices:
+    for choice in built.choices:
         sent |= choice.sets[given[choice.name]]
     for one in picked.parameters:
         value = given.get(one.name)
@@ -144,28 +144,28 @@ def _named(value: str, one: Parameter) -> str:
     return "" if value == NONE and NONE not in one.mark(OneOf).names() else str(value)
 
 
-def _task(made: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Result]:
+def _task(built: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Result]:
     """Return what runs the verb: a task that tries again, where the form says so."""
 
     def run(given: dict[str, Any]) -> Result:
         return picked(here(), **given)
 
-    run.__name__ = made.name
-    if not made.retries:
+    run.__name__ = built.name
+    if not built.retries:
         return run
     return task(
-        name=made.name,
+        name=built.name,
         persist_result=False,
         cache_policy=NO_CACHE,
-        retries=len(made.retries),
-        retry_delay_seconds=list[float](made.retries),
+        retries=len(built.retries),
+        retry_delay_seconds=list[float](built.retries),
         retry_condition_fn=passing,
     )(guarded(run))
 
 
-def _parameters(made: Form, entries: tuple[Entry[...], ...]) -> Iterator[Parameter]:
+def _parameters(built: Form, entries: tuple[Entry[...], ...]) -> Iterator[Parameter]:
     """Yield the parameters a form asks for itself: not those a choice stands for."""
-    covered = {name for choice in made.choices for sets in choice.sets.values() for name in sets} | set(made.without)
+    covered = {name for choice in built.choices for sets in choice.sets.values() for name in sets} | set(built.without)
     yield from (one for entry in entries for one in entry.parameters if one.name not in covered)
 
 
@@ -173,9 +173,9 @@ def _everywhere(name: str, entries: tuple[Entry[...], ...]) -> bool:
     return all(name in {one.name for one in entry.parameters} for entry in entries)
 
 
-def _field(one: Parameter, made: Form, *, optional: bool) -> inspect.Parameter:
+def _field(one: Parameter, built: Form, *, optional: bool) -> inspect.Parameter:
     default = one.default
-    if one.name in made.needs:
+    if one.name in built.needs:
         default = REQUIRED
     elif one.name == "dry_run":
         default = True  # a form looks first
@@ -210,12 +210,12 @@ def _choice(name: str, labels: list[str], default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, written, default=default, annotation=Literal[tuple(labels)])
 
 
-def _doc(made: Form, entries: tuple[Entry[...], ...], fields: list[inspect.Parameter]) -> str:
+def _doc(built: Form, entries: tuple[Entry[...], ...], fields: list[inspect.Parameter]) -> str:
     """Return the docstring Prefect takes the help texts of a form from."""
     helps = {one.name: one.help for entry in entries for one in entry.parameters}
-    helps |= {choice.name: choice.help for choice in made.choices}
+    helps |= {choice.name: choice.help for choice in built.choices}
     verbs = " ".join(f"{one.label.capitalize()}: {one.summary}" for one in entries)
-    helps[made.picks] = verbs
+    helps[built.picks] = verbs
     summary = entries[0].summary if len(entries) == 1 else verbs
     return f"{summary}\n\nArgs:\n" + "\n".join(f"    {field.name}: {helps[field.name]}" for field in fields)
 

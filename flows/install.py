@@ -49,11 +49,11 @@ def install(folder: Path, pool: str, named: Channels) -> Installed:
     with get_client(sync_client=True) as client:
         _make_pool(client, pool)
         blocks = {name: _save(name, block) for name, block in notifications(named).items()}
-        told = [_automate(client, spec, list(blocks.values())) for spec in automations()]
+        reported = [_automate(client, spec, list(blocks.values())) for spec in automations()]
     there = issuers(folder)
     for issuer in there:
         deploy(folder, issuer, pool)
-    return Installed(there, list(blocks), told)
+    return Installed(there, list(blocks), reported)
 
 
 def deploy(folder: Path, issuer: str, pool: str) -> None:

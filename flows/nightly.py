@@ -14,7 +14,7 @@ from flows.commands.submit import submit as submit_verb
 from flows.errors import guarded
 from flows.extracts.errors import EmptyExtractError
 from flows.forms import IssuerName, here, passing, show, show_outbox
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.identity import day_off, local_day
 from flows.submissions.plan import pending
 from flows.wiring import config_folder, wire
@@ -66,8 +66,8 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> list[str] | State[N
         on_any_day: Work on a weekend or holiday of the issuer's calendar too; otherwise such a night is skipped.
     """
     log = get_run_logger()
-    edges = wire(config_folder(), issuer)
-    why = "" if on_any_day else _skipped(edges)
+    context = wire(config_folder(), issuer)
+    why = "" if on_any_day else _skipped(context)
     if why:
         log.warning("%s: no night today (%s); what is there goes with the next business night", issuer, why)
         return Completed(name="Skipped", message=f"No night today: {why}")
@@ -78,8 +78,8 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> list[str] | State[N
     return [run for state in ended if (run := state.result())]  # raises the first error
 
 
-def _skipped(edges: IssuerEdges) -> str:
-    return day_off(edges.issuer.schedule, local_day(edges.edges.now(), edges.issuer.time_zone))
+def _skipped(context: IssuerContext) -> str:
+    return day_off(context.issuer.schedule, local_day(context.adapters.now(), context.issuer.time_zone))
 
 
 def _started() -> Any:

@@ -98,7 +98,7 @@ def _cvv_hashes() -> frozenset[bytes]:
     return frozenset(sha256(cvv.encode()).digest() for cvv in cvvs)
 
 
-def harden() -> None:
+def harden_process() -> None:
     """Let this process write no core file, make files for its user only, print no cells, and redact what it logs.
 
     Safe to call again: handlers that came since get their filter then.

@@ -110,19 +110,19 @@ def serve(folder: Path, port: int) -> None:
     make_room(folder)
     prepare(folder, None)
     settings = environment(folder, port)
-    _say("the Prefect server starts (about ten seconds on a new database)")
+    _print_text("the Prefect server starts (about ten seconds on a new database)")
     with ExitStack() as stack:
         stack.enter_context(server(settings, folder / "server.log", port))
-        _say("the sample issuer is deployed")
+        _print_text("the sample issuer is deployed")
         subprocess.run([sys.executable, "-m", "flows.install"], env=settings, check=True)
         stack.enter_context(worker(settings, folder / "worker.log"))
-        _say(TEXT.format(url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)))
+        _print_text(TEXT.format(url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)))
         with suppress(KeyboardInterrupt):
             signal.pause()
-        _say("ending")
+        _print_text("ending")
 
 
-def _say(text: str) -> None:
+def _print_text(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -16,9 +16,9 @@ from prefect.events import emit_event
 
 from flows.errors import guarded
 from flows.forms import IssuerName
-from flows.operations.alerts import KINDS, Change, Failure, told
+from flows.operations.alerts import KINDS, Change, Failure, record_notified
 from flows.operations.alerts import watch as watch_step
-from flows.operations.metrics import measure
+from flows.operations.metrics import write_metrics
 from flows.wiring import config_folder, wire
 
 BAD = (StateType.FAILED, StateType.CRASHED)
@@ -29,16 +29,16 @@ ENDED = (*BAD, StateType.COMPLETED, StateType.CANCELLED)
 @guarded
 def look(issuer: str) -> list[str]:
     """Open and close alerts, tell each change once, keep the metrics; return what was told."""
-    edges = wire(config_folder(), issuer)
-    found = watch_step(edges, failures(issuer))
+    context = wire(config_folder(), issuer)
+    found = watch_step(context, failures(issuer))
     for change in found:
-        tell(change)
-        told(edges, change)
-    measure(edges)
+        notify(change)
+        record_notified(context, change)
+    write_metrics(context)
     return [f"{'opened' if change.opened else 'closed'}: {change.alert.text}" for change in found]
 
 
-def tell(change: Change) -> None:
+def notify(change: Change) -> None:
     """Emit one change as an event; its id comes from the change, so telling it again is the same event."""
     alert, kind = change.alert, KINDS[change.alert.kind]
     word = "opened" if change.opened else "closed"

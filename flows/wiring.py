@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from flows.operations.provenance import Setting
     from flows.partner_api.client import ServiceClient
     from flows.partner_api.transport import Credentials
-    from flows.runs.context import Edges, IssuerEdges
+    from flows.runs.context import Adapters, IssuerContext
     from flows.runs.sealing import Opener, Sealer
-    from flows.runs.store import Store, Sweeper
+    from flows.runs.store import Cleaner, Store
     from schemas.issuer import Issuer
 
 
@@ -72,7 +72,7 @@ class FileThereError(OperatorError):
 
 
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
-LOCAL_WIRES = 4  # a disk answers at once: more threads only wait for one another, and cost a third more CPU
+LOCAL_CONNECTIONS = 4  # a disk answers at once: more threads only wait for one another, and cost a third more CPU
 
 
 def config_folder() -> Path:
@@ -105,14 +105,14 @@ def load_issuer(folder: Path, name: str) -> Issuer:
     try:
         return Issuer.model_validate(tomllib.loads(file.read_text("utf-8")))
     except tomllib.TOMLDecodeError as error:
-        trouble = str(error)
+        problem = str(error)
     except ValidationError as error:
         places = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_input=False))
-        trouble = "; ".join(f"{place}: {message}" for place, message in places)
-    raise ConfigurationError(file=str(file), problems=trouble)
+        problem = "; ".join(f"{place}: {message}" for place, message in places)
+    raise ConfigurationError(file=str(file), problems=problem)
 
 
-def in_effect(folder: Path, issuer: Issuer) -> list[Setting]:
+def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:
     """Return every setting in effect and where it comes from; of secrets only that they are set."""
     from flows.operations.provenance import settings_in_effect
 
@@ -131,7 +131,7 @@ def open_store(root: str, folder: Path) -> Store:
     return LocalStore(folder / Path(root).expanduser())
 
 
-def sweeper(root: str, folder: Path) -> Sweeper:
+def cleaner(root: str, folder: Path) -> Cleaner:
     """Open a store with the right to delete, which retention alone asks for; on S3 by a profile of its own."""
     if urlsplit(root).scheme == "s3":
         from flows.adapters import s3
@@ -142,16 +142,16 @@ def sweeper(root: str, folder: Path) -> Sweeper:
     return LocalStore(folder / Path(root).expanduser())
 
 
-def clear_machine(*, dry_run: bool) -> int:
+def clean_up_machine(*, dry_run: bool) -> int:
     """Remove what killed processes left on this machine, their gpg homes; return how many there are."""
-    from flows.adapters.gpg import dead_homes, sweep_dead_homes
+    from flows.adapters.gpg import dead_homes, remove_dead_homes
 
-    return len(dead_homes()) if dry_run else sweep_dead_homes()
+    return len(dead_homes()) if dry_run else remove_dead_homes()
 
 
-def wire(folder: Path, name: str) -> IssuerEdges:
+def wire(folder: Path, name: str) -> IssuerContext:
     """Return an issuer with its real edges; nothing outside is touched before a step asks for it."""
-    from flows.runs.context import IssuerEdges
+    from flows.runs.context import IssuerContext
     from flows.runs.identity import default_header, header_from_template
 
     issuer = load_issuer(folder, name)
@@ -161,18 +161,18 @@ def wire(folder: Path, name: str) -> IssuerEdges:
         if template
         else default_header()
     )
-    return IssuerEdges(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener)
+    return IssuerContext(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener)
 
 
-def edges(root: str, folder: Path) -> Edges:
+def edges(root: str, folder: Path) -> Adapters:
     """Return the edges every step shares: the store, the clock, who is acting, and the probe; hardens the process."""
-    from flows.redaction import harden
-    from flows.runs.context import Edges
+    from flows.redaction import harden_process
+    from flows.runs.context import Adapters
     from flows.runs.probe import race
 
-    harden()  # here, because every command and every flow comes by
-    wires = PUBLISHERS // 2 if urlsplit(root).scheme == "s3" else LOCAL_WIRES
-    return Edges(open_store(root, folder), now, actor(), race, wires)
+    harden_process()  # here, because every command and every flow comes by
+    connections = PUBLISHERS // 2 if urlsplit(root).scheme == "s3" else LOCAL_CONNECTIONS
+    return Adapters(open_store(root, folder), now, actor(), race, connections)
 
 
 def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
@@ -182,10 +182,10 @@ def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
     """
     from flows.partner_api.client import open_client
     from flows.partner_api.service import NoServiceError
-    from flows.redaction import harden
+    from flows.redaction import harden_process
     from flows.runs.store import Retry
 
-    harden()
+    harden_process()
     settings = issuer.service
     if settings is None:
         raise NoServiceError(issuer=issuer.issuer)
@@ -255,19 +255,19 @@ def _user() -> str:
 
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
-    from flows.adapters.gpg import sweep_dead_homes
-    from flows.adapters.gpg_sealer import Wanted
+    from flows.adapters.gpg import remove_dead_homes
+    from flows.adapters.gpg_sealer import SealerSpec
     from flows.adapters.unsealed import PlainSealer
 
     portal = issuer.portal
     if not portal.sealed:
         yield PlainSealer()
         return
-    sweep_dead_homes()  # what a kill -9 left behind
+    remove_dead_homes()  # what a kill -9 left behind
     files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
     keys = tuple(read_file(folder / file, "[portal] key_file") for file in files)
-    wanted = Wanted(keys, portal.fingerprints, portal.armor, portal.compression, now().date())
-    with _sealers().lend(wanted) as sealer:
+    wanted = SealerSpec(keys, portal.fingerprints, portal.armor, portal.compression, now().date())
+    with _sealers().borrow(wanted) as sealer:
         yield sealer
 
 

@@ -12,15 +12,15 @@ import polars as pl
 
 from flows.adapters.local import LocalStore
 from flows.resend.resubmission import Request, resubmit
-from flows.resend.selection import Wanted
+from flows.resend.selection import RowSelection
 from flows.runs.keys import corrections
 from flows.submissions.submit import Submitted
 from schemas.portal import PAN
 from tests.builders import portal_rows
 from tests.night import Bench, issuer, local_bench, portal_csv
 
-ERRORS = Wanted(errors=True)
-REJECTS = Wanted(rejects=True)
+ERRORS = RowSelection(errors=True)
+REJECTS = RowSelection(rejects=True)
 PANS = ["4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117"]
 
 
@@ -48,9 +48,9 @@ def of_rows(folder: Path, *rows: dict[str, str | None]) -> tuple[Bench, str]:
     return bench, bench.submit(bench.drop_bytes(portal_csv(portal_rows(*cards)))).manifest.run
 
 
-def again(bench: Bench, run: str, wanted: Wanted = ERRORS, reason: str = "again", **more: Any) -> Submitted:
+def again(bench: Bench, run: str, wanted: RowSelection = ERRORS, reason: str = "again", **more: Any) -> Submitted:
     """Resubmit rows of a run."""
-    return resubmit(bench.edges, Request(run, wanted, reason, **more))
+    return resubmit(bench.context, Request(run, wanted, reason, **more))
 
 
 def in_state(bench: Bench, run: str, state: str) -> list[int]:

@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None  # asked for anew
-    os.environ.setdefault(leftovers.MARK, uuid4().hex)  # workers of xdist have that of their controller
+    os.environ.setdefault(leftovers.MARKER, uuid4().hex)  # workers of xdist have that of their controller
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,7 +67,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     if hasattr(config, "workerinput"):
         config.workeroutput["left"] = threads  # type: ignore[attr-defined]  # xdist's own way to its controller
         return
-    left = leftovers.that_stay(os.environ[leftovers.MARK])
+    left = leftovers.that_stay(os.environ[leftovers.MARKER])
     for process in left:
         process.end()
     found = [*config.stash[LEFT], *threads, *(f"a process: {one.id} {one.command}" for one in left)]

@@ -9,7 +9,7 @@ import polars as pl
 
 from flows.reports import funnel as report_funnel
 from flows.reports import lists as tables
-from flows.reports.summary import Moment, summarise
+from flows.reports.summary import ReportTimes, summarise
 from flows.reports.tally import CHUNKS, ResultFile, Tally, add
 from flows.results.balance import balance
 from flows.results.reconcile import Reconciled
@@ -76,7 +76,7 @@ def facts(
     run = manifest(chunks, rejected)
     whole = total(chunks, breaks=breaks, **of_total)
     books = balance(run, Reconciled(pl.DataFrame(), whole.chunks, tuple(breaks)))
-    summary = summarise(run, whole, books, issuer(), Moment(NOW, SENT, {}), {"cardlink": "0"})
+    summary = summarise(run, whole, books, issuer(), ReportTimes(NOW, SENT, {}), {"cardlink": "0"})
     night = {"run": RUN, "state": summary["verdict"], **summary["rows"]}
     days = [date(2026, 11, 20) - timedelta(days=back) for back in range(13, -1, -1)]
     trend = [{**night, "as_of": day.isoformat()} for day in days]

@@ -51,7 +51,7 @@ PASSING = (
 )
 
 
-class Asked(NamedTuple):
+class RunInputs(NamedTuple):
     """One request as a chooser sees it; `number` counts all requests from 0."""
 
     number: int
@@ -61,7 +61,7 @@ class Asked(NamedTuple):
 
 _DROPPED: dict[Fault | None, str] = {Fault.NO_CONDITIONS: "if-none-match", Fault.NO_RANGE: "range"}
 
-Chooser = Callable[[Asked], Fault | None]
+Chooser = Callable[[RunInputs], Fault | None]
 
 
 class Proxy(NamedTuple):
@@ -69,14 +69,14 @@ class Proxy(NamedTuple):
 
     endpoint: str
     injected: Counter[Fault]
-    asked: list[Asked]
+    asked: list[RunInputs]
 
 
 def scripted(method: str, *faults: Fault | None) -> Chooser:
     """Give these faults to the next requests of a method, one each, then none."""
     waiting, lock = list(faults), Lock()
 
-    def choose(asked: Asked) -> Fault | None:
+    def choose(asked: RunInputs) -> Fault | None:
         with lock:
             return waiting.pop(0) if waiting and asked.method == method else None
 
@@ -91,7 +91,7 @@ def at_random(seed: int, share: float, faults: Sequence[Fault] = PASSING) -> Cho
     """Give a share of all requests one of these faults."""
     chance, lock = Random(seed), Lock()
 
-    def choose(_: Asked) -> Fault | None:
+    def choose(_: RunInputs) -> Fault | None:
         with lock:
             return chance.choice(faults) if chance.random() < share else None
 
@@ -110,7 +110,7 @@ def between(endpoint: str, choose: Chooser, *, silence: float = 2.0) -> Iterator
 
         def fault(self) -> Fault | None:
             with lock:
-                asked = Asked(len(proxy.asked), self.command, self.path)
+                asked = RunInputs(len(proxy.asked), self.command, self.path)
                 proxy.asked.append(asked)
                 fault = choose(asked)
                 if fault:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from flows.adapters.gpg import Keyring
-from flows.adapters.gpg_sealer import MAKING, Algorithm, PortalKey, make_portal_key
+from flows.adapters.gpg_sealer import BUILDING, Algorithm, PortalKey, make_portal_key
 
 NAME = "Portal <portal@example.com>"
 LONG_AGO = "20200101T000000"
@@ -85,7 +85,7 @@ class Gpg:
         """Run gpg and return what it prints; CalledProcessError where it does not end well."""
         at = at or self._since
         clock = [f"--faked-system-time={at}"] if at else []
-        quiet = ["--batch", *MAKING, "--no-tty", "--pinentry-mode", "loopback", "--passphrase", self._passphrase]
+        quiet = ["--batch", *BUILDING, "--no-tty", "--pinentry-mode", "loopback", "--passphrase", self._passphrase]
         command = ["gpg", "--homedir", str(self.home), *quiet, *clock, *arguments]
         return subprocess.run(command, input=given, capture_output=True, check=True).stdout.decode("latin-1")
 

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 
 T = TypeVar("T", str, bytes)
 
-MARK = "CARDLINK_TESTED_BY"
+MARKER = "CARDLINK_TESTED_BY"
 DIE_WITH_PARENT = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -65,15 +65,15 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def processes(mark: str) -> list[Process]:
+def processes(marker: str) -> list[Process]:
     """Return every process but this one that was started by the session of that mark."""
-    return [one for one in _marked(f"{MARK}={mark}".encode()) if one.id != os.getpid()]
+    return [one for one in _marked(f"{MARKER}={marker}".encode()) if one.id != os.getpid()]
 
 
-def that_stay(mark: str, seconds: float = PATIENCE) -> list[Process]:
+def that_stay(marker: str, seconds: float = PATIENCE) -> list[Process]:
     """Return those of a session's processes that do not end by themselves."""
     end = time.monotonic() + seconds
-    while (found := processes(mark)) and time.monotonic() < end:
+    while (found := processes(marker)) and time.monotonic() < end:
         time.sleep(0.1)
     return found
 

@@ -15,8 +15,8 @@ import polars as pl
 from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, PortalKey
 from flows.adapters.local import LocalStore
 from flows.reports.ingest import Ingested, ingest
-from flows.runs.chunks import lying
-from flows.runs.context import Edges, IssuerEdges
+from flows.runs.chunks import stored_chunks
+from flows.runs.context import Adapters, IssuerContext
 from flows.runs.documents import keys_of, read_ledger, read_manifest
 from flows.runs.identity import default_header
 from flows.runs.keys import extracts, results
@@ -57,10 +57,10 @@ class Bench:
     gpg: str = "gpg"
 
     @property
-    def edges(self) -> IssuerEdges:
+    def context(self) -> IssuerContext:
         """The issuer's edges: this store, real gpg."""
-        outside = Edges(self.store, self.now, self.actor, lambda *_: None)  # the probe has tests of its own
-        return IssuerEdges(self.issuer, outside, default_header(), self._sealer, self._opener)
+        outside = Adapters(self.store, self.now, self.actor, lambda *_: None)  # the probe has tests of its own
+        return IssuerContext(self.issuer, outside, default_header(), self._sealer, self._opener)
 
     def drop(self, rows: int = 50, name: str = "bank-20261120.csv", *, bad: float = 0.0, seed: int = 0) -> str:
         """Drop a generated extract; return its name."""
@@ -75,7 +75,7 @@ class Bench:
 
     def submit(self, extract: str, **request: Any) -> Submitted:
         """Submit one extract."""
-        return submit(self.edges, Request(extract, **request))
+        return submit(self.context, Request(extract, **request))
 
     def answer(self, habits: Habits | None = None, **portal: Any) -> Answered:
         """Let the simulated portal answer what is committed."""
@@ -90,7 +90,7 @@ class Bench:
 
     def ingest(self) -> Ingested:
         """Take up new results."""
-        return ingest(self.edges)
+        return ingest(self.context)
 
     def content(self, key: str) -> bytes:
         """Return what lies under a key."""
@@ -111,7 +111,7 @@ class Bench:
     def chunks(self, run: str) -> list[bytes]:
         """Return the plain CSV of every committed chunk, in order, as the portal opens it."""
         with GpgOpener([self.key.secret]) as opener:
-            names = [one.key for one in lying(self.store, self.manifest(run)).values()]
+            names = [one.key for one in stored_chunks(self.store, self.manifest(run)).values()]
             return [opener.open(self.content(name), 1 << 24) for name in names]
 
     def report(self, run: str, name: str) -> bytes:

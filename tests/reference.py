@@ -1,6 +1,6 @@
-"""Where the reference pages of `deploy/` come from: settings, commands and reasons, made of their one source each.
+"""Where two reference pages of `deploy/` come from: settings and commands, written from models and entries.
 
-`python -m tests.reference` writes the pages anew; a test compares them with what stands there.
+`python -m tests.reference` writes the pages anew; a test compares them with what is there.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from flows.cli.derive import command_of
 from flows.cli.main import GROUPS
 from flows.commands.entry import Entry, Form
 from flows.commands.every import ENTRIES
-from schemas import portal, rules
+from schemas import portal
 from schemas.issuer import Constant, From, Issuer
-from schemas.reasons import reason
-from schemas.row_settings import RuleSettings
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
@@ -119,16 +117,6 @@ stderr. Exit codes are in the README.
 A *form* is the same command as a Prefect flow: same checks, same help texts; `dry_run` is preselected.
 """
 
-REASONS: Final = f"""# Reasons
-
-{MADE}
-Why a row is rejected, or sent with a warning: every rule, in the order of the table. Of the rules that a cell breaks,
-only the first is reported. Where the severity is a setting of `[rules]` (`SETTINGS.md`), its default is given.
-
-| reason | severity | what to do | accepted |
-|---|---|---|---|
-"""
-
 
 def settings_page() -> str:
     """Return every key of the issuer's TOML, the portal's columns and the environment."""
@@ -156,27 +144,13 @@ def commands_page() -> str:
     return text
 
 
-def reasons_page() -> str:
-    """Return every rule of the table with its severity, what to do and what is accepted."""
-    settings = RuleSettings()
-    return REASONS + "".join(
-        f"| `{rule.code}` | {_severity(rule, settings)} | {reason(rule.code).action} | {reason(rule.code).hint} |\n"
-        for rule in rules.RULES
-    )
-
-
-PAGES: Final = {"SETTINGS.md": settings_page, "COMMANDS.md": commands_page, "REASONS.md": reasons_page}
+PAGES: Final = {"SETTINGS.md": settings_page, "COMMANDS.md": commands_page}
 
 
 def write(folder: Path = DEPLOY) -> None:
     """Write the pages anew."""
     for name, page in PAGES.items():
         (folder / name).write_text(page(), "utf-8")
-
-
-def _severity(rule: rules.Rule, settings: RuleSettings) -> str:
-    default = rule.severity_by(settings)
-    return default if default == rule.severity else f"`{rule.severity}`: {default}"
 
 
 def _scalars(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:

@@ -103,7 +103,9 @@ def expected() -> dict[str, Any]:
 
 def readme() -> str:
     """Return the page that says what each row is for."""
-    table = [f"| {one.row} | {one.line} | {one.case.why} | {one.case.fate} | {_told(one.case)} |" for one in placed()]
+    table = [
+        f"| {one.row} | {one.line} | {one.case.why} | {one.case.fate} | {_reported(one.case)} |" for one in placed()
+    ]
     return HEAD + "\n".join(table) + "\n"
 
 
@@ -122,12 +124,12 @@ The files are written by `python -m tests.sample_bank`, where each row is one li
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Write the files anew."""
+    """Write the files anew; results bear the digest of the extract they are of, so those of another go."""
+    for old in folder.glob("results/*.csv"):
+        old.unlink()
     files = {f"extracts/{EXTRACT}": extract(), **{f"results/{name}": data for name, data in results().items()}}
     files["expected.json"] = (json.dumps(expected(), indent=1) + "\n").encode()
     files["README.md"] = readme().encode()
-    for old in (folder / "results").glob("*.csv"):  # their names hold the extract's digest
-        old.unlink()
     for name, data in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(data)
@@ -193,7 +195,7 @@ def _result(number: int) -> bytes:
     return out.getvalue().encode()
 
 
-def _told(case: Case) -> str:
+def _reported(case: Case) -> str:
     if case.reasons:
         return ", ".join(f"`{reason.partition('|')[2]}`" for reason in case.reasons)
     return ", ".join(f"sent as `{value}`" for value in case.sent.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import zip_longest
 from types import MappingProxyType
@@ -36,10 +36,9 @@ from schemas.portal import (
 )
 from schemas.row_settings import RuleSettings
 
-FREE_TEXT = (CUID, ADDRESS1, CITY, FIRST_NAME, LAST_NAME)  # elsewhere a placeholder has the wrong format already
+FREE_TEXT = (CUID, ADDRESS1, CITY, FIRST_NAME, LAST_NAME)  # a placeholder elsewhere is like one of the card number
 BOSTON = {CITY: "Boston", SUBNATIONAL: "MA", POSTAL_CODE: "02108", COUNTRY: "US"}
 QUEBEC = {CITY: "Québec", SUBNATIONAL: "QC", POSTAL_CODE: "G1R 4S9", COUNTRY: "CA"}
-UNSEEN = ("card.name_on_card.missing",)  # the name is filled from first and last name
 SAME_AS = "same as row"  # in the fields of a case that repeats another
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -203,22 +202,29 @@ def broken_lines() -> Iterator[Case]:
         yield Case(f"line: {why}", {}, (f"|{code}",), ledger.REJECTED, damage=damage)
 
 
+def examples(covered: frozenset[str]) -> Iterator[Case]:
+    """Yield the example of every rule that has no row of its own, so that a rule is one entry of one table."""
+    for rule in rules.RULES:
+        severity = rule.severity_by(RuleSettings())
+        if rule.code not in covered | elsewhere() and severity != "off":
+            fate = ledger.REJECTED if severity == "reject" else ledger.SUBMITTED
+            fields = {name: cell or "" for name, cell in rule.example.items()}
+            yield Case(f"the example of `{rule.code}`", fields, (f"{rule.column}|{rule.code}",), fate)
+
+
+def elsewhere() -> frozenset[str]:
+    """Return the codes that the sample shows on other columns only, or that its settings do not let happen."""
+    placeholders = {f"{_stem(column)}.placeholder" for column in portal.columns() if column not in (*FREE_TEXT, PAN)}
+    return frozenset(placeholders | {"card.name_on_card.missing"})  # it is filled from first and last name
+
+
 def cases() -> list[Case]:
     """Return every row of the sample, in order; the refused stand between good ones."""
     good = [*ordinary(), *awkward_names(), *spellings(), *warned()]
-    mixed = (one for pair in zip_longest(good, [*refused(), *broken_lines()]) for one in pair if one is not None)
-    named = [*(Case("published test card", {PAN: pan}) for pan in PUBLISHED), *mixed, *repeats()]
-    return [*named, *of_rules({reason.rpartition("|")[2] for one in named for reason in one.reasons})]
-
-
-def of_rules(shown: Container[str]) -> Iterator[Case]:
-    """Yield a row for every other rule of the table: the example of its entry."""
-    for rule in rules.RULES:
-        if rule.code in shown or rule.code.endswith(".placeholder") or rule.code in UNSEEN:
-            continue
-        fate = {"reject": ledger.REJECTED}.get(rule.severity_by(RuleSettings()), ledger.SUBMITTED)
-        fields = {column: text or "" for column, text in rule.example.items()}
-        yield Case(f"breaks {rule.code}", fields, (f"{rule.column}|{rule.code}",), fate)
+    mixed = [one for pair in zip_longest(good, [*refused(), *broken_lines()]) for one in pair if one is not None]
+    covered = frozenset(reason.partition("|")[2] for one in mixed for reason in one.reasons)
+    published = [Case("published test card", {PAN: pan}) for pan in PUBLISHED]
+    return [*published, *mixed, *examples(covered), *repeats()]
 
 
 def repeats() -> Iterator[Case]:
@@ -231,8 +237,8 @@ def repeats() -> Iterator[Case]:
     )
 
 
-def _grouped(pan: str, mark: str) -> str:
-    return mark.join(pan[at : at + 4] for at in range(0, 16, 4))
+def _grouped(pan: str, marker: str) -> str:
+    return marker.join(pan[at : at + 4] for at in range(0, 16, 4))
 
 
 def _stem(column: str) -> str:

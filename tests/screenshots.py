@@ -76,12 +76,12 @@ def _run(chromium: str, home: str, arguments: list[str]) -> None:
 
 def pages(story: Story, folder: Path) -> dict[str, Path]:
     """Write the pages to look at: the run of the last night, and the look across runs."""
-    edges = story.bench.edges
-    reconcile_runs(edges)
-    rebuild(edges, story.runs[-2])
+    context = story.bench.context
+    reconcile_runs(context)
+    rebuild(context, story.runs[-2])
     contents = {
         "run": story.bench.content(keys_of(story.runs[-2]).report("report.html")),
-        "across": story.bench.content(reconciliation(edges.issuer.issuer) + "report.html"),
+        "across": story.bench.content(reconciliation(context.issuer.issuer) + "report.html"),
     }
     for name, content in contents.items():
         (folder / f"{name}.html").write_bytes(content)

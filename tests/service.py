@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from flows.runs.sealing import Opener
 from flows.simulator.service.app import create_app
-from flows.simulator.service.books import Books, Client, Habits
+from flows.simulator.service.books import Client, Habits, ServiceState
 from flows.simulator.service.serving import address, listen, server
 from schemas.partner_api.service import ServiceSettings
 from tests.simulator.uploads import PaperOpener
@@ -27,7 +27,7 @@ class RunningService:
     """A service that listens; its clock stands still until a test moves it."""
 
     address: str
-    books: Books
+    books: ServiceState
     settings: ServiceSettings
     loop: asyncio.AbstractEventLoop
 
@@ -36,7 +36,7 @@ class RunningService:
         """Who may log in."""
         return self.books.habits.client
 
-    def act(self, do: Callable[[Books], T]) -> T:
+    def act(self, do: Callable[[ServiceState], T]) -> T:
         """Do something with the books between two requests, never within one."""
 
         async def on_the_loop() -> T:
@@ -54,7 +54,7 @@ def running_service(
     *, opener: Opener | None = None, now: datetime = NOON, settings: dict[str, Any] | None = None, **habits: Any
 ) -> Iterator[RunningService]:
     """Run a service with these habits; sealed uploads need the `opener` of the portal's key."""
-    books = Books(opener or PaperOpener(), now, Habits(**habits))
+    books = ServiceState(opener or PaperOpener(), now, Habits(**habits))
     with listen() as listener:
         spoken = ServiceSettings.model_validate({"base_url": address(listener), **(settings or {})})
         serving = server(create_app(books, spoken, lambda: books.now))

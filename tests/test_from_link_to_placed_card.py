@@ -21,7 +21,7 @@ from flows.partner_api.follow_links import follow_links
 from flows.runs.keys import extracts
 from flows.simulator.chance import chance
 from flows.simulator.service.links import Link
-from flows.simulator.service.people_at_links import Shares, Wallet, let_people_act
+from flows.simulator.service.people_at_links import Shares, Wallet, let_cardholders_act
 from tests.night import BANK, Bench
 from tests.placed import Placed, placed
 
@@ -45,7 +45,7 @@ def act(night: Placed, share: float, seed: int) -> None:
     knows = wallet(night.bench, night)
     shares = Shares(open=share, silent=0.1, wrong=0.2)
     night.service.act(
-        lambda books: let_people_act(books, lambda *name: chance(seed, *name), shares=shares, wallet=knows)
+        lambda books: let_cardholders_act(books, lambda *name: chance(seed, *name), shares=shares, wallet=knows)
     )
 
 
@@ -81,13 +81,13 @@ def stages(cardholders: list[dict[str, Any]], bench: Bench, run: str) -> list[in
     ]
 
 
-def whole_night(folder: Path, rows: int) -> None:
+def run_demo(folder: Path, rows: int) -> None:
     """Run a night of so many cardholders in two waves, looked at before, between and after, and compare."""
     with placed(folder, rows) as night:
-        funnels = [follow_links(night.bench.edges, night.client)["funnel"]]
+        funnels = [follow_links(night.bench.context, night.client)["funnel"]]
         for hours, share in ((7, 0.5), (14, 0.7)):
             act(night, share, hours)
-            funnels.append(follow_links(night.later(hours).edges, night.client)["funnel"])
+            funnels.append(follow_links(night.later(hours).context, night.client)["funnel"])
         books = recount(night)
 
     last = funnels[-1]
@@ -116,9 +116,9 @@ def whole_night(folder: Path, rows: int) -> None:
 
 
 def test_a_night_from_bulk_links_to_placed_cards_is_counted_as_the_services_books_have_it(tmp_path: Path) -> None:
-    whole_night(tmp_path, 200)
+    run_demo(tmp_path, 200)
 
 
 @pytest.mark.slow
 def test_two_thousand_cardholders_from_bulk_links_to_placed_cards(tmp_path: Path) -> None:
-    whole_night(tmp_path, 2000)
+    run_demo(tmp_path, 2000)

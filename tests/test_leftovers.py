@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.leftovers import MARK, ended, processes, that_stay, threads
+from tests.leftovers import MARKER, ended, processes, that_stay, threads
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no /proc")
 PARENT = """
@@ -20,23 +20,23 @@ subprocess.run(with_its_parent(["sh", "-c", "echo begun; exec sleep 60"]), start
 """
 
 
-def marked() -> dict[str, str]:
-    return {**os.environ, MARK: uuid4().hex}
+def read_markers() -> dict[str, str]:
+    return {**os.environ, MARKER: uuid4().hex}
 
 
 def test_a_process_whose_parent_is_gone_is_found_by_its_mark() -> None:
-    settings = marked()
+    settings = read_markers()
     subprocess.run(["sh", "-c", "sleep 60 >/dev/null 2>&1 &"], env=settings, check=True)
 
-    [left] = processes(settings[MARK])
+    [left] = processes(settings[MARKER])
     left.end()
 
     assert "sleep 60" in left.command
-    assert [] == that_stay(settings[MARK])
+    assert [] == that_stay(settings[MARKER])
 
 
 def test_a_process_ends_with_its_children_whatever_happens_in_the_block() -> None:
-    settings = marked()
+    settings = read_markers()
     family = ["sh", "-c", "sleep 60 & sleep 60"]
 
     with (
@@ -45,11 +45,11 @@ def test_a_process_ends_with_its_children_whatever_happens_in_the_block() -> Non
     ):
         raise KeyboardInterrupt
 
-    assert [] == that_stay(settings[MARK])
+    assert [] == that_stay(settings[MARKER])
 
 
 def test_a_server_ends_when_its_parent_is_killed() -> None:
-    settings = marked()
+    settings = read_markers()
     parent = subprocess.Popen([sys.executable, "-c", PARENT], env=settings, stdout=subprocess.PIPE)
     assert parent.stdout is not None
     assert b"begun\n" == parent.stdout.readline()
@@ -57,7 +57,7 @@ def test_a_server_ends_when_its_parent_is_killed() -> None:
     parent.kill()
     parent.communicate()  # until nobody holds the other end
 
-    assert [] == that_stay(settings[MARK])
+    assert [] == that_stay(settings[MARKER])
 
 
 def test_a_thread_that_would_keep_the_process_is_named() -> None:

@@ -16,7 +16,7 @@ import pytest
 from flows.adapters.gpg_sealer import GpgOpener, PortalKey
 from flows.extracts import grammar
 from flows.reports.ingest import ingest
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_ledger
 from flows.runs.keys import results
 from flows.runs.store import read
@@ -27,9 +27,13 @@ from flows.wiring import wire
 from schemas import ledger, portal
 from schemas.expressions import GENERATED, PUBLISHED
 from schemas.manifest import Manifest
-from schemas.rules import RULES
+from schemas.portal import NICKNAME
+from schemas.reasons import LINES
+from schemas.rules import RULES, Rule
 from tests import keys, sample_bank
 from tests.sample_bank import AS_OF, EXTRACT, FOLDER, placed
+from tests.sample_rows import elsewhere
+from tests.submissions.made_up import added
 
 ISSUER = "sample-bank"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)  # the links of the example results end in January
@@ -39,7 +43,7 @@ EXPECTED = json.loads((FOLDER / "expected.json").read_text("utf-8"))
 class Night(NamedTuple):
     """The sample, submitted by the real steps with real gpg."""
 
-    edges: IssuerEdges
+    context: IssuerContext
     key: PortalKey
     manifest: Manifest
     ledger: pl.DataFrame
@@ -47,23 +51,27 @@ class Night(NamedTuple):
     def chunks(self) -> Iterator[tuple[str, bytes]]:
         keys = keys_of(self.manifest.run)
         for chunk in self.manifest.chunks:
-            yield chunk.name, read(self.edges.edges.store, keys.chunks + chunk.name)
+            yield chunk.name, read(self.context.adapters.store, keys.chunks + chunk.name)
 
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
-    folder = tmp_path_factory.mktemp("night")
+    return submitted(tmp_path_factory.mktemp("night"), (FOLDER / "extracts" / EXTRACT).read_bytes())
+
+
+def submitted(folder: Path, extract: bytes) -> Night:
+    """Submit an extract of the sample issuer."""
     key = keys.sound()
     (folder / "portal.asc").write_bytes(key.public)
     settings = (FOLDER / f"{ISSUER}.toml").read_text("utf-8")
     (folder / f"{ISSUER}.toml").write_text(settings.replace("0" * 40, key.fingerprint), "utf-8")
     (folder / "store").mkdir()
-    edges = wire(folder, ISSUER)
-    edges = edges._replace(edges=edges.edges._replace(now=lambda: NOON))
-    edges.edges.store.create(f"{ISSUER}/extracts/{EXTRACT}", (FOLDER / "extracts" / EXTRACT).read_bytes())
-    manifest = submit(edges, Request(EXTRACT)).manifest
-    parts = read_ledger(edges.edges.store, keys_of(manifest.run), manifest.ledger)
-    return Night(edges, key, manifest, pl.concat(parts).sort("row"))
+    context = wire(folder, ISSUER)
+    context = context._replace(adapters=context.adapters._replace(now=lambda: NOON))
+    context.adapters.store.create(f"{ISSUER}/extracts/{EXTRACT}", extract)
+    manifest = submit(context, Request(EXTRACT)).manifest
+    parts = read_ledger(context.adapters.store, keys_of(manifest.run), manifest.ledger)
+    return Night(context, key, manifest, pl.concat(parts).sort("row"))
 
 
 def test_the_files_are_what_their_rows_make_of_them(tmp_path: Path) -> None:
@@ -104,15 +112,23 @@ def test_what_is_sent_is_spelled_as_the_table_says(night: Night) -> None:
 
 
 def test_every_reason_a_row_can_have_stands_in_the_sample() -> None:
-    rules = {rule.code for rule in RULES}
-    lines = {code for code in vars(grammar).values() if isinstance(code, str) and code.startswith("line.")}
-    elsewhere = {grammar.TOO_SHORT, grammar.TOO_LONG}  # in fixed width
-    elsewhere |= {"card.name_on_card.missing"}  # only where it is not filled from first and last name
-    elsewhere |= {code for code in rules if code.endswith(".placeholder") and _has_a_format(code, rules)}
+    codes = {rule.code for rule in RULES} | {entry.code for entry in LINES}
+    fixed_width = {grammar.TOO_SHORT, grammar.TOO_LONG}
 
-    missing = (rules | lines) - elsewhere - set(EXPECTED["reasons"])
+    missing = codes - fixed_width - elsewhere() - set(EXPECTED["reasons"])
 
     assert set() == missing
+
+
+def test_a_rule_without_a_row_of_its_own_has_its_example_in_the_sample_and_is_refused_by_it(tmp_path: Path) -> None:
+    long = Rule("made.up.long", NICKNAME, pl.col(NICKNAME).str.len_chars() <= 20, {NICKNAME: "x" * 21})
+
+    with added(long):
+        [row] = [one.row for one in placed() if one.case.why == "the example of `made.up.long`"]
+        night = submitted(tmp_path, sample_bank.extract())
+
+    told = night.ledger.filter(row=row).select("fate", "reasons").rows()
+    assert [(ledger.REJECTED, [f"{NICKNAME}|{long.code}"])] == told
 
 
 def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_it(night: Night) -> None:
@@ -133,9 +149,9 @@ def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_i
 
 def test_the_example_results_answer_every_row_sent(night: Night) -> None:
     for file in (FOLDER / "results").iterdir():
-        night.edges.edges.store.create(results(ISSUER) + file.name, file.read_bytes())
+        night.context.adapters.store.create(results(ISSUER) + file.name, file.read_bytes())
 
-    (report,) = ingest(night.edges).reports
+    (report,) = ingest(night.context).reports
 
     rows = report.summary["rows"]
     assert EXPECTED["results"] == {name: rows[name] for name in EXPECTED["results"]}
@@ -155,12 +171,6 @@ def test_the_sample_holds_test_cards_only() -> None:
     }
     assert len(pans) > 100
     assert set() == real
-
-
-def _has_a_format(code: str, rules: set[str]) -> bool:
-    """Return whether a placeholder in this property is refused for its format, or as unknown, already."""
-    stem = code.removesuffix(".placeholder")
-    return stem != "cardholder.cuid" and bool({f"{stem}.format", f"{stem}.unknown"} & rules)
 
 
 def _places(night: Night) -> Iterator[tuple[int, int, int]]:

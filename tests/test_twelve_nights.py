@@ -131,7 +131,7 @@ def test_what_is_outstanding_across_the_nights_equals_the_recount(story: Story) 
     answered = Counter(row.chunk for row in story.delivered.values())
     missing = {name for names in story.chunks.values() for name in names if not answered[name]}
 
-    facts = reconcile_runs(story.bench.edges)
+    facts = reconcile_runs(story.bench.context)
 
     content = story.bench.content(reconciliation("bank") + "outstanding.csv").decode()
     listed = list(csv.DictReader(io.StringIO(content)))
@@ -142,7 +142,7 @@ def test_what_is_outstanding_across_the_nights_equals_the_recount(story: Story) 
 
 
 def test_the_age_of_what_is_outstanding_runs_from_the_commit(story: Story) -> None:
-    facts = reconcile_runs(story.bench.edges)
+    facts = reconcile_runs(story.bench.context)
 
     oldest = next(one for one in facts["outstanding"]["chunks"] if one["missing"] != "result unsettled")
     night = story.runs.index(oldest["run"])

@@ -106,7 +106,7 @@ def live(folder: Path, rows: int = 100, per_chunk: int = 20, nights: int = NIGHT
             clock["now"] += timedelta(hours=1)
             story.taken.append(bench.ingest())
             answered = Counter(row.chunk for row in story.delivered.values())
-            story.looks.append(Look(clock["now"], answered, reconcile_runs(bench.edges)))
+            story.looks.append(Look(clock["now"], answered, reconcile_runs(bench.context)))
     return story
 
 

@@ -161,7 +161,7 @@ def dead_homes() -> list[Path]:
     return [home for root in _roots() for home in root.glob("cardlink-gpg-*") if _is_dead(home)]
 
 
-def sweep_dead_homes() -> int:
+def remove_dead_homes() -> int:
     """Remove the homes that killed processes left behind and return how many there were."""
     dead = dead_homes()
     for home in dead:
@@ -262,7 +262,9 @@ class Recipient(NamedTuple):
     expires: date | None
 
 
-def take_up(ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], today: date) -> tuple[Recipient, ...]:
+def import_public_keys(
+    ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], today: date
+) -> tuple[Recipient, ...]:
     """Import one public key per file and return the pinned ones in the order of their fingerprints.
 
     Raises the error of `key_errors` that names the key and its flaw; nothing unsound is left to gpg to notice.

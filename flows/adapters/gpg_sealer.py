@@ -14,7 +14,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self
 
-from flows.adapters.gpg import PATIENCE, Keyring, Recipient, memory_files, take_up
+from flows.adapters.gpg import PATIENCE, Keyring, Recipient, import_public_keys, memory_files
 from flows.errors import BugError
 from flows.runs.openpgp import Compression, Content, blocks, content, inspect
 from flows.runs.sealing import (
@@ -43,7 +43,7 @@ _PARTS: Final = {
     "curve25519": ("EDDSA\nKey-Curve: ed25519", "ECDH\nSubkey-Curve: cv25519"),
 }
 # Without --openpgp gpg 2.4 asks for AEAD, which 2.2 cannot read; with it, the digest must be said not to be SHA-1.
-MAKING: Final = ("--openpgp", "--cert-digest-algo", "SHA256")
+BUILDING: Final = ("--openpgp", "--cert-digest-algo", "SHA256")
 _PORTAL_KEY: Final = """\
 Key-Type: {0}
 Key-Usage: sign,cert
@@ -93,7 +93,7 @@ class GpgSealer:
         self._ring = Keyring(patience=patience, gpg=gpg)
         try:
             pins = list(dict.fromkeys(pin.upper() for pin in fingerprints))
-            self._recipients = take_up(self._ring, keys, pins, today)
+            self._recipients = import_public_keys(self._ring, keys, pins, today)
         except BaseException:
             self.close()
             raise
@@ -253,14 +253,14 @@ def trial_seal(sealer: Sealer) -> None:
 
 def make_portal_key(algorithm: Algorithm = "rsa2048") -> PortalKey:
     """Make a throwaway key pair as the portal would: for the demo, and for trials without the partner."""
-    with Keyring(agent=True, options=MAKING) as ring:
-        made = ring.ask(lambda gpg: gpg.gen_key(_PORTAL_KEY.format(*_PARTS[algorithm])))
-        if made is None or not made.fingerprint:
+    with Keyring(agent=True, options=BUILDING) as ring:
+        built = ring.ask(lambda gpg: gpg.gen_key(_PORTAL_KEY.format(*_PARTS[algorithm])))
+        if built is None or not built.fingerprint:
             raise BugError(place="making a throwaway key", kind="gpg")
         export = {"passphrase": "", "expect_passphrase": False}
-        public = ring.ask(lambda gpg: gpg.export_keys(made.fingerprint))
-        secret = ring.ask(lambda gpg: gpg.export_keys(made.fingerprint, secret=True, **export))
-    return PortalKey(public.encode(), secret.encode(), made.fingerprint)
+        public = ring.ask(lambda gpg: gpg.export_keys(built.fingerprint))
+        secret = ring.ask(lambda gpg: gpg.export_keys(built.fingerprint, secret=True, **export))
+    return PortalKey(public.encode(), secret.encode(), built.fingerprint)
 
 
 def _clean(result: Any, count: int) -> bool:
@@ -305,7 +305,7 @@ def _warn(recipient: Recipient, today: date) -> str:
     return f"Key {recipient.fingerprint} expires on {recipient.expires}, in {days} days."
 
 
-class Wanted(NamedTuple):
+class SealerSpec(NamedTuple):
     """What a sealer is made of: two that are equal seal alike, judged on the same day."""
 
     keys: tuple[bytes, ...]
@@ -320,11 +320,11 @@ class Sealers:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._idle: dict[Wanted, GpgSealer] = {}
+        self._idle: dict[SealerSpec, GpgSealer] = {}
         self._moving = Lock()
 
     @contextmanager
-    def lend(self, wanted: Wanted) -> Iterator[GpgSealer]:
+    def borrow(self, wanted: SealerSpec) -> Iterator[GpgSealer]:
         """Lend a sealer; it is kept for the next night, unless this one ended in an error or a newer one needs room."""
         sealer = self._idle.pop(wanted, None) or _tried(wanted)
         try:
@@ -335,7 +335,7 @@ class Sealers:
         for other in self._keep(wanted, sealer):
             other.close()
 
-    def _keep(self, wanted: Wanted, sealer: GpgSealer) -> list[GpgSealer]:
+    def _keep(self, wanted: SealerSpec, sealer: GpgSealer) -> list[GpgSealer]:
         """Keep a sealer as the newest; return those that make room: one alike of a night beside this, the oldest."""
         with self._moving:
             others = [self._idle.pop(wanted)] if wanted in self._idle else []
@@ -348,7 +348,7 @@ class Sealers:
             self._idle.popitem()[1].close()
 
 
-def _tried(wanted: Wanted) -> GpgSealer:
+def _tried(wanted: SealerSpec) -> GpgSealer:
     sealer = GpgSealer(
         wanted.keys, wanted.fingerprints, armor=wanted.armor, compression=wanted.compression, today=wanted.today
     )

@@ -67,7 +67,7 @@ class LocalStore:
             _sync(path.parent)
             return True
 
-        return _ours(key, link)
+        return _with_our_errors(key, link)
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write `key` whole and atomically over whatever was there; what `parts` raises leaves it as it was."""
@@ -82,13 +82,13 @@ class LocalStore:
                 raise
             _sync(path.parent)
 
-        _ours(key, rename)
+        _with_our_errors(key, rename)
 
     def open(self, key: str, pin: Entry | None = None, start: int = 0) -> LocalSource:
         """Open `key` from `start`, pinned to inode, size and change time; ObjectMissingError or ObjectChangedError."""
         path = self._path(key)
         # O_NONBLOCK: a pipe in a drop folder must not hang the night; it is no object and refused below
-        file = _ours(key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        file = _with_our_errors(key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         status = os.fstat(file)
         if stat.S_ISREG(status.st_mode) and (pin is None or pin.version == _version(status)):
             os.lseek(file, start, os.SEEK_SET)
@@ -104,7 +104,7 @@ class LocalStore:
     def delete(self, key: str) -> None:
         """Remove `key`; nothing happens where nothing is."""
         path = self._path(key)
-        _ours(key, lambda: path.unlink(missing_ok=True))
+        _with_our_errors(key, lambda: path.unlink(missing_ok=True))
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         """List the temporary files that writers killed before `before` left under `prefix`."""
@@ -116,7 +116,7 @@ class LocalStore:
             if status.st_mtime < before.timestamp()
         ]
 
-    def sweep(self, prefix: str, before: datetime) -> int:
+    def clean_up(self, prefix: str, before: datetime) -> int:
         """Remove the temporary files that writers killed before `before` left under `prefix`; return how many."""
         dead = self.leftovers(prefix, before)
         for entry in dead:
@@ -188,7 +188,7 @@ class LocalSource:
         """Return the next up to `size` bytes, all that is left for -1, b'' at the end."""
         left = self._entry.size - self._position
         wanted = left if size < 0 else min(size, left)
-        data = _ours(self._entry.key, lambda: self._stream.read(wanted)) or b""
+        data = _with_our_errors(self._entry.key, lambda: self._stream.read(wanted)) or b""
         self._position += len(data)
         # A file still growing, or cut, under the reader is noticed with every read, not only at the end
         if _version(os.fstat(self._stream.fileno())) != self._entry.version or (wanted and not data):
@@ -221,7 +221,7 @@ def _names(root: Path, folder: str, start: str) -> list[str]:
             return [f"{item.name}/" if item.is_dir(follow_symlinks=False) else item.name for item in found]
 
     try:
-        names = _ours(folder or str(root), scan)
+        names = _with_our_errors(folder or str(root), scan)
     except ObjectMissingError:
         if root.is_dir():
             return []
@@ -234,7 +234,7 @@ def _names(root: Path, folder: str, start: str) -> list[str]:
 def _look(root: Path, key: str) -> Entry | None:
     """Return the entry of a file, None where it is gone by now or is no regular file."""
     try:
-        status = _ours(key, (root / key).lstat)
+        status = _with_our_errors(key, (root / key).lstat)
     except ObjectMissingError:
         return None
     return _entry(shown(key), status) if stat.S_ISREG(status.st_mode) else None
@@ -277,7 +277,7 @@ def _sync(folder: Path) -> None:
         os.close(file)
 
 
-def _ours(key: str, act: Callable[[], T]) -> T:
+def _with_our_errors(key: str, act: Callable[[], T]) -> T:
     """Return what `act` returns; its OSError becomes an error of ours, raised outside the except: no chain."""
     try:
         return act()

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 import boto3
 from botocore.config import Config
 
-from flows.adapters.s3_errors import ours
+from flows.adapters.s3_errors import with_our_errors
 from flows.errors import CardlinkError
 from flows.runs.keys import FOLDER_TIME, checked, checked_prefix
 from flows.runs.store import (
@@ -58,7 +58,7 @@ def connect(url: str, *, threads: int, retry: Retry | None = None, profile: str 
         retries={"total_max_attempts": 1, "mode": "standard"},
         max_pool_connections=threads + 2,  # the extract being read and a listing hold one each
     )
-    client = ours(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
+    client = with_our_errors(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
     return S3Store(bucket, prefix, client, retry)
 
 
@@ -148,7 +148,7 @@ class S3Store:
             if upload["Initiated"] < before
         ]
 
-    def sweep(self, prefix: str, before: datetime) -> int:
+    def clean_up(self, prefix: str, before: datetime) -> int:
         """Abort the uploads in parts that writers killed before `before` left under `prefix`; return how many."""
         dead = self.leftovers(prefix, before)
         for upload in dead:
@@ -175,7 +175,7 @@ class S3Store:
         return self._prefix + checked(key)
 
     def _call(self, operation: str, key: str, **request: Any) -> Any:
-        return ours(key, lambda: getattr(self._client, operation)(Bucket=self._bucket, **request))
+        return with_our_errors(key, lambda: getattr(self._client, operation)(Bucket=self._bucket, **request))
 
     def _again(self, operation: str, key: str, **request: Any) -> Any:
         return self._retry(lambda: self._call(operation, key, **request), StoreBusyError)
@@ -209,25 +209,25 @@ class S3Store:
 
     def _replace_in_parts(self, key: str, name: str, pieces: Iterable[bytes]) -> None:
         """Upload in parts, which appear all at once or not at all; abort on whatever ends it early, also a signal."""
-        mark = secrets.token_hex(16)
-        upload = self._again("create_multipart_upload", key, Key=name, Metadata={"cardlink-write": mark})
+        marker = secrets.token_hex(16)
+        upload = self._again("create_multipart_upload", key, Key=name, Metadata={"cardlink-write": marker})
         where = {"Key": name, "UploadId": upload["UploadId"]}
         try:
             done = []
             for number, piece in enumerate(pieces, start=1):
                 part = self._again("upload_part", key, **where, PartNumber=number, Body=piece)
                 done.append({"PartNumber": number, "ETag": part["ETag"]})
-            self._complete(key, where, done, mark)
+            self._complete(key, where, done, marker)
         except BaseException:
             self._abort(key, where)
             raise
 
-    def _complete(self, key: str, where: dict[str, str], done: list[dict[str, Any]], mark: str) -> None:
+    def _complete(self, key: str, where: dict[str, str], done: list[dict[str, Any]], marker: str) -> None:
         try:
             self._again("complete_multipart_upload", key, **where, MultipartUpload={"Parts": done})
         except (ObjectChangedError, StoreRefusedError):
             # The first answer was lost and the upload is gone because it is done: the mark tells whose object it is
-            if self._again("head_object", key, Key=where["Key"])["Metadata"].get("cardlink-write") != mark:
+            if self._again("head_object", key, Key=where["Key"])["Metadata"].get("cardlink-write") != marker:
                 raise
 
     def _abort(self, key: str, where: dict[str, str]) -> None:
@@ -267,11 +267,13 @@ class S3Source:
         if self._body is None:
             self._body = self._resume(self._position)
         try:
-            data: bytes = ours(self._entry.key, lambda: self._body.read(size))
+            data: bytes = with_our_errors(self._entry.key, lambda: self._body.read(size))
             if not data:
                 raise StoreBusyError(place=self._entry.key, code="body ended early")
             if self._position + len(data) == self._entry.size:
-                ours(self._entry.key, lambda: self._body.read(1))  # botocore compares its checksum at the end only
+                with_our_errors(
+                    self._entry.key, lambda: self._body.read(1)
+                )  # botocore compares its checksum at the end only
         except CardlinkError:
             self._drop()
             raise

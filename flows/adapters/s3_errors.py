@@ -93,16 +93,16 @@ _CONFIGURATION = (
 )
 
 
-def ours(place: str, act: Callable[[], T]) -> T:
+def with_our_errors(place: str, act: Callable[[], T]) -> T:
     """Return what `act` returns; what boto3 raises becomes an error of ours, with no chain to the foreign one."""
     try:
         return act()
     except FOREIGN as error:
-        trouble = translated(place, error)
+        problem = translated(place, error)
     try:
-        raise trouble
+        raise problem
     finally:
-        del trouble  # it and its frame would hold each other, and the callers' rows, until garbage is collected
+        del problem  # it and its frame would hold each other, and the callers' rows, until garbage is collected
 
 
 def translated(place: str, error: Exception) -> CardlinkError:

@@ -69,18 +69,18 @@ class ProgressLine:
 
     def __call__(self, progress: Progress) -> None:
         """Take the news of one block."""
-        from flows.submissions.build import pace
+        from flows.submissions.build import describe_pace
 
         now = time.monotonic()
         if not self._shown or now < self._next:
             return
         self._next = now + (OFTEN if self._terminal else SELDOM)
-        told = f"{self._extract}: {pace(progress.rows, progress.share, now - self._began)}"
+        reported = f"{self._extract}: {describe_pace(progress.rows, progress.share, now - self._began)}"
         if self._terminal:
-            click.echo(f"\r{told:<{self._width}}", err=True, nl=False)
-            self._width = len(told)
+            click.echo(f"\r{reported:<{self._width}}", err=True, nl=False)
+            self._width = len(reported)
         else:
-            click.echo(told, err=True)
+            click.echo(reported, err=True)
 
     def __enter__(self) -> ProgressLine:
         return self

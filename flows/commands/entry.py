@@ -31,7 +31,7 @@ from flows.wiring import config_folder, issuers, wire
 
 if TYPE_CHECKING:
     from flows.partner_api.terminal import Terminal
-    from flows.runs.context import IssuerEdges
+    from flows.runs.context import IssuerContext
     from flows.submissions.build import Progress
 
 P = ParamSpec("P")
@@ -131,7 +131,7 @@ class Context(NamedTuple):
     terminal: Terminal = Nobody()
     local_files: bool = False
 
-    def edges_of(self, run: str) -> IssuerEdges:
+    def context_of(self, run: str) -> IssuerContext:
         """Return the edges of the issuer of a run; UnknownRunError where the text is no run's id."""
         from flows.runs.documents import run_of
 
@@ -180,7 +180,7 @@ class Parameter(NamedTuple):
 
     def mark(self, kind: type[Any]) -> Any:
         """Return the mark of a kind, None where there is none."""
-        return next((mark for mark in self.marks if isinstance(mark, kind)), None)
+        return next((marker for marker in self.marks if isinstance(marker, kind)), None)
 
 
 @dataclass(frozen=True)
@@ -225,28 +225,28 @@ def entries_of(*modules: ModuleType) -> list[Entry[...]]:
 
 
 def _parameter(written: inspect.Parameter, hint: Any, described: str) -> Parameter:
-    plain, marks = _unwrapped(hint)
+    plain, markers = _unwrapped(hint)
     many = get_origin(plain) is Sequence
     if many:
         plain, inner = _unwrapped(get_args(plain)[0])
-        marks += inner
-    shared = next((mark.text for mark in marks if isinstance(mark, Help)), "")
+        markers += inner
+    shared = next((marker.text for marker in markers if isinstance(marker, Help)), "")
     described = described or shared
     argument = written.kind is not inspect.Parameter.KEYWORD_ONLY
-    return Parameter(written.name, plain, marks, written.default, argument, many, described)
+    return Parameter(written.name, plain, markers, written.default, argument, many, described)
 
 
 def _unwrapped(hint: Any) -> tuple[Any, tuple[object, ...]]:
     """Return a type without its marks and its None, and the marks."""
-    marks: tuple[object, ...] = ()
+    markers: tuple[object, ...] = ()
     while True:
         if get_origin(hint) is Annotated:
             hint, *more = get_args(hint)
-            marks = (*more, *marks)
+            markers = (*more, *markers)
         elif get_origin(hint) in (Union, UnionType):
             [hint] = [one for one in get_args(hint) if one is not NoneType]
         else:
-            return hint, marks
+            return hint, markers
 
 
 def _helps(doc: str) -> dict[str, str]:

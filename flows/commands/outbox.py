@@ -14,7 +14,7 @@ from flows.wiring import load_issuer, now
 
 if TYPE_CHECKING:
     from flows.runs.chunks import Item, Move
-    from flows.runs.context import Edges
+    from flows.runs.context import Adapters
 
 OUTBOX = Form("outbox", "outbox: {action} {run}", without=("dry_run",), picks="action", picked="uploaded")
 DONE: dict[Move, str] = {
@@ -38,8 +38,8 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
     from flows.reports.summary import duration
     from flows.runs.chunks import outbox, outboxes
 
-    edges, moment = _edges(context, issuer), now()
-    found = outbox(edges, run) if run else list(outboxes(edges, issuer))
+    issuer_context, moment = _context(context, issuer), now()
+    found = outbox(issuer_context, run) if run else list(outboxes(issuer_context, issuer))
     facts = {"issuer": issuer, "chunks": [_facts(item) for item in found]}
     waiting = [item for item in found if item.state == "waiting"]
     title = f"{issuer}: {len(waiting)} chunks to upload, {len(found)} not answered"
@@ -67,8 +67,8 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
     from flows.runs.documents import run_of
 
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
-    edges = _edges(context, run_of(run).issuer)
-    done = fetch_step(edges, run, lambda name, data: _write(to / name, data), chunks)
+    issuer_context = _context(context, run_of(run).issuer)
+    done = fetch_step(issuer_context, run, lambda name, data: _write(to / name, data), chunks)
     facts = {"run": run, "folder": str(to), "chunks": [_facts(item) for item in done.items]}
     if not done.items:
         return Result(facts, [f"{run}: no chunk waits for its upload"])
@@ -106,7 +106,7 @@ def _move(context: Context, run: str, what: Move, chunks: Sequence[int], reason:
     from flows.runs.documents import run_of
 
     issuer = run_of(run).issuer
-    done = move(_edges(context, issuer), run, what, chunks, reason, dry_run=dry_run)
+    done = move(_context(context, issuer), run, what, chunks, reason, dry_run=dry_run)
     facts = {
         "issuer": issuer,
         "run": run,
@@ -126,7 +126,7 @@ def numbered(numbers: Sequence[int]) -> str:
     return f"chunks {named}{more}" if numbers else "no chunks"
 
 
-def _edges(context: Context, issuer: str) -> Edges:
+def _context(context: Context, issuer: str) -> Adapters:
     return edges_of(load_issuer(context.folder, issuer).root, context.folder)
 
 

@@ -13,7 +13,7 @@ from flows.errors import OperatorError, TryAgainError
 from flows.wiring import load_issuer, service_client, wire
 
 if TYPE_CHECKING:
-    from flows.runs.links import Single
+    from flows.runs.links import SingleLink
 
 NOT_LINKED = 3  # exit code where the partner made no link
 NOT_PLACED = 3  # exit code of a job that ended without its card placed
@@ -63,24 +63,24 @@ def link(
 
     if prompt is (row is not None):
         raise OneWayError
-    edges = wire(context.folder, target if row is None else run_of(target).issuer)
-    with service_client(edges.issuer) as client:
+    issuer_context = wire(context.folder, target if row is None else run_of(target).issuer)
+    with service_client(issuer_context.issuer) as client:
         if row is None:
-            return _linked(link_typed(edges, client, typed_fields(context.terminal), override=override))
+            return _linked(link_typed(issuer_context, client, typed_fields(context.terminal), override=override))
         supply = partial(supplied, context.terminal)
-        return _linked(link_row(edges, client, target, row, override=override, supply=supply))
+        return _linked(link_row(issuer_context, client, target, row, override=override, supply=supply))
 
 
-def _linked(single: Single) -> Result:
+def _linked(single: SingleLink) -> Result:
     from schemas.records import LINKED
 
-    told = single.answered
-    facts = {"attempt": single.key, **(told.model_dump(mode="json") if told else {}), "cuid": single.asked.cuid}
-    if told is None or told.outcome != LINKED:
-        why = ", ".join(told.reasons) if told else "unknown"
+    reported = single.answered
+    facts = {"attempt": single.key, **(reported.model_dump(mode="json") if reported else {}), "cuid": single.asked.cuid}
+    if reported is None or reported.outcome != LINKED:
+        why = ", ".join(reported.reasons) if reported else "unknown"
         lines = [f"{single.asked.cuid}: no link ({why})", f"recorded: {single.key}"]
         return Result(facts, lines, exit_code=NOT_LINKED)
-    lines = [f"{told.url}", f"{single.asked.cuid}: ends on {told.expires_on}", f"recorded: {single.key}"]
+    lines = [f"{reported.url}", f"{single.asked.cuid}: ends on {reported.expires_on}", f"recorded: {single.key}"]
     return Result(facts, lines, "the URL is the cardholder's alone: send it to nobody else")
 
 
@@ -127,12 +127,16 @@ def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bo
 
     if run and run_of(run).issuer != issuer:
         raise OtherIssuerError(run=run, issuer=issuer)
-    edges = wire(context.folder, issuer)
-    with service_client(edges.issuer) if edges.issuer.service else nullcontext() as service:
-        facts = follow_links(edges, service, run, again=again)
+    issuer_context = wire(context.folder, issuer)
+    with service_client(issuer_context.issuer) if issuer_context.issuer.service else nullcontext() as service:
+        facts = follow_links(issuer_context, service, run, again=again)
     unanswered = sum(one["unanswered"] for one in facts["looked"])
-    files = f"{edges.issuer.root}/{keys_of(run).report('') if run else where(issuer)}"
-    shown: list[str | Table] = [*_asked(facts, edges.issuer.service), "", *_funnel(run or issuer, facts["funnel"])]
+    files = f"{issuer_context.issuer.root}/{keys_of(run).report('') if run else where(issuer)}"
+    shown: list[str | Table] = [
+        *_asked(facts, issuer_context.issuer.service),
+        "",
+        *_funnel(run or issuer, facts["funnel"]),
+    ]
     for one in facts["breaks"]:
         shown += ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {one['then']}"]
     code = 4 if facts["breaks"] else 75 if unanswered else 0
@@ -165,6 +169,6 @@ def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
     title = f"{name}: from link to placed card"
     shown: list[str | Table] = [Table(("cardholders that came to", "count", "share"), stages, f"{name}-funnel", title)]
     for heading, column, found in (("merchant site", "site", funnel["sites"]), ("age of link", "age", funnel["ages"])):
-        told = [[one[column], *(one[stage] for stage in REACHED)] for one in found if one["linked"]]
-        shown += ["", Table((heading, *REACHED), told)] if told else []
+        reported = [[one[column], *(one[stage] for stage in REACHED)] for one in found if one["linked"]]
+        shown += ["", Table((heading, *REACHED), reported)] if reported else []
     return shown

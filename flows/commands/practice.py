@@ -16,7 +16,7 @@ from flows.errors import OperatorError
 from flows.wiring import now, read_file, wire
 
 if TYPE_CHECKING:
-    from flows.runs.context import IssuerEdges
+    from flows.runs.context import IssuerContext
     from flows.runs.sealing import Opener
     from flows.simulator.practice import Behaviour
 
@@ -81,9 +81,9 @@ def simulate(
     from flows.simulator.practice import Behaviour
     from flows.simulator.practice import serve as serve_interface
 
-    behaviour, edges = Behaviour(fail, shuffle, seed), wire(context.folder, issuer)
+    behaviour, issuer_context = Behaviour(fail, shuffle, seed), wire(context.folder, issuer)
     if not serve:
-        return answer_chunks(edges, secret_key, behaviour, now().date())
+        return answer_chunks(issuer_context, secret_key, behaviour, now().date())
     began = now()
 
     def clock() -> datetime:
@@ -98,13 +98,15 @@ def simulate(
             say(f"  export CARDLINK_SERVICE_{field.upper()}={value}")
 
     with _opener(secret_key) as opener:
-        facts = serve_interface(edges.issuer, _header(edges), opener, behaviour, port, clock, announce)
+        facts = serve_interface(
+            issuer_context.issuer, _header(issuer_context), opener, behaviour, port, clock, announce
+        )
     counts = [f"{value} {what}" for what, value in facts.items() if isinstance(value, int)]
     return Result(facts, [f"ended: {', '.join(counts)}"])
 
 
 def answer_chunks(
-    edges: IssuerEdges, secret_key: Path | None, behaviour: Behaviour, today: date, expires: date | None = None
+    context: IssuerContext, secret_key: Path | None, behaviour: Behaviour, today: date, expires: date | None = None
 ) -> Result:
     """Let the simulated portal answer every committed chunk that has no result yet."""
     from flows.simulator.practice import answer
@@ -112,14 +114,14 @@ def answer_chunks(
     if secret_key is None:
         raise NoKeyGivenError
     with _opener(secret_key) as opener:
-        facts = answer(edges.issuer, edges.edges.store, _header(edges), opener, behaviour, today, expires)
+        facts = answer(context.issuer, context.adapters.store, _header(context), opener, behaviour, today, expires)
     lines = [f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"]
     lines += [f"refused {chunk}: {why}" for chunk, why in facts["refused"]]
-    return Result(facts, lines, f"cardlink ingest {edges.issuer.issuer}", 2 if facts["refused"] else 0)
+    return Result(facts, lines, f"cardlink ingest {context.issuer.issuer}", 2 if facts["refused"] else 0)
 
 
-def _header(edges: IssuerEdges) -> list[str]:
-    return next(csv.reader([edges.header.line.decode()]))
+def _header(context: IssuerContext) -> list[str]:
+    return next(csv.reader([context.header.line.decode()]))
 
 
 class _NoOpener:

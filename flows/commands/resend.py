@@ -32,10 +32,10 @@ from flows.wiring import FileThereError, wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 if TYPE_CHECKING:
-    from flows.resend.backfill import Listed
-    from flows.resend.renewal import Due
-    from flows.resend.resubmission import Chosen, Request
-    from flows.runs.context import IssuerEdges
+    from flows.resend.backfill import BackfillList
+    from flows.resend.renewal import RenewalPlan
+    from flows.resend.resubmission import Request, ResendPlan
+    from flows.runs.context import IssuerContext
 
 LISTED = 20  # rows that stay, shown one by one
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
@@ -93,23 +93,25 @@ def resubmit(
             they are left out.
         dry_run: Report how many rows would be sent and why the others are left out; write nothing.
     """
-    from flows.resend.resubmission import Request, choose
+    from flows.resend.resubmission import Request, plan_resubmit
     from flows.resend.resubmission import resubmit as resubmit_step
-    from flows.resend.selection import Wanted
+    from flows.resend.selection import RowSelection
 
-    edges = context.edges_of(run)
-    wanted = Wanted(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
+    issuer_context = context.context_of(run)
+    wanted = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
     request = Request(run, wanted, reason, override_reason, corrections, extract)
     local = Path(corrections)
     content = local.read_bytes() if corrections and context.local_files and local.is_file() else None
     named = request._replace(corrections=local.name) if content is not None else request
     if dry_run:
-        return _would(edges, request, choose(edges, named, content))
+        return _preview(issuer_context, request, plan_resubmit(issuer_context, named, content))
     with context.progress(run) as progress:
-        done = resubmit_step(edges, named, progress, content)
-    facts = {"issuer": edges.issuer.issuer, "of": run, **run_facts(done)}
-    shown = submitted(edges, done, f"{done.manifest.counts.submitted:,} rows of {run} go out again")
-    return Result(facts, shown, f"cardlink outbox list {edges.issuer.issuer}", outbox=edges.issuer.issuer)
+        done = resubmit_step(issuer_context, named, progress, content)
+    facts = {"issuer": issuer_context.issuer.issuer, "of": run, **run_facts(done)}
+    shown = submitted(issuer_context, done, f"{done.manifest.counts.submitted:,} rows of {run} go out again")
+    return Result(
+        facts, shown, f"cardlink outbox list {issuer_context.issuer.issuer}", outbox=issuer_context.issuer.issuer
+    )
 
 
 @entry("corrections", form="it writes a file on the machine of whoever fills it in")
@@ -131,16 +133,16 @@ def corrections(
         to: The file (default: RUN-corrections.csv).
     """
     from flows.resend.corrections import REFUSED_ROWS, correction_template
-    from flows.resend.selection import Wanted
+    from flows.resend.selection import RowSelection
     from flows.runs.frames import csv_pieces
     from flows.runs.keys import corrections as dropped
     from schemas.corrections import template_columns
 
-    edges, path = context.edges_of(run), to or Path(f"{run}-corrections.csv")
+    issuer_context, path = context.context_of(run), to or Path(f"{run}-corrections.csv")
     if path.exists():
         raise FileThereError(path=str(path))
-    wanted = Wanted(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
-    frames = list(correction_template(edges, run, wanted if wanted.anything else REFUSED_ROWS))
+    wanted = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
+    frames = list(correction_template(issuer_context, run, wanted if wanted.anything else REFUSED_ROWS))
     pieces = csv_pieces(frames, template_columns())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.writelines([BOM, *pieces])
@@ -148,21 +150,21 @@ def corrections(
     shown = [
         f"{path}: {lines:,} lines, one per row and reason",
         "fill in the column correction; (empty) takes a field away; a line may be added for another column of a row",
-        f"or drop it, filled in, below {edges.issuer.root}/{dropped(edges.issuer.issuer)}",
+        f"or drop it, filled in, below {issuer_context.issuer.root}/{dropped(issuer_context.issuer.issuer)}",
     ]
     next_step = f"cardlink resubmit {run} --corrections {path} --reason REASON --dry-run"
     return Result({"run": run, "file": str(path), "lines": lines}, shown, next_step if lines else "")
 
 
-def _would(edges: IssuerEdges, request: Request, chosen: Chosen) -> Result:
+def _preview(context: IssuerContext, request: Request, chosen: ResendPlan) -> Result:
     from flows.resend.resubmission import command
 
-    rows, left, over = chosen.going, chosen.rows.drop_nulls("why"), chosen.going.filter("over").height
-    told = f"dry run, nothing was written: {rows.height:,} rows of {request.run} would go out again"
+    rows, left, over = chosen.outgoing, chosen.rows.drop_nulls("why"), chosen.outgoing.filter("over").height
+    reported = f"dry run, nothing was written: {rows.height:,} rows of {request.run} would go out again"
     if chosen.already is not None:
-        told = f"dry run: run {chosen.already.run} is of these rows and for this reason; nothing would be sent"
+        reported = f"dry run: run {chosen.already.run} is of these rows and for this reason; nothing would be sent"
     stays = [{"rows": number, "stays": why} for why, number in chosen.left.items()]
-    shown: list[str | Table] = [told, artifact(stays, f"{request.run}-again", f"{told}; the others:")]
+    shown: list[str | Table] = [reported, artifact(stays, f"{request.run}-again", f"{reported}; the others:")]
     if over:
         shown += [f"{over:,} of them are linked or await their answer: the override sends them a second time"]
     each = left.head(LISTED).select("origin", "state", "why", "where").fill_null("").rows()
@@ -172,7 +174,7 @@ def _would(edges: IssuerEdges, request: Request, chosen: Chosen) -> Result:
     shown += [f"{len(strangers):,} rows of the corrected extract replace nothing asked for"] if len(strangers) else []
     next_step = command(request if request.reason else request._replace(reason="REASON"))
     facts = {
-        "issuer": edges.issuer.issuer,
+        "issuer": context.issuer.issuer,
         "of": request.run,
         "dry_run": True,
         "rows": rows.height,
@@ -208,28 +210,28 @@ def renew(
     from flows.resend.renewal import Request, command, renewals
     from flows.resend.renewal import renew as renew_step
 
-    edges, request = wire(context.folder, issuer), Request(within_days, extract)
+    issuer_context, request = wire(context.folder, issuer), Request(within_days, extract)
     if dry_run:
-        due = renewals(edges, request)
+        due = renewals(issuer_context, request)
         line = f"{issuer}: {due.rows.height:,} links that end by {due.until} would be made anew, from {due.of.run}"
         next_step = command(issuer, request) if due.rows.height else ""
         return Result(_due(issuer, due), [line, *_left_out(issuer, due)], next_step)
     with context.progress(f"renewal of {issuer}") as progress:
-        done = renew_step(edges, request, progress)
+        done = renew_step(issuer_context, request, progress)
     facts, left_out = _due(issuer, done.due), _left_out(issuer, done.due)
     if done.submitted is None:
         return Result(facts, [f"{issuer}: nothing to renew", *left_out])
     line = f"{done.submitted.manifest.counts.submitted:,} links that end by {done.due.until} are made anew"
-    shown = [*submitted(edges, done.submitted, line), *left_out]
+    shown = [*submitted(issuer_context, done.submitted, line), *left_out]
     return Result(facts | run_facts(done.submitted), shown, f"cardlink outbox list {issuer}", outbox=issuer)
 
 
-def _due(name: str, due: Due) -> dict[str, Any]:
+def _due(name: str, due: RenewalPlan) -> dict[str, Any]:
     until, rows = due.until.isoformat(), due.rows.height
     return {"issuer": name, "of": due.of.run, "until": until, "rows": rows, "left_out": due.left_out}
 
 
-def _left_out(name: str, due: Due) -> list[Table]:
+def _left_out(name: str, due: RenewalPlan) -> list[Table]:
     from flows.reports.lists import reason_rows
 
     columns = ("left out", "cards", "what to do")
@@ -259,29 +261,29 @@ def backfill(
         send_list: Leave empty to see the list with its digest; nothing is written. With that digest, exactly this
             list is sent; it is refused if the outcome would differ by then.
     """
-    from flows.resend.backfill import Span, missed_rows, send
+    from flows.resend.backfill import DateRange, missed_table, send
     from flows.resend.backfill import backfill as list_step
 
-    edges, span = wire(context.folder, issuer), Span(first_day, last_day)
+    issuer_context, span = wire(context.folder, issuer), DateRange(first_day, last_day)
     if send_list:
         with context.progress(issuer) as progress:
-            done = send(edges, span, send_list, lambda _, told: progress(told))
+            done = send(issuer_context, span, send_list, lambda _, reported: progress(reported))
         sent = {"issuer": issuer, "list": send_list, "runs": [one.manifest.run for one in done]}
-        shown = [part for one in done for part in submitted(edges, one)]
+        shown = [part for one in done for part in submitted(issuer_context, one)]
         nothing = f"{issuer}: nothing of list {send_list} is to be sent"
         return Result(sent, shown or [nothing], f"cardlink outbox list {issuer}", outbox=issuer)
-    listed = list_step(edges, span)
+    listed = list_step(issuer_context, span)
     facts = {**listed.model_dump(mode="json"), "digest": listed.digest}
     if not listed.missed:
         return Result(facts, [f"{issuer}: every extract from {first_day} to {last_day} is submitted"])
-    missed = _missed(listed, missed_rows(listed))
+    missed = _missed(listed, missed_table(listed))
     if not listed.to_send:
         return Result(facts, missed)
     next_step = f"cardlink backfill {issuer} --from {first_day} --to {last_day} --send {listed.digest}"
     return Result(facts, [*missed, f"list {listed.digest}; nothing was written"], next_step)
 
 
-def _missed(listed: Listed, rows: Sequence[Mapping[str, Any]]) -> list[str | Table]:
+def _missed(listed: BackfillList, rows: Sequence[Mapping[str, Any]]) -> list[str | Table]:
     columns = ("extract", "business date", "run", "rows", "sent", "rejected", "suppressed", "chunks")
     sent = [list(row.values())[: len(columns)] for row in rows if not row["refused"]]
     title = f"{len(listed.to_send)} of {len(listed.missed)} extracts would be sent; list {listed.digest}"

@@ -14,10 +14,10 @@ from flows.wiring import edges as edges_of
 from flows.wiring import issuers, load_issuer, now, open_store, wire
 
 if TYPE_CHECKING:
-    from flows.operations.history import Happening
+    from flows.operations.history import HistoryEvent
     from flows.reports.cardholder import Attempt
     from flows.reports.ingest import Ingested
-    from flows.runs.context import IssuerEdges
+    from flows.runs.context import IssuerContext
 
 TOP = 10  # lines of a table on a terminal; the files have them all
 READ_ONLY = "it changes nothing; the tables of the other flows show the same"
@@ -37,16 +37,18 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     """
     from flows.reports.ingest import ingest as ingest_step
 
-    edges = wire(context.folder, issuer)
-    done = ingest_step(edges, run)
-    return ingested(edges, done, f"{issuer}: {done.files:,} new result files, {done.rows:,} rows", done._asdict())
+    issuer_context = wire(context.folder, issuer)
+    done = ingest_step(issuer_context, run)
+    return ingested(
+        issuer_context, done, f"{issuer}: {done.files:,} new result files, {done.rows:,} rows", done._asdict()
+    )
 
 
-def ingested(edges: IssuerEdges, done: Ingested, line: str, facts: dict[str, Any]) -> Result:
+def ingested(context: IssuerContext, done: Ingested, line: str, facts: dict[str, Any]) -> Result:
     """Show what an ingest did, in a line, and how each run stands that it concerns."""
-    name = edges.issuer.issuer
-    reports = [report_of(edges, report.summary) for report in done.reports]
-    shown: list[str | Table | Link] = [line, *(f"break: {trouble}" for trouble in done.breaks)]
+    name = context.issuer.issuer
+    reports = [report_of(context, report.summary) for report in done.reports]
+    shown: list[str | Table | Link] = [line, *(f"break: {problem}" for problem in done.breaks)]
     shown += [part for one in reports for part in ("", *one.shown)]
     facts = {**facts, "issuer": name, "reports": [one.facts for one in reports]}
     code = max([one.exit_code for one in reports] + [4 if done.breaks else 0])
@@ -62,12 +64,12 @@ def history(context: Context, run: RunName) -> Result:
     """
     from flows.operations.history import history as history_step
 
-    found = history_step(context.edges_of(run).edges.store, run)
+    found = history_step(context.context_of(run).adapters.store, run)
     facts = {"run": run, "history": [one._asdict() for one in found]}
     return Result(facts, [line for one in found for line in _happening(one)])
 
 
-def _happening(one: Happening) -> list[str]:
+def _happening(one: HistoryEvent) -> list[str]:
     by = f" by {one.by}" if one.by else ""
     facts = [
         f"    {name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
@@ -85,11 +87,11 @@ def report(context: Context, run: RunName) -> Result:
     """
     from flows.reports.rebuild import rebuild
 
-    edges = context.edges_of(run)
-    return report_of(edges, rebuild(edges, run).summary)
+    issuer_context = context.context_of(run)
+    return report_of(issuer_context, rebuild(issuer_context, run).summary)
 
 
-def report_of(edges: IssuerEdges, summary: dict[str, Any]) -> Result:
+def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
     """Show how a run stands: rows, balance, the most frequent reasons, breaks, and where the files are."""
     from flows.reports.summary import EXIT_CODES, WAITING
     from flows.runs.documents import keys_of
@@ -106,16 +108,16 @@ def report_of(edges: IssuerEdges, summary: dict[str, Any]) -> Result:
         *_attempts(summary.get("attempts")),
         *_breaks(summary),
         "",
-        f"files: {edges.issuer.root}/{keys_of(run).report('')} ({FILES})",
-        Link(address(edges, keys_of(run).report("report.html")), f"The report of {run}", f"{run}-report"),
+        f"files: {context.issuer.root}/{keys_of(run).report('')} ({FILES})",
+        Link(address(context, keys_of(run).report("report.html")), f"The report of {run}", f"{run}-report"),
     ]
     next_step = "upload what waits in chunks.csv" if verdict == WAITING else ""
     return Result(summary, shown, next_step, EXIT_CODES[verdict])
 
 
 def _holds(line: dict[str, Any]) -> str:
-    told = "ok" if line["holds"] else "DIFFERS"
-    return f"{told}, {line['closed']:,} closed by hand" if line["closed"] else told
+    reported = "ok" if line["holds"] else "DIFFERS"
+    return f"{reported}, {line['closed']:,} closed by hand" if line["closed"] else reported
 
 
 def _reasons(reasons: dict[str, Any]) -> Iterator[str | Table]:
@@ -125,12 +127,12 @@ def _reasons(reasons: dict[str, Any]) -> Iterator[str | Table]:
         ("partner", "why the partner refused", "errors.csv"),
     )
     for stage, title, file in stages:
-        told = [[one["code"], one["rows"], one["action"]] for one in reasons[stage]]
-        if told:
+        reported = [[one["code"], one["rows"], one["action"]] for one in reasons[stage]]
+        if reported:
             yield ""
-            yield Table((title, "rows", "what to do"), told[:TOP])
-        if len(told) > TOP:
-            yield f"and {len(told) - TOP:,} more: {file}"
+            yield Table((title, "rows", "what to do"), reported[:TOP])
+        if len(reported) > TOP:
+            yield f"and {len(reported) - TOP:,} more: {file}"
 
 
 def _attempts(attempts: dict[str, Any] | None) -> list[str | Table]:
@@ -175,9 +177,9 @@ def reconcile(
     found: list[dict[str, Any]] = []
     shown: list[str | Table] = []
     for name in [issuer] if issuer else issuers(context.folder):
-        edges = wire(context.folder, name)
-        found.append(reconcile_runs(edges, from_date, to_date))
-        shown += [*_across(found[-1]), f"files: {edges.issuer.root}/{reconciliation(name)}", ""]
+        issuer_context = wire(context.folder, name)
+        found.append(reconcile_runs(issuer_context, from_date, to_date))
+        shown += [*_across(found[-1]), f"files: {issuer_context.issuer.root}/{reconciliation(name)}", ""]
     codes = {one["issuer"]: EXIT_CODES[one["verdict"]] for one in found}
     next_step = f"cardlink status {next((name for name, code in codes.items() if code), '')}".rstrip()
     return Result({"issuers": found}, shown[:-1] or ["no issuers yet"], next_step, max(codes.values(), default=0))
@@ -216,14 +218,14 @@ def status(context: Context, issuer: str = "") -> Result:
     Args:
         issuer: Only this issuer's runs (default: those of all that are configured).
     """
-    from flows.runs.documents import Standing, standings
+    from flows.runs.documents import RunStatus, run_statuses
 
     found = [
         standing
         for name in ([issuer] if issuer else issuers(context.folder))
-        for standing in standings(open_store(load_issuer(context.folder, name).root, context.folder), name)
+        for standing in run_statuses(open_store(load_issuer(context.folder, name).root, context.folder), name)
     ]
-    table = Table(("run", "state", *Standing._fields[2:]), found)
+    table = Table(("run", "state", *RunStatus._fields[2:]), found)
     return Result({"runs": [standing._asdict() for standing in found]}, [table if found else "no runs yet"])
 
 
@@ -236,35 +238,35 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         issuer: Only this issuer's runs (default: those of all that are configured).
         url: Show the links themselves: they are personal secrets.
     """
-    from flows.reports.cardholder import refuse_card, stands
+    from flows.reports.cardholder import card_statuses, refuse_card_number
     from flows.reports.cardholder import trace as trace_step
     from flows.runs.identity import local_day
 
-    refuse_card(cuid)
+    refuse_card_number(cuid)
     attempts: list[Attempt] = []
     purged: list[str] = []
-    told = []
+    reported = []
     for name in [issuer] if issuer else issuers(context.folder):
         settings = load_issuer(context.folder, name)
         found = trace_step(edges_of(settings.root, context.folder), name, cuid, urls=url)
         attempts += found.attempts
         purged += found.purged
-        told += stands(found.attempts, local_day(now(), settings.time_zone))
-    lines = list(_story(attempts))
-    lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in told]
+        reported += card_statuses(found.attempts, local_day(now(), settings.time_zone))
+    lines = list(_attempt_lines(attempts))
+    lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in reported]
     lines = lines or ["no run that has its ledger still knows this cuid"]
     if purged:
         lines.append(f"{len(purged):,} runs are purged, from {purged[0]} to {purged[-1]}: what they knew is gone")
     facts = {
         "cuid": cuid,
         "attempts": [one._asdict() for one in attempts],
-        "stands": [one._asdict() for one in told],
+        "stands": [one._asdict() for one in reported],
         "purged": purged,
     }
-    return Result(facts, lines, "; ".join(dict.fromkeys(one.then for one in told if one.then)))
+    return Result(facts, lines, "; ".join(dict.fromkeys(one.then for one in reported if one.then)))
 
 
-def _story(attempts: Sequence[Attempt]) -> Iterator[str]:
+def _attempt_lines(attempts: Sequence[Attempt]) -> Iterator[str]:
     """Yield the lines of every attempt; nights in a row that sent nothing, for the same reason, are one line."""
     from schemas import ledger
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from flows.commands.entry import Context, Form, Issuer, entry
 from flows.commands.result import Result, Table, artifact
-from flows.wiring import clear_machine, issuers, sweeper, wire
+from flows.wiring import clean_up_machine, cleaner, issuers, wire
 
 if TYPE_CHECKING:
-    from flows.operations.purge import Due
-    from flows.runs.context import IssuerEdges
+    from flows.operations.purge import PurgePlan
+    from flows.runs.context import IssuerContext
 
 SHOWN = 20  # unknown objects named on a terminal; --json has them all
 LIFECYCLE = "deploy/s3-lifecycle.json"
@@ -25,25 +25,31 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
         issuer: Whose runs (default: those of all that are configured).
         dry_run: Show what would be deleted, and why the rest is kept; delete nothing.
     """
-    from flows.operations.purge import look
+    from flows.operations.purge import plan_purge
     from flows.operations.purge import purge as purge_step
 
     found: list[dict[str, Any]] = []
     shown: list[str | Table] = []
     for name in [issuer] if issuer else issuers(context.folder):
-        edges = wire(context.folder, name)
-        due = (look if dry_run else purge_step)(edges, sweeper(edges.issuer.root, context.folder))
+        issuer_context = wire(context.folder, name)
+        due = (plan_purge if dry_run else purge_step)(
+            issuer_context, cleaner(issuer_context.issuer.root, context.folder)
+        )
         found.append(facts(name, due))
-        shown += [*_due(edges, due, "would be deleted" if dry_run else "deleted"), *_artifacts(found[-1], dry_run), ""]
-    homes = clear_machine(dry_run=dry_run)
+        shown += [
+            *_due(issuer_context, due, "would be deleted" if dry_run else "deleted"),
+            *_artifacts(found[-1], dry_run),
+            "",
+        ]
+    homes = clean_up_machine(dry_run=dry_run)
     if homes:
         shown += [f"gpg homes of killed processes on this machine: {homes}", ""]
     next_step = f"cardlink purge {issuer}".rstrip() if dry_run and any(one["lots"] for one in found) else ""
-    told = {"dry_run": dry_run, "issuers": found, "gpg_homes": homes}
-    return Result(told, shown[:-1] or ["no issuers yet"], next_step)
+    reported = {"dry_run": dry_run, "issuers": found, "gpg_homes": homes}
+    return Result(reported, shown[:-1] or ["no issuers yet"], next_step)
 
 
-def facts(issuer: str, due: Due) -> dict[str, Any]:
+def facts(issuer: str, due: PurgePlan) -> dict[str, Any]:
     """Return a purge as plain facts: every object that goes by its key, and why the rest stays."""
     return {
         "issuer": issuer,
@@ -58,10 +64,12 @@ def facts(issuer: str, due: Due) -> dict[str, Any]:
     }
 
 
-def _artifacts(told: dict[str, Any], dry_run: bool) -> list[Table]:
-    name = told["issuer"]
-    gone = [{column: lot[column] for column in ("run", "part", "setting", "bytes")} for lot in told["lots"]]
-    stays = [{column: one[column] for column in ("run", "part", "why")} for one in told["kept"] if one["until"] is None]
+def _artifacts(reported: dict[str, Any], dry_run: bool) -> list[Table]:
+    name = reported["issuer"]
+    gone = [{column: lot[column] for column in ("run", "part", "setting", "bytes")} for lot in reported["lots"]]
+    stays = [
+        {column: one[column] for column in ("run", "part", "why")} for one in reported["kept"] if one["until"] is None
+    ]
     verb = "would be deleted" if dry_run else "deleted"
     return [
         artifact(gone, f"{name}-purged", f"{name}: {verb}, each part with its record"),
@@ -69,10 +77,10 @@ def _artifacts(told: dict[str, Any], dry_run: bool) -> list[Table]:
     ]
 
 
-def _due(edges: IssuerEdges, due: Due, verb: str) -> Iterator[str | Table]:
+def _due(context: IssuerContext, due: PurgePlan, verb: str) -> Iterator[str | Table]:
     from flows.runs.keys import runs
 
-    name = edges.issuer.issuer
+    name = context.issuer.issuer
     objects = sum(len(lot.entries) for lot in due.lots)
     size = sum(entry.size for lot in due.lots for entry in lot.entries)
     yield f"{name}: {objects:,} objects, {size:,} bytes {verb}"
@@ -101,7 +109,7 @@ def _due(edges: IssuerEdges, due: Due, verb: str) -> Iterator[str | Table]:
         yield f"prefix {runs(name)} below the root, stands in {LIFECYCLE}."
 
 
-def _kept(due: Due) -> Iterator[str | Table]:
+def _kept(due: PurgePlan) -> Iterator[str | Table]:
     """Yield what stays: each part that something else than its age keeps, the others by number."""
     from schemas.records import PARTS
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from flows.commands.entry import Cli, Context, Day, ExtractName, Issuer, entry
 from flows.commands.result import Result
 from flows.commands.submit import would_send
-from flows.wiring import FileThereError, in_effect, load_issuer, wire
+from flows.wiring import FileThereError, effective_settings, load_issuer, wire
 
 TOML = """\
 # {issuer}: where its extracts lie, how its columns map, its portal settings and limits.
@@ -78,27 +78,27 @@ def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, busine
     from flows.runs.probe import race
     from flows.submissions.dry_run import Rehearsal, check_extract
 
-    edges = wire(context.folder, issuer)
-    with edges.sealer() as sealer:
+    issuer_context = wire(context.folder, issuer)
+    with issuer_context.sealer() as sealer:
         fingerprints, warnings = sealer.fingerprints, sealer.warnings
-    race(edges.edges.store, f"{issuer}/probe/")
-    settings = in_effect(context.folder, edges.issuer)
+    race(issuer_context.adapters.store, f"{issuer}/probe/")
+    settings = effective_settings(context.folder, issuer_context.issuer)
     facts: dict[str, object] = {
         "issuer": issuer,
         "settings": {one.name: {"value": one.value, "from": one.origin} for one in settings},
         "fingerprints": list(fingerprints),
         "warnings": list(warnings),
-        "store": edges.issuer.root,
+        "store": issuer_context.issuer.root,
     }
     lines = [
         f"settings   {context.folder / issuer}.toml",
         *(f"key        {fingerprint}: trial seal opened up as expected" for fingerprint in fingerprints),
         *(f"warning    {warning}" for warning in warnings),
-        f"store      {edges.issuer.root}: writes each object once, also under a race",
+        f"store      {issuer_context.issuer.root}: writes each object once, also under a race",
     ]
     if not extract:
         return Result(facts, lines, f"cardlink check {issuer} EXTRACT, or cardlink submit {issuer}")
-    checked = check_extract(edges, extract, business_date)
+    checked = check_extract(issuer_context, extract, business_date)
     facts["extract"] = {**checked._asdict(), "counts": checked.counts.model_dump()}
     next_step = "" if checked.refused else f"cardlink submit {issuer}"
     return Result(facts, [*lines, "", *would_send(Rehearsal(checked, ""))], next_step, 3 if checked.refused else 0)

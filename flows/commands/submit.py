@@ -11,7 +11,7 @@ from flows.errors import CardlinkError
 from flows.wiring import wire
 
 if TYPE_CHECKING:
-    from flows.runs.context import IssuerEdges
+    from flows.runs.context import IssuerContext
     from flows.submissions.dry_run import Rehearsal
     from flows.submissions.submit import Request, Submitted
 
@@ -63,12 +63,12 @@ def submit(
     from flows.submissions.plan import pending
     from flows.submissions.submit import Request
 
-    edges = wire(context.folder, issuer)
-    names = [extract] if extract else [entry.key for entry in pending(edges)]
+    issuer_context = wire(context.folder, issuer)
+    names = [extract] if extract else [entry.key for entry in pending(issuer_context)]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
     if dry_run:
-        return _rehearsed(edges, requests)
-    tried = [_tried(context, edges, request) for request in requests]
+        return _rehearsed(issuer_context, requests)
+    tried = [_tried(context, issuer_context, request) for request in requests]
     refused = [one for one in tried if isinstance(one, CardlinkError)]
     if refused and len(tried) == 1:
         raise refused[0]
@@ -76,20 +76,20 @@ def submit(
     facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
     if not tried:
         return Result(facts, [f"{issuer}: every extract is submitted already"], f"cardlink ingest {issuer}")
-    shown = [part for one in done for part in submitted(edges, one)] + [f"refused: {one}" for one in refused]
+    shown = [part for one in done for part in submitted(issuer_context, one)] + [f"refused: {one}" for one in refused]
     next_step = f"upload the chunks to the portal, drop the results, then: cardlink ingest {issuer}"
     return Result(facts, shown, next_step, max((one.exit_code for one in refused), default=0), issuer)
 
 
-def _tried(context: Context, edges: IssuerEdges, request: Request) -> Submitted | CardlinkError:
+def _tried(context: Context, issuer_context: IssuerContext, request: Request) -> Submitted | CardlinkError:
     """Submit one extract; an error of ours is returned, so that one that is refused leaves the others."""
-    from flows.submissions.submit import guard_twice
+    from flows.submissions.submit import refuse_resend
     from flows.submissions.submit import submit as submit_step
 
     try:
-        guard_twice(edges, request)
+        refuse_resend(issuer_context, request)
         with context.progress(request.extract.rpartition("/")[2]) as progress:
-            return submit_step(edges, request, progress)
+            return submit_step(issuer_context, request, progress)
     except CardlinkError as error:
         return error
 
@@ -108,13 +108,13 @@ def run_facts(done: Submitted) -> dict[str, Any]:
     }
 
 
-def submitted(edges: IssuerEdges, done: Submitted, headline: str = "") -> list[str | Table | Link]:
+def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> list[str | Table | Link]:
     """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
     from flows.reports.lists import chunk_rows, count_rows, reason_rows
     from flows.runs.documents import keys_of
 
     run, counts, keys = done.manifest.run, done.manifest.counts, keys_of(done.manifest.run)
-    where = address(edges, keys.chunks)
+    where = address(context, keys.chunks)
     tables = [
         artifact(count_rows(counts), f"{run}-rows", f"Where the rows of {run} went"),
         artifact(reason_rows(done.manifest.reasons), f"{run}-reasons", "Reasons, with what to do"),
@@ -125,24 +125,24 @@ def submitted(edges: IssuerEdges, done: Submitted, headline: str = "") -> list[s
     lines = [
         *done.remarks,
         f"{run}: {headline or ', '.join(f'{getattr(counts, fate):,} {fate}' for fate in FATES)}",
-        f"{len(done.manifest.chunks):,} chunks to upload: {edges.issuer.root}/{keys.chunks}",
+        f"{len(done.manifest.chunks):,} chunks to upload: {context.issuer.root}/{keys.chunks}",
     ]
     if counts.rejected or counts.duplicate:
-        lines.append(f"rows not sent, each with its reason: {edges.issuer.root}/{keys.report('rejects.csv')}")
+        lines.append(f"rows not sent, each with its reason: {context.issuer.root}/{keys.report('rejects.csv')}")
     return [*lines, *tables]
 
 
-def address(edges: IssuerEdges, key: str) -> str:
+def address(context: IssuerContext, key: str) -> str:
     """Return where a person finds a key: below [alerts] report_url, else below the store's root."""
-    return f"{edges.issuer.alerts.report_url or edges.issuer.root}/{key}"
+    return f"{context.issuer.alerts.report_url or context.issuer.root}/{key}"
 
 
-def _rehearsed(edges: IssuerEdges, requests: Sequence[Request]) -> Result:
+def _rehearsed(context: IssuerContext, requests: Sequence[Request]) -> Result:
     """Show what each extract would send, and what would stop it."""
     from flows.submissions.dry_run import rehearse
 
-    name = edges.issuer.issuer
-    done = [rehearse(edges, request) for request in requests]
+    name = context.issuer.issuer
+    done = [rehearse(context, request) for request in requests]
     each = [
         {**one.checked._asdict(), "counts": one.checked.counts.model_dump(), "already": one.already} for one in done
     ]

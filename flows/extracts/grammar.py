@@ -54,10 +54,10 @@ class Delimited:
     def __init__(self, delimiter: str, fields: int) -> None:
         self._delimiter = delimiter
         self._fields = fields
-        mark = re.escape(delimiter)
-        self._field = rf'(?:"[^"\x00\x1a]*(?:""[^"\x00\x1a]*)*"|[^"{mark}\x00\x1a\r\n]*)'
-        self._record = rf"{self._field}(?:{mark}{self._field}){{{fields - 1}}}"
-        self._next = mark + self._field
+        marker = re.escape(delimiter)
+        self._field = rf'(?:"[^"\x00\x1a]*(?:""[^"\x00\x1a]*)*"|[^"{marker}\x00\x1a\r\n]*)'
+        self._record = rf"{self._field}(?:{marker}{self._field}){{{fields - 1}}}"
+        self._next = marker + self._field
 
     def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
         """Return which lines are records; where there is no quote, counting delimiters is enough."""

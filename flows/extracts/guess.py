@@ -73,11 +73,11 @@ def first_tables(head: bytes, name: str) -> str:
     `head` is the extract or a beginning of it, compressed or not. Raises ExtractError
     subclasses where it is no file of rows.
     """
-    sample = take_sample(head, name)
+    sample = read_sample(head, name)
     return f"{_source_table(sample.settings)}\n{_columns_table(sample)}"
 
 
-def take_sample(head: bytes, name: str) -> Sample:
+def read_sample(head: bytes, name: str) -> Sample:
     """Return the beginning of an extract under the settings that read it; raises ExtractError subclasses."""
     encoding, text = _decoded(head, name)
     lines = text.splitlines()

@@ -37,7 +37,7 @@ def header_names(line: str, settings: SourceSettings, name: str) -> tuple[str, .
         raise HeaderError(
             name=name, problem=f"it is one column only with the delimiter {settings.delimiter!r}{_other(line)}"
         )
-    names = [_ours_apart(field.strip(_AROUND) or f"column_{at}") for at, field in enumerate(fields, 1)]
+    names = [_without_clash(field.strip(_AROUND) or f"column_{at}") for at, field in enumerate(fields, 1)]
     for at, found in enumerate(names, 1):
         if names.index(found) + 1 < at:
             raise HeaderError(name=name, problem=f"columns {names.index(found) + 1} and {at} have the same name")
@@ -62,7 +62,7 @@ def _other(line: str) -> str:
     return f", {line.count(best) + 1} with {best!r}" if line.count(best) else ""
 
 
-def _ours_apart(name: str) -> str:
+def _without_clash(name: str) -> str:
     return f"{name}_" if name in ("row", "line") else name  # frames have these two of ours in front
 
 

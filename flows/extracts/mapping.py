@@ -50,21 +50,21 @@ def plan_mapping(
     `beside`: headers that are let be, whether anything asks for them or not.
     Raises MissingColumnsError, and UnknownColumnsError where `strict` or `columns` is empty.
     """
-    asked: Columns = dict(columns) or _portals_own(header)
+    asked: Columns = dict(columns) or _portal_columns(header)
     finder = _Finder(header)
     finder.missing += [
         f"for {target}: [columns] says nothing of it"
         for target in portal.columns()
         if target in required() - asked.keys()
     ]
-    made = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
+    built = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
     counts = _counting(where, finder)
     if finder.missing:
         raise MissingColumnsError(name=name, columns="; ".join(finder.missing))
     unknown = [found for found in header if found not in finder.used and found not in beside]
     if unknown and (strict or not columns):
         raise UnknownColumnsError(name=name, columns=", ".join(unknown))
-    return Mapping(made, counts)
+    return Mapping(built, counts)
 
 
 def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -119,7 +119,7 @@ def required() -> frozenset[str]:
     return frozenset(rule.column for rule in refusing if rule.code.endswith(".missing"))
 
 
-def _portals_own(header: Sequence[str]) -> Columns:
+def _portal_columns(header: Sequence[str]) -> Columns:
     """Return the portal's names for themselves: required ones always, optional ones where they are found."""
     found = {_plain(name) for name in header}
     return {name: name for name in portal.columns() if name in required() or _plain(name) in found}

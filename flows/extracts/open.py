@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import Protocol
 
 from flows.errors import OperatorError
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.openpgp import looks_like_message
 from flows.runs.store import Entry, ObjectChangedError
 from schemas.manifest import SourceIdentity
@@ -47,21 +47,21 @@ class Counting:
 
 
 @contextmanager
-def open_extract(edges: IssuerEdges, entry: Entry, source: SourceIdentity) -> Iterator[Readable]:
+def open_extract(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Iterator[Readable]:
     """Open the extract for the second time, pinned; at the end its digest must be the first reading's."""
-    with edges.edges.store.open(entry.key, entry) as stored:
+    with context.adapters.store.open(entry.key, entry) as stored:
         digesting = _Digesting(stored)
         head = digesting.read(64)
         if looks_like_message(head):
-            yield BytesIO(_unseal(edges, entry, head + digesting.read()))
+            yield BytesIO(_unseal(context, entry, head + digesting.read()))
         else:
             yield _Prefixed(head, digesting)
         if digesting.hexdigest() != source.sha256:
             raise ObjectChangedError(key=entry.key)
 
 
-def _unseal(edges: IssuerEdges, entry: Entry, message: bytes) -> bytes:
-    with edges.opener() as opener:
+def _unseal(context: IssuerContext, entry: Entry, message: bytes) -> bytes:
+    with context.opener() as opener:
         if opener is None:
             raise NoKeyForExtractError(extract=entry.key)
         return opener.open(message, LARGEST_SEALED)

@@ -190,7 +190,7 @@ class Extract:
         refused = places.filter(kinds[begins] == Kind.REFUSED).with_columns(pl.Series("code", codes, dtype=pl.String))
         records = kinds == Kind.RECORD
         places = places.filter(records[begins])
-        text = data if records.all() and not rest else _text(lines, records | (kinds == Kind.GOES_ON))
+        text = data if records.all() and not rest else _pick_lines(lines, records | (kinds == Kind.GOES_ON))
         rows = pl.concat([places, self._parse(text, places.height, quoted)], how="horizontal")
         return Block(rows, refused), rest
 
@@ -279,7 +279,7 @@ def _grammar(settings: SourceSettings, fields: int) -> Grammar:
     return Delimited(settings.delimiter, fields)
 
 
-def _text(lines: pl.Series, wanted: Mask) -> bytes:
+def _pick_lines(lines: pl.Series, wanted: Mask) -> bytes:
     """Return some of the lines alone."""
     return "\n".join(lines.filter(wanted).to_list()).encode()
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from flows.errors import CardlinkError, TryAgainError
 from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs.chunks import outbox
-from flows.runs.context import IssuerEdges
-from flows.runs.documents import read_end, run_ids, standing
+from flows.runs.context import IssuerContext
+from flows.runs.documents import read_end, run_ids, run_status
 from flows.runs.identity import DATE_IN_NAME, business_date, canonical, day_off, due, local_day
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.store import Entry, Store, read
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     "extract-missing": Kind("Extract missing by its hour", "Ask the issuer for the file; the next run submits it."),
-    "night-skipped": Kind("Night skipped by the calendar", "Nothing; what is there is submitted on the next business day."),
+    "night-skipped": Kind("Night skipped by the calendar", "Nothing; the next business day submits what is there."),
     "empty-extract": Kind("Empty extract", "Ask the issuer whether there was nothing to send."),
     "run-refused": Kind("Run refused before its commit", "Read the reason; correct the extract, or open the gate."),
     "flow-failed": Kind("Flow failed", "Read the flow's message; after a temporary failure, run it again."),
@@ -97,23 +97,25 @@ class Failure(NamedTuple):
     state: str
 
 
-def watch(edges: IssuerEdges, failures: Collection[Failure] = ()) -> list[Change]:
+def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Change]:
     """Open and close alerts by what the store shows now; return every change that nobody was told of yet, in order.
 
     Whoever tells them calls `told` for each; a watcher killed in between leaves them to the next one.
     """
-    store, issuer = edges.edges.store, edges.issuer.issuer
+    store, issuer = context.adapters.store, context.issuer.issuer
     standing, _ = _history(store, issuer)
-    for change in changes(standing, holding(edges, failures)):
-        content = canonical({"at": edges.edges.now().isoformat(), "opened": change.opened, **change.alert._asdict()})
+    for change in changes(standing, holding(context, failures)):
+        content = canonical(
+            {"at": context.adapters.now().isoformat(), "opened": change.opened, **change.alert._asdict()}
+        )
         store.create(_key(issuer, change, "json"), content)  # False: another watcher was first, and tells it
     _, untold = _history(store, issuer)
     return untold
 
 
-def told(edges: IssuerEdges, change: Change) -> None:
+def record_notified(context: IssuerContext, change: Change) -> None:
     """Keep that a change was told."""
-    edges.edges.store.create(_key(edges.issuer.issuer, change, "told"), b"")
+    context.adapters.store.create(_key(context.issuer.issuer, change, "told"), b"")
 
 
 def open_alerts(store: Store, issuer: str) -> list[Alert]:
@@ -122,39 +124,39 @@ def open_alerts(store: Store, issuer: str) -> list[Alert]:
     return [alert for number, alert in standing.values() if number % 2]
 
 
-def holding(edges: IssuerEdges, failures: Collection[Failure] = ()) -> list[Alert]:
+def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Alert]:
     """Return everything that is wrong now."""
-    issuer = edges.issuer.issuer
-    found = [*_calendar(edges), *_missing(edges), *_key_troubles(edges)]
+    issuer = context.issuer.issuer
+    found = [*_calendar(context), *_missing(context), *_key_problems(context)]
     failed = [
         Alert("flow-failed", issuer, _SAFE.sub("-", one.deployment), f"{one.deployment} ended {one.state}")
         for one in failures
     ]
-    today = local_day(edges.edges.now(), edges.issuer.time_zone)
-    recent = [run for run in run_ids(edges.edges.store, issuer) if today - run.day <= LOOK_BACK]
-    return [*found, *failed, *(alert for run in recent for alert in _run_troubles(edges, run))]
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    recent = [run for run in run_ids(context.adapters.store, issuer) if today - run.day <= LOOK_BACK]
+    return [*found, *failed, *(alert for run in recent for alert in _run_problems(context, run))]
 
 
-def _calendar(edges: IssuerEdges) -> Iterator[Alert]:
-    today = local_day(edges.edges.now(), edges.issuer.time_zone)
-    why = day_off(edges.issuer.schedule, today)
+def _calendar(context: IssuerContext) -> Iterator[Alert]:
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    why = day_off(context.issuer.schedule, today)
     if why:
-        yield Alert("night-skipped", edges.issuer.issuer, today.isoformat(), f"No night on {today}: {why}")
+        yield Alert("night-skipped", context.issuer.issuer, today.isoformat(), f"No night on {today}: {why}")
 
 
-def _missing(edges: IssuerEdges) -> Iterator[Alert]:
-    issuer = edges.issuer
-    hour = due(issuer.schedule, edges.edges.now(), issuer.time_zone)
+def _missing(context: IssuerContext) -> Iterator[Alert]:
+    issuer = context.issuer
+    hour = due(issuer.schedule, context.adapters.now(), issuer.time_zone)
     if hour is None:
         return
     day, since = hour
-    there = edges.edges.store.keys(extracts(issuer.issuer))
-    if not any(_came(entry, since, day.isoformat(), issuer.time_zone) for entry in there):
+    there = context.adapters.store.keys(extracts(issuer.issuer))
+    if not any(_is_expected_extract(entry, since, day.isoformat(), issuer.time_zone) for entry in there):
         text = f"No extract came for {day} by {issuer.schedule.extract_by:%H:%M} ({issuer.time_zone})"
         yield Alert("extract-missing", issuer.issuer, day.isoformat(), text)
 
 
-def _came(entry: Entry, since: datetime, day: str, time_zone: str) -> bool:
+def _is_expected_extract(entry: Entry, since: datetime, day: str, time_zone: str) -> bool:
     """Tell whether an extract is one that was due: dropped since the hour before, or named by a day not before it."""
     named = DATE_IN_NAME.search(entry.key.rpartition("/")[2])
     return entry.modified > since or (
@@ -162,10 +164,10 @@ def _came(entry: Entry, since: datetime, day: str, time_zone: str) -> bool:
     )
 
 
-def _key_troubles(edges: IssuerEdges) -> Iterator[Alert]:
-    issuer = edges.issuer.issuer
+def _key_problems(context: IssuerContext) -> Iterator[Alert]:
+    issuer = context.issuer.issuer
     try:
-        with edges.sealer() as sealer:
+        with context.sealer() as sealer:
             for warning in sealer.warnings:
                 yield Alert("key-ending", issuer, warning.split()[1], warning)
     except TryAgainError:  # the next look finds out
@@ -174,8 +176,8 @@ def _key_troubles(edges: IssuerEdges) -> Iterator[Alert]:
         yield Alert("key-unusable", issuer, "portal", str(error))
 
 
-def _run_troubles(edges: IssuerEdges, run: RunId) -> Iterator[Alert]:
-    store, issuer, keys = edges.edges.store, edges.issuer, RunKeys(run)
+def _run_problems(context: IssuerContext, run: RunId) -> Iterator[Alert]:
+    store, issuer, keys = context.adapters.store, context.issuer, RunKeys(run)
     manifest = read_end(store, keys)
     if isinstance(manifest, Abandoned):  # somebody looked at it and decided
         return
@@ -187,21 +189,21 @@ def _run_troubles(edges: IssuerEdges, run: RunId) -> Iterator[Alert]:
         yield Alert("empty-extract", issuer.issuer, str(run), f"{run}: the extract has no row")
     if manifest is None:
         return
-    state = standing(store, run).state
+    state = run_status(store, run).state
     if state == OUT_OF_BALANCE:
         yield Alert("out-of-balance", issuer.issuer, str(run), f"{run} is out of balance")
     if state not in SETTLED:
-        yield from _overdue(edges, run)
+        yield from _overdue(context, run)
 
 
-def _overdue(edges: IssuerEdges, run: RunId) -> Iterator[Alert]:
-    within = timedelta(hours=edges.issuer.portal.answer_within_hours)
-    moment = edges.edges.now()
-    late = [item for item in outbox(edges.edges, str(run)) if item.overdue(moment, within)]
+def _overdue(context: IssuerContext, run: RunId) -> Iterator[Alert]:
+    within = timedelta(hours=context.issuer.portal.answer_within_hours)
+    moment = context.adapters.now()
+    late = [item for item in outbox(context.adapters, str(run)) if item.overdue(moment, within)]
     if late:
         oldest = duration(moment - min(item.clock for item in late))
         text = f"{run}: {len(late)} chunks without a result, the oldest for {oldest}"
-        yield Alert("result-overdue", edges.issuer.issuer, str(run), text)
+        yield Alert("result-overdue", context.issuer.issuer, str(run), text)
 
 
 def _refusal(store: Store, keys: RunKeys) -> str:
@@ -225,8 +227,8 @@ def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], l
 
 
 def _alert(store: Store, key: str) -> Alert:
-    told = json.loads(read(store, key))
-    return Alert(told["kind"], told["issuer"], told["subject"], told["text"])
+    reported = json.loads(read(store, key))
+    return Alert(reported["kind"], reported["issuer"], reported["subject"], reported["text"])
 
 
 def _key(issuer: str, change: Change, ending: str) -> str:

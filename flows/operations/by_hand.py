@@ -13,13 +13,13 @@ from flows.operations.remediation import given
 from flows.redaction import redact
 from flows.reports.ingest import Ingested, ingest
 from flows.results.decisions import chain_of, decisions
-from flows.results.intake import Found, examine
+from flows.results.intake import ResultObject, examine
 from flows.results.read import ResultRows
 from flows.runs.chains import add_record
-from flows.runs.context import IssuerEdges, note
+from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of, read_ledger, read_manifest, run_ids
 from flows.runs.keys import RunKeys, results
-from flows.runs.outcomes import Attributed, Told
+from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.store import Store
 from schemas import breaks, ledger
 from schemas.ledger import BROKEN
@@ -51,23 +51,23 @@ class Decided(NamedTuple):
     ingested: Ingested | None
 
 
-def find_result(edges: IssuerEdges, result: str) -> Found:
+def find_result(context: IssuerContext, result: str) -> ResultObject:
     """Return a result file by name or key, with what was decided about it; NoSuchResultError."""
-    store, issuer = edges.edges.store, edges.issuer.issuer
+    store, issuer = context.adapters.store, context.issuer.issuer
     prefix = results(issuer)
     for entry in store.keys(prefix):
         if entry.key in (result, prefix + result):
-            return Found(entry, decisions(store, issuer).get(chain_of(issuer, entry.key), ()))
+            return ResultObject(entry, decisions(store, issuer).get(chain_of(issuer, entry.key), ()))
     raise NoSuchResultError(name=redact(result), prefix=prefix)
 
 
-def decision(edges: IssuerEdges, found: Found, digest: str, what: Kind, why: str) -> Attribution:
+def decision(context: IssuerContext, found: ResultObject, digest: str, what: Kind, why: str) -> Attribution:
     """Return the record of a decision about the file of these bytes; the caller adds row and place."""
-    outside, key = edges.edges, found.entry.key
-    runs = tuple(sorted(_standing(outside.store, edges.issuer.issuer, key)))
+    adapters, key = context.adapters, found.entry.key
+    runs = tuple(sorted(_runs_of_result(adapters.store, context.issuer.issuer, key)))
     return Attribution(
-        at=outside.now(),
-        by=redact(outside.actor),
+        at=adapters.now(),
+        by=redact(adapters.actor),
         reason=why,
         what=what,
         result=redact(key),
@@ -76,29 +76,31 @@ def decision(edges: IssuerEdges, found: Found, digest: str, what: Kind, why: str
     )
 
 
-def decide(edges: IssuerEdges, found: Found, record: Attribution, *, dry_run: bool) -> Decided:
+def decide(context: IssuerContext, found: ResultObject, record: Attribution, *, dry_run: bool) -> Decided:
     """Add a record and take the file up again; a dry run only tells what the record would make of the row."""
-    _, after = examine(edges, found._replace(decided=(*found.decided, record)))
+    _, after = examine(context, found._replace(decided=(*found.decided, record)))
     row = after.outcomes.filter(position=record.position).select("state", "trouble", "run", "chunk", "row", "how")
-    made = row.row(0, named=True) if row.height else {}
+    built = row.row(0, named=True) if row.height else {}
     if dry_run:
-        return Decided(record, made, None)
-    add_record(edges.edges.store, chain_of(edges.issuer.issuer, found.entry.key), record)
-    for run in _concerned(record, after):
-        told = {"result": record.result, "row": record.position} if record.position else {"result": record.result}
-        note(edges.edges, keys_of(run), EVENTS[record.what], reason=record.reason, **told)
-    return Decided(record, made, ingest(edges))
+        return Decided(record, built, None)
+    add_record(context.adapters.store, chain_of(context.issuer.issuer, found.entry.key), record)
+    for run in _affected_runs(record, after):
+        reported = {"result": record.result, "row": record.position} if record.position else {"result": record.result}
+        record_event(context.adapters, keys_of(run), EVENTS[record.what], reason=record.reason, **reported)
+    return Decided(record, built, ingest(context))
 
 
-def _concerned(record: Attribution, after: Attributed) -> Sequence[str]:
+def _affected_runs(record: Attribution, after: Attributed) -> Sequence[str]:
     return sorted({*record.runs, *after.outcomes["run"].drop_nulls().unique(), record.run} - {""})
 
 
-def _standing(store: Store, issuer: str, result: str) -> frozenset[str]:
+def _runs_of_result(store: Store, issuer: str, result: str) -> frozenset[str]:
     """Return the runs with which rows of a result file are kept now."""
     with ThreadPoolExecutor(READERS) as readers:
-        told = readers.map(lambda run: (str(run), Told(store, RunKeys(run)).speaks(result)), run_ids(store, issuer))
-        return frozenset(run for run, speaks in told if speaks)
+        reported = readers.map(
+            lambda run: (str(run), StoredOutcomes(store, RunKeys(run)).has_results_for(result)), run_ids(store, issuer)
+        )
+        return frozenset(run for run, speaks in reported if speaks)
 
 
 class RowSettledError(OperatorError):
@@ -119,7 +121,7 @@ class LastFourError(OperatorError):
 
 
 def attribute_row(
-    edges: IssuerEdges,
+    context: IssuerContext,
     result: str,
     position: int,
     to: tuple[str, int],
@@ -134,41 +136,41 @@ def attribute_row(
     word: `last_4_confirmed`. Raises NoSuchResultError, NoSuchRowError, RowSettledError, LastFourError,
     UnknownRunError, NoReasonError.
     """
-    why, found = given(reason), find_result(edges, result)
-    rows, seen = examine(edges, found)
-    told = _lost_row(rows, seen, position)
-    last_4 = _waiting_row(edges.edges.store, *to)
-    if not last_4_confirmed and told not in (None, last_4):
+    why, found = given(reason), find_result(context, result)
+    rows, seen = examine(context, found)
+    reported = _unattributed_row(rows, seen, position)
+    last_4 = _waiting_row(context.adapters.store, *to)
+    if not last_4_confirmed and reported not in (None, last_4):
         raise LastFourError(result=rows.name, position=position, run=to[0], row=to[1])
-    record = decision(edges, found, rows.digest, "attributed", why).model_copy(
+    record = decision(context, found, rows.digest, "attributed", why).model_copy(
         update={"position": position, "run": to[0], "row": to[1], "last_4_confirmed": last_4_confirmed}
     )
-    return decide(edges, found, record, dry_run=dry_run)
+    return decide(context, found, record, dry_run=dry_run)
 
 
-def withdraw(edges: IssuerEdges, result: str, position: int, reason: str, *, dry_run: bool = False) -> Decided:
+def withdraw(context: IssuerContext, result: str, position: int, reason: str, *, dry_run: bool = False) -> Decided:
     """Take back what was said by hand of a row of a result file; the rules place it again, or it is a break again."""
-    why, found = given(reason), find_result(edges, result)
-    rows, _ = examine(edges, found)
+    why, found = given(reason), find_result(context, result)
+    rows, _ = examine(context, found)
     said = [one for one in found.decided if one.position == position and one.digest == rows.digest]
     if not said or said[-1].what != "attributed":
         raise NoSuchRowError(place=rows.name, rows=f"{position} attributed by hand")
-    record = decision(edges, found, rows.digest, "withdrawn", why).model_copy(update={"position": position})
-    return decide(edges, found, record, dry_run=dry_run)
+    record = decision(context, found, rows.digest, "withdrawn", why).model_copy(update={"position": position})
+    return decide(context, found, record, dry_run=dry_run)
 
 
-def _lost_row(rows: ResultRows, seen: Attributed, position: int) -> str | None:
+def _unattributed_row(rows: ResultRows, seen: Attributed, position: int) -> str | None:
     """Return the last four digits a row of a result came with, where it has no place; else say why it needs none."""
     there = seen.outcomes.filter(position=position)
     if there.is_empty():
         raise NoSuchRowError(place=rows.name, rows=position)
-    trouble = there["trouble"][0]
-    if trouble not in LOST:
+    problem = there["trouble"][0]
+    if problem not in LOST:
         raise RowSettledError(
-            place=rows.name, row=position, state=f"is {there['state'][0]}, {trouble or 'with its place'}"
+            place=rows.name, row=position, state=f"is {there['state'][0]}, {problem or 'with its place'}"
         )
-    told: str | None = rows.rows.filter(position=position)["last_4"][0]
-    return told
+    reported: str | None = rows.rows.filter(position=position)["last_4"][0]
+    return reported
 
 
 def _waiting_row(store: Store, run: str, row: int) -> str:
@@ -182,15 +184,15 @@ def _waiting_row(store: Store, run: str, row: int) -> str:
     sent = pl.concat(read_ledger(store, keys, manifest.ledger, columns, only))
     if sent.is_empty():
         raise NoSuchRowError(place=run, rows=f"{row} that was sent")
-    answers = (one.outcomes.filter(row=row, run=run) for one in Told(store, keys).of([sent["chunk"][0]]))
+    answers = (one.outcomes.filter(row=row, run=run) for one in StoredOutcomes(store, keys).of([sent["chunk"][0]]))
     settled = next((one["state"][0] for one in answers if one.filter(pl.col("state") != BROKEN).height), None)
     if settled:
         raise RowSettledError(place=run, row=row, state=f"is {settled} already")
     return str(sent["last_4"][0])
 
 
-def ingest_again(edges: IssuerEdges, result: str, reason: str, *, dry_run: bool = False) -> Decided:
+def reingest(context: IssuerContext, result: str, reason: str, *, dry_run: bool = False) -> Decided:
     """Attribute a result file anew and report the runs it spoke of and speaks of; NoSuchResultError, NoReasonError."""
-    why, found = given(reason), find_result(edges, result)
-    rows, _ = examine(edges, found)
-    return decide(edges, found, decision(edges, found, rows.digest, "again", why), dry_run=dry_run)
+    why, found = given(reason), find_result(context, result)
+    rows, _ = examine(context, found)
+    return decide(context, found, decision(context, found, rows.digest, "again", why), dry_run=dry_run)

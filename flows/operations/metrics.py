@@ -11,8 +11,8 @@ from typing import NamedTuple, get_args
 
 from flows.operations.alerts import open_alerts
 from flows.runs.chunks import Item, State, outboxes
-from flows.runs.context import Edges, IssuerEdges
-from flows.runs.documents import Standing, read_manifest, run_ids, standings
+from flows.runs.context import Adapters, IssuerContext
+from flows.runs.documents import RunStatus, read_manifest, run_ids, run_statuses
 from flows.runs.keys import RunKeys
 from flows.runs.store import Store
 from flows.submissions.plan import pending
@@ -59,17 +59,17 @@ def metrics_key(issuer: str) -> str:
     return f"{issuer}/metrics/openmetrics.txt"
 
 
-def measure(edges: IssuerEdges) -> str:
+def write_metrics(context: IssuerContext) -> str:
     """Write an issuer's metrics anew and return them: OpenMetrics 1.0."""
-    name, store = edges.issuer.issuer, edges.edges.store
-    runs = list(standings(store, name))
-    found = list(outboxes(edges.edges, name, get_args(State)))
+    name, store = context.issuer.issuer, context.adapters.store
+    runs = list(run_statuses(store, name))
+    found = list(outboxes(context.adapters, name, get_args(State)))
     families = [
         _rows(name, runs),
         _states(name, "cardlink_runs", "Runs by state.", Counter(one.state for one in runs)),
         _states(name, "cardlink_chunks", "Chunks by state.", Counter(item.state for item in found)),
-        _ages(edges.edges, name, found),
-        _gauge("cardlink_extracts_waiting", "Extracts that are not submitted yet.", name, len(pending(edges))),
+        _ages(context.adapters, name, found),
+        _gauge("cardlink_extracts_waiting", "Extracts that are not submitted yet.", name, len(pending(context))),
         _alerts(store, name),
         *_last_run(store, name),
     ]
@@ -87,14 +87,14 @@ def _states(issuer: str, name: str, text: str, counts: Counter[str]) -> Family:
     return Family(name, text, tuple(samples))
 
 
-def _rows(issuer: str, runs: list[Standing]) -> Family:
+def _rows(issuer: str, runs: list[RunStatus]) -> Family:
     totals = {fate: sum(getattr(one, fate) for one in runs) for fate in FATES}
     samples = (Sample(number, {"issuer": issuer, "fate": fate}) for fate, number in totals.items())
     return Family("cardlink_rows", "Rows of all runs by fate.", tuple(samples))
 
 
-def _ages(edges: Edges, issuer: str, found: list[Item]) -> Family:
-    moment = edges.now()
+def _ages(adapters: Adapters, issuer: str, found: list[Item]) -> Family:
+    moment = adapters.now()
     ages = {
         state: max((moment - item.clock).total_seconds() for item in found if item.state == state)
         for state in ("waiting", "held", "uploaded")

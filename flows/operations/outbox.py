@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from flows.errors import OperatorError
 from flows.redaction import redact
-from flows.runs.chunks import MOVES, Item, Move, Moved, State, after, lying, outbox
-from flows.runs.context import Edges, note
+from flows.runs.chunks import MOVES, ChunkEvent, Item, Move, State, after, outbox, stored_chunks
+from flows.runs.context import Adapters, record_event
 from flows.runs.documents import NoReasonError, keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.store import ConflictError, read
@@ -41,7 +41,7 @@ class Fetched(NamedTuple):
 
 
 def move(
-    edges: Edges, run: str, what: Move, numbers: Collection[int] = (), reason: str = "", *, dry_run: bool = False
+    adapters: Adapters, run: str, what: Move, numbers: Collection[int] = (), reason: str = "", *, dry_run: bool = False
 ) -> list[Item]:
     """Note what was done to chunks of a run (none named: all it can be done to); return how they stand now.
 
@@ -49,29 +49,29 @@ def move(
     """
     if what != "uploaded" and not reason.strip():
         raise NoReasonError()
-    chosen = choose(outbox(edges, run), run, MOVES[what][0], what, numbers)
+    chosen = select_chunks(outbox(adapters, run), run, MOVES[what][0], what, numbers)
     if dry_run:
-        done = Moved(what, edges.now(), edges.actor, reason=redact(reason.strip()))
+        done = ChunkEvent(what, adapters.now(), adapters.actor, reason=redact(reason.strip()))
         return [after(item, done) for item in chosen]
     names = [item.chunk.name for item in chosen]
     if names:
-        note(edges, keys_of(run), what, chunks=names, reason=reason.strip())
+        record_event(adapters, keys_of(run), what, chunks=names, reason=reason.strip())
     moved = {item.chunk.number for item in chosen}
-    return [item for item in outbox(edges, run) if item.chunk.number in moved]
+    return [item for item in outbox(adapters, run) if item.chunk.number in moved]
 
 
-def fetch(edges: Edges, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()) -> Fetched:
+def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()) -> Fetched:
     """Put the waiting chunks of a run where they can be uploaded from, each held against its digest, and their sums.
 
     Chunks that are held, uploaded, answered or cancelled are not given out: ChunkStateError where one is named.
     """
     waiting: frozenset[State] = frozenset({"waiting"})
-    chosen = choose(outbox(edges, run), run, waiting, "fetched", numbers)
+    chosen = select_chunks(outbox(adapters, run), run, waiting, "fetched", numbers)
     keys = keys_of(run)
-    manifest = read_manifest(edges.store, keys)
-    there = lying(edges.store, manifest) if manifest else {}
+    manifest = read_manifest(adapters.store, keys)
+    there = stored_chunks(adapters.store, manifest) if manifest else {}
     for item in chosen:
-        content = read(edges.store, there[item.chunk.number].key)
+        content = read(adapters.store, there[item.chunk.number].key)
         if digest(content) != item.chunk.sha256:
             raise ConflictError(key=there[item.chunk.number].key)
         put(item.chunk.name, content)
@@ -80,7 +80,7 @@ def fetch(edges: Edges, run: str, put: Callable[[str, bytes], None], numbers: Co
     return Fetched(SUMS, tuple(chosen))
 
 
-def choose(
+def select_chunks(
     found: Sequence[Item], run: str, states: Collection[State], what: str, numbers: Collection[int]
 ) -> list[Item]:
     """Return the chunks of these numbers, or all in one of these states; NoSuchChunkError, ChunkStateError."""

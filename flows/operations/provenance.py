@@ -11,7 +11,7 @@ FROM_DEFAULT: Final = "default"
 FROM_ENVIRONMENT: Final = "environment"
 OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
 # Values that are no secrets; of every other variable only that it is set is told.
-TOLD: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
+REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
 
 
 class Setting(NamedTuple):
@@ -48,4 +48,4 @@ def _shown(name: str, value: str) -> str:
     if name.endswith("_URL"):
         url = urlsplit(value)
         return url._replace(netloc=url.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()
-    return value if name.endswith(TOLD) else "(set)"
+    return value if name.endswith(REPORTED) else "(set)"

@@ -16,15 +16,26 @@ from typing import NamedTuple
 
 from flows.operations import retention
 from flows.operations.remediation import CommittedError, abandon
-from flows.operations.retention import State, Verdict, state_of
+from flows.operations.retention import RetentionVerdict, State, state_of
 from flows.redaction import redact
 from flows.runs.claim import OLD, ClaimedError
-from flows.runs.context import IssuerEdges
-from flows.runs.documents import AbandonedError, Standing, read_end, read_purged, read_summary, run_ids, standing
+from flows.runs.context import IssuerContext
+from flows.runs.documents import AbandonedError, RunStatus, read_end, read_purged, read_summary, run_ids, run_status
 from flows.runs.identity import canonical
-from flows.runs.keys import RunId, RunKeys, corrections, extracts, probes, prompted, purged, results, runs, transactions
+from flows.runs.keys import (
+    RunId,
+    RunKeys,
+    corrections,
+    extracts,
+    probes,
+    prompted_prefix,
+    purged,
+    results,
+    runs,
+    transactions,
+)
 from flows.runs.links import answer_key
-from flows.runs.store import ConflictError, Entry, Store, StoreDeniedError, Sweeper
+from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
 from schemas.records import PARTS, Abandoned, Part, Purged
 
 READERS = 16  # runs looked at, and objects deleted, at a time
@@ -32,7 +43,7 @@ DEAD = timedelta(days=1)  # no race probe and no night takes as long
 _PROBE = re.compile(r"[0-9a-f]{16}/\d")
 
 
-class Lot(NamedTuple):
+class PurgeUnit(NamedTuple):
     """What goes together, a part of a run as a rule: the record of it and its key, and the objects.
 
     `resumed` where the record stood already: a purge that was killed is finished.
@@ -45,7 +56,7 @@ class Lot(NamedTuple):
     abandons: bool = False  # of a run that was never committed
 
 
-class Kept(NamedTuple):
+class KeptPart(NamedTuple):
     """One part of a run that stays, why, and until when where only its age keeps it."""
 
     run: str
@@ -54,15 +65,15 @@ class Kept(NamedTuple):
     until: date | None = None
 
 
-class Due(NamedTuple):
+class PurgePlan(NamedTuple):
     """What a purge deletes, what it keeps, what it does not know, and whether the store only hides what is deleted.
 
     `leftovers` are half-written files and uploads never completed, `temporary` what race probes and the workers of
     a run left for each other.
     """
 
-    lots: tuple[Lot, ...]
-    kept: tuple[Kept, ...]
+    lots: tuple[PurgeUnit, ...]
+    kept: tuple[KeptPart, ...]
     unknown: tuple[str, ...]
     leftovers: tuple[Entry, ...]
     temporary: tuple[Entry, ...]
@@ -71,54 +82,54 @@ class Due(NamedTuple):
 
 
 class _Look(NamedTuple):
-    lots: list[Lot]
-    kept: list[Kept]
+    lots: list[PurgeUnit]
+    kept: list[KeptPart]
     unknown: list[str]
     passing: list[Entry]
 
 
-def look(edges: IssuerEdges, sweeper: Sweeper) -> Due:
+def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due to go and why the rest is kept; nothing is changed."""
-    store, issuer, now = edges.edges.store, edges.issuer.issuer, edges.edges.now()
+    store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
     with ThreadPoolExecutor(READERS) as readers:
-        looks = list(readers.map(lambda run: _look(edges, run), run_ids(store, issuer)))
+        looks = list(readers.map(lambda run: _inspect_run(context, run), run_ids(store, issuer)))
     passing = [entry for one in looks for entry in one.passing]
-    dead = [entry for folder in _ours(store, issuer) for entry in _leftovers(sweeper, folder, now - OLD)]
-    return Due(
-        (*(lot for one in looks for lot in one.lots), *_typed(edges)),
+    dead = [entry for folder in _ours(store, issuer) for entry in _leftovers(cleaner, folder, now - OLD)]
+    return PurgePlan(
+        (*(lot for one in looks for lot in one.lots), *_prompted_links(context)),
         tuple(kept for one in looks for kept in one.kept),
         tuple(key for one in looks for key in one.unknown),
         tuple(dead),
         (*passing, *_probes(store, issuer, now - DEAD)),
         now - OLD,
-        sweeper.hides(),
+        cleaner.hides(),
     )
 
 
-def purge(edges: IssuerEdges, sweeper: Sweeper) -> Due:
-    """Delete what is due and return it, as `look` would have.
+def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
+    """Delete what is due and return it, as `plan_purge` would have.
 
     A run that was planned and never committed is abandoned first, so that nobody takes it up while it goes.
     """
-    due = look(edges, sweeper)
+    due = plan_purge(context, cleaner)
     if due.lots:  # who may not delete is told so before a record says that anything went; there is no such object
-        sweeper.delete(f"{runs(edges.issuer.issuer)}purge")
-    lots = tuple(lot for lot in due.lots if not lot.abandons or _abandon(edges, lot))
+        cleaner.delete(f"{runs(context.issuer.issuer)}purge")
+    lots = tuple(lot for lot in due.lots if not lot.abandons or _abandon(context, lot))
     with ThreadPoolExecutor(READERS) as deleters:
         for lot in lots:
             if not lot.resumed:
-                edges.edges.store.create(lot.key, canonical(lot.record))
-            list(deleters.map(lambda entry: sweeper.delete(entry.key), lot.entries))
-        list(deleters.map(lambda entry: sweeper.delete(entry.key), due.temporary))
-    for folder in _ours(edges.edges.store, edges.issuer.issuer) if due.leftovers else ():
-        sweeper.sweep(folder, due.before)
+                context.adapters.store.create(lot.key, canonical(lot.record))
+            list(deleters.map(lambda entry: cleaner.delete(entry.key), lot.entries))
+        list(deleters.map(lambda entry: cleaner.delete(entry.key), due.temporary))
+    for folder in _ours(context.adapters.store, context.issuer.issuer) if due.leftovers else ():
+        cleaner.clean_up(folder, due.before)
     return due._replace(lots=lots)
 
 
-def _abandon(edges: IssuerEdges, lot: Lot) -> bool:
+def _abandon(context: IssuerContext, lot: PurgeUnit) -> bool:
     """Abandon a run for good; False where somebody took it up just now, so that it stays."""
     try:
-        abandon(edges.edges, lot.record.run, f"never committed, {lot.record.setting}")
+        abandon(context.adapters, lot.record.run, f"never committed, {lot.record.setting}")
     except AbandonedError:  # for its other part
         return True
     except (ClaimedError, CommittedError):
@@ -136,21 +147,21 @@ def _ours(store: Store, issuer: str) -> list[str]:
     ]
 
 
-def _typed(edges: IssuerEdges) -> Iterator[Lot]:
+def _prompted_links(context: IssuerContext) -> Iterator[PurgeUnit]:
     """Yield the links that were asked for from no run, where all that came of them is as old as a ledger may be."""
-    issuer, now = edges.issuer.issuer, edges.edges.now()
-    entries = {entry.key: entry for entry in edges.edges.store.keys(prompted(issuer))}
-    name, length = retention.setting("ledger", edges.issuer.retention)
+    issuer, now = context.issuer.issuer, context.adapters.now()
+    entries = {entry.key: entry for entry in context.adapters.store.keys(prompted_prefix(issuer))}
+    name, length = retention.setting("ledger", context.issuer.retention)
     pairs = [(entry, entries.get(answer_key(key))) for key, entry in entries.items()]
     old = [pair for pair in pairs if pair[1] is not None and pair[1].modified + length <= now]
     mine = tuple(entry for pair in old for entry in pair if entry is not None)
     if mine:
         since, size = max(entry.modified for entry in mine), sum(entry.size for entry in mine)
         record = Purged(
-            run="", part="ledger", at=now, by=redact(edges.edges.actor), since=since, setting=name,
+            run="", part="ledger", at=now, by=redact(context.adapters.actor), since=since, setting=name,
             objects={"single": len(mine)}, bytes=size,
         )  # fmt: skip
-        yield Lot(f"{purged(issuer)}single/{now:%Y%m%dT%H%M%S%f}.json", record, mine)
+        yield PurgeUnit(f"{purged(issuer)}single/{now:%Y%m%dT%H%M%S%f}.json", record, mine)
 
 
 def _probes(store: Store, issuer: str, before: datetime) -> Iterator[Entry]:
@@ -160,31 +171,31 @@ def _probes(store: Store, issuer: str, before: datetime) -> Iterator[Entry]:
             yield entry
 
 
-def _leftovers(sweeper: Sweeper, folder: str, before: datetime) -> Iterator[Entry]:
+def _leftovers(cleaner: Cleaner, folder: str, before: datetime) -> Iterator[Entry]:
     with suppress(StoreDeniedError):  # who may not list uploads keeps them: the store's own rules end them
-        yield from sweeper.leftovers(folder, before)
+        yield from cleaner.leftovers(folder, before)
 
 
-def _look(edges: IssuerEdges, run: RunId) -> _Look:
+def _inspect_run(context: IssuerContext, run: RunId) -> _Look:
     """Look at one run; where a document of it is not ours, all of it stays and nobody else's waits for it."""
     try:
-        return _look_at(edges, run)
+        return _inspect_parts(context, run)
     except ConflictError as error:
-        return _Look([], [Kept(str(run), part, f"not to be read: {error.fields['key']}") for part in PARTS], [], [])
+        return _Look([], [KeptPart(str(run), part, f"not to be read: {error.fields['key']}") for part in PARTS], [], [])
 
 
-def _look_at(edges: IssuerEdges, run: RunId) -> _Look:
+def _inspect_parts(context: IssuerContext, run: RunId) -> _Look:
     """Look at one run: every object of it, and of each part whether it is due."""
-    keys, now = RunKeys(run), edges.edges.now()
-    entries = list(edges.edges.store.keys(keys.base))
+    keys, now = RunKeys(run), context.adapters.now()
+    entries = list(context.adapters.store.keys(keys.base))
     parts = {entry.key: retention.part_of(keys, entry.key) for entry in entries}
     passing = [entry for entry in entries if retention.passing(keys, entry.key)]
     unknown = [redact(key) for key, part in parts.items() if part is None and not retention.passing(keys, key)]
     found = _Look([], [], unknown, [entry for entry in passing if entry.modified < now - DEAD])
     for part in PARTS:
         mine = tuple(entry for entry in entries if parts[entry.key] == part and entry.key != _last_claim(keys, entries))
-        judged = _judge(edges, keys, part, entries, mine) if mine else None
-        if isinstance(judged, Lot):
+        judged = _judge(context, keys, part, entries, mine) if mine else None
+        if isinstance(judged, PurgeUnit):
             found.lots.append(judged)
         elif judged is not None:
             found.kept.append(judged)
@@ -192,27 +203,27 @@ def _look_at(edges: IssuerEdges, run: RunId) -> _Look:
 
 
 def _judge(
-    edges: IssuerEdges, keys: RunKeys, part: Part, entries: Sequence[Entry], mine: tuple[Entry, ...]
-) -> Lot | Kept:
+    context: IssuerContext, keys: RunKeys, part: Part, entries: Sequence[Entry], mine: tuple[Entry, ...]
+) -> PurgeUnit | KeptPart:
     """Tell whether a part of a run, these objects of `entries`, is due; one that was begun is."""
-    store, settings, now = edges.edges.store, edges.issuer.retention, edges.edges.now()
+    store, settings, now = context.adapters.store, context.issuer.retention, context.adapters.now()
     record = read_purged(store, keys, part)
     if record is not None:
-        return Lot(keys.purged(part), record, mine, resumed=True)
-    found = retention.too_young(part, keys.run, settings, now)
-    if found is None or _goes_early(edges, keys):
-        state = state_of(edges, keys, entries)
+        return PurgeUnit(keys.purged(part), record, mine, resumed=True)
+    found = retention.kept_by_age(part, keys.run, settings, now)
+    if found is None or _is_abandoned_run(context, keys):
+        state = state_of(context, keys, entries)
         found = retention.verdict(part, state, settings, now)
         if found.due:
-            record = _record(edges, keys, part, state, found, mine)
-            return Lot(keys.purged(part), record, mine, abandons=state.end == "never")
-    return Kept(str(keys.run), part, found.why, found.until)
+            record = _record(context, keys, part, state, found, mine)
+            return PurgeUnit(keys.purged(part), record, mine, abandons=state.end == "never")
+    return KeptPart(str(keys.run), part, found.why, found.until)
 
 
-def _goes_early(edges: IssuerEdges, keys: RunKeys) -> bool:
+def _is_abandoned_run(context: IssuerContext, keys: RunKeys) -> bool:
     """Tell whether a run is an abandoned one, which goes whole with its chunks."""
-    young = retention.too_young("chunks", keys.run, edges.issuer.retention, edges.edges.now())
-    return young is None and isinstance(read_end(edges.edges.store, keys), Abandoned)
+    young = retention.kept_by_age("chunks", keys.run, context.issuer.retention, context.adapters.now())
+    return young is None and isinstance(read_end(context.adapters.store, keys), Abandoned)
 
 
 def _last_claim(keys: RunKeys, entries: Sequence[Entry]) -> str:
@@ -221,20 +232,20 @@ def _last_claim(keys: RunKeys, entries: Sequence[Entry]) -> str:
 
 
 def _record(
-    edges: IssuerEdges, keys: RunKeys, part: Part, state: State, found: Verdict, mine: Sequence[Entry]
+    context: IssuerContext, keys: RunKeys, part: Part, state: State, found: RetentionVerdict, mine: Sequence[Entry]
 ) -> Purged:
-    stands = standing(edges.edges.store, keys.run)
-    reported = read_summary(edges.edges.store, keys) is not None or state.end != "committed"
+    stands = run_status(context.adapters.store, keys.run)
+    reported = read_summary(context.adapters.store, keys) is not None or state.end != "committed"
     folders = Counter(entry.key.removeprefix(keys.base).rpartition("/")[0] or "." for entry in mine)
     return Purged(
         run=str(keys.run),
         part=part,
-        at=edges.edges.now(),
-        by=redact(edges.edges.actor),
+        at=context.adapters.now(),
+        by=redact(context.adapters.actor),
         since=state.since,
         setting=found.why,
         objects=dict(folders),
         bytes=sum(entry.size for entry in mine),
         verdict=stands.state if reported else "cancelled",
-        rows={name: getattr(stands, name) for name in Standing._fields[2:]},
+        rows={name: getattr(stands, name) for name in RunStatus._fields[2:]},
     )

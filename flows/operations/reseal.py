@@ -17,22 +17,22 @@ import polars as pl
 
 from flows.errors import CardlinkError, OperatorError
 from flows.extracts.open import open_extract
-from flows.operations.outbox import choose
+from flows.operations.outbox import select_chunks
 from flows.operations.remediation import given
 from flows.redaction import redact
 from flows.resend.corrections import by_row, cells_of
-from flows.resend.sources import source_again
+from flows.resend.sources import reopen_source
 from flows.results.lineage import committed
 from flows.runs.chains import add_next, records
-from flows.runs.chunks import Item, State, lying, outbox
+from flows.runs.chunks import Item, State, outbox, stored_chunks
 from flows.runs.claim import Claim, LeaseLostError, claimed
-from flows.runs.context import IssuerEdges, note
+from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import UnknownRunError, keys_of, read_ledger, read_plan
 from flows.runs.identity import differences, digest, row_settings
 from flows.runs.keys import RunKeys
 from flows.runs.prior_state import check_values
 from flows.runs.sealing import Plain, Sealer
-from flows.runs.store import Store, Sweeper, write_once
+from flows.runs.store import Cleaner, Store, write_once
 from flows.submissions.build import Scan
 from flows.submissions.chunking import write_chunk
 from flows.submissions.plan import SettingsChangedError
@@ -62,18 +62,20 @@ class RowsDifferError(OperatorError):
     )
 
 
-def rows_again(edges: IssuerEdges, manifest: Manifest, numbers: Collection[int]) -> Iterator[tuple[int, pl.DataFrame]]:
+def reread_rows(
+    context: IssuerContext, manifest: Manifest, numbers: Collection[int]
+) -> Iterator[tuple[int, pl.DataFrame]]:
     """Yield number and rows of these chunks, rows in the order they were sent, chunks as they are complete.
 
     Raises RowsDifferError, SourceGoneError, and what reading raises; read to its end, it is the whole source.
     """
-    wanted = _sent(edges.edges.store, manifest, numbers)
-    entry, source = source_again(edges, manifest.run, manifest.source)
+    wanted = _sent(context.adapters.store, manifest, numbers)
+    entry, source = reopen_source(context, manifest.run, manifest.source)
     picks = wanted.select("row", origin=pl.coalesce("origin", "row"))
-    choice = Choice(picked=Picked(picks, by_row(cells_of(edges, manifest))), keep_cells=True)
-    with open_extract(edges, entry, source) as stream:
-        scan = Scan(edges, stream, source, manifest.as_of, choice)
-        yield from _gathered(manifest.run, scan, wanted)
+    choice = Choice(picked=Picked(picks, by_row(cells_of(context, manifest))), keep_cells=True)
+    with open_extract(context, entry, source) as stream:
+        scan = Scan(context, stream, source, manifest.as_of, choice)
+        yield from _complete_chunks(manifest.run, scan, wanted)
 
 
 def _sent(store: Store, manifest: Manifest, numbers: Collection[int]) -> pl.DataFrame:
@@ -82,28 +84,28 @@ def _sent(store: Store, manifest: Manifest, numbers: Collection[int]) -> pl.Data
     return pl.concat([part.filter(chosen).drop("fate") for part in parts])
 
 
-def _gathered(run: str, scan: Scan, wanted: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+def _complete_chunks(run: str, scan: Scan, wanted: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
     """Yield the chunks that are complete; memory holds those that are begun."""
     sizes = wanted.group_by("chunk").agg(pl.len().alias("size"))
     begun: list[pl.DataFrame] = []
-    seen = 0
+    missing = wanted["row"]
     for piece in scan:
         fresh = [_checked(run, rows, wanted) for rows in piece.chunks]
-        seen += sum(rows.height for rows in fresh)
+        missing = missing.filter(~missing.is_in(pl.concat([missing.clear(), *(one["row"] for one in fresh)]).implode()))
         begun += fresh
         if begun:
             rows = pl.concat(begun).join(sizes, on="chunk").with_columns(pl.len().over("chunk").alias("there"))
             whole = rows.filter(pl.col("there") == pl.col("size")).sort("chunk", "position")
             begun = [rows.filter(pl.col("there") < pl.col("size")).drop("size", "there")]
             yield from ((int(key[0]), part) for key, part in whole.partition_by("chunk", as_dict=True).items())
-    if seen != wanted.height:
-        raise RowsDifferError(run=run, count=wanted.height - seen, rows=_named(pl.concat([wanted.clear(), *begun])))
+    if len(missing):
+        raise RowsDifferError(run=run, count=len(missing), rows=_named(missing))
 
 
 def _checked(run: str, rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     """Return rows with chunk and position of the ledger, where they are what it says."""
-    told = check_values(rows.drop(CHECKS)).with_columns(cuid=CUID)
-    beside = told.join(wanted.select("row", "chunk", "position", pl.col(SAME).name.prefix("ledger ")), on="row")
+    reported = check_values(rows.drop(CHECKS)).with_columns(cuid=CUID)
+    beside = reported.join(wanted.select("row", "chunk", "position", pl.col(SAME).name.prefix("ledger ")), on="row")
     unlike = [
         pl.col(name).ne_missing(pl.col(f"ledger {name}"))
         & (pl.col(f"ledger {name}").is_not_null() | (name not in CHECKS))
@@ -111,13 +113,12 @@ def _checked(run: str, rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame
     ]
     differing = beside.filter(pl.any_horizontal(unlike))
     if differing.height:
-        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing))
+        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing["row"]))
     return beside
 
 
-def _named(rows: pl.DataFrame) -> str:
-    first = rows["row"].sort().head(FIRST).to_list()
-    return ", ".join(map(str, first)) or "none of them came"
+def _named(rows: pl.Series) -> str:
+    return ", ".join(map(str, rows.sort().head(FIRST)))
 
 
 class Resealed(NamedTuple):
@@ -130,63 +131,63 @@ class Resealed(NamedTuple):
 
 
 def reseal(
-    edges: IssuerEdges, sweeper: Sweeper, run: str, numbers: Collection[int], reason: str, *, dry_run: bool = False
+    context: IssuerContext, cleaner: Cleaner, run: str, numbers: Collection[int], reason: str, *, dry_run: bool = False
 ) -> Resealed:
     """Seal waiting and held chunks anew: these, or all that are sealed to other keys than the settings name now.
 
     Every row is read again and held against the ledger first; a dry run does that too, and no more. Raises
     UnknownRunError, ChunkStateError, SettingsChangedError, SourceGoneError, RowsDifferError, PartialRunError.
     """
-    why, manifest = given(reason), committed(edges.edges.store, run)
+    why, manifest = given(reason), committed(context.adapters.store, run)
     keys = keys_of(run)
-    _refuse_changed(edges, keys)
-    with edges.sealer() as sealer:
-        chosen = [item.chunk.number for item in _chosen(edges, manifest, numbers, sealer)]
-        for _ in rows_again(edges, manifest, chosen) if chosen else ():
+    _refuse_changed(context, keys)
+    with context.sealer() as sealer:
+        chosen = [item.chunk.number for item in _chosen(context, manifest, numbers, sealer)]
+        for _ in reread_rows(context, manifest, chosen) if chosen else ():
             pass  # each chunk is held against the ledger on its way
         if dry_run:
             return Resealed(tuple(chosen), sealer.fingerprints)
-        with claimed(edges.edges, keys.claims) as claim:
+        with claimed(context.adapters, keys.claims) as claim:
             if chosen:
-                _seal(edges, manifest, chosen, sealer, claim, why)
-            retired, left = _retire(edges, sweeper, manifest)
+                _seal(context, manifest, chosen, sealer, claim, why)
+            retired, left = _delete_replaced(context, cleaner, manifest)
     return Resealed(tuple(chosen), sealer.fingerprints, retired, left)
 
 
-def _refuse_changed(edges: IssuerEdges, keys: RunKeys) -> None:
-    plan = read_plan(edges.edges.store, keys)
+def _refuse_changed(context: IssuerContext, keys: RunKeys) -> None:
+    plan = read_plan(context.adapters.store, keys)
     if plan is None:
         raise UnknownRunError(run=str(keys.run))
-    changed = set(differences(plan.settings, row_settings(edges.issuer, edges.header))) - FORM
+    changed = set(differences(plan.settings, row_settings(context.issuer, context.header))) - FORM
     if changed:
         raise SettingsChangedError(run=plan.run, changed=", ".join(sorted(changed)))
 
 
-def _chosen(edges: IssuerEdges, manifest: Manifest, numbers: Collection[int], sealer: Sealer) -> list[Item]:
-    found = choose(outbox(edges.edges, manifest.run), manifest.run, FITS, "sealed anew", numbers)
+def _chosen(context: IssuerContext, manifest: Manifest, numbers: Collection[int], sealer: Sealer) -> list[Item]:
+    found = select_chunks(outbox(context.adapters, manifest.run), manifest.run, FITS, "sealed anew", numbers)
     if numbers:
         return found
-    there = lying(edges.edges.store, manifest)
+    there = stored_chunks(context.adapters.store, manifest)
     return [item for item in found if there[item.chunk.number].recipients != sealer.fingerprints]
 
 
 def _seal(
-    edges: IssuerEdges, manifest: Manifest, numbers: Sequence[int], sealer: Sealer, claim: Claim, why: str
+    context: IssuerContext, manifest: Manifest, numbers: Sequence[int], sealer: Sealer, claim: Claim, why: str
 ) -> None:
     """Publish new ciphertext in a place of its own, and commit it where the chunks still wait."""
-    store, keys = edges.edges.store, keys_of(manifest.run)
+    store, keys = context.adapters.store, keys_of(manifest.run)
     chain = list(records(store, keys.reseals, Reseal))
     generation = max([*_generations(store, keys), *(one.generation for one in chain)], default=0) + 1
     names = {one.number: one.name for one in manifest.chunks}
     chunks: list[ManifestChunk] = []
-    read_anew = rows_again(edges, manifest, numbers)
+    read_anew = reread_rows(context, manifest, numbers)
     while group := list(islice(read_anew, GROUP)):
         claim.check()
-        chunks += _publish(edges, sealer, keys, keys.sealed(generation), names, group)
-    choose(outbox(edges.edges, manifest.run), manifest.run, FITS, "sealed anew", numbers)
+        chunks += _publish(context, sealer, keys, keys.sealed(generation), names, group)
+    select_chunks(outbox(context.adapters, manifest.run), manifest.run, FITS, "sealed anew", numbers)
     record = Reseal(
-        at=edges.edges.now(),
-        by=redact(edges.edges.actor),
+        at=context.adapters.now(),
+        by=redact(context.adapters.actor),
         reason=why,
         run=manifest.run,
         generation=generation,
@@ -198,7 +199,7 @@ def _seal(
 
 
 def _publish(
-    edges: IssuerEdges,
+    context: IssuerContext,
     sealer: Sealer,
     keys: RunKeys,
     place: str,
@@ -206,22 +207,22 @@ def _publish(
     group: Sequence[tuple[int, pl.DataFrame]],
 ) -> Iterator[ManifestChunk]:
     """Seal a group of chunks and publish each create-only, read back; PartialRunError where gpg fails one."""
-    plain = [Plain(keys.chunk_name(number, "csv"), write_chunk(rows["text"], edges.header)) for number, rows in group]
+    plain = [Plain(keys.chunk_name(number, "csv"), write_chunk(rows["text"], context.header)) for number, rows in group]
     sealed = sealer.seal(plain)
-    troubles = Counter(one.trouble for one in sealed if one.trouble)
-    if troubles:
-        why = ", ".join(f"{count} {code}" for code, count in troubles.most_common())
+    problems = Counter(one.trouble for one in sealed if one.trouble)
+    if problems:
+        why = ", ".join(f"{count} {code}" for code, count in problems.most_common())
         again = shlex.join(["cardlink", "mend", "reseal", str(keys.run), "--reason", "WHY"])
         raise PartialRunError(
             run=str(keys.run),
-            count=troubles.total(),
+            count=problems.total(),
             reason=why,
-            published=len(sealed) - troubles.total(),
+            published=len(sealed) - problems.total(),
             command=again,
         )
-    with ThreadPoolExecutor(edges.edges.wires) as wires:
+    with ThreadPoolExecutor(context.adapters.connections) as connections:
         written = [
-            wires.submit(write_once, edges.edges.store, place + names[number], one.data)
+            connections.submit(write_once, context.adapters.store, place + names[number], one.data)
             for (number, _), one in zip(group, sealed, strict=True)
         ]
         for done in written:
@@ -231,23 +232,23 @@ def _publish(
         yield ManifestChunk(number=number, name=names[number], rows=rows.height, bytes=size, sha256=sha256)
 
 
-def _retire(edges: IssuerEdges, sweeper: Sweeper, manifest: Manifest) -> tuple[int, int]:
+def _delete_replaced(context: IssuerContext, cleaner: Cleaner, manifest: Manifest) -> tuple[int, int]:
     """Delete what was replaced, and what attempts that died left; return how many are gone and how many are left.
 
     Whoever may not delete leaves them: they count for nothing, and go with the run's chunks at the latest.
     """
-    store, keys = edges.edges.store, keys_of(manifest.run)
-    there = lying(store, manifest)
+    store, keys = context.adapters.store, keys_of(manifest.run)
+    there = stored_chunks(store, manifest)
     counting = {one.key for one in there.values()}
     names = {one.chunk.name for one in there.values()}
     listed = [entry.key for prefix in (keys.chunks, keys.resealed) for entry in store.keys(prefix)]
     old = [key for key in listed if key not in counting and key.rpartition("/")[2] in names]
     if old:
-        note(edges.edges, keys, "retired", objects=[key.removeprefix(keys.base) for key in old])
+        record_event(context.adapters, keys, "retired", objects=[key.removeprefix(keys.base) for key in old])
     gone = 0
     for key in old:
         with suppress(CardlinkError):
-            sweeper.delete(key)
+            cleaner.delete(key)
             gone += 1
     return gone, len(old) - gone
 

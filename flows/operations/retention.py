@@ -16,7 +16,7 @@ from flows.results.decisions import closed_breaks, open_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs.chunks import Item, outbox
 from flows.runs.claim import held
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_end, read_summary
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Entry, Store, read
@@ -42,7 +42,7 @@ _LEDGER = re.compile(
 End = Literal["committed", "abandoned", "never"]
 _UNCOMMITTED: dict[End, Part] = {"abandoned": "chunks", "never": "ledger"}
 
-_ASKED, _TOLD = re.compile(r"single/(\d+-\d+)\.json"), re.compile(r"single/(\d+-\d+)-answer\.json")
+_ASKED, _REPORTED = re.compile(r"single/(\d+-\d+)\.json"), re.compile(r"single/(\d+-\d+)-answer\.json")
 
 
 class State(NamedTuple):
@@ -58,7 +58,7 @@ class State(NamedTuple):
     end: End = "committed"
 
 
-class Verdict(NamedTuple):
+class RetentionVerdict(NamedTuple):
     """Whether a part of a run is due to go; `why` says what keeps it, or which setting lets it go.
 
     `until` is the day it is due where nothing but its age keeps it.
@@ -84,14 +84,14 @@ def passing(keys: RunKeys, key: str) -> bool:
     return re.fullmatch(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet", key.removeprefix(keys.base)) is not None
 
 
-def too_young(part: Part, run: RunId, settings: Retention, now: datetime) -> Verdict | None:
+def kept_by_age(part: Part, run: RunId, settings: Retention, now: datetime) -> RetentionVerdict | None:
     """Say so where a run's business date alone keeps a part, so that little of it need be read; None where not."""
     name, length = setting(part, settings)
     earliest = datetime.combine(run.day, time(), UTC) + length
-    return _young(name, earliest) if earliest > now else None
+    return _is_too_young(name, earliest) if earliest > now else None
 
 
-def verdict(part: Part, state: State, settings: Retention, now: datetime) -> Verdict:
+def verdict(part: Part, state: State, settings: Retention, now: datetime) -> RetentionVerdict:
     """Judge one part of a run; whatever is open in it keeps all of it.
 
     An abandoned run goes whole with its chunks; one that was never ended stays as long as a ledger does.
@@ -99,16 +99,16 @@ def verdict(part: Part, state: State, settings: Retention, now: datetime) -> Ver
     decides = part if state.end == "committed" else _UNCOMMITTED[state.end]
     name, length = setting(decides, settings)
     if state.open:
-        return Verdict(False, "; ".join(state.open))
+        return RetentionVerdict(False, "; ".join(state.open))
     if state.since + length > now:
-        return _young(name, state.since + length)
+        return _is_too_young(name, state.since + length)
     if part == "ledger" and state.links_until is not None and state.links_until >= now.date():
-        return Verdict(False, f"it has links that live until {state.links_until}", state.links_until)
-    return Verdict(True, name)
+        return RetentionVerdict(False, f"it has links that live until {state.links_until}", state.links_until)
+    return RetentionVerdict(True, name)
 
 
-def _young(name: str, due: datetime) -> Verdict:
-    return Verdict(False, f"{name}: not before {due:%Y-%m-%d}", due.date())
+def _is_too_young(name: str, due: datetime) -> RetentionVerdict:
+    return RetentionVerdict(False, f"{name}: not before {due:%Y-%m-%d}", due.date())
 
 
 def setting(part: Part, settings: Retention) -> tuple[str, timedelta]:
@@ -117,7 +117,7 @@ def setting(part: Part, settings: Retention) -> tuple[str, timedelta]:
     return f"{part}_days = {days}", timedelta(days=days)
 
 
-def still_open(
+def open_reasons(
     items: Collection[Item], awaiting: Mapping[int, int], breaks: Sequence[Break], *, closed: bool
 ) -> list[str]:
     """Say what is not done in a committed run, nothing where all of it is.
@@ -128,14 +128,14 @@ def still_open(
     states = Counter(item.state for item in items)
     answered = {item.chunk.number for item in items if item.state == "answered"}
     lacking = 0 if closed else sum(rows for chunk, rows in awaiting.items() if chunk in answered)
-    told = {
+    reported = {
         "chunks not uploaded": states["waiting"],
         "chunks held": states["held"],
         "chunks without an answer": states["uploaded"],
         "rows without an answer": lacking,
         **{f"rows in break {one.name}": one.rows for one in breaks},
     }
-    return [f"{number:,} {what}" for what, number in told.items() if number or what.startswith("rows in break")]
+    return [f"{number:,} {what}" for what, number in reported.items() if number or what.startswith("rows in break")]
 
 
 def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
@@ -157,32 +157,34 @@ def links_until(summary: Mapping[str, Any]) -> date | None:
     return max((date.fromisoformat(day) for day in summary["expires"] if day), default=None)
 
 
-def state_of(edges: IssuerEdges, keys: RunKeys, entries: Sequence[Entry]) -> State:
+def state_of(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) -> State:
     """Return how a run of these objects stands."""
-    end = read_end(edges.edges.store, keys)
+    end = read_end(context.adapters.store, keys)
     if isinstance(end, Manifest):
-        return _committed(edges, keys, entries)
-    holder = held(edges.edges.store, keys.claims, edges.edges.now())
+        return _committed(context, keys, entries)
+    holder = held(context.adapters.store, keys.claims, context.adapters.now())
     working = (f"{holder.holder} works on it",) if holder else ()
     if isinstance(end, Abandoned):
         return State(end.at, working, end="abandoned")
     return State(max(entry.modified for entry in entries), working, end="never")
 
 
-def _committed(edges: IssuerEdges, keys: RunKeys, entries: Sequence[Entry]) -> State:
-    store, summary = edges.edges.store, read_summary(edges.edges.store, keys)
-    items = outbox(edges.edges, str(keys.run))
+def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) -> State:
+    store, summary = context.adapters.store, read_summary(context.adapters.store, keys)
+    items = outbox(context.adapters, str(keys.run))
     events = [json.loads(read(store, entry.key)) for entry in entries if entry.key.startswith(keys.events)]
     committed = min((item.clock for item in items), default=_written(keys.manifest, entries))
     since = last_answer(committed, events)
     if summary is None:  # a run that was cancelled as a whole never has one
         lacks = ["no report yet"] if any(item.state == "answered" for item in items) else []
-        return State(since, (*still_open(items, {}, (), closed=False), *lacks))
+        return State(since, (*open_reasons(items, {}, (), closed=False), *lacks))
     breaks = open_breaks(store, keys, _breaks(summary))
     closed = bool(closed_breaks(store, keys))
-    told = still_open(items, _awaiting(store, keys), breaks, closed=closed)
+    reported = open_reasons(items, _awaiting(store, keys), breaks, closed=closed)
     return State(
-        since, (*told, *_doubts(keys, entries, summary)), max(_links_until(store, keys, summary), default=None)
+        since,
+        (*reported, *_stale_report_notes(keys, entries, summary)),
+        max(_links_until(store, keys, summary), default=None),
     )
 
 
@@ -197,9 +199,9 @@ def _links_until(store: Store, keys: RunKeys, summary: Mapping[str, Any]) -> Ite
     for entry in list(store.keys(keys.events)):
         found = REPEATED_BY.search(entry.key)
         later = keys_of(found[1]) if found else None
-        told = read_summary(store, later) if later else None
-        if later is not None and told is not None:
-            yield from _links_until(store, later, told)
+        reported = read_summary(store, later) if later else None
+        if later is not None and reported is not None:
+            yield from _links_until(store, later, reported)
 
 
 def _breaks(summary: Mapping[str, Any]) -> list[Break]:
@@ -212,19 +214,19 @@ def _awaiting(store: Store, keys: RunKeys) -> dict[int, int]:
     return dict(table.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
 
 
-def _doubts(keys: RunKeys, entries: Sequence[Entry], summary: Mapping[str, Any]) -> Iterator[str]:
+def _stale_report_notes(keys: RunKeys, entries: Sequence[Entry], summary: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the report does not show of the run: results taken up since by a process that was killed, and more."""
     written = _written(keys.report("summary.json"), entries)
     if any(entry.modified > written for entry in entries if entry.key.startswith(keys.outcomes)):
         yield "results newer than its report"
     if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
         yield "more breaks than the report lists"
-    asked, told = (
+    asked, reported = (
         {found[1] for entry in entries if (found := name.fullmatch(entry.key.removeprefix(keys.base)))}
-        for name in (_ASKED, _TOLD)
+        for name in (_ASKED, _REPORTED)
     )
-    if asked - told:
-        yield f"{len(asked - told)} single links of which nobody knows whether they were made"
+    if asked - reported:
+        yield f"{len(asked - reported)} single links of which nobody knows whether they were made"
 
 
 def _written(key: str, entries: Sequence[Entry]) -> datetime:

@@ -10,14 +10,14 @@ from urllib.parse import quote
 from flows.partner_api.responses import fits_header, job_of, link_of, messages_of, refusal_of, text_in
 from flows.partner_api.service import LinkRequestError, NoSuchRecordError, StrangeAnswerError, UnauthorisedError
 from flows.partner_api.transport import (
-    Again,
-    Answer,
     Credentials,
     LoginSession,
+    RateLimiter,
     Request,
+    Response,
+    RetryPolicy,
     Sender,
     Session,
-    Turns,
     connect,
 )
 from flows.runs.store import Retry
@@ -41,15 +41,15 @@ class ServiceClient:
 
     def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
         """Ask for one link (2.8); a refusal is returned. AnswerLostError: it may be made, so never blindly again."""
-        told = self._settings
-        if not told.fi_key:
+        reported = self._settings
+        if not reported.fi_key:
             raise LinkRequestError(codes="service.fi_key.missing (a setting of [service])")
-        who = {"service_server": told.base_url, **self._credentials.as_json()}
-        body = {told.service_property: who, **request.body(), told.fi_key_property: told.fi_key}
-        body[told.safe_key_property] = told.safe_key
-        place = f"POST {told.link_path}"
+        who = {"service_server": reported.base_url, **self._credentials.as_json()}
+        body = {reported.service_property: who, **request.body(), reported.fi_key_property: reported.fi_key}
+        body[reported.safe_key_property] = reported.safe_key
+        place = f"POST {reported.link_path}"
         answer = self._send(
-            Request("POST", told.link_path, place, Again.WRITE, body=body, lost=_LOST_LINK, refusable=True)
+            Request("POST", reported.link_path, place, RetryPolicy.WRITE, body=body, lost=_LOST_LINK, refusable=True)
         )
         return refusal_of(answer.body) if answer.refused else self._link(answer, place)
 
@@ -95,13 +95,13 @@ class ServiceClient:
         path = f"{_path(JOB_MESSAGES, job_id)}/credential_responses"
         number: int | str = int(job_id) if job_id.isdigit() else job_id
         body = {"job_id": number, "envelope_id": envelope_id, "account_link": dict(answers)}
-        self._send(Request("POST", path, f"POST {path}", Again.WRITE, body=body, lost=_LOST_ANSWER))
+        self._send(Request("POST", path, f"POST {path}", RetryPolicy.WRITE, body=body, lost=_LOST_ANSWER))
 
     def register(self, job_id: str) -> str:
         """Register a broadcast channel of a job and return its access key."""
         path = f"{_path(JOB_MESSAGES, job_id)}/broadcasts/registrations"
         request = Request(
-            "GET", path, f"GET {path}", Again.WRITE, lost="Register again; the lost channel stays unread."
+            "GET", path, f"GET {path}", RetryPolicy.WRITE, lost="Register again; the lost channel stays unread."
         )
         key = text_in(self._send(request).body, self._settings.access_key_fields)
         if key is None or not fits_header(key):
@@ -116,21 +116,23 @@ class ServiceClient:
         return messages_of(self._consume(f"{_path(JOB_MESSAGES, job_id)}/broadcasts", header)).statuses
 
     def _consume(self, path: str, headers: Mapping[str, str] | None = None) -> bytes:
-        request = Request("GET", path, f"GET {path}", Again.CONSUME, headers or {}, lost=_LOST_MESSAGES)
+        request = Request("GET", path, f"GET {path}", RetryPolicy.CONSUME, headers or {}, lost=_LOST_MESSAGES)
         return self._send(request).body
 
     def _update(self, job_id: str, account_link: Mapping[str, str], headers: Mapping[str, str]) -> JobRecord | None:
         path = _path(JOBS, job_id)
         body: dict[str, Any] = {"account": {"account_link": dict(account_link)}}
-        return job_of(self._send(Request("PUT", path, f"PUT {path}", Again.WRITE, headers, body, _LOST_ANSWER)).body)
+        return job_of(
+            self._send(Request("PUT", path, f"PUT {path}", RetryPolicy.WRITE, headers, body, _LOST_ANSWER)).body
+        )
 
-    def _link(self, answer: Answer, place: str) -> CardLink:
+    def _link(self, answer: Response, place: str) -> CardLink:
         found = link_of(answer.body)
         if found is None:
             raise StrangeAnswerError(place=place, problem="no link record")
         return found
 
-    def _send(self, request: Request) -> Answer:
+    def _send(self, request: Request) -> Response:
         """Send with the session's headers; where they are refused, once more with new ones."""
         headers = self._session.headers()
         try:
@@ -143,7 +145,7 @@ class ServiceClient:
 @contextmanager
 def open_client(settings: ServiceSettings, credentials: Credentials, retry: Retry) -> Iterator[ServiceClient]:
     """Open a client with a session by login; nothing is sent before the first call."""
-    turns = Turns(settings.requests_per_second, retry.clock, retry.sleep)
+    turns = RateLimiter(settings.requests_per_second, retry.clock, retry.sleep)
     with connect(settings) as http:
         sender = Sender(http, turns, retry)
         session = LoginSession(lambda: log_in(settings, credentials, sender))
@@ -153,7 +155,7 @@ def open_client(settings: ServiceSettings, credentials: Credentials, retry: Retr
 def log_in(settings: ServiceSettings, credentials: Credentials, sender: Sender) -> str | None:
     """Return the token of a new session, None where the answer holds none (5: how is left open)."""
     place = f"POST {settings.login_path}"  # making one session more harms nobody, so it may be tried again
-    answer = sender.send(Request("POST", settings.login_path, place, Again.READ, body=credentials.as_json()))
+    answer = sender.send(Request("POST", settings.login_path, place, RetryPolicy.READ, body=credentials.as_json()))
     return text_in(answer.body, [settings.session_field])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from flows.partner_api.service import AnswerLostError, Jobs, NoSuchRecordError, ServiceBusyError, ServiceRefusedError
-from schemas.partner_api.jobs import ACK, CredentialRequest, Standing
+from schemas.partner_api.jobs import ACK, CredentialRequest, RunStatus
 
 WARN_SECONDS: Final = 60  # before a job's time is up (2.1, rule 3)
 EVERY_SECONDS: Final = 2.0  # from one look to the next
@@ -30,10 +30,10 @@ MEANINGS: Final[Mapping[str, str]] = {
 UNKNOWN_END: Final = "This end is not known here: ask the partner what it means."
 
 
-class Talk(Protocol):
+class JobDialogue(Protocol):
     """Whoever is told how the job goes, and asked for what it needs."""
 
-    def show(self, standing: Standing, left: float | None) -> None:
+    def show(self, standing: RunStatus, left: float | None) -> None:
         """Show how the job stands; `left`: seconds until its time is up, where known."""
         ...
 
@@ -73,7 +73,7 @@ class Followed(NamedTuple):
         return self.termination_type == PLACED
 
 
-def follow(jobs: Jobs, job_id: str, talk: Talk, clock: Clock, *, polling: bool = False) -> Followed:
+def follow(jobs: Jobs, job_id: str, talk: JobDialogue, clock: Clock, *, polling: bool = False) -> Followed:
     """Follow a job to its end by messages, or by polling its record, answering what it asks.
 
     Raises NoSuchRecordError, and ServiceBusyError where the service does not answer ten looks in a row.
@@ -81,17 +81,17 @@ def follow(jobs: Jobs, job_id: str, talk: Talk, clock: Clock, *, polling: bool =
     return _Following(jobs, job_id, talk, clock, polling).to_the_end()
 
 
-class _Heard(NamedTuple):
+class _Poll(NamedTuple):
     """What one look gave."""
 
-    standings: Sequence[Standing]
+    standings: Sequence[RunStatus]
     requests: Sequence[CredentialRequest]
 
 
 class _Following:
-    def __init__(self, jobs: Jobs, job_id: str, talk: Talk, clock: Clock, polling: bool) -> None:
+    def __init__(self, jobs: Jobs, job_id: str, talk: JobDialogue, clock: Clock, polling: bool) -> None:
         self._jobs, self._job_id, self._talk, self._clock, self._polling = jobs, job_id, talk, clock, polling
-        self._last = Standing()
+        self._last = RunStatus()
         self._deadline: float | None = None
         self._warned = False
         self._seen: set[str] = set()  # envelope ids that need nothing more of us
@@ -105,7 +105,7 @@ class _Following:
         end = self._last.termination_type or ""
         return Followed(self._job_id, self._last.status or "", end, MEANINGS.get(end, UNKNOWN_END), self._answered)
 
-    def _look(self) -> _Heard:
+    def _look(self) -> _Poll:
         """Look once; a service that does not answer for a while is waited for."""
         try:
             heard = self._messages() or self._record()
@@ -117,27 +117,27 @@ class _Following:
             self._silent = 0
             return heard
         self._talk.note("The service does not answer; the job runs on. Trying again.")
-        return _Heard((), ())
+        return _Poll((), ())
 
-    def _record(self) -> _Heard:
+    def _record(self) -> _Poll:
         self._quiet = 0
         record = self._jobs.job(self._job_id)
-        return _Heard([record], record.requests)
+        return _Poll([record], record.requests)
 
-    def _messages(self) -> _Heard | None:
+    def _messages(self) -> _Poll | None:
         """Read the messages; None where the record has to be read instead."""
         if self._polling or self._quiet >= QUIET_LOOKS:
             return None
         try:
-            told = self._jobs.messages(self._job_id)
+            reported = self._jobs.messages(self._job_id)
         except AnswerLostError:
             return None
-        self._quiet = 0 if told.statuses or told.requests else self._quiet + 1
-        standings = [one.message for one in told.statuses]
+        self._quiet = 0 if reported.statuses or reported.requests else self._quiet + 1
+        standings = [one.message for one in reported.statuses]
         blocked = any(one.blocked for one in standings[-1:])  # told of by a status only: ask what for
-        return _Heard(standings, told.requests or (self._jobs.credential_requests(self._job_id) if blocked else ()))
+        return _Poll(standings, reported.requests or (self._jobs.credential_requests(self._job_id) if blocked else ()))
 
-    def _take_in(self, heard: _Heard) -> bool:
+    def _take_in(self, heard: _Poll) -> bool:
         """Show, warn and answer; True at the end."""
         for standing in heard.standings:
             self._hear(standing)
@@ -149,13 +149,13 @@ class _Following:
         self._warn()
         return False
 
-    def _hear(self, standing: Standing) -> None:
+    def _hear(self, standing: RunStatus) -> None:
         """Take in one standing; a heartbeat that says nothing new is not shown."""
         if standing.job_timeout is not None:
             deadline = self._clock.now() + standing.job_timeout
             self._warned = self._warned and deadline < (self._deadline or 0) + ADDED_SECONDS
             self._deadline = deadline
-        if not self._last.ended and _told(standing) != _told(self._last):
+        if not self._last.ended and _shown_state(standing) != _shown_state(self._last):
             self._last = standing
             self._talk.show(standing, self._left())
 
@@ -196,7 +196,7 @@ class _Following:
         return None if self._deadline is None else max(0.0, self._deadline - self._clock.now())
 
 
-def _told(standing: Standing) -> tuple[object, ...]:
+def _shown_state(standing: RunStatus) -> tuple[object, ...]:
     """Return what is worth showing again when it changes."""
     return (
         standing.status,

@@ -26,12 +26,12 @@ from flows.partner_api.service import (
     ServiceRefusedError,
     StrangeAnswerError,
 )
-from flows.partner_api.transactions import take_up
+from flows.partner_api.transactions import ingest_transactions
 from flows.reports.funnel import funnel_of, placements_key, read_placements, run_funnel
 from flows.reports.rebuild import rebuild
-from flows.runs.attempts import lives
+from flows.runs.attempts import is_current
 from flows.runs.claim import claimed
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.documents import (
     UnknownRunError,
     keys_of,
@@ -59,7 +59,7 @@ UNAVAILABLE, REFUSED = "service.answer.unavailable", "service.answer.refused"
 _MESSAGES = re.compile(r"/(?P<row>\d{9})-[^/]+\.json$")
 
 
-class Looked(NamedTuple):
+class LinkCheck(NamedTuple):
     """What one look at a run's links did: linked rows, rows asked of, of them without an answer, messages kept."""
 
     run: str
@@ -69,9 +69,9 @@ class Looked(NamedTuple):
     messages: int
 
 
-def look(
-    edges: IssuerEdges, service: Placing, settings: ServiceSettings, manifest: Manifest, *, again: bool = False
-) -> Looked:
+def check_links(
+    context: IssuerContext, service: Placing, settings: ServiceSettings, manifest: Manifest, *, again: bool = False
+) -> LinkCheck:
     """Ask the service of every link of a run that is due, and keep what it tells; `again`: of every link not placed.
 
     A link is due until its card is placed, `look_again_hours` after the last look, as long as it lives or a job runs.
@@ -80,10 +80,10 @@ def look(
     learnt until then is kept.
     """
     keys = keys_of(manifest.run)
-    with claimed(edges.edges, f"{keys.placements}claims/"):
-        alone = single_links(edges.edges.store, keys)
-        parts = [_Part(edges, service, settings, keys, part, alone).look(again=again) for part in manifest.ledger]
-    return Looked(manifest.run, *(sum(counts) for counts in zip(*parts, strict=True)) if parts else (0, 0, 0, 0))
+    with claimed(context.adapters, f"{keys.placements}claims/"):
+        alone = single_links(context.adapters.store, keys)
+        parts = [_Part(context, service, settings, keys, part, alone).look(again=again) for part in manifest.ledger]
+    return LinkCheck(manifest.run, *(sum(counts) for counts in zip(*parts, strict=True)) if parts else (0, 0, 0, 0))
 
 
 class ServiceSilentError(TryAgainError):
@@ -98,26 +98,26 @@ class _Part:
 
     def __init__(
         self,
-        edges: IssuerEdges,
+        context: IssuerContext,
         service: Placing,
         settings: ServiceSettings,
         keys: RunKeys,
         part: LedgerPart,
         alone: pl.DataFrame,
     ) -> None:
-        self._edges = edges.edges
+        self._context = context.adapters
         self._service = service
         self._settings = settings
         self._run = str(keys.run)
         self._key = placements_key(keys, part)
         self._messages = f"{keys.placements}messages/{part.name.partition('.')[0]}/"
-        self._urls = linked_rows(edges.edges.store, keys, part, alone)
-        self._known = _joined(self._urls, read_placements(edges.edges.store, keys, part))
+        self._urls = linked_rows(context.adapters.store, keys, part, alone)
+        self._known = _joined(self._urls, read_placements(context.adapters.store, keys, part))
         self._silent = 0
 
     def look(self, *, again: bool) -> tuple[int, int, int, int]:
         """Take up messages that were kept and not looked at, then ask; return links, asked, unanswered, messages."""
-        self._replace(list(self._left_over()))
+        self._replace(list(self._uncounted_rows()))
         before = int(self._known["reads"].sum())
         asked = unanswered = 0
         try:
@@ -130,7 +130,7 @@ class _Part:
 
     def _due(self, *, again: bool) -> pl.DataFrame:
         """Return the rows to ask of with their urls, those never asked of first."""
-        now = self._edges.now()
+        now = self._context.now()
         rows = self._known.join(self._urls.select("row", "url", "expires_on"), on="row", how="left")
         alive = pl.col("expires_on").is_null() | (pl.col("expires_on") >= now.date()) | pl.col("running")
         rested = pl.col("seen").is_null() | (pl.col("seen") <= now - timedelta(hours=self._settings.look_again_hours))
@@ -141,8 +141,8 @@ class _Part:
         kept = time.monotonic()
         with ThreadPoolExecutor(self._settings.requests_at_a_time) as askers:
             for batch in due.iter_slices(BATCH):
-                told = askers.map(lambda one: self._look_at(Placement.of(one), one["url"]), batch.to_dicts())
-                news = [one for one in told if one is not None]
+                reported = askers.map(lambda one: self._look_at(Placement.of(one), one["url"]), batch.to_dicts())
+                news = [one for one in reported if one is not None]
                 self._replace(news)
                 yield news
                 if self._silent >= MOST_SILENT:
@@ -156,22 +156,22 @@ class _Part:
         if self._silent >= MOST_SILENT:
             return None
         try:
-            told = self._follow(one, url)
+            reported = self._follow(one, url)
         except (ServiceRefusedError, StrangeAnswerError):
-            told = one._replace(trouble=REFUSED)
+            reported = one._replace(trouble=REFUSED)
         except (TryAgainError, AnswerLostError):
             self._silent += 1
             return one._replace(trouble=UNAVAILABLE)
         self._silent = 0
-        return told._replace(seen=self._edges.now())
+        return reported._replace(seen=self._context.now())
 
     def _follow(self, one: Placement, url: str) -> Placement:
         """Go from the link's record to its cardholder, to its jobs, to their ends."""
         one = self._recorded(one._replace(trouble=None), url)
         if one.cardholder_id and self._settings.follow_cardholders:
             one = self._listen(one, one.cardholder_id)
-        told = (self._job(known.job_id) for known in one.jobs if known.running or not known.recorded)
-        return one.hear(found for found in told if found is not None)
+        reported = (self._job(known.job_id) for known in one.jobs if known.running or not known.recorded)
+        return one.hear(found for found in reported if found is not None)
 
     def _recorded(self, one: Placement, url: str) -> Placement:
         """Read the link's record until it has said who its cardholder is and that it was opened."""
@@ -185,9 +185,9 @@ class _Part:
         except NoSuchRecordError:
             return one._replace(trouble=NO_RECORD)
         cardholder = one.cardholder_id or record.cardholder_id
-        trouble = None if cardholder else NO_CARDHOLDER
+        problem = None if cardholder else NO_CARDHOLDER
         return one._replace(
-            cardholder_id=cardholder, opened=one.opened or record.opened_raw is not None, trouble=trouble
+            cardholder_id=cardholder, opened=one.opened or record.opened_raw is not None, trouble=problem
         )
 
     def _listen(self, one: Placement, cardholder_id: str) -> Placement:
@@ -198,19 +198,19 @@ class _Part:
             return one
         if not messages:
             return one
-        at = self._edges.now()
+        at = self._context.now()
         content = canonical({"cardholder_id": cardholder_id, "at": at.isoformat(), "messages": messages})
         name = f"{one.row:09d}-{at:%Y%m%dT%H%M%S%f}-{digest(content)[:8]}.json"
         try:
-            fresh = self._edges.store.create(self._messages + name, content)
+            fresh = self._context.store.create(self._messages + name, content)
         except TryAgainError:  # the store is unwell: what was heard goes on with the row, and is kept with the table
             fresh = False
-        return _heard(one, content)._replace(reads=one.reads + fresh)
+        return _with_messages(one, content)._replace(reads=one.reads + fresh)
 
-    def _left_over(self) -> Iterator[Placement]:
+    def _uncounted_rows(self) -> Iterator[Placement]:
         """Yield the rows some of whose kept messages are not counted in, with all of them: a look was killed."""
         found = defaultdict(list)
-        for entry in self._edges.store.keys(self._messages):
+        for entry in self._context.store.keys(self._messages):
             if named := _MESSAGES.search(entry.key):
                 found[int(named["row"])].append(entry.key)
         reads = dict(self._known.select("row", "reads").iter_rows())
@@ -218,7 +218,7 @@ class _Part:
         for record in self._known.filter(pl.col("row").is_in(late)).to_dicts():
             one = Placement.of(record)
             for key in found[one.row]:
-                one = _heard(one, read(self._edges.store, key))
+                one = _with_messages(one, read(self._context.store, key))
             yield one._replace(reads=len(found[one.row]))
 
     def _job(self, job_id: str) -> Job | None:
@@ -227,21 +227,23 @@ class _Part:
             record = self._service.job(job_id)
         except NoSuchRecordError:
             return None
-        told = job(job_id, record, record.merchant_site)
-        return told._replace(recorded=True) if told else None
+        reported = job(job_id, record, record.merchant_site)
+        return reported._replace(recorded=True) if reported else None
 
     def _replace(self, news: Sequence[Placement]) -> None:
         fresh = pl.DataFrame([one.record() for one in news], schema=dtypes())
         self._known = pl.concat([self._known.join(fresh, on="row", how="anti"), fresh]).sort("row")
 
     def _keep(self) -> None:
-        write_parquet(self._edges.store, self._key, Placements.validate(self._known))
+        write_parquet(self._context.store, self._key, Placements.validate(self._known))
 
 
-def _heard(placement: Placement, content: bytes) -> Placement:
+def _with_messages(placement: Placement, content: bytes) -> Placement:
     """Add what kept messages say; a request for credentials says as well how its job stands."""
-    told = messages_of(canonical({"messages": json.loads(content)["messages"]}))
-    said = [(one.job_id, one.message) for one in told.statuses] + [(one.job_id, one.message) for one in told.requests]
+    reported = messages_of(canonical({"messages": json.loads(content)["messages"]}))
+    said = [(one.job_id, one.message) for one in reported.statuses] + [
+        (one.job_id, one.message) for one in reported.requests
+    ]
     return placement.hear(found for job_id, standing in said if (found := job(job_id, standing)) is not None)
 
 
@@ -262,22 +264,24 @@ class NoLinksError(OperatorError):
     next_step = "Ingest its results first: `cardlink ingest`."
 
 
-def follow_links(edges: IssuerEdges, service: Placing | None, run: str = "", *, again: bool = False) -> dict[str, Any]:
+def follow_links(
+    context: IssuerContext, service: Placing | None, run: str = "", *, again: bool = False
+) -> dict[str, Any]:
     """Look at the links of a run, or of every run with links that live, and return the funnel and what was done.
 
     Reports of runs whose funnel changed are rebuilt. `again`: ask even of links that were asked of lately. Without a
     service only transaction reports are taken up. Raises UnknownRunError, NoLinksError; see also `look`.
     """
-    store, issuer = edges.edges.store, edges.issuer.issuer
-    today = local_day(edges.edges.now(), edges.issuer.time_zone)
+    store, issuer = context.adapters.store, context.issuer.issuer
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
     kept = [one for one in manifests(store, issuer) if one.run not in without_ledger(store, issuer)]
-    taken = take_up(store, issuer, reversed(kept))
-    runs = [_one(store, run)] if run else [one for one in kept if _followed(store, one, edges)]
-    looked = list(_looks(edges, service, runs, again=again))
-    changed = [one.run for one in runs if _renewed(edges, one)]
+    taken = ingest_transactions(store, issuer, reversed(kept))
+    runs = [_one(store, run)] if run else [one for one in kept if _followed(store, one, context)]
+    looked = list(_check_runs(context, service, runs, again=again))
+    changed = [one.run for one in runs if _renewed(context, one)]
     facts = {
         "issuer": issuer,
-        "at": edges.edges.now().isoformat(timespec="seconds"),
+        "at": context.adapters.now().isoformat(timespec="seconds"),
         "runs": [one.run for one in runs],
         "looked": [one._asdict() for one in looked],
         "rebuilt": changed,
@@ -290,11 +294,13 @@ def follow_links(edges: IssuerEdges, service: Placing | None, run: str = "", *, 
     return facts
 
 
-def _looks(edges: IssuerEdges, service: Placing | None, runs: Sequence[Manifest], *, again: bool) -> Iterator[Looked]:
-    settings = edges.issuer.service
+def _check_runs(
+    context: IssuerContext, service: Placing | None, runs: Sequence[Manifest], *, again: bool
+) -> Iterator[LinkCheck]:
+    settings = context.issuer.service
     if service is not None and settings is not None:
         for one in reversed(runs):  # of two links of a cardholder the newer one is the likelier to have led to a job
-            yield look(edges, service, settings, one, again=again)
+            yield check_links(context, service, settings, one, again=again)
 
 
 def _one(store: Store, run: str) -> Manifest:
@@ -308,22 +314,22 @@ def _one(store: Store, run: str) -> Manifest:
     return manifest
 
 
-def _followed(store: Store, manifest: Manifest, edges: IssuerEdges) -> bool:
+def _followed(store: Store, manifest: Manifest, context: IssuerContext) -> bool:
     """Tell whether a run has links, and says something of them still."""
     summary = read_summary(store, keys_of(manifest.run))
-    today = local_day(edges.edges.now(), edges.issuer.time_zone)
-    if summary is None or not lives(manifest, summary, today):
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    if summary is None or not is_current(manifest, summary, today):
         return False
     return bool(summary["rows"]["linked"] or single_links(store, keys_of(manifest.run)).height)
 
 
-def _renewed(edges: IssuerEdges, manifest: Manifest) -> bool:
+def _renewed(context: IssuerContext, manifest: Manifest) -> bool:
     """Rebuild a run's report where its funnel says something new."""
-    store = edges.edges.store
-    today = local_day(edges.edges.now(), edges.issuer.time_zone)
+    store = context.adapters.store
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
     before = (read_summary(store, keys_of(manifest.run)) or {}).get("funnel") or {}
     after = run_funnel(store, manifest, today) or {}
     if {**before, "seen": ""} == {**after, "seen": ""}:
         return False
-    rebuild(edges, manifest.run)
+    rebuild(context, manifest.run)
     return True

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from flows.redaction import redact
 from flows.results.masking import mask, printable
-from schemas.partner_api.jobs import Standing
+from schemas.partner_api.jobs import RunStatus
 from schemas.partner_api.link_placements import AUTHENTICATED, BILLABLE, CODE, OTHER
 
 DONE = 100  # percent
@@ -44,7 +44,7 @@ class Job(NamedTuple):
         return self.termination_type is None
 
 
-def job(job_id: str | None, standing: Standing, site: str | None = None) -> Job | None:
+def job(job_id: str | None, standing: RunStatus, site: str | None = None) -> Job | None:
     """Return a job from its record or a message (interface.md 2.1, 2.2, 2.4); None where it has no id we can ask by."""
     if job_id is None or not _JOB_ID.match(job_id):
         return None
@@ -148,12 +148,12 @@ class Placement(NamedTuple):
     def record(self) -> dict[str, Any]:
         """Return the record of the table."""
         chosen, placed = best(self.jobs), any(one.placed for one in self.jobs)
-        told = chosen._asdict() if chosen else dict.fromkeys(Job._fields)
+        reported = chosen._asdict() if chosen else dict.fromkeys(Job._fields)
         return {
             **self._asdict(),
             "jobs": [one._asdict() for one in self.jobs],
             "authenticated": any(one.authenticated for one in self.jobs),
-            **{name: told[name] for name in ("job_id", "status", "termination_type", "merchant_site")},
+            **{name: reported[name] for name in ("job_id", "status", "termination_type", "merchant_site")},
             "running": any(one.running for one in self.jobs) and not placed,
             "settled": placed and all(one.recorded for one in self.jobs),
         }

@@ -18,14 +18,14 @@ from flows.partner_api.service import AnswerLostError, Linking, LinkRequestError
 from flows.redaction import redact
 from flows.reports.cardholder import SINGLE, Attempt, trace
 from flows.resend.corrections import by_row, cells_of
-from flows.resend.sources import source_again
+from flows.resend.sources import reopen_source
 from flows.results.attribution import allowed
 from flows.results.read import day_in
-from flows.runs.context import IssuerEdges, note
+from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of, read_ledger, read_manifest, refuse_purged
 from flows.runs.identity import canonical, local_day
-from flows.runs.keys import RunKeys, prompted
-from flows.runs.links import Single, answer_key, singles
+from flows.runs.keys import RunKeys, prompted_prefix
+from flows.runs.links import SingleLink, answer_key, singles
 from flows.submissions.build import Scan
 from flows.submissions.gates import WrongCardsError
 from flows.submissions.rows import Choice
@@ -112,11 +112,11 @@ def _taken(row: Mapping[str, str | None], names: Mapping[str, str]) -> dict[str,
 
 def _code(place: tuple[int | str, ...], kind: str) -> str:
     """Name a broken rule as `entity.property.kind`; a property nobody knows is not quoted."""
-    told = kind if kind == "unknown" else "missing" if kind in _MISSING else "format"
+    reported = kind if kind == "unknown" else "missing" if kind in _MISSING else "format"
     if kind == "extra_forbidden":
-        place, told = (*place[:-1], "property"), "unknown"
+        place, reported = (*place[:-1], "property"), "unknown"
     entity, name = (*map(str, place), "record")[:2]
-    return f"{entity}.{name}.{told}"
+    return f"{entity}.{name}.{reported}"
 
 
 class CardTakenError(OperatorError):
@@ -134,56 +134,60 @@ class SingleUnderWayError(TryAgainError):
 
 
 def link_row(
-    edges: IssuerEdges, linking: Linking, run: str, row: int, *, override: str = "", supply: Supply = lambda _: ""
-) -> Single:
+    context: IssuerContext, linking: Linking, run: str, row: int, *, override: str = "", supply: Supply = lambda _: ""
+) -> SingleLink:
     """Ask for one link for a row (from 1) of a run's source, which is read and refined again.
 
     Raises NoServiceError, UnknownRunError, LedgerPurgedError, NoSuchRowError, SourceGoneError, LinkRequestError,
     CardTakenError, and what the service's client raises.
     """
     keys = keys_of(run)
-    manifest = read_manifest(edges.edges.store, keys)
+    manifest = read_manifest(context.adapters.store, keys)
     if manifest is None:
         raise UnknownRunError(run=run)
-    refuse_purged(edges.edges.store, keys)  # nobody could tell whether the card has a link
-    records = read_ledger(edges.edges.store, keys, manifest.ledger, ["row"])
+    refuse_purged(context.adapters.store, keys)  # nobody could tell whether the card has a link
+    records = read_ledger(context.adapters.store, keys, manifest.ledger, ["row"])
     if not any((part["row"] == row).any() for part in records):
         raise NoSuchRowError(place=run, rows=row)
-    entry, source = source_again(edges, run, manifest.source)
-    picked = Picked(pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(edges, manifest)))
-    with open_extract(edges, entry, source) as stream:
-        fields = _refined(edges, stream, source, Choice(picked, keep_cells=True))
-    known = [one for one in singles(edges.edges.store, keys) if one.asked.row == row]
+    entry, source = reopen_source(context, run, manifest.source)
+    picked = Picked(pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(context, manifest)))
+    with open_extract(context, entry, source) as stream:
+        fields = _refined(context, stream, source, Choice(picked, keep_cells=True))
+    known = [one for one in singles(context.adapters.store, keys) if one.asked.row == row]
     key = f"{keys.singles}{row:09d}-{len(known) + 1}.json"
-    return _Asking(edges, linking, key, keys, row).ask(fields, override, supply)
+    return _Asking(context, linking, key, keys, row).ask(fields, override, supply)
 
 
-def link_typed(edges: IssuerEdges, linking: Linking, typed: Mapping[str, str], *, override: str = "") -> Single:
+def link_typed(context: IssuerContext, linking: Linking, typed: Mapping[str, str], *, override: str = "") -> SingleLink:
     """Ask for one link of typed-in fields, under the portal's column names; they pass every rule an extract's row does.
 
     Without a cuid one is made that has nothing to do with the card. Raises as `link_row` does.
     """
-    plain = edges.issuer.model_copy(
+    plain = context.issuer.model_copy(
         update={"source": SourceSettings(), "columns": {}, "filter": {}, "full_portfolio": False}
     )
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows([columns(), [typed.get(name, "") for name in columns()]])
-    made = SourceIdentity(key="typed.csv", version="", size=0, sha256=secrets.token_hex(32))
+    built = SourceIdentity(key="typed.csv", version="", size=0, sha256=secrets.token_hex(32))
     stream = BytesIO(text.getvalue().encode())
-    fields = _refined(edges._replace(issuer=plain), stream, made, Choice(keep_cells=True))
-    key = f"{prompted(edges.issuer.issuer)}{edges.edges.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
-    return _Asking(edges, linking, key).ask(fields, override, lambda _: "")
+    fields = _refined(context._replace(issuer=plain), stream, built, Choice(keep_cells=True))
+    key = (
+        f"{prompted_prefix(context.issuer.issuer)}{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
+    )
+    return _Asking(context, linking, key).ask(fields, override, lambda _: "")
 
 
-def _refined(edges: IssuerEdges, stream: Readable, source: SourceIdentity, choice: Choice) -> dict[str, Any]:
+def _refined(context: IssuerContext, stream: Readable, source: SourceIdentity, choice: Choice) -> dict[str, Any]:
     """Return the one row of a source that comes through; LinkRequestError says why none does."""
-    issuer = edges.issuer
-    scan = Scan(edges, stream, source, local_day(edges.edges.now(), issuer.time_zone), choice)
+    issuer = context.issuer
+    scan = Scan(context, stream, source, local_day(context.adapters.now(), issuer.time_zone), choice)
     pieces = list(scan)
     good = [row for piece in pieces for chunk in piece.chunks for row in chunk.iter_rows(named=True)]
-    told = pl.concat([piece.others for piece in pieces])["reasons"].explode().drop_nulls().str.split("|").list.last()
+    reported = (
+        pl.concat([piece.others for piece in pieces])["reasons"].explode().drop_nulls().str.split("|").list.last()
+    )
     if not good:
-        raise LinkRequestError(codes=", ".join(told.unique(maintain_order=True)) or "row.record.missing")
+        raise LinkRequestError(codes=", ".join(reported.unique(maintain_order=True)) or "row.record.missing")
     if issuer.test and scan.route.other_cards:
         raise WrongCardsError(extract=source.key, count=1, kind="real", test="true")
     if not issuer.test and scan.route.test_cards:
@@ -195,15 +199,15 @@ class _Asking:
     """One attempt: where it is recorded, and for whom it is made."""
 
     def __init__(
-        self, edges: IssuerEdges, linking: Linking, key: str, keys: RunKeys | None = None, row: int | None = None
+        self, context: IssuerContext, linking: Linking, key: str, keys: RunKeys | None = None, row: int | None = None
     ) -> None:
-        if edges.issuer.service is None:
-            raise NoServiceError(issuer=edges.issuer.issuer)
-        self._edges, self._linking, self._key, self._keys, self._row = edges, linking, key, keys, row
-        self._settings: ServiceSettings = edges.issuer.service
-        self._today = local_day(edges.edges.now(), edges.issuer.time_zone)
+        if context.issuer.service is None:
+            raise NoServiceError(issuer=context.issuer.issuer)
+        self._context, self._linking, self._key, self._keys, self._row = context, linking, key, keys, row
+        self._settings: ServiceSettings = context.issuer.service
+        self._today = local_day(context.adapters.now(), context.issuer.time_zone)
 
-    def ask(self, fields: dict[str, Any], override: str, supply: Supply) -> Single:
+    def ask(self, fields: dict[str, Any], override: str, supply: Supply) -> SingleLink:
         """Record, ask once, record again."""
         given = {column: supply(column) for column in SUPPLIED if not fields.get(column)}
         request = link_request({**fields, **given})
@@ -212,17 +216,17 @@ class _Asking:
             cuid=fields[CUID],
             last_4=fields["last_4"],
             expiration=fields["expiration"],
-            at=self._edges.edges.now(),
-            by=redact(self._edges.edges.actor),
+            at=self._context.adapters.now(),
+            by=redact(self._context.adapters.actor),
             override=redact(override.strip()),
         )
         if not asked.override:
             self._refuse_taken(asked)
-        if not self._edges.edges.store.create(self._key, canonical(asked)):
+        if not self._context.adapters.store.create(self._key, canonical(asked)):
             raise SingleUnderWayError(key=self._key)
         answered = self._judged(self._send(request))
         self._record(answered)
-        return Single(self._key, asked, answered)
+        return SingleLink(self._key, asked, answered)
 
     def _send(self, request: CardLinkRequest) -> CardLink | Refusal:
         try:
@@ -231,25 +235,25 @@ class _Asking:
             raise
         except CardlinkError as error:
             kind = type(error).__name__
-            self._record(SingleAnswered(outcome=UNSENT, at=self._edges.edges.now(), reasons=(kind,)))
+            self._record(SingleAnswered(outcome=UNSENT, at=self._context.adapters.now(), reasons=(kind,)))
             raise
 
-    def _judged(self, told: CardLink | Refusal) -> SingleAnswered:
+    def _judged(self, reported: CardLink | Refusal) -> SingleAnswered:
         """Hold the answer to what a result row is held to: a link leads to an allowed host and shows no card."""
-        now = self._edges.edges.now()
-        if isinstance(told, Refusal):
-            codes = tuple(told.codes.split(", "))
-            return SingleAnswered(outcome=REFUSED, at=now, reasons=codes, message=told.message)
-        url = told.url or self._settings.url_of(told.cardholder_long_token)
+        now = self._context.adapters.now()
+        if isinstance(reported, Refusal):
+            codes = tuple(reported.codes.split(", "))
+            return SingleAnswered(outcome=REFUSED, at=now, reasons=codes, message=reported.message)
+        url = reported.url or self._settings.url_of(reported.cardholder_long_token)
         if url is None:
             raise StrangeAnswerError(
                 place=f"POST {self._settings.link_path}", problem="a link without a URL; see [service] link_url"
             )
-        link_id = told.id or self._settings.id_of(url)
-        hosts = self._edges.issuer.portal.allowed_hosts
+        link_id = reported.id or self._settings.id_of(url)
+        hosts = self._context.issuer.portal.allowed_hosts
         if redact(url) != url or not pl.DataFrame({"url": [url]}).select(allowed("url", hosts)).item():
             return SingleAnswered(outcome=REFUSED, at=now, link_id=link_id, reasons=(NOT_ALLOWED,))
-        raw = told.expires_raw
+        raw = reported.expires_raw
         return SingleAnswered(
             outcome=LINKED, at=now, link_id=link_id, url=url, expires_on=self._ends(raw), expires_raw=raw
         )
@@ -257,21 +261,21 @@ class _Asking:
     def _ends(self, raw: str | None) -> date:
         """Return the day a link ends: as its record says, else two months from now."""
         usual = pl.lit(self._today).dt.offset_by(DEFAULT_LIFE)
-        told = pl.DataFrame({"expires": [raw]}, {"expires": pl.String}).select(
+        reported = pl.DataFrame({"expires": [raw]}, {"expires": pl.String}).select(
             pl.coalesce(day_in("expires"), usual).alias("day")
         )
-        day: date = told.item()
+        day: date = reported.item()
         return day
 
     def _record(self, answered: SingleAnswered) -> None:
-        self._edges.edges.store.create(answer_key(self._key), canonical(answered))
+        self._context.adapters.store.create(answer_key(self._key), canonical(answered))
         if self._keys is not None:
             number = self._key.rpartition("/")[2].removesuffix(".json")
-            note(self._edges.edges, self._keys, "single", attempt=number, outcome=answered.outcome)
+            record_event(self._context.adapters, self._keys, "single", attempt=number, outcome=answered.outcome)
 
     def _refuse_taken(self, asked: SingleAsked) -> None:
         """Raise CardTakenError where the card has a living link or waits for one, in any run or by itself."""
-        for one in trace(self._edges.edges, self._edges.issuer.issuer, asked.cuid).attempts:
+        for one in trace(self._context.adapters, self._context.issuer.issuer, asked.cuid).attempts:
             if one.last_4 == asked.last_4 and (one.living(self._today) or one.state == AWAITING):
                 where = f"row {one.row} of {one.run}" if one.run else "what was typed in for this card"
                 raise CardTakenError(reason=f"{where} {_how(one)}")

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from flows.errors import TryAgainError
 from flows.partner_api.follow_job import WARN_SECONDS
 from flows.redaction import redact
-from schemas.partner_api.jobs import UPDATING, CredentialRequest, Standing
+from schemas.partner_api.jobs import UPDATING, CredentialRequest, RunStatus
 from schemas.portal import (
     ADDRESS1,
     ADDRESS2,
@@ -116,7 +116,7 @@ class Watcher:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    def show(self, standing: Standing, left: float | None) -> None:
+    def show(self, standing: RunStatus, left: float | None) -> None:
         """Show one line: status, both phases, time left, and what the service wants the user to read."""
         parts = [
             shown(standing.status or "(no status)"),

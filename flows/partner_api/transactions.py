@@ -18,7 +18,7 @@ import polars as pl
 
 from flows.partner_api.job_records import code
 from flows.redaction import redact
-from flows.reports.funnel import TOLD, kept_frame, kept_reports
+from flows.reports.funnel import REPORTED, kept_frame, kept_reports
 from flows.results.masking import printable, storable
 from flows.results.read import DAMAGE, DELIMITERS, EMPTY, HEAD, LIMIT, NOT_A_RESULT, TOO_LARGE, day_in, text_of
 from flows.results.reconcile import SHOWN
@@ -54,9 +54,9 @@ class Transactions(NamedTuple):
 def read_transactions(content: bytes, name: str) -> Transactions:
     """Read a transaction report (plain or gzip bytes, any delimiter and date); nothing is raised."""
     text, problems = text_of(content)
-    cells, trouble = _rows(_LINE_END.split(text))
+    cells, problem = _rows(_LINE_END.split(text))
     rows = pl.DataFrame(cells, schema=ROW, orient="row")
-    return Transactions(hashlib.sha256(content).hexdigest(), name, _told(rows), (*problems, *trouble))
+    return Transactions(hashlib.sha256(content).hexdigest(), name, _reported(rows), (*problems, *problem))
 
 
 def _rows(lines: list[str]) -> tuple[Iterator[tuple[int | str | None, ...]], list[str]]:
@@ -66,9 +66,9 @@ def _rows(lines: list[str]) -> tuple[Iterator[tuple[int | str | None, ...]], lis
     if head is None:
         return iter(()), [NOT_A_RESULT if any(line.strip() for line in lines) else EMPTY]
     delimiter, places, width = head
-    told = (line for line in lines[at + 1 :] if line.strip().strip(delimiter))
+    reported = (line for line in lines[at + 1 :] if line.strip().strip(delimiter))
     # Line by line: no cell of a report spans lines, so a quote left open spoils its own line only.
-    records = (next(csv.reader([printable(line)], delimiter=delimiter), []) for line in told)
+    records = (next(csv.reader([printable(line)], delimiter=delimiter), []) for line in reported)
     return (_fit(number, record, places, width) for number, record in enumerate(records, start=1)), []
 
 
@@ -91,7 +91,7 @@ def _fit(number: int, record: list[str], places: dict[str, int], width: int) -> 
     return number, cells.get("cuid") if fits else None, cells.get("status"), cells.get("completed_on")
 
 
-def _told(rows: pl.DataFrame) -> pl.DataFrame:
+def _reported(rows: pl.DataFrame) -> pl.DataFrame:
     """Say of each row what it means: placed, ended otherwise, or still running."""
     words = rows["status"].unique().to_list()
     status = pl.col("status").replace_strict(words, [code(word) for word in words], return_dtype=pl.String)
@@ -103,10 +103,10 @@ def _told(rows: pl.DataFrame) -> pl.DataFrame:
         (~placed & ~ended).alias("running"),
         pl.when(placed).then(pl.lit(BILLABLE)).when(ended).then("status").alias("termination_type"),
         pl.lit(None, pl.String).alias("merchant_site"),
-    ).select("position", *TOLD)
+    ).select("position", *REPORTED)
 
 
-class TakenUp(NamedTuple):
+class ReadTransactions(NamedTuple):
     """All transaction reports of an issuer: how many there are, their rows, and what does not fit."""
 
     files: int
@@ -114,7 +114,7 @@ class TakenUp(NamedTuple):
     breaks: tuple[Break, ...]
 
 
-def take_up(store: Store, issuer: str, runs: Iterable[Manifest]) -> TakenUp:
+def ingest_transactions(store: Store, issuer: str, runs: Iterable[Manifest]) -> ReadTransactions:
     """Keep every transaction report that is new or has changed; name the rows whose cuid has a link in none of `runs`.
 
     A report that is taken away later still counts.
@@ -125,9 +125,11 @@ def take_up(store: Store, issuer: str, runs: Iterable[Manifest]) -> TakenUp:
         if key not in kept or _facts(read(store, key))["version"] != _version(entry):
             _keep(store, key, entry)
     files = sorted(kept | listed.keys())
-    strange = _strange(store, issuer, files, runs)
+    strange = _unknown_marks(store, issuer, files, runs)
     breaks = {one for key in files for one in _breaks(read(store, key), strange)}
-    return TakenUp(len(files), sum(kept_frame(store, key, [POSITION]).height for key in files), tuple(sorted(breaks)))
+    return ReadTransactions(
+        len(files), sum(kept_frame(store, key, [POSITION]).height for key in files), tuple(sorted(breaks))
+    )
 
 
 def _key(issuer: str, entry: Entry) -> str:
@@ -153,18 +155,18 @@ def _facts(content: bytes) -> dict[str, str]:
     return pl.read_parquet_metadata(BytesIO(content))
 
 
-def _strange(store: Store, issuer: str, files: Iterable[str], runs: Iterable[Manifest]) -> pl.Series:
+def _unknown_marks(store: Store, issuer: str, files: Iterable[str], runs: Iterable[Manifest]) -> pl.Series:
     """Return 64-bit marks of the cuids that nobody with a link has; runs are read until every one is found."""
-    marks = [kept_frame(store, key, ["cuid"]).drop_nulls().select(_mark()) for key in files]
-    left = pl.concat([pl.DataFrame(schema={"mark": pl.UInt64}), *marks])["mark"].unique()
-    for linked in chain(_typed_in(store, issuer), *(_linked(store, manifest) for manifest in runs)):
+    markers = [kept_frame(store, key, ["cuid"]).drop_nulls().select(_mark()) for key in files]
+    left = pl.concat([pl.DataFrame(schema={"mark": pl.UInt64}), *markers])["mark"].unique()
+    for linked in chain(_prompted_marks(store, issuer), *(_linked(store, manifest) for manifest in runs)):
         left = left.filter(~left.is_in(linked.implode()))
         if left.is_empty():
             break
     return left
 
 
-def _typed_in(store: Store, issuer: str) -> Iterator[pl.Series]:
+def _prompted_marks(store: Store, issuer: str) -> Iterator[pl.Series]:
     cuids = [one.asked.cuid for one in prompted_singles(store, issuer)]
     yield pl.DataFrame({"cuid": cuids}, {"cuid": pl.String}).select(_mark())["mark"]
 

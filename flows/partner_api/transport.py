@@ -84,7 +84,7 @@ class LoginSession:
                 self._headers = {}
 
 
-class Turns:
+class RateLimiter:
     """Hand out turns, evenly spaced; `clock` is a monotonic one in seconds."""
 
     def __init__(self, per_second: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
@@ -109,7 +109,7 @@ class Turns:
             self._next = max(self._next, self._clock() + min(seconds, LONGEST_HOLD))
 
 
-class Again(Enum):
+class RetryPolicy(Enum):
     """What may be tried again, by what a lost answer costs."""
 
     READ = "read"  # a record: nothing
@@ -123,14 +123,14 @@ class Request(NamedTuple):
     method: str
     path: str
     place: str
-    again: Again = Again.READ
+    again: RetryPolicy = RetryPolicy.READ
     headers: Mapping[str, str] = {}
     body: Mapping[str, Any] | None = None
     lost: str = ""
     refusable: bool = False  # a refusal is an answer too: what it says is for the records, not for an exception
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What came back: a success, or a refusal where the request can take one."""
 
     status: int
@@ -142,27 +142,27 @@ class Answer(NamedTuple):
         return not 200 <= self.status < 300
 
 
-class _AgainError(Exception):
+class _RetryError(Exception):
     """Nothing was done, or nothing is lost: the same request may be sent again."""
 
 
 class Sender:
     """Send requests to one service; a Retry says how often and how long what is safe is tried again."""
 
-    def __init__(self, http: httpx.Client, turns: Turns, retry: Retry) -> None:
+    def __init__(self, http: httpx.Client, turns: RateLimiter, retry: Retry) -> None:
         self._http = http
         self._turns = turns
         self._retry = retry
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> Response:
         """Return the answer, or raise what `service_errors` names: nothing of httpx."""
         try:
-            return self._retry(lambda: self._attempt(request), _AgainError)
-        except _AgainError as error:
+            return self._retry(lambda: self._attempt(request), _RetryError)
+        except _RetryError as error:
             kind = str(error)
         raise ServiceBusyError(place=request.place, kind=kind)
 
-    def _attempt(self, request: Request) -> Answer:
+    def _attempt(self, request: Request) -> Response:
         self._turns.take()
         headers, sent = dict(request.headers), True
         try:
@@ -173,26 +173,26 @@ class Sender:
             kind = type(error).__name__
         else:
             return self._judge(request, answer)
-        if sent and request.again is not Again.READ:
+        if sent and request.again is not RetryPolicy.READ:
             raise AnswerLostError(place=request.place, kind=kind, advice=request.lost)
-        raise _AgainError(kind)
+        raise _RetryError(kind)
 
-    def _judge(self, request: Request, answer: httpx.Response) -> Answer:
+    def _judge(self, request: Request, answer: httpx.Response) -> Response:
         """Let an answer through, or say what its status means."""
         status = answer.status_code
         if answer.is_success:
-            return Answer(status, answer.content)
+            return Response(status, answer.content)
         if status == LIMITED or status >= OUT_OF_ORDER:
             self._turns.hold(_seconds(answer.headers.get("Retry-After", "")))
-            if request.again is not Again.READ and status != LIMITED:
+            if request.again is not RetryPolicy.READ and status != LIMITED:
                 raise AnswerLostError(place=request.place, kind=f"HTTP {status}", advice=request.lost)
-            raise _AgainError(f"HTTP {status}")
+            raise _RetryError(f"HTTP {status}")
         if status == UNAUTHORISED:
             raise UnauthorisedError(place=request.place, status=status)
         if status == MISSING:
             raise NoSuchRecordError(place=request.place)
         if request.refusable:
-            return Answer(status, answer.content)
+            return Response(status, answer.content)
         raise ServiceRefusedError(place=request.place, status=status, reason=refusal_of(answer.content).codes)
 
 

@@ -44,10 +44,10 @@ class RunFacts(NamedTuple):
     rows: Mapping[str, int]
     reasons: Mapping[str, Sequence[tuple[str, int]]]
     expires: Mapping[date | None, int]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[WaitingChunk, ...]
 
 
-class Waiting(NamedTuple):
+class WaitingChunk(NamedTuple):
     """One chunk with rows that are not answered: what of its answer is missing, and since when it waits."""
 
     run: str
@@ -59,18 +59,18 @@ class Waiting(NamedTuple):
     since: datetime
 
 
-class Terms(NamedTuple):
+class ReportTerms(NamedTuple):
     """How the report looks at runs: now, and how many hours an answer may take."""
 
     now: datetime
     within: int
 
-    def overdue(self, chunk: Waiting) -> bool:
+    def overdue(self, chunk: WaitingChunk) -> bool:
         """True where the answer should have come; what came and does not fit is no silence."""
         return chunk.missing in DUE and self.now - chunk.since > timedelta(hours=self.within)
 
 
-def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: Terms) -> dict[str, Any]:
+def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms) -> dict[str, Any]:
     """Return the facts of the report across runs; `unlinked` as `flows.reports.lists.unlinked` gives it."""
     waiting = sorted((one for run in runs for one in run.waiting), key=_order)
     late = [one for one in waiting if terms.overdue(one)]
@@ -88,7 +88,7 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: Terms) -> di
                 for kind in (MISSING, PARTIAL, UNSETTLED, HELD)
             },
             "ages": {age: _sizes([one for one in waiting if age_step(one.since, terms.now) == age]) for age in AGES},
-            "chunks": [_told(one, terms) for one in waiting[:LISTED]],
+            "chunks": [_as_dict(one, terms) for one in waiting[:LISTED]],
             "more": max(0, len(waiting) - LISTED),
         },
         "links": by_expiry(_expiry(runs), terms.now.date()),
@@ -101,22 +101,22 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: Terms) -> di
     }
 
 
-def outstanding(runs: Iterable[RunFacts], terms: Terms) -> pl.DataFrame:
+def outstanding(runs: Iterable[RunFacts], terms: ReportTerms) -> pl.DataFrame:
     """Return outstanding.csv (`schemas.reports.Outstanding`): every chunk not wholly answered, oldest first."""
-    told = [_told(one, terms) for run in runs for one in run.waiting]
+    reported = [_as_dict(one, terms) for run in runs for one in run.waiting]
     schema = {
         "run": pl.String, "chunk": pl.UInt32, "name": pl.String, "missing": pl.String, "sent": pl.UInt32,
         "awaiting": pl.UInt32, "since": pl.String, "due": pl.String, "overdue": pl.Boolean,
     }  # fmt: skip
-    return pl.DataFrame([{name: one[name] for name in schema} for one in told], schema=schema).sort("since", "name")
+    return pl.DataFrame([{name: one[name] for name in schema} for one in reported], schema=schema).sort("since", "name")
 
 
-def _order(one: Waiting) -> tuple[bool, datetime, str, int]:
+def _order(one: WaitingChunk) -> tuple[bool, datetime, str, int]:
     """Silence first: what came and does not fit is told by the breaks of its run."""
     return one.missing not in DUE, one.since, one.run, one.chunk
 
 
-def _verdict(runs: Sequence[RunFacts], waiting: Sequence[Waiting], late: Sequence[Waiting]) -> str:
+def _verdict(runs: Sequence[RunFacts], waiting: Sequence[WaitingChunk], late: Sequence[WaitingChunk]) -> str:
     if any(run.state == OUT_OF_BALANCE for run in runs):
         return OUT_OF_BALANCE
     if late:
@@ -124,11 +124,11 @@ def _verdict(runs: Sequence[RunFacts], waiting: Sequence[Waiting], late: Sequenc
     return WAITING if waiting else CLEAR
 
 
-def _sizes(chunks: Sequence[Waiting]) -> dict[str, int]:
+def _sizes(chunks: Sequence[WaitingChunk]) -> dict[str, int]:
     return {"count": len(chunks), "rows": sum(one.awaiting for one in chunks)}
 
 
-def _told(one: Waiting, terms: Terms) -> dict[str, Any]:
+def _as_dict(one: WaitingChunk, terms: ReportTerms) -> dict[str, Any]:
     return {
         **one._asdict(),
         "since": one.since.isoformat(timespec="seconds"),
@@ -147,8 +147,8 @@ def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
     """Return every reason of the partner and of ours with its rows per business date, most rows first."""
     nights: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for run in runs:
-        for stage, told in run.reasons.items():
-            for code, rows in told:
+        for stage, reported in run.reasons.items():
+            for code, rows in reported:
                 nights[code, stage][run.as_of.isoformat()] += rows
     found = [
         {"code": code, "stage": stage, "action": reason(code).action, "rows": sum(days.values()), "nights": dict(days)}
@@ -158,13 +158,13 @@ def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
 
 
 def _by_attempts(unlinked: pl.DataFrame) -> list[dict[str, int]]:
-    told = unlinked.group_by("attempts").agg(pl.len().alias("cardholders")).sort("attempts")
-    return [{"attempts": attempts, "cardholders": number} for attempts, number in told.iter_rows()]
+    reported = unlinked.group_by("attempts").agg(pl.len().alias("cardholders")).sort("attempts")
+    return [{"attempts": attempts, "cardholders": number} for attempts, number in reported.iter_rows()]
 
 
 def _by_reason(unlinked: pl.DataFrame) -> list[dict[str, Any]]:
-    told = unlinked.group_by("reason").agg(pl.len().alias("cardholders")).drop_nulls("reason")
-    ordered = told.sort("cardholders", "reason", descending=[True, False]).head(LISTED)
+    reported = unlinked.group_by("reason").agg(pl.len().alias("cardholders")).drop_nulls("reason")
+    ordered = reported.sort("cardholders", "reason", descending=[True, False]).head(LISTED)
     return [
         {"code": code, "cardholders": number, "action": reason(code).action} for code, number in ordered.iter_rows()
     ]

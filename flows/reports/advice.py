@@ -69,12 +69,12 @@ def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
     todo: Counter[str] = Counter()
     for one in summary["reasons"]["partner"]:
         todo[one["action"]] += one["rows"]
-    told = {
+    reported = {
         FIX: "Send errors.csv to the issuer: {} of the partner to be mended at source.",
         RESUBMIT: "Resubmit as is: {} of the partner.",
         ASK: "Ask the partner about {} in errors.csv.",
     }
-    for action, sentence in told.items():
+    for action, sentence in reported.items():
         if todo[action]:
             yield sentence.format(rows(todo[action], "error"))
 

@@ -13,7 +13,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.redaction import passes_luhn, redact
 from flows.runs.chunks import outbox
-from flows.runs.context import Edges
+from flows.runs.context import Adapters
 from flows.runs.documents import keys_of, read_ledger, read_manifest, run_ids, without_ledger
 from flows.runs.frames import rows_key
 from flows.runs.keys import RunId, RunKeys
@@ -99,7 +99,7 @@ class Attempt(NamedTuple):
         return self.state == LINKED and (self.expires_on is None or self.expires_on >= today)
 
 
-class Stand(NamedTuple):
+class CardStatus(NamedTuple):
     """Where one card stands now, in words, and what to do next."""
 
     issuer: str
@@ -109,8 +109,8 @@ class Stand(NamedTuple):
     then: str
 
 
-def attempt_of(told: Attempt, record: Mapping[str, Any], came: Mapping[str, Any], chunk: str) -> Attempt:
-    """Return the attempt of one ledger record: `told` is what all of its run share, `came` what came of the row.
+def attempt_of(reported: Attempt, record: Mapping[str, Any], came: Mapping[str, Any], chunk: str) -> Attempt:
+    """Return the attempt of one ledger record: `reported` is what all of its run share, `came` what came of the row.
 
     `came` has the columns of ROWS, nothing where there is no report; `chunk` is how its chunk stands in the outbox.
     """
@@ -118,19 +118,19 @@ def attempt_of(told: Attempt, record: Mapping[str, Any], came: Mapping[str, Any]
     state = (came.get("state") or AWAITING) if record["fate"] == ledger.SUBMITTED else record["fate"]
     sent: dict[str, Any] = {name: record[name] for name in ("row", "last_4", "expiration", "chunk", "position")}
     answer: dict[str, Any] = {name: came.get(name) for name in ("expires_on", "url", "result", "how", "message")}
-    return told._replace(
+    return reported._replace(
         **sent,
         **answer,
         state=CANCELLED if state == AWAITING and chunk == CANCELLED else state,
         sent=chunk,
         reasons=_codes(came["told"]) if state == ERROR else ours,
-        origin=f"{told.origin} row {record['origin']}" if record["origin"] else "",
+        origin=f"{reported.origin} row {record['origin']}" if record["origin"] else "",
     )
 
 
-def single_attempt(told: Attempt, asked: SingleAsked, answer: SingleAnswered | None) -> Attempt:
+def single_attempt(reported: Attempt, asked: SingleAsked, answer: SingleAnswered | None) -> Attempt:
     """Return the attempt of a link that was asked for by itself; without an answer nobody knows what came of it."""
-    attempt = told._replace(
+    attempt = reported._replace(
         at=asked.at, row=asked.row or 0, last_4=asked.last_4, expiration=asked.expiration, state=AWAITING, sent=SINGLE
     )
     if answer is None:
@@ -144,19 +144,19 @@ def single_attempt(told: Attempt, asked: SingleAsked, answer: SingleAnswered | N
     )
 
 
-def stands(attempts: Sequence[Attempt], today: date) -> list[Stand]:
+def card_statuses(attempts: Sequence[Attempt], today: date) -> list[CardStatus]:
     """Return where every card stands: by its longest living link, else by what last happened to it."""
     cards: dict[tuple[str, str | None, str | None], list[Attempt]] = {}
     for one in attempts:
         cards.setdefault((one.issuer, one.last_4, one.expiration), []).append(one)
-    return [_stand(found, today) for found in cards.values()]
+    return [_card_status(found, today) for found in cards.values()]
 
 
 def _codes(reasons: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(text.rpartition("|")[2] for text in reasons or ())
 
 
-def _stand(found: Sequence[Attempt], today: date) -> Stand:
+def _card_status(found: Sequence[Attempt], today: date) -> CardStatus:
     living = [one for one in found if one.living(today)]
     telling = [one for one in found if one.state not in (ledger.SUPPRESSED, ledger.DUPLICATE, CANCELLED, UNSENT)]
     if living:
@@ -182,20 +182,20 @@ def _linked(last: Attempt, today: date) -> tuple[str, str]:
 
 def _next(last: Attempt) -> str:
     """Say what the first reason that asks for something asks for, and how the row goes out again."""
-    told = next((one for one in map(reason, last.reasons) if one.action != NOTHING), None)
+    reported = next((one for one in map(reason, last.reasons) if one.action != NOTHING), None)
     typed = f"cardlink link {last.issuer} --prompt"
     again = f"cardlink resubmit {last.run} --row {last.row} --reason WHY" if last.run else typed
-    if last.state in (CANCELLED, UNSENT) or (told is not None and told.action == RESUBMIT):
+    if last.state in (CANCELLED, UNSENT) or (reported is not None and reported.action == RESUBMIT):
         return f"send it again as it is: {again}"
-    if told is None:
+    if reported is None:
         return ""
-    if told.action == FIX:
-        return f"mend it at the source{f' ({told.hint})' if told.hint else ''}, then: {again}"
-    return f"{told.action}, naming {last.run}, chunk {last.chunk}" if last.chunk else told.action
+    if reported.action == FIX:
+        return f"mend it at the source{f' ({reported.hint})' if reported.hint else ''}, then: {again}"
+    return f"{reported.action}, naming {last.run}, chunk {last.chunk}" if last.chunk else reported.action
 
 
-def _of(last: Attempt, stands: str, then: str) -> Stand:
-    return Stand(last.issuer, last.last_4, last.expiration, stands, then)
+def _of(last: Attempt, stands: str, then: str) -> CardStatus:
+    return CardStatus(last.issuer, last.last_4, last.expiration, stands, then)
 
 
 class CardGivenError(OperatorError):
@@ -205,14 +205,14 @@ class CardGivenError(OperatorError):
     next_step = "Give the cardholder's cuid. Remove the number from the shell's history."
 
 
-class Trace(NamedTuple):
+class CardholderTrace(NamedTuple):
     """What an issuer's runs say of a cardholder, oldest first, and the runs whose ledgers are purged."""
 
     attempts: tuple[Attempt, ...]
     purged: tuple[str, ...]
 
 
-def refuse_card(cuid: str) -> None:
+def refuse_card_number(cuid: str) -> None:
     """Raise CardGivenError, which says nothing of it, where a text looks like a card number."""
     digits = "".join(filter(str.isdecimal, cuid))
     bare = all(one.isdecimal() or one in " .-_" for one in cuid)
@@ -220,48 +220,50 @@ def refuse_card(cuid: str) -> None:
         raise CardGivenError
 
 
-def trace(edges: Edges, issuer: str, cuid: str, *, urls: bool = False) -> Trace:
+def trace(adapters: Adapters, issuer: str, cuid: str, *, urls: bool = False) -> CardholderTrace:
     """Return every attempt of a cardholder in an issuer's committed runs; links only where `urls` asks for them.
 
     Raises CardGivenError.
     """
-    refuse_card(cuid)
-    store = edges.store
+    refuse_card_number(cuid)
+    store = adapters.store
     ids, gone = run_ids(store, issuer), without_ledger(store, issuer)
     with ThreadPoolExecutor(READERS) as readers:
         there = [run for run in ids if str(run) not in gone]
-        found = [one for told in readers.map(lambda run: _of_run(edges, run, cuid), there) for one in told]
+        found = [one for reported in readers.map(lambda run: _of_run(adapters, run, cuid), there) for one in reported]
     typed = [one for one in prompted_singles(store, issuer) if one.asked.cuid == cuid]
     found += [single_attempt(Attempt(one.asked.at, issuer, ""), one.asked, one.answered) for one in typed]
     shown = found if urls else [one._replace(url=None) for one in found]
-    return Trace(tuple(sorted(shown, key=lambda one: (one.at, one.row))), tuple(sorted(gone)))
+    return CardholderTrace(tuple(sorted(shown, key=lambda one: (one.at, one.row))), tuple(sorted(gone)))
 
 
-def _of_run(edges: Edges, run: RunId, cuid: str) -> list[Attempt]:
+def _of_run(adapters: Adapters, run: RunId, cuid: str) -> list[Attempt]:
     """Return the attempts in one run; of a ledger part without the cuid nothing but that column is decoded."""
-    store, keys = edges.store, RunKeys(run)
+    store, keys = adapters.store, RunKeys(run)
     manifest = read_manifest(store, keys)
     if manifest is None:
         return []
-    told: list[Attempt] = []
+    reported: list[Attempt] = []
     for part in manifest.ledger:
         (records,) = read_ledger(store, keys, [part], RECORD, pl.col("cuid") == cuid)
         if records.height:
-            told += _of_part(edges, manifest, part, records.to_dicts())
-    return told
+            reported += _of_part(adapters, manifest, part, records.to_dicts())
+    return reported
 
 
-def _of_part(edges: Edges, manifest: Manifest, part: LedgerPart, records: Sequence[Mapping[str, Any]]) -> list[Attempt]:
+def _of_part(
+    adapters: Adapters, manifest: Manifest, part: LedgerPart, records: Sequence[Mapping[str, Any]]
+) -> list[Attempt]:
     """Return the attempts these records of a ledger part are, and the links asked for by themselves from their rows."""
-    store, keys = edges.store, keys_of(manifest.run)
+    store, keys = adapters.store, keys_of(manifest.run)
     with store.open(keys.manifest) as source:
         committed = source.entry.modified
     repeats = manifest.selection.of if manifest.selection else ""
     shared = Attempt(committed, keys.run.issuer, manifest.run, origin=repeats)
     sent = {one["row"]: one["chunk"] for one in records if one["fate"] == ledger.SUBMITTED}
-    came = _came(store, keys, part, list(sent)) if sent else {}
+    came = _outcomes_of(store, keys, part, list(sent)) if sent else {}
     waiting = [row for row in sent if came.get(row, {}).get("state", AWAITING) == AWAITING]
-    chunks = {item.chunk.number: item.state for item in (outbox(edges, manifest.run) if waiting else ())}
+    chunks = {item.chunk.number: item.state for item in (outbox(adapters, manifest.run) if waiting else ())}
     attempts = [
         attempt_of(shared, one, came.get(one["row"], {}), chunks.get(one["chunk"], "") if one["row"] in waiting else "")
         for one in records
@@ -270,7 +272,7 @@ def _of_part(edges: Edges, manifest: Manifest, part: LedgerPart, records: Sequen
     return attempts + [single_attempt(shared._replace(origin=""), one.asked, one.answered) for one in alone]
 
 
-def _came(store: Store, keys: RunKeys, part: LedgerPart, wanted: list[int]) -> dict[int, dict[str, Any]]:
+def _outcomes_of(store: Store, keys: RunKeys, part: LedgerPart, wanted: list[int]) -> dict[int, dict[str, Any]]:
     """Return what came of some rows, each with the columns of ROWS; nothing where there is no report yet."""
     try:
         data = read(store, rows_key(keys, part))

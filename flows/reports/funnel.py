@@ -23,7 +23,7 @@ from schemas.ledger import LINKED
 from schemas.manifest import LedgerPart, Manifest
 from schemas.partner_api.link_placements import BILLABLE, STAGES, dtypes
 
-TOLD = pl.Schema(
+REPORTED = pl.Schema(
     {
         "cuid": pl.String(),
         "status": pl.String(),
@@ -83,7 +83,7 @@ def settled(rows: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
     A transaction has no number of its own, so a row that ended stands over one that runs: it may be the same.
     """
-    every = pl.concat([pl.DataFrame(schema=TOLD), *(frame.select(*TOLD) for frame in rows)])
+    every = pl.concat([pl.DataFrame(schema=REPORTED), *(frame.select(*REPORTED) for frame in rows)])
     ordered = every.sort(
         pl.col("termination_type") == BILLABLE,
         ~pl.col("running"),
@@ -95,17 +95,19 @@ def settled(rows: Iterable[pl.DataFrame]) -> pl.DataFrame:
     )
     one = ordered.unique("cuid", keep="first", maintain_order=True)
     came = every.group_by("cuid").agg(pl.col("authenticated").any())
-    return one.drop("authenticated").join(came, on="cuid").select(*TOLD).sort("cuid")
+    return one.drop("authenticated").join(came, on="cuid").select(*REPORTED).sort("cuid")
 
 
-def standings(records: pl.DataFrame, states: pl.DataFrame, by_row: pl.DataFrame, by_cuid: pl.DataFrame) -> pl.DataFrame:
+def funnel_stages(
+    records: pl.DataFrame, states: pl.DataFrame, by_row: pl.DataFrame, by_cuid: pl.DataFrame
+) -> pl.DataFrame:
     """Return how far each row of a ledger part came (STANDING, without `age`).
 
     `records`: run, row, cuid, fate. `states`: row, state of the rows sent. `by_row` and `by_cuid`: what the service
     (row) and the transaction reports (cuid) say of linked rows, with the columns of ENDS; either may be empty.
     """
-    told = records.join(states, on="row", how="left").join(by_row.select("row", *ENDS), on="row", how="left")
-    both = told.join(by_cuid.select("cuid", *ENDS), on="cuid", how="left", suffix="_report")
+    reported = records.join(states, on="row", how="left").join(by_row.select("row", *ENDS), on="row", how="left")
+    both = reported.join(by_cuid.select("cuid", *ENDS), on="cuid", how="left", suffix="_report")
     linked = pl.col("state") == LINKED
     placed = _either("termination_type", BILLABLE)
     stage = (
@@ -222,9 +224,9 @@ def _either(column: str, value: str) -> pl.Expr:
     )
 
 
-def told(store: Store, issuer: str, share: pl.Expr) -> pl.DataFrame:
+def reported(store: Store, issuer: str, share: pl.Expr) -> pl.DataFrame:
     """Return what all kept reports say (`flows.reports.funnel.TOLD`), one row a cuid, of those `share` takes."""
-    frames = (kept_frame(store, key, list(TOLD)).filter(share) for key in kept_reports(store, issuer))
+    frames = (kept_frame(store, key, list(REPORTED)).filter(share) for key in kept_reports(store, issuer))
     return settled(frame.drop_nulls("cuid") for frame in frames)
 
 
@@ -278,15 +280,15 @@ def funnel_of(store: Store, issuer: str, runs: Sequence[Manifest], today: date) 
     `seen` is when the service was last asked (ISO, None: never), `unasked` how many linked rows it was not asked of.
     """
     shares = 1 + sum(run.counts.read for run in runs) // SHARE
-    parts = [cells(_standings(store, issuer, runs, today, share, shares)) for share in range(shares)]
+    parts = [cells(_funnel_rows(store, issuer, runs, today, share, shares)) for share in range(shares)]
     return {**facts(add(parts)), **_asked(store, runs)}
 
 
-def _standings(
+def _funnel_rows(
     store: Store, issuer: str, runs: Sequence[Manifest], today: date, share: int, shares: int
 ) -> Iterator[pl.DataFrame]:
     mine = pl.col("cuid").hash().fill_null(0) % shares == share
-    by_cuid = told(store, issuer, mine)
+    by_cuid = reported(store, issuer, mine)
     for run in runs:
         keys, age = keys_of(run.run), pl.lit(age_of(run.as_of, today), pl.UInt8).alias("age")
         records = read_ledger(store, keys, run.ledger, ["row", "cuid", "fate"])
@@ -295,7 +297,7 @@ def _standings(
         for part, sent, state in zip(run.ledger, records, states, strict=True):
             named = sent.filter(mine).with_columns(pl.lit(run.run).alias("run"))
             by_row = read_placements(store, keys, part, ["row", *ENDS])
-            yield standings(named, state, by_row, by_cuid).with_columns(age)
+            yield funnel_stages(named, state, by_row, by_cuid).with_columns(age)
 
 
 def _asked(store: Store, runs: Sequence[Manifest]) -> dict[str, Any]:

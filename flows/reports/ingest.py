@@ -8,10 +8,10 @@ from typing import NamedTuple
 from flows.errors import TryAgainError
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.results.decisions import chain_of, decisions
-from flows.results.intake import Found, marked, set_marks, take_in
-from flows.results.lineage import latest_first
-from flows.runs.claim import sweep
-from flows.runs.context import IssuerEdges
+from flows.results.intake import ResultObject, read_markers, take_in, write_markers
+from flows.results.lineage import newest_first
+from flows.runs.claim import clean_up
+from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, without_ledger
 from flows.runs.keys import ingested, results
 
@@ -32,32 +32,32 @@ class Ingested(NamedTuple):
     reports: tuple[RunReport, ...]
 
 
-def ingest(edges: IssuerEdges, also: str = "") -> Ingested:
+def ingest(context: IssuerContext, also: str = "") -> Ingested:
     """Attribute every result file that is not taken up yet, report the runs they touch (and the run `also`), mark them.
 
     The runs that those repeat are reported as well, since their rows have a new end.
     The marks come last: killed anywhere before, the next call does it all again, with the same outcome.
     """
-    store, name = edges.edges.store, edges.issuer.issuer
-    marks = marked(store, name)
+    store, name = context.adapters.store, context.issuer.issuer
+    markers = read_markers(store, name)
     decided = decisions(store, name)
-    there = [Found(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
-    fresh = [found for found in there if found.mark not in marks]
-    taken = list(take_in(edges, fresh)) if fresh else []
+    there = [ResultObject(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
+    fresh = [found for found in there if found.mark not in markers]
+    taken = list(take_in(context, fresh)) if fresh else []
     purged = without_ledger(store, name) if taken else frozenset()
     touched = {run for one in taken for run in one.runs} - purged | ({also} if also else set())
-    sweep(edges.edges, ingested(name), *(keys_of(run).base for run in touched))
+    clean_up(context.adapters, ingested(name), *(keys_of(run).base for run in touched))
     kept = {key for one in taken for key in one.kept}
-    reports = tuple(_report(edges, run, kept) for run in latest_first(store, touched))
-    set_marks(store, name, {one.found.mark: one.found.entry for one in taken if one.settled})
+    reports = tuple(_report(context, run, kept) for run in newest_first(store, touched))
+    write_markers(store, name, {one.found.mark: one.found.entry for one in taken if one.settled})
     rows = sum(one.rows for one in taken)
     return Ingested(len(taken), rows, tuple(one.trouble(purged) for one in taken if not one.settled), reports)
 
 
-def _report(edges: IssuerEdges, run: str, kept: Set[str]) -> RunReport:
+def _report(context: IssuerContext, run: str, kept: Set[str]) -> RunReport:
     """Rebuild a run's report once the store lists what was kept just now."""
-    store, prefix = edges.edges.store, keys_of(run).outcomes
+    store, prefix = context.adapters.store, keys_of(run).outcomes
     hidden = {key for key in kept if key.startswith(prefix)} - {entry.key for entry in store.keys(prefix)}
     if hidden:
         raise ListedLateError(key=min(hidden))
-    return rebuild_lasting(edges, run)
+    return rebuild_lasting(context, run)

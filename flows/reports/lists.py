@@ -58,8 +58,8 @@ def mailing(links: pl.DataFrame, settings: LinkSettings) -> pl.DataFrame:
 
 def errors(rows: pl.DataFrame) -> pl.DataFrame:
     """Return errors.csv of reconciled rows: one line per row and reason the partner gave."""
-    told = rows.filter(FAILED).select("row", "cuid", "last_4", "message", pl.col("reasons").alias("reason"))
-    listed = told.explode("reason").with_columns(
+    reported = rows.filter(FAILED).select("row", "cuid", "last_4", "message", pl.col("reasons").alias("reason"))
+    listed = reported.explode("reason").with_columns(
         pl.lit("partner").alias("stage"), pl.lit(None, pl.String).alias("column")
     )
     return _refusals(listed)
@@ -67,9 +67,9 @@ def errors(rows: pl.DataFrame) -> pl.DataFrame:
 
 def rejects(records: pl.DataFrame) -> pl.DataFrame:
     """Return rejects.csv of ledger records: one line per row we did not send and reason, never a value."""
-    told = records.filter(UNSENT).select("row", "cuid", "last_4", "reasons").explode("reasons")
+    reported = records.filter(UNSENT).select("row", "cuid", "last_4", "reasons").explode("reasons")
     split = pl.col("reasons").str.split_exact("|", 1)
-    listed = told.with_columns(
+    listed = reported.with_columns(
         split.struct.field("field_0").replace("", None).alias("column"),
         split.struct.field("field_1").alias("reason"),
         pl.lit("submit").alias("stage"),
@@ -92,9 +92,9 @@ def chunks(manifest: Manifest, reconciled: pl.DataFrame) -> pl.DataFrame:
         schema={"chunk": pl.UInt32, "name": pl.String, "bytes": pl.UInt64, "sha256": pl.String},
         orient="row",
     )
-    told = reconciled.with_columns(pl.col("results").list.join(" | "))
+    reported = reconciled.with_columns(pl.col("results").list.join(" | "))
     counts = [pl.col(name).cast(pl.UInt32) for name in ("sent", "answers", "linked", "error", "awaiting")]
-    joined = sealed.join(told, on="chunk", how="left", maintain_order="left")
+    joined = sealed.join(reported, on="chunk", how="left", maintain_order="left")
     return joined.select(
         "chunk", spreadsheet_safe("name"), "bytes", "sha256", *counts, "state", spreadsheet_safe("results")
     )
@@ -160,8 +160,8 @@ def settled(rows: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
     `rows`: frames of cuid, last_4, state. Marks, since a year of nights has more cards than memory for their texts.
     """
-    marks = [_marks(frame.filter(pl.col("state") != ERROR)) for frame in rows]
-    return pl.concat([pl.DataFrame(schema={"card": pl.UInt64, "holder": pl.UInt64}), *marks]).unique()
+    markers = [_markers(frame.filter(pl.col("state") != ERROR)) for frame in rows]
+    return pl.concat([pl.DataFrame(schema={"card": pl.UInt64, "holder": pl.UInt64}), *markers]).unique()
 
 
 def unlinked(tried: Iterable[pl.DataFrame], done: pl.DataFrame) -> pl.DataFrame:
@@ -187,13 +187,13 @@ def listed(found: pl.DataFrame) -> pl.DataFrame:
 
 def _without(tried: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
     known = tried.drop_nulls("cuid")
-    marks = _marks(known)
-    card = marks["card"].is_in(done["card"].implode())
-    holder = marks["holder"].is_in(done["holder"].implode()) & known["last_4"].is_null()
+    markers = _markers(known)
+    card = markers["card"].is_in(done["card"].implode())
+    holder = markers["holder"].is_in(done["holder"].implode()) & known["last_4"].is_null()
     return known.filter(~(card | holder)).select(*TRIED)
 
 
-def _marks(rows: pl.DataFrame) -> pl.DataFrame:
+def _markers(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(pl.struct(CARD).hash().alias("card"), pl.col("cuid").hash().alias("holder"))
 
 

@@ -124,9 +124,9 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
     reasons = refused_by(summary)
     now = datetime.fromisoformat(summary["seen"])
     most_links = max((one["links"] for one in summary["links"]), default=0) or 1
-    told = chunks.with_columns(missing("answers", "sent"))
-    waiting = told.filter(pl.col("awaiting") > 0)
-    worst = told.filter(pl.col("error") > 0).sort("error", "chunk", descending=[True, False])
+    reported = chunks.with_columns(missing("answers", "sent"))
+    waiting = reported.filter(pl.col("awaiting") > 0)
+    worst = reported.filter(pl.col("error") > 0).sort("error", "chunk", descending=[True, False])
     return render(
         "run.html",
         run=summary,

@@ -18,21 +18,29 @@ import polars as pl
 from flows.reports import lists as tables
 from flows.reports.funnel import run_funnel
 from flows.reports.lists import keep_links, write_links, write_rejects
-from flows.reports.summary import moment_of, summarise
+from flows.reports.summary import summarise, waiting_since
 from flows.reports.tally import Tally, add, tally
 from flows.results.balance import Balance, balance
-from flows.results.decisions import closed_breaks, sort_out
+from flows.results.decisions import closed_breaks, sort_breaks
 from flows.results.intake import CHUNKS
 from flows.results.lineage import attempts_after
 from flows.results.reconcile import Reconciled, reconcile
 from flows.runs.chunks import as_it_lies
-from flows.runs.context import IssuerEdges
-from flows.runs.documents import UnknownRunError, keys_of, read_ledger, read_manifest, refuse_purged, run_ids, standing
+from flows.runs.context import IssuerContext
+from flows.runs.documents import (
+    UnknownRunError,
+    keys_of,
+    read_ledger,
+    read_manifest,
+    refuse_purged,
+    run_ids,
+    run_status,
+)
 from flows.runs.frames import csv_pieces, read_rows, write_rows
 from flows.runs.identity import canonical, local_day
 from flows.runs.keys import RunKeys
-from flows.runs.outcomes import Told
-from flows.runs.store import Entry, Store, ahead
+from flows.runs.outcomes import StoredOutcomes
+from flows.runs.store import Entry, Store, prefetch
 from schemas import ledger
 from schemas.breaks import Break
 from schemas.manifest import LedgerPart, Manifest
@@ -51,63 +59,63 @@ class RunReport(NamedTuple):
     summary: dict[str, Any]
 
 
-def rebuild(edges: IssuerEdges, run: str) -> RunReport:
+def rebuild(context: IssuerContext, run: str) -> RunReport:
     """Reconcile a committed run with all its outcomes and write its report anew, each file atomically."""
-    store, keys = edges.edges.store, keys_of(run)
+    store, keys = context.adapters.store, keys_of(run)
     manifest = read_manifest(store, keys)
     if manifest is None:
         raise UnknownRunError(run=run)
     refuse_purged(store, keys)
-    now = edges.edges.now()
+    now = context.adapters.now()
     counted: list[Tally] = []
     with (
-        closing(ahead(_settle(edges, keys, manifest))) as parts,
-        closing(ahead(_kept(store, keys, parts, counted))) as links,
+        closing(prefetch(_settle(context, keys, manifest))) as parts,
+        closing(prefetch(_kept(store, keys, parts, counted))) as links,
     ):
-        _side_by_side(
-            lambda: write_links(store, keys, links, edges.issuer.links),
+        _in_parallel(
+            lambda: write_links(store, keys, links, context.issuer.links),
             lambda: write_rejects(store, keys, manifest.ledger),
         )
     total = add(counted)
-    found = sort_out(sorted(total.breaks), closed_breaks(store, keys))
+    found = sort_breaks(sorted(total.breaks), closed_breaks(store, keys))
     total = total._replace(breaks=frozenset(found.open))
     books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found.open), len(found.closed))
-    moment = moment_of(store, keys, manifest, now)
-    summary = summarise(manifest, total, books, edges.issuer, moment, _versions(), found.closed)
-    if (funnel := run_funnel(store, manifest, local_day(now, edges.issuer.time_zone))) is not None:
+    moment = waiting_since(store, keys, manifest, now)
+    summary = summarise(manifest, total, books, context.issuer, moment, _versions(), found.closed)
+    if (funnel := run_funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
     chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
-    _side_by_side(
+    _in_parallel(
         lambda: _write_errors(store, keys, manifest.ledger),
         lambda: _write_pages(store, keys, summary, chunks),
     )
     return RunReport(books, found.open, summary)
 
 
-def rebuild_lasting(edges: IssuerEdges, run: str) -> RunReport:
+def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
     """Rebuild a run's report until nobody has added to what it is made of meanwhile: so the last one has it all."""
     while True:
-        before = _made_of(edges.edges.store, keys_of(run))
-        report = rebuild(edges, run)
-        if _made_of(edges.edges.store, keys_of(run)) == before:
+        before = _report_inputs(context.adapters.store, keys_of(run))
+        report = rebuild(context, run)
+        if _report_inputs(context.adapters.store, keys_of(run)) == before:
             return report
 
 
-def _made_of(store: Store, keys: RunKeys) -> list[Entry]:
+def _report_inputs(store: Store, keys: RunKeys) -> list[Entry]:
     """List what came to a run after its commit and decides what its report says."""
     return [*store.keys(keys.outcomes), *store.keys(keys.closed)]
 
 
-def find_breaks(edges: IssuerEdges, run: str) -> tuple[Break, ...]:
+def find_breaks(context: IssuerContext, run: str) -> tuple[Break, ...]:
     """Return every break of a committed run, closed or not, as its outcomes tell them now; nothing is written."""
     keys = keys_of(run)
-    manifest = read_manifest(edges.edges.store, keys)
+    manifest = read_manifest(context.adapters.store, keys)
     if manifest is None:
         raise UnknownRunError(run=run)
-    refuse_purged(edges.edges.store, keys)
-    return tuple(sorted(add([one for part in _settle(edges, keys, manifest) for one in part.tallies]).breaks))
+    refuse_purged(context.adapters.store, keys)
+    return tuple(sorted(add([one for part in _settle(context, keys, manifest) for one in part.tallies]).breaks))
 
 
 class Settled(NamedTuple):
@@ -129,19 +137,19 @@ def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[T
         del links
 
 
-def _settle(edges: IssuerEdges, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
+def _settle(context: IssuerContext, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
     """Reconcile part by part."""
-    store, today = edges.edges.store, edges.edges.now().date()
-    told = Told(store, keys)
-    return (_settle_part(store, keys, part, told, today) for part in manifest.ledger)
+    store, today = context.adapters.store, context.adapters.now().date()
+    reported = StoredOutcomes(store, keys)
+    return (_settle_part(store, keys, part, reported, today) for part in manifest.ledger)
 
 
-def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, told: Told, today: date) -> Settled:
+def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, reported: StoredOutcomes, today: date) -> Settled:
     """Reconcile the chunks of a part, some at a time: answers take five times the memory of what was sent."""
     with ThreadPoolExecutor(AT_A_TIME) as settlers:
         done = list(
             settlers.map(
-                lambda group: _settle_some(group, str(keys.run), told, today), _groups(store, keys, part)
+                lambda group: _settle_batch(group, str(keys.run), reported, today), _groups(store, keys, part)
             )  # each group is let go once it is settled
         )
     rows = pl.concat([rows for rows, _ in done])
@@ -156,9 +164,9 @@ def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]
     return records.with_columns(group).partition_by("group", maintain_order=True, include_key=False)
 
 
-def _settle_some(records: pl.DataFrame, run: str, told: Told, today: date) -> tuple[pl.DataFrame, Tally]:
+def _settle_batch(records: pl.DataFrame, run: str, reported: StoredOutcomes, today: date) -> tuple[pl.DataFrame, Tally]:
     sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(run).alias("run"))
-    outcomes = told.of(sent["chunk"].unique().to_list())
+    outcomes = reported.of(sent["chunk"].unique().to_list())
     settled = reconcile(sent, outcomes, today)
     rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
     return rows, tally(records, settled, outcomes)
@@ -176,12 +184,12 @@ def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: p
 
     store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
     store.replace(keys.report("summary.json"), [canonical(summary)])
-    told = {**summary, "trend": _trend(store, keys)}
-    store.replace(keys.report("report.xlsx"), [run_workbook(told, chunks)])
-    store.replace(keys.report("report.html"), [run_page(told, chunks).encode()])
+    reported = {**summary, "trend": _trend(store, keys)}
+    store.replace(keys.report("report.xlsx"), [run_workbook(reported, chunks)])
+    store.replace(keys.report("report.html"), [run_page(reported, chunks).encode()])
 
 
-def _side_by_side(*tasks: Callable[[], None]) -> None:
+def _in_parallel(*tasks: Callable[[], None]) -> None:
     """Run tasks beside each other; the first one's error is raised once all have ended."""
     with ThreadPoolExecutor(AT_A_TIME) as workers:
         running = [workers.submit(task) for task in tasks]
@@ -193,7 +201,7 @@ def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
     """Return how the last runs up to this one stand, oldest first."""
     earlier = [run for run in run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
     nights = [*earlier, keys.run][-NIGHTS:]
-    return [{**standing(store, run)._asdict(), "as_of": run.day.isoformat()} for run in nights]
+    return [{**run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in nights]
 
 
 def _versions() -> dict[str, str]:

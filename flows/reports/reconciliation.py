@@ -15,13 +15,13 @@ import polars as pl
 
 from flows.reports import across
 from flows.reports import lists as unlinked
-from flows.reports.across import RunFacts, Terms, Waiting
+from flows.reports.across import ReportTerms, RunFacts, WaitingChunk
 from flows.reports.funnel import read_funnel
 from flows.reports.page import across_page
-from flows.reports.summary import HELD, MISSING, missing, moment_of
+from flows.reports.summary import HELD, MISSING, missing, waiting_since
 from flows.results.lineage import Cardholders, run_rows
 from flows.runs.chains import commits_since
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, manifests, read_ledger, read_purged, read_summary, without_ledger
 from flows.runs.frames import csv_pieces, read_rows
 from flows.runs.identity import canonical
@@ -43,14 +43,14 @@ class Alerts(NamedTuple):
     closed: tuple[str, ...]
 
 
-def reconcile_runs(edges: IssuerEdges, start: date | None = None, end: date | None = None) -> dict[str, Any]:
+def reconcile_runs(context: IssuerContext, start: date | None = None, end: date | None = None) -> dict[str, Any]:
     """Write the report across the issuer's committed runs of these business dates, and return its facts.
 
     An overdue answer is told of once, and closed once when it has come. Without `start` every run counts, but
     cardholders are looked for in those of the last LIFE only: their rows are read, one by one.
     """
-    store, issuer = edges.edges.store, edges.issuer
-    terms = Terms(edges.edges.now(), issuer.portal.answer_within_hours)
+    store, issuer = context.adapters.store, context.issuer
+    terms = ReportTerms(context.adapters.now(), issuer.portal.answer_within_hours)
     runs = [one for one in manifests(store, issuer.issuer) if (start or one.as_of) <= one.as_of <= (end or one.as_of)]
     with ThreadPoolExecutor(READERS) as readers:
         found = list(readers.map(lambda run: _facts(store, run, terms), runs))
@@ -65,7 +65,7 @@ def reconcile_runs(edges: IssuerEdges, start: date | None = None, end: date | No
         "cardholders_since": since.isoformat(),
         **across.across(found, cards, terms),
         "cardholders": _cardholders(store, issuer.issuer, lately),
-        "alerts": _alert(edges, found, terms)._asdict(),
+        "alerts": _alert(context, found, terms)._asdict(),
         "funnel": read_funnel(store, issuer.issuer),
     }
     _write(store, issuer.issuer, facts, across.outstanding(found, terms), unlinked.listed(cards))
@@ -86,7 +86,7 @@ def _unlinked(store: Store, runs: Sequence[Manifest]) -> pl.DataFrame:
     return unlinked.unlinked((frame for run in runs for frame in _attempts(store, run)), done)
 
 
-def _facts(store: Store, manifest: Manifest, terms: Terms) -> RunFacts:
+def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
     """Return what a run's report says, or the record that it is purged; without one all that was sent is awaiting."""
     keys = keys_of(manifest.run)
     summary = read_summary(store, keys)
@@ -99,26 +99,28 @@ def _facts(store: Store, manifest: Manifest, terms: Terms) -> RunFacts:
         "read": counts.read, "linked": 0, "error": 0, "awaiting": counts.submitted,
         "rejected": counts.rejected, "duplicate": counts.duplicate, "suppressed": counts.suppressed,
     }  # fmt: skip
-    told = summary or {"verdict": "committed, to be uploaded", "rows": unanswered, "expires": {}, "reasons": {}}
-    partner = [(one["code"], one["rows"]) for one in told["reasons"].get("partner", ())]
+    reported = summary or {"verdict": "committed, to be uploaded", "rows": unanswered, "expires": {}, "reasons": {}}
+    partner = [(one["code"], one["rows"]) for one in reported["reasons"].get("partner", ())]
     return RunFacts(
         manifest.run,
         manifest.as_of,
-        told["verdict"],
-        told["rows"],
+        reported["verdict"],
+        reported["rows"],
         {"submit": sorted(manifest.reasons.items()), "partner": partner},
-        {date.fromisoformat(day) if day else None: links for day, links in told["expires"].items()},
+        {date.fromisoformat(day) if day else None: links for day, links in reported["expires"].items()},
         tuple(_waiting(store, keys, manifest, terms, reported=summary is not None)),
     )
 
 
-def _waiting(store: Store, keys: RunKeys, manifest: Manifest, terms: Terms, *, reported: bool) -> Iterator[Waiting]:
+def _waiting(
+    store: Store, keys: RunKeys, manifest: Manifest, terms: ReportTerms, *, reported: bool
+) -> Iterator[WaitingChunk]:
     """Yield the chunks with rows not answered; without a report that is all of them."""
-    moment = moment_of(store, keys, manifest, terms.now)
+    moment = waiting_since(store, keys, manifest, terms.now)
     if not reported:
         for one in manifest.chunks:
             lacks = HELD if one.number in moment.resting else MISSING
-            yield Waiting(manifest.run, one.number, one.name, lacks, one.rows, one.rows, moment.since(one.number))
+            yield WaitingChunk(manifest.run, one.number, one.name, lacks, one.rows, one.rows, moment.since(one.number))
         return
     content = read(store, keys.report("chunks.csv"))
     counts = pl.col("chunk", "sent", "answers", "awaiting").cast(pl.UInt32)
@@ -126,7 +128,7 @@ def _waiting(store: Store, keys: RunKeys, manifest: Manifest, terms: Terms, *, r
     waiting = table.select("chunk", "name", missing("answers", "sent"), "sent", "awaiting")
     for chunk, name, lacks, sent, rows in waiting.iter_rows():
         kind = HELD if chunk in moment.resting else lacks
-        yield Waiting(manifest.run, chunk, name, kind, sent, rows, moment.since(chunk))
+        yield WaitingChunk(manifest.run, chunk, name, kind, sent, rows, moment.since(chunk))
 
 
 def _states(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
@@ -137,14 +139,14 @@ def _states(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
 
 def _attempts(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
     keys = keys_of(manifest.run)
-    told = read_summary(store, keys) is not None
+    reported = read_summary(store, keys) is not None
     columns = ["cuid", "last_4", "state", "reasons"]
-    rows = read_rows(store, keys, manifest.ledger, columns) if told else iter(())
+    rows = read_rows(store, keys, manifest.ledger, columns) if reported else iter(())
     records = read_ledger(store, keys, manifest.ledger, ["cuid", "last_4", "fate", "reasons"])
     yield from unlinked.attempts_of(manifest.run, rows, records)
 
 
-def _alert(edges: IssuerEdges, runs: Sequence[RunFacts], terms: Terms) -> Alerts:
+def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms) -> Alerts:
     """Open an alert for every run with an overdue chunk, close those whose answers have come; each only once."""
     opened: list[str] = []
     standing: list[str] = []
@@ -152,23 +154,23 @@ def _alert(edges: IssuerEdges, runs: Sequence[RunFacts], terms: Terms) -> Alerts
     for run in runs:
         late = [one for one in run.waiting if terms.overdue(one)]
         if late:
-            (opened if _note_once(edges, run.run, OVERDUE, late) else standing).append(run.run)
-        elif _has(edges.edges.store, run.run, OVERDUE) and _note_once(edges, run.run, ARRIVED, late):
+            (opened if _note_once(context, run.run, OVERDUE, late) else standing).append(run.run)
+        elif _has(context.adapters.store, run.run, OVERDUE) and _note_once(context, run.run, ARRIVED, late):
             closed.append(run.run)
     return Alerts(tuple(opened), tuple(standing), tuple(closed))
 
 
-def _note_once(edges: IssuerEdges, run: str, name: str, late: Sequence[Waiting]) -> bool:
+def _note_once(context: IssuerContext, run: str, name: str, late: Sequence[WaitingChunk]) -> bool:
     """Write an event under a name of its own, create-only: of many who look at once, one tells."""
-    outside = edges.edges
+    adapters = context.adapters
     event = {
         "what": name.removesuffix(".json"),
-        "at": outside.now().isoformat(),
-        "by": outside.actor,
+        "at": adapters.now().isoformat(),
+        "by": adapters.actor,
         "chunks": len(late),
         "rows": sum(one.awaiting for one in late),
     }
-    return outside.store.create(keys_of(run).events + name, canonical(event))
+    return adapters.store.create(keys_of(run).events + name, canonical(event))
 
 
 def _has(store: Store, run: str, name: str) -> bool:

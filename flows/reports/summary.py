@@ -15,7 +15,7 @@ import polars as pl
 from flows.reports.tally import ResultFile, Tally
 from flows.results.balance import Balance
 from flows.results.decisions import Closed
-from flows.runs.chunks import standing_of
+from flows.runs.chunks import chunk_states
 from flows.runs.keys import RunKeys
 from flows.runs.store import Store
 from schemas.breaks import KINDS, Break
@@ -85,7 +85,7 @@ def _between(steps: Iterable[int | None]) -> list[pl.Expr]:
     return masks
 
 
-class Moment(NamedTuple):
+class ReportTimes(NamedTuple):
     """When a report looks, since when the run waits and each of its chunks does, and which have no answer due."""
 
     now: datetime
@@ -103,7 +103,7 @@ def summarise(
     total: Tally,
     books: Balance,
     issuer: Issuer,
-    moment: Moment,
+    moment: ReportTimes,
     versions: dict[str, str],
     closed: Sequence[tuple[Break, Closed]] = (),
 ) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def summarise(
         "open": _open(total.chunks, aged, issuer.portal.answer_within_hours, moment),
         "links": by_expiry(total.expiry, moment.now.date()),
         "expires": {day.isoformat() if day else "": links for day, links in total.expiry.iter_rows()},
-        "reasons": {"submit": _whys(total.refused), "partner": _whys(total.reasons)},
+        "reasons": {"submit": _reason_rows(total.refused), "partner": _reason_rows(total.reasons)},
         "shapes": total.shapes.to_dicts(),
         "how": dict(total.how.iter_rows()),
         "repairs": manifest.repairs,
@@ -145,7 +145,7 @@ def summarise(
         "more_breaks": max(0, len(aged) - MOST_BREAKS),
         "closed": [_closed(*one) for one in closed[:MOST_BREAKS]],
         "results": sorted({file.digest for file in total.files}),
-        "newest_results": [_told(file) for file in files[:NEWEST]],
+        "newest_results": [_file_facts(file) for file in files[:NEWEST]],
         "versions": {**versions, "interface": INTERFACE, "recipe": str(manifest.recipe)},
     }
 
@@ -174,7 +174,7 @@ def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limit
     return WAITING if states["awaiting"] else BALANCED
 
 
-def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, moment: Moment) -> dict[str, Any]:
+def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, moment: ReportTimes) -> dict[str, Any]:
     """Return what is open by age, by kind, and what is overdue: an answer that came but does not fit is a break."""
     waiting = [
         (HELD if chunk in moment.resting else kind, moment.since(chunk), awaiting)
@@ -198,8 +198,8 @@ def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, m
 
 
 def _closed(one: Break, by: Closed) -> dict[str, Any]:
-    told = {"at": by.at.isoformat(timespec="seconds"), "by": by.by, "reason": by.reason}
-    return {"name": one.name, "rows": one.rows, "place": one.place, **told}
+    reported = {"at": by.at.isoformat(timespec="seconds"), "by": by.by, "reason": by.reason}
+    return {"name": one.name, "rows": one.rows, "place": one.place, **reported}
 
 
 def missing(answers: str, sent: str) -> pl.Expr:
@@ -223,12 +223,12 @@ def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> 
     return {"kind": kind, "items": len(items), "rows": sum(rows for _, rows in items), "ages": steps}
 
 
-def _aged(total: Tally, moment: Moment) -> list[dict[str, Any]]:
+def _aged(total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
     """Return the breaks, those out of balance first, with their meaning and the day their file came."""
     files = {file.name: file.received for file in total.files if file.received is not None}
     days = pl.DataFrame({"results": list(files), "day": list(files.values())}, {"results": pl.String, "day": pl.Date})
-    told = total.chunks.select("chunk", "results").explode("results").join(days, on="results")
-    chunks = {f"chunk {chunk}": day for chunk, day in told.group_by("chunk").agg(pl.col("day").min()).iter_rows()}
+    reported = total.chunks.select("chunk", "results").explode("results").join(days, on="results")
+    chunks = {f"chunk {chunk}": day for chunk, day in reported.group_by("chunk").agg(pl.col("day").min()).iter_rows()}
     return [
         {
             **one._asdict(),
@@ -240,7 +240,7 @@ def _aged(total: Tally, moment: Moment) -> list[dict[str, Any]]:
     ]
 
 
-def _since(place: str, days: Mapping[str, date], moment: Moment) -> datetime:
+def _since(place: str, days: Mapping[str, date], moment: ReportTimes) -> datetime:
     """Return when a break began: a place is `chunk 7, rows 1, 2`, or a file's name and a remark."""
     for named in (
         place,
@@ -253,22 +253,22 @@ def _since(place: str, days: Mapping[str, date], moment: Moment) -> datetime:
     return moment.sent
 
 
-def _whys(reasons: pl.DataFrame) -> list[dict[str, Any]]:
+def _reason_rows(reasons: pl.DataFrame) -> list[dict[str, Any]]:
     """Return code, rows, how many of them were sent all the same, first rows, who acts and what is accepted."""
     return [
-        {"code": code, "rows": rows, "warned": warned, "first": first, "action": told.action, "hint": told.hint}
+        {"code": code, "rows": rows, "warned": warned, "first": first, "action": reported.action, "hint": reported.hint}
         for code, rows, warned, first in reasons.iter_rows()
-        for told in [reason(code)]
+        for reported in [reason(code)]
     ]
 
 
-def _told(file: ResultFile) -> dict[str, Any]:
+def _file_facts(file: ResultFile) -> dict[str, Any]:
     return {**file._asdict(), "received": file.received.isoformat() if file.received else None}
 
 
-def moment_of(store: Store, keys: RunKeys, manifest: Manifest, now: datetime) -> Moment:
+def waiting_since(store: Store, keys: RunKeys, manifest: Manifest, now: datetime) -> ReportTimes:
     """Return since when each chunk waits: uploaded, else committed; held and cancelled ones have no answer due."""
-    found = standing_of(store, keys, manifest)
+    found = chunk_states(store, keys, manifest)
     clocks = {item.chunk.number: item.clock for item in found}
     resting = frozenset(item.chunk.number for item in found if item.state in RESTING)
-    return Moment(now, min(clocks.values(), default=now), clocks, resting)
+    return ReportTimes(now, min(clocks.values(), default=now), clocks, resting)

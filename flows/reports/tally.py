@@ -87,8 +87,8 @@ def tally(records: pl.DataFrame, settled: Reconciled, outcomes: Sequence[Attribu
 
 def _reasons(rows: pl.DataFrame, warned: pl.Expr) -> pl.DataFrame:
     some = rows.filter(pl.col("reasons").is_not_null())  # few have any
-    told = some.select("row", warned.alias("warned"), "reasons").explode("reasons").drop_nulls("reasons")
-    codes = told.with_columns(pl.col("reasons").str.split("|").list.last().alias("reason"))
+    reported = some.select("row", warned.alias("warned"), "reasons").explode("reasons").drop_nulls("reasons")
+    codes = reported.with_columns(pl.col("reasons").str.split("|").list.last().alias("reason"))
     first = pl.col("row").sort().head(FIRST_ROWS).alias("first")
     return codes.group_by("reason").agg(pl.len().alias("rows"), pl.col("warned").sum(), first)
 

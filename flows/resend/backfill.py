@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 from pydantic import Field, ValidationError
 
 from flows.errors import ExtractError, OperatorError
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.documents import AbandonedError, keys_of, plans, read_manifest
 from flows.runs.identity import business_date, canonical, digest
 from flows.runs.keys import backfills, extracts
 from flows.runs.store import ConflictError, Entry, ObjectMissingError, read, write_once
-from flows.submissions.build import Expected, Progress
-from flows.submissions.dry_run import Checked, Nights, rehearse
+from flows.submissions.build import ExpectedOutcome, Progress
+from flows.submissions.dry_run import Checked, EarlierRuns, rehearse
 from flows.submissions.plan import identify, pending
-from flows.submissions.submit import Request, Submitted, finish_turns, submit
+from flows.submissions.submit import Request, Submitted, finish_commits, submit
 from schemas.manifest import Counts, Document
 
 DIGITS = 12  # of a list's digest: typed by a person, compared with lists of one issuer
@@ -31,14 +31,14 @@ class ListChangedError(OperatorError):
     next_step = "Look at the new list with `cardlink backfill {issuer} --from {start} --to {end}`, and send that one."
 
 
-class Span(NamedTuple):
+class DateRange(NamedTuple):
     """A range of business dates, both ends included."""
 
     start: date
     end: date
 
 
-class Missed(Document):
+class MissedExtract(Document):
     """One extract without a committed run, and what a submit of it would send, or why it would be refused."""
 
     extract: str
@@ -50,16 +50,16 @@ class Missed(Document):
     reasons: dict[str, int] = Field(default_factory=dict)
     refused: str = ""
 
-    def expected(self) -> Expected | None:
+    def expected(self) -> ExpectedOutcome | None:
         """Return what a submit of it must come out as; None where it would be refused."""
-        return Expected(self.sha256, self.counts, self.reasons) if self.counts and not self.refused else None
+        return ExpectedOutcome(self.sha256, self.counts, self.reasons) if self.counts and not self.refused else None
 
 
-class Listed(Document):
+class BackfillList(Document):
     """What a backfill would send, oldest night first; its digest stands for exactly this."""
 
     issuer: str
-    missed: tuple[Missed, ...]
+    missed: tuple[MissedExtract, ...]
 
     @property
     def digest(self) -> str:
@@ -67,79 +67,79 @@ class Listed(Document):
         return digest(canonical(self))[:DIGITS]
 
     @property
-    def to_send(self) -> tuple[Missed, ...]:
+    def to_send(self) -> tuple[MissedExtract, ...]:
         """The extracts that would be sent."""
         return tuple(one for one in self.missed if not one.refused)
 
 
-def backfill(edges: IssuerEdges, span: Span) -> Listed:
+def backfill(context: IssuerContext, span: DateRange) -> BackfillList:
     """List the extracts of a span that have no committed run and what each would send, the earlier ones taken for sent.
 
     Nothing is written.
     """
-    nights = Nights()
-    ordered = sorted((_day(edges, entry), entry.key, entry) for entry in pending(edges))
-    missed = [_rehearsed(edges, entry, day, nights) for day, _, entry in ordered if span.start <= day <= span.end]
-    return Listed(issuer=edges.issuer.issuer, missed=tuple(missed))
+    nights = EarlierRuns()
+    ordered = sorted((_day(context, entry), entry.key, entry) for entry in pending(context))
+    missed = [_rehearsed(context, entry, day, nights) for day, _, entry in ordered if span.start <= day <= span.end]
+    return BackfillList(issuer=context.issuer.issuer, missed=tuple(missed))
 
 
-def missed_rows(listed: Listed) -> list[dict[str, Any]]:
+def missed_table(listed: BackfillList) -> list[dict[str, Any]]:
     """Return one line per extract of a list: what would be sent of it, or why nothing."""
     return [_line(one) for one in listed.missed]
 
 
-def _line(one: Missed) -> dict[str, Any]:
+def _line(one: MissedExtract) -> dict[str, Any]:
     counted = one.counts.model_dump(include={"read", "submitted", "rejected", "suppressed"}) if one.counts else {}
-    told = {"extract": one.extract, "business date": one.as_of.isoformat(), "run": one.run}
-    return {**told, **counted, "chunks": len(one.chunk_rows), "refused": one.refused}
+    reported = {"extract": one.extract, "business date": one.as_of.isoformat(), "run": one.run}
+    return {**reported, **counted, "chunks": len(one.chunk_rows), "refused": one.refused}
 
 
 def send(
-    edges: IssuerEdges, span: Span, asked: str, tell: Callable[[str, Progress], None] = lambda *_: None
+    context: IssuerContext, span: DateRange, asked: str, on_progress: Callable[[str, Progress], None] = lambda *_: None
 ) -> list[Submitted]:
     """Submit exactly the list of that digest, oldest night first.
 
     The list is kept when it is first sent, so that the same command finishes what a crash interrupted. Raises
     ListChangedError, before anything is sent, where an extract came, changed, or would come out otherwise.
     """
-    listed = _agreed(edges, span, asked)
+    listed = _approved_list(context, span, asked)
     return [
-        submit(edges, Request(one.extract, one.as_of, expected=one.expected()), partial(tell, one.extract))
+        submit(context, Request(one.extract, one.as_of, expected=one.expected()), partial(on_progress, one.extract))
         for one in listed.to_send
     ]
 
 
-def _agreed(edges: IssuerEdges, span: Span, asked: str) -> Listed:
+def _approved_list(context: IssuerContext, span: DateRange, asked: str) -> BackfillList:
     """Return the list asked for, where what would be sent now is that list or what is left of it."""
-    finish_turns(edges)
-    kept, now = _kept(edges, asked), backfill(edges, span)
+    finish_commits(context)
+    kept, now = _stored_list(context, asked), backfill(context, span)
     wanted = kept or now
     if wanted.digest != asked:
-        raise _changed(edges, span, asked, f"its digest is {now.digest}")
-    left = _left(edges, wanted)
+        raise _changed(context, span, asked, f"its digest is {now.digest}")
+    left = _remaining(context, wanted)
     if [one.extract for one in left] != [one.extract for one in now.missed]:
-        raise _changed(edges, span, asked, f"{len(now.missed)} extracts instead of {len(left)}, or others")
+        raise _changed(context, span, asked, f"{len(now.missed)} extracts instead of {len(left)}, or others")
     for one, other in zip(left, now.missed, strict=True):
         if one != other:
-            raise _changed(edges, span, asked, f"{one.extract} would come out otherwise")
+            raise _changed(context, span, asked, f"{one.extract} would come out otherwise")
     if kept is None:
-        write_once(edges.edges.store, _key(edges, asked), canonical(wanted))
+        write_once(context.adapters.store, _key(context, asked), canonical(wanted))
     return wanted
 
 
-def _left(edges: IssuerEdges, listed: Listed) -> list[Missed]:
+def _remaining(context: IssuerContext, listed: BackfillList) -> list[MissedExtract]:
     """Return what of a list has no committed run yet."""
-    store, issuer = edges.edges.store, edges.issuer.issuer
+    store, issuer = context.adapters.store, context.issuer.issuer
     there = (plan for plan in plans(store, issuer) if plan.selection is None)
     done = {plan.source.sha256 for plan in there if read_manifest(store, keys_of(plan.run)) is not None}
     return [one for one in listed.missed if one.refused or one.sha256 not in done]
 
 
-def _rehearsed(edges: IssuerEdges, entry: Entry, day: date, nights: Nights) -> Missed:
-    name = entry.key.removeprefix(extracts(edges.issuer.issuer))
-    found = Missed(extract=name, sha256=identify(edges.edges.store, entry).sha256, as_of=day)
+def _rehearsed(context: IssuerContext, entry: Entry, day: date, nights: EarlierRuns) -> MissedExtract:
+    name = entry.key.removeprefix(extracts(context.issuer.issuer))
+    found = MissedExtract(extract=name, sha256=identify(context.adapters.store, entry).sha256, as_of=day)
     try:
-        done = rehearse(edges, Request(name), nights)
+        done = rehearse(context, Request(name), nights)
     except (ExtractError, AbandonedError) as error:
         return found.model_copy(update={"refused": str(error)})
     refused = done.verdict if done.already else done.checked.refused
@@ -156,11 +156,11 @@ def _outcome(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _kept(edges: IssuerEdges, asked: str) -> Listed | None:
+def _stored_list(context: IssuerContext, asked: str) -> BackfillList | None:
     """Return a list that was sent before, None where it was not."""
-    key = _key(edges, asked)
+    key = _key(context, asked)
     try:
-        return Listed.model_validate_json(read(edges.edges.store, key))
+        return BackfillList.model_validate_json(read(context.adapters.store, key))
     except ObjectMissingError:
         return None
     except ValidationError:
@@ -168,15 +168,15 @@ def _kept(edges: IssuerEdges, asked: str) -> Listed | None:
     raise ConflictError(key=key)
 
 
-def _key(edges: IssuerEdges, asked: str) -> str:
-    return f"{backfills(edges.issuer.issuer)}{asked}.json"
+def _key(context: IssuerContext, asked: str) -> str:
+    return f"{backfills(context.issuer.issuer)}{asked}.json"
 
 
-def _day(edges: IssuerEdges, entry: Entry) -> date:
-    return business_date(entry.key, entry.modified, edges.issuer.time_zone)
+def _day(context: IssuerContext, entry: Entry) -> date:
+    return business_date(entry.key, entry.modified, context.issuer.time_zone)
 
 
-def _changed(edges: IssuerEdges, span: Span, asked: str, what: str) -> ListChangedError:
+def _changed(context: IssuerContext, span: DateRange, asked: str, what: str) -> ListChangedError:
     return ListChangedError(
-        issuer=edges.issuer.issuer, asked=asked, difference=what, start=str(span.start), end=str(span.end)
+        issuer=context.issuer.issuer, asked=asked, difference=what, start=str(span.start), end=str(span.end)
     )

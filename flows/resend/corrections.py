@@ -16,16 +16,16 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
-from flows.resend.selection import Wanted, asked
-from flows.resend.sources import source_again
+from flows.resend.selection import RowSelection, asked
+from flows.resend.sources import reopen_source
 from flows.results.lineage import committed, run_rows, settled_since
 from flows.results.masking import spreadsheet_safe
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import corrections
 from flows.runs.store import Entry, Store, read, write_once
-from schemas.corrections import AT_SOURCE, SOURCE_ONLY, WRONG, Filled, template_columns
+from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, template_columns
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import YEAR, columns
 from schemas.reasons import reason
@@ -42,15 +42,15 @@ _SEP = re.compile(r'"?sep=(.)"?$', re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s._/-]")
 
 LARGEST = 64 << 20  # bytes of a filled-in template: it is read in memory
-REFUSED_ROWS = Wanted(errors=True, rejects=True)
+REFUSED_ROWS = RowSelection(errors=True, rejects=True)
 CELL = {"row": pl.UInt32, "column": pl.String, "correction": pl.String}
 
 
 def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
     """Return the template (`schemas.corrections.Template`) of refused rows (`wanted.RUN_ROW`), a line per reason."""
-    told = rows.select("row", "cuid", "last_4", "reasons").explode("reasons").drop_nulls("reasons")
+    reported = rows.select("row", "cuid", "last_4", "reasons").explode("reasons").drop_nulls("reasons")
     parts = pl.col("reasons").str.split("|")
-    listed = told.with_columns(
+    listed = reported.with_columns(
         pl.lit(run).alias("run"),
         pl.when(parts.list.len() > 1).then(parts.list.first()).replace("", None).alias("column"),
         parts.list.last().alias("code"),
@@ -73,15 +73,13 @@ def _column(code: str) -> str | None:
 
 def _words(code: str) -> tuple[str, str]:
     """Say what is wrong and what is accepted."""
-    told = reason(code)
+    reported = reason(code)
     entity, _, rest = code.partition(".")
     subject, _, kind = rest.partition(".")
-    wrong = (
-        f"{'the line' if entity in ('line', 'row') else subject.replace('_', ' ')} {WRONG.get(kind, WRONG['other'])}"
-    )
+    wrong = f"{'the line' if entity in ('line', 'row') else subject.replace('_', ' ')} {WRONG.get(kind, UNNAMED)}"
     if entity == "line" or _column(code) in AT_SOURCE:
-        return wrong, f"{SOURCE_ONLY}: {told.hint}" if told.hint else SOURCE_ONLY
-    return wrong, told.hint or told.action
+        return wrong, f"{SOURCE_ONLY}: {reported.hint}" if reported.hint else SOURCE_ONLY
+    return wrong, reported.hint or reported.action
 
 
 class CorrectionsUnreadableError(OperatorError):
@@ -144,23 +142,23 @@ def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[Problem]:
         maintain_order="left",
     )
     other = pl.any_horizontal((_bare(key) != _bare(f"its {key}")).fill_null(pl.col(key).is_not_null()) for key in KEYS)
-    told = beside.select(
+    reported = beside.select(
         "line",
         why=pl.when(pl.col("there").is_null())
         .then(pl.lit("no such row in the run"))
         .when(other)
         .then(pl.lit("the row has another cuid or last_4")),
     )
-    return [Problem(line, why) for line, why in told.drop_nulls("why").unique("line").sort("line").iter_rows()]
+    return [Problem(line, why) for line, why in reported.drop_nulls("why").unique("line").sort("line").iter_rows()]
 
 
 def refuse(name: str, problems: list[Problem]) -> None:
     """Raise CorrectionsRefusedError where there are problems, naming the first of them."""
     if problems:
         ordered = sorted(set(problems))
-        told = "; ".join(f"line {one.line}: {one.why}" for one in ordered[:LISTED])
+        reported = "; ".join(f"line {one.line}: {one.why}" for one in ordered[:LISTED])
         more = f"; and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
-        raise CorrectionsRefusedError(name=name, count=len(ordered), lines=told + more)
+        raise CorrectionsRefusedError(name=name, count=len(ordered), lines=reported + more)
 
 
 def _bare(key: str) -> pl.Expr:
@@ -274,57 +272,59 @@ class CorrectionsTooLargeError(OperatorError):
     next_step = "Name a corrected extract with --extract."
 
 
-class Given(NamedTuple):
+class CorrectionFile(NamedTuple):
     """A filled-in template: what identifies its bytes, and them."""
 
     source: SourceIdentity
     content: bytes
 
 
-def correction_template(edges: IssuerEdges, run: str, wanted: Wanted = REFUSED_ROWS) -> Iterator[pl.DataFrame]:
+def correction_template(
+    context: IssuerContext, run: str, wanted: RowSelection = REFUSED_ROWS
+) -> Iterator[pl.DataFrame]:
     """Yield the template (`schemas.corrections.Template`) of a committed run's rows, part by part; UnknownRunError.
 
     Rows that were sent again since and are linked or awaiting need no correction, unless they are asked for by number.
     """
-    store = edges.edges.store
+    store = context.adapters.store
     manifest = committed(store, run)
     done = pl.col("row").is_in(settled_since(store, manifest).implode())
     for rows in run_rows(store, manifest):
         yield template(asked(rows, wanted).filter(pl.col("named") | ~done), run)
 
 
-def given_as(edges: IssuerEdges, name: str, content: bytes) -> Given:
+def given_as(context: IssuerContext, name: str, content: bytes) -> CorrectionFile:
     """Return a filled-in template of this machine as it will be known once it is dropped."""
-    key = corrections(edges.issuer.issuer) + checked_name(name)
-    return Given(SourceIdentity(key=key, version="", size=len(content), sha256=digest(content)), content)
+    key = corrections(context.issuer.issuer) + checked_name(name)
+    return CorrectionFile(SourceIdentity(key=key, version="", size=len(content), sha256=digest(content)), content)
 
 
-def give(edges: IssuerEdges, name: str, content: bytes) -> Given:
+def drop_corrections(context: IssuerContext, name: str, content: bytes) -> CorrectionFile:
     """Drop a filled-in template, create-only, and return it as it is known there; ConflictError."""
-    write_once(edges.edges.store, given_as(edges, name, content).source.key, content)
-    return take(edges, name)
+    write_once(context.adapters.store, given_as(context, name, content).source.key, content)
+    return read_corrections(context, name)
 
 
-def find_dropped(edges: IssuerEdges, name: str) -> Entry:
+def find_dropped(context: IssuerContext, name: str) -> Entry:
     """Return the file of that name among the issuer's corrections; CorrectionsNotFoundError."""
-    prefix = corrections(edges.issuer.issuer)
-    for entry in edges.edges.store.keys(prefix):
+    prefix = corrections(context.issuer.issuer)
+    for entry in context.adapters.store.keys(prefix):
         if entry.key in (checked_name(name), prefix + name):
             return entry
     raise CorrectionsNotFoundError(name=name, prefix=prefix)
 
 
-def take(edges: IssuerEdges, name: str) -> Given:
+def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
     """Return a filled-in template that was dropped; CorrectionsNotFoundError, CorrectionsTooLargeError."""
-    entry = find_dropped(edges, name)
+    entry = find_dropped(context, name)
     if entry.size > LARGEST:
         raise CorrectionsTooLargeError(name=entry.key, size=entry.size)
-    content = read(edges.edges.store, entry.key)
+    content = read(context.adapters.store, entry.key)
     identity = SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=digest(content))
-    return Given(identity, content)
+    return CorrectionFile(identity, content)
 
 
-def corrected_cells(given: Given, manifest: Manifest, store: Store) -> pl.DataFrame:
+def corrected_cells(given: CorrectionFile, manifest: Manifest, store: Store) -> pl.DataFrame:
     """Return row, column, correction of a filled-in template, held against the rows of its run.
 
     Raises CorrectionsUnreadableError, CorrectionsRefusedError.
@@ -337,24 +337,24 @@ def corrected_cells(given: Given, manifest: Manifest, store: Store) -> pl.DataFr
     return filled.select(*CELL)
 
 
-def cells_of(edges: IssuerEdges, manifest: Manifest) -> pl.DataFrame:
+def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
     """Return row, column, correction of every cell that a run took from filled-in templates, its own the last.
 
     A run that repeats another with the same source took over what was corrected there. SourceGoneError.
     """
     selection = manifest.selection
-    before = read_manifest(edges.edges.store, keys_of(selection.of)) if selection else None
+    before = read_manifest(context.adapters.store, keys_of(selection.of)) if selection else None
     if selection is None or before is None or before.source.sha256 != manifest.source.sha256:
         return pl.DataFrame(schema=CELL)
-    cells = cells_of(edges, before)
+    cells = cells_of(context, before)
     if selection.corrections is None:
         return cells
-    entry, source = source_again(edges, manifest.run, selection.corrections)
-    given = Given(source, read(edges.edges.store, entry.key))
-    return merge(cells, corrected_cells(given, before, edges.edges.store))
+    entry, source = reopen_source(context, manifest.run, selection.corrections)
+    given = CorrectionFile(source, read(context.adapters.store, entry.key))
+    return merge_corrections(cells, corrected_cells(given, before, context.adapters.store))
 
 
-def merge(earlier: pl.DataFrame, later: pl.DataFrame) -> pl.DataFrame:
+def merge_corrections(earlier: pl.DataFrame, later: pl.DataFrame) -> pl.DataFrame:
     """Return the cells of both, the later ones where both correct the same."""
     return pl.concat([earlier, later]).unique(["row", "column"], keep="last", maintain_order=True)
 

@@ -10,20 +10,20 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.resend.sources import keep_selection, rows_digest, source_again
+from flows.resend.sources import reopen_source, rows_digest, write_selection
 from flows.runs.attempts import attempts
 from flows.runs.chains import commits_since
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, manifests, read_ledger
 from flows.runs.identity import local_day
 from flows.runs.keys import extracts
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
-from flows.runs.probe import prove
-from flows.submissions.build import Job, Tell
+from flows.runs.probe import ensure_store_safe
+from flows.submissions.build import Job, OnProgress
 from flows.submissions.plan import plan_selection
 from flows.submissions.rows import Choice
 from flows.submissions.selection import Picked
-from flows.submissions.submit import Submitted, carry_out, finish_turns
+from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection
 
@@ -38,24 +38,24 @@ CARD = ["cuid", "last_4"]
 RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
 
 
-class Window(NamedTuple):
+class RenewalWindow(NamedTuple):
     """The days on which a link must end to be made anew; one that ended before `today` is made anew as well."""
 
     today: date
     until: date
 
 
-def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, window: Window) -> pl.DataFrame:
+def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, window: RenewalWindow) -> pl.DataFrame:
     """Return cuid, last_4, ends, row, why of every card with a link that ends in the window; why is null where due.
 
     `attempts`: frames with the columns HAD, oldest first; `extract`: row, cuid, last_4, expiration, fate of every row.
     """
-    cards = _concerned(attempts, window)
+    cards = _ending_links(attempts, window)
     beside = cards.join(_rows(extract), on=CARD, how="left", maintain_order="left", validate="1:1")
     return beside.select(*CARD, "ends", "row", _why(window).alias("why")).sort("row", *CARD, nulls_last=True)
 
 
-def _concerned(attempts: Iterable[pl.DataFrame], window: Window) -> pl.DataFrame:
+def _ending_links(attempts: Iterable[pl.DataFrame], window: RenewalWindow) -> pl.DataFrame:
     """Return cuid, last_4, state of the last attempt, ends: the day the card's last link ends, of cards concerned."""
     ends = pl.when(pl.col("state") == "linked").then("expires_on")
     every = pl.concat([pl.DataFrame(schema={name: ATTEMPT[name] for name in HAD}), *attempts])
@@ -74,7 +74,7 @@ def _rows(extract: pl.DataFrame) -> pl.DataFrame:
     return named.sort("fit", "row", descending=[True, False]).unique(CARD, keep="first")
 
 
-def _why(window: Window) -> pl.Expr:
+def _why(window: RenewalWindow) -> pl.Expr:
     year, month = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32), pl.col("expiration").str.slice(2, 2)
     last_day = pl.date(year, month.cast(pl.Int32), 1).dt.month_end()
     return (
@@ -101,7 +101,7 @@ class Request(NamedTuple):
     extract: str = ""
 
 
-class Due(NamedTuple):
+class RenewalPlan(NamedTuple):
     """Which cards are renewed: `rows` has cuid, last_4, ends, row of the run `of`; who is left out and why."""
 
     of: Manifest
@@ -116,39 +116,41 @@ class Due(NamedTuple):
         return rows_digest(_pick(self.rows))
 
 
-class Renewed(NamedTuple):
+class RenewedRun(NamedTuple):
     """What was due, and the run that renews it; None where nothing was due."""
 
-    due: Due
+    due: RenewalPlan
     submitted: Submitted | None
 
 
-def renewals(edges: IssuerEdges, request: Request) -> Due:
+def renewals(context: IssuerContext, request: Request) -> RenewalPlan:
     """Say whose link is made anew and who is left out; nothing is written. NoExtractError."""
-    store, issuer = edges.edges.store, edges.issuer.issuer
-    today = local_day(edges.edges.now(), edges.issuer.time_zone)
+    store, issuer = context.adapters.store, context.issuer.issuer
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
     links = list(commits_since(store, issuer))
-    latest = _latest(edges, request.extract, links)
+    latest = _latest(context, request.extract, links)
     ledger = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
-    window = Window(today, today + timedelta(days=request.within_days))
+    window = RenewalWindow(today, today + timedelta(days=request.within_days))
     found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), ledger, window)
-    told = found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
-    return Due(latest, window.until, found.filter(pl.col("why").is_null()), dict(told.iter_rows()), len(links))
+    reported = found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
+    return RenewalPlan(
+        latest, window.until, found.filter(pl.col("why").is_null()), dict(reported.iter_rows()), len(links)
+    )
 
 
-def renew(edges: IssuerEdges, request: Request, tell: Tell = lambda _: None) -> Renewed:
+def renew(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> RenewedRun:
     """Make and commit the run that renews; where nothing is due nothing is written.
 
     Repeated after a crash it finishes the same run. Raises NoExtractError, SourceGoneError, OvertakenError and what a
     submit raises.
     """
-    finish_turns(edges)
-    due = renewals(edges, request)
+    finish_commits(context)
+    due = renewals(context, request)
     if due.rows.is_empty():
-        return Renewed(due, None)
-    with edges.sealer() as sealer:
-        prove(edges)
-        return Renewed(due, carry_out(edges, _job(edges, request, due), sealer, tell))
+        return RenewedRun(due, None)
+    with context.sealer() as sealer:
+        ensure_store_safe(context)
+        return RenewedRun(due, execute(context, _job(context, request, due), sealer, on_progress))
 
 
 def command(issuer: str, request: Request) -> str:
@@ -157,14 +159,14 @@ def command(issuer: str, request: Request) -> str:
     return shlex.join(words + (["--extract", request.extract] if request.extract else []))
 
 
-def _job(edges: IssuerEdges, request: Request, due: Due) -> Job:
-    entry, source = source_again(edges, due.of.run, due.of.source)
+def _job(context: IssuerContext, request: Request, due: RenewalPlan) -> Job:
+    entry, source = reopen_source(context, due.of.run, due.of.source)
     picked = _pick(due.rows)
     reason = f"links that end by {due.until}"
     selection = Selection(kind="renew", of=due.of.run, rows=due.rows.height, sha256=due.sha256, reason=reason)
-    plan = plan_selection(edges, source, local_day(edges.edges.now(), edges.issuer.time_zone), selection)
-    keep_selection(edges, keys_of(plan.run), picked)
-    again = command(edges.issuer.issuer, request)
+    plan = plan_selection(context, source, local_day(context.adapters.now(), context.issuer.time_zone), selection)
+    write_selection(context, keys_of(plan.run), picked)
+    again = command(context.issuer.issuer, request)
     return Job(plan, entry, Choice(picked=Picked(picked)), (), again, since=due.commit)
 
 
@@ -173,12 +175,12 @@ def _pick(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select("row", origin="row")
 
 
-def _latest(edges: IssuerEdges, extract: str, links: Sequence[Manifest]) -> Manifest:
+def _latest(context: IssuerContext, extract: str, links: Sequence[Manifest]) -> Manifest:
     """Return the newest committed run of a whole extract, or of the one that is named."""
-    issuer = edges.issuer.issuer
+    issuer = context.issuer.issuer
     turns = {link.run: turn for turn, link in enumerate(links)}
     named = {extract, extracts(issuer) + extract}
-    whole = (one for one in manifests(edges.edges.store, issuer) if one.selection is None)
+    whole = (one for one in manifests(context.adapters.store, issuer) if one.selection is None)
     found = [one for one in whole if not extract or one.source.key in named]
     if not found:
         raise NoExtractError(issuer=issuer, extract=extract or "a whole extract")

@@ -51,7 +51,7 @@ STANDING: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-class Wanted(NamedTuple):
+class RowSelection(NamedTuple):
     """What an operator asks for; every part adds rows."""
 
     errors: bool = False  # every row the partner refused
@@ -67,14 +67,14 @@ class Wanted(NamedTuple):
         return any(self)
 
 
-def asked(rows: pl.DataFrame, wanted: Wanted, also: frozenset[int] = frozenset()) -> pl.DataFrame:
+def asked(rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = frozenset()) -> pl.DataFrame:
     """Return the rows (RUN_ROW) that are asked for, as ASKED.
 
     `reason`: the first code that refused it. `named`: asked for by number or as missing, not by what became of it, and
     not since a corrected file speaks of it (`also`).
     """
     state = pl.col("state")
-    hits = [told for told in _told(rows) if _meant(told.rpartition("|")[2], wanted)]
+    hits = [reported for reported in _reported(rows) if _selects(reported.rpartition("|")[2], wanted)]
     by_reason = state.is_in(REFUSED) & pl.col("reasons").list.eval(pl.element().is_in(hits)).list.any()
     by_kind = (
         (pl.lit(wanted.errors) & (state == ERROR))
@@ -84,20 +84,20 @@ def asked(rows: pl.DataFrame, wanted: Wanted, also: frozenset[int] = frozenset()
     )
     by_name = (pl.lit(wanted.missing) & state.is_in([AWAITING, CANCELLED])) | pl.col("row").is_in(sorted(wanted.rows))
     first = pl.col("reasons").list.first().str.split("|").list.last()
-    told = rows.with_columns(reason=pl.when(state.is_in(REFUSED)).then(first), named=by_name)
-    return told.filter(by_kind | pl.col("named")).select(pl.col(name).cast(kind) for name, kind in ASKED.items())
+    reported = rows.with_columns(reason=pl.when(state.is_in(REFUSED)).then(first), named=by_name)
+    return reported.filter(by_kind | pl.col("named")).select(pl.col(name).cast(kind) for name, kind in ASKED.items())
 
 
-def _told(rows: pl.DataFrame) -> list[str]:
+def _reported(rows: pl.DataFrame) -> list[str]:
     return rows.get_column("reasons").explode().drop_nulls().unique().to_list()
 
 
-def _meant(code: str, wanted: Wanted) -> bool:
+def _selects(code: str, wanted: RowSelection) -> bool:
     by_code = any(code == one or code.startswith(f"{one}.") for one in wanted.codes)
     return by_code or reason(code).action in wanted.actions
 
 
-class Facts(NamedTuple):
+class RowFacts(NamedTuple):
     """What is known of the rows asked for.
 
     `asked`: ASKED. `picks`: row of the source, and origin, the row asked for that it is. `tried`: TRIED, what the
@@ -112,7 +112,7 @@ class Facts(NamedTuple):
     corrected: pl.Series
 
 
-def standing(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
+def active_attempts(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
     """Return the attempts (STANDING and expires_on) that stand in a card's way: awaiting, or linked and not ended."""
     ended = (pl.col("expires_on") < today).fill_null(value=False)
     stands = (pl.col("state") == AWAITING) | ((pl.col("state") == LINKED) & ~ended)
@@ -126,25 +126,29 @@ def cards(asked: pl.DataFrame, picks: pl.DataFrame, tried: pl.DataFrame) -> pl.D
     return pl.concat([before, now]).drop_nulls().unique(maintain_order=True)
 
 
-def decide(facts: Facts, lifted: frozenset[str] | None = None) -> pl.DataFrame:
+def decide(facts: RowFacts, lifted: frozenset[str] | None = None) -> pl.DataFrame:
     """Return every row asked for: row (of the source), origin, cuid, last_4, state, reason, named, why, where, over.
 
     `why` is null where it goes out; LINKED and AWAITING name the run in `where`. `lifted`: the override is given, and
     lifts what stands in any run but these; such rows go out with `over` true.
     """
-    told = facts.asked.rename({"row": "origin"}).join(facts.picks, on="origin", how="left", maintain_order="left")
-    told = told.join(_in_the_way(facts, lifted or frozenset()), on="origin", how="left", maintain_order="left")
-    told = told.join(facts.tried.select("row", "fate", now="reasons"), on="row", how="left", maintain_order="left")
+    reported = facts.asked.rename({"row": "origin"}).join(facts.picks, on="origin", how="left", maintain_order="left")
+    reported = reported.join(
+        _blocking_attempts(facts, lifted or frozenset()), on="origin", how="left", maintain_order="left"
+    )
+    reported = reported.join(
+        facts.tried.select("row", "fate", now="reasons"), on="row", how="left", maintain_order="left"
+    )
     stands = pl.col("stands").is_not_null()
     free = pl.lit(value=False) if lifted is None else ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
-    decided = told.with_columns(why=pl.when(stands & ~free).then("stands").otherwise(_refused(facts.corrected)))
+    decided = reported.with_columns(why=pl.when(stands & ~free).then("stands").otherwise(_refused(facts.corrected)))
     return decided.select(
         "row", "origin", *(name for name in ASKED if name not in ("row", "reasons")), "why",
         pl.when(stands).then("where").alias("where"), (stands & pl.col("why").is_null()).alias("over"),
     )  # fmt: skip
 
 
-def _in_the_way(facts: Facts, used: frozenset[str]) -> pl.DataFrame:
+def _blocking_attempts(facts: RowFacts, used: frozenset[str]) -> pl.DataFrame:
     """Return origin, stands, where: the last attempt that stands in a row's way, one of a run in `used` before all."""
     found = cards(facts.asked, facts.picks, facts.tried).join(facts.standing, on=CARD, maintain_order="right")
     ordered = found.sort(pl.col("run").is_in(sorted(used)), maintain_order=True)

@@ -13,7 +13,7 @@ from flows.extracts.mapping import map_rows, plan_mapping
 from flows.extracts.open import open_extract
 from flows.extracts.reader import read_extract
 from flows.results.lineage import run_rows
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import Entry, ObjectMissingError, write_once
@@ -58,9 +58,9 @@ class SourceGoneError(OperatorError):
     next_step = "Put the same file back, or name a newer extract with --extract."
 
 
-def source_again(edges: IssuerEdges, run: str, source: SourceIdentity) -> tuple[Entry, SourceIdentity]:
+def reopen_source(context: IssuerContext, run: str, source: SourceIdentity) -> tuple[Entry, SourceIdentity]:
     """Return a run's source as it lies there now, known by its digest; SourceGoneError."""
-    store = edges.edges.store
+    store = context.adapters.store
     try:
         with store.open(source.key) as stream:
             entry = stream.entry
@@ -85,9 +85,9 @@ def rows_digest(rows: pl.DataFrame) -> str:
     return digest(ordered.write_csv().encode())
 
 
-def keep_selection(edges: IssuerEdges, keys: RunKeys, rows: pl.DataFrame) -> None:
+def write_selection(context: IssuerContext, keys: RunKeys, rows: pl.DataFrame) -> None:
     """Write which rows (row, origin) of its source a run is of."""
-    write_once(edges.edges.store, keys.selection, selection_bytes(rows))
+    write_once(context.adapters.store, keys.selection, selection_bytes(rows))
 
 
 class AmbiguousRowsError(OperatorError):
@@ -97,21 +97,21 @@ class AmbiguousRowsError(OperatorError):
     next_step = "Give each the number of the row it replaces, once, in a column `row`."
 
 
-class Replaced(NamedTuple):
+class RowMatches(NamedTuple):
     """`picks`: row of the corrected extract, and origin, the run's row that it replaces; `rows`: how many it has."""
 
     picks: pl.DataFrame
     numbers: pl.Series
 
 
-def replaced_rows(edges: IssuerEdges, entry: Entry, source: SourceIdentity, manifest: Manifest) -> Replaced:
+def replaced_rows(context: IssuerContext, entry: Entry, source: SourceIdentity, manifest: Manifest) -> RowMatches:
     """Match the rows of a corrected extract with those of a run; AmbiguousRowsError, and what reading raises."""
-    rows = pl.concat([pl.DataFrame(schema=CORRECTED), *_rows(edges, entry, source)], how="diagonal")
+    rows = pl.concat([pl.DataFrame(schema=CORRECTED), *_rows(context, entry, source)], how="diagonal")
     if "number" in rows.columns:
         picks = by_number(rows, manifest.run)
     else:
         cuids = rows["cuid"].drop_nulls().unique().implode()
-        ours = [part.filter(pl.col("cuid").is_in(cuids)) for part in run_rows(edges.edges.store, manifest)]
+        ours = [part.filter(pl.col("cuid").is_in(cuids)) for part in run_rows(context.adapters.store, manifest)]
         picks = by_cuid(rows, pl.concat(ours).select("row", "cuid"))
     unclear = ambiguous(picks)
     if unclear.height:
@@ -121,7 +121,7 @@ def replaced_rows(edges: IssuerEdges, entry: Entry, source: SourceIdentity, mani
             run_rows=numbered(unclear["origin"].unique()),
             run=manifest.run,
         )
-    return Replaced(picks, rows["row"])
+    return RowMatches(picks, rows["row"])
 
 
 def numbered(rows: pl.Series) -> str:
@@ -130,10 +130,10 @@ def numbered(rows: pl.Series) -> str:
     return first + (f" and {len(rows) - LISTED:,} more" if len(rows) > LISTED else "")
 
 
-def _rows(edges: IssuerEdges, entry: Entry, source: SourceIdentity) -> Iterator[pl.DataFrame]:
+def _rows(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Iterator[pl.DataFrame]:
     """Yield row, cuid and, where there are such columns, number and run of every row that can be read."""
-    issuer = edges.issuer
-    with open_extract(edges, entry, source) as stream:
+    issuer = context.issuer
+    with open_extract(context, entry, source) as stream:
         extract = read_extract(stream, issuer.source, source.key)
         strict = issuer.source.strict
         mapping = plan_mapping(

@@ -110,7 +110,7 @@ def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
     )
 
 
-def _told() -> tuple[pl.Expr, ...]:
+def _reported() -> tuple[pl.Expr, ...]:
     """Return the cells a row is known again by, card numbers left out; a cuid we sent is none, however long."""
     linked, known = pl.col("state") == LINKED, pl.col("claim") == pl.col("cuid_sent")
     return (
@@ -177,7 +177,7 @@ def _judge(rows: pl.DataFrame, sent: SentRows, named: Mapping[int, int], hosts: 
             pl.coalesce("cuid_sent", storable("claim", pl.col("cuid_sent").is_null())).alias("cuid"),
             pl.coalesce("last_4_sent", "last_4").alias("last_4"),
             pl.when(pl.col("state") == LINKED).then("url").alias("url"),
-            *_told(),
+            *_reported(),
             url.alias("has_link"),
             storable("expires_raw"),
         )

@@ -29,8 +29,8 @@ class Line(NamedTuple):
     @property
     def verdict(self) -> str:
         """`ok`, or by how much the left side is too large, and whether that was closed by hand."""
-        told = "ok" if self.holds else f"{self.left - self.right:+,}"
-        return f"{told}, {self.closed:,} closed" if self.closed else told
+        reported = "ok" if self.holds else f"{self.left - self.right:+,}"
+        return f"{reported}, {self.closed:,} closed" if self.closed else reported
 
 
 class Balance(NamedTuple):
@@ -90,5 +90,5 @@ def _results(submitted: int, reconciled: Reconciled, closed: int) -> list[Line]:
         ),
         Line("links received = rows linked", int(chunks["links"].sum()), linked),
     ]
-    told = [line if line.holds else line._replace(closed=behind) for line in lines[1:]]
-    return [lines[0], *told, Line("open breaks = 0", still, 0, behind)]
+    reported = [line if line.holds else line._replace(closed=behind) for line in lines[1:]]
+    return [lines[0], *reported, Line("open breaks = 0", still, 0, behind)]

@@ -30,29 +30,29 @@ class Closed(NamedTuple):
 
     def covers(self, found: Break) -> bool:
         """Tell whether this closing holds for a break: the same kind and place, with no row that was not closed."""
-        if (found.name, home(found.place)) != (self.name, home(self.place)) or found.rows > self.rows:
+        if (found.name, place_of(found.place)) != (self.name, place_of(self.place)) or found.rows > self.rows:
             return False
         return self.rows > SHOWN or _named(found.place) <= _named(self.place)
 
 
-class Sorted(NamedTuple):
+class SortedBreaks(NamedTuple):
     """The breaks of a run: open ones and notices, and those closed with what closed them."""
 
     open: tuple[Break, ...]
     closed: tuple[tuple[Break, Closed], ...]
 
 
-def home(place: str) -> str:
+def place_of(place: str) -> str:
     """Return the place of a break without its row numbers: `chunk 7` of `chunk 7, rows 1, 2`."""
     return place.partition(_ROWS)[0]
 
 
-def sort_out(found: Iterable[Break], closings: Iterable[Closed]) -> Sorted:
+def sort_breaks(found: Iterable[Break], closings: Iterable[Closed]) -> SortedBreaks:
     """Tell the breaks that are closed from those that are open; a notice is never closed."""
     known = list(closings)
     covered = {one: next((by for by in known if by.covers(one)), None) for one in found}
     still = tuple(one for one, by in covered.items() if by is None or one.notice)
-    return Sorted(still, tuple((one, by) for one, by in covered.items() if by is not None and not one.notice))
+    return SortedBreaks(still, tuple((one, by) for one, by in covered.items() if by is not None and not one.notice))
 
 
 def _named(place: str) -> frozenset[str]:
@@ -61,7 +61,7 @@ def _named(place: str) -> frozenset[str]:
 
 def closed_breaks(store: Store, keys: RunKeys) -> frozenset[Closed]:
     """Return what is closed in a run; a break is covered by it as `Closed.covers` says."""
-    last = {(one.name, home(one.place)): one for one in records(store, keys.closed, Closing)}
+    last = {(one.name, place_of(one.place)): one for one in records(store, keys.closed, Closing)}
     return frozenset(
         Closed(one.name, one.place, one.rows, one.at, one.by, one.reason)
         for one in last.values()
@@ -71,7 +71,7 @@ def closed_breaks(store: Store, keys: RunKeys) -> frozenset[Closed]:
 
 def open_breaks(store: Store, keys: RunKeys, found: Iterable[Break]) -> tuple[Break, ...]:
     """Return those of a run's breaks that are out of balance and that nobody has closed."""
-    return tuple(one for one in sort_out(found, closed_breaks(store, keys)).open if not one.notice)
+    return tuple(one for one in sort_breaks(found, closed_breaks(store, keys)).open if not one.notice)
 
 
 def chain_of(issuer: str, result: str) -> str:
@@ -93,6 +93,6 @@ def by_hand(file: int, sha256: str, decided: Sequence[Attribution]) -> Iterator[
             yield ByHand(file, one.position, one.run, one.row)
 
 
-def spoken_for(decided: Sequence[Attribution]) -> frozenset[str]:
+def affected_runs(decided: Sequence[Attribution]) -> frozenset[str]:
     """Return the runs a file's rows were with, or were given to, when something was decided about it."""
     return frozenset(run for one in decided for run in (*one.runs, one.run) if run)

@@ -105,7 +105,7 @@ def _variants(text: str) -> Iterator[str]:
     """Yield the text, then the text with one or two layers of dressing taken off."""
     seen = {text.strip()}
     yield text.strip()
-    strips: tuple[Callable[[str], str], ...] = (html.unescape, _unescape, _undouble, _inner)
+    strips: tuple[Callable[[str], str], ...] = (html.unescape, _unescape, _undouble_quotes, _inner)
     for first in strips:
         once = first(text)
         for variant in (once, *(second(once) for second in strips)):
@@ -114,7 +114,7 @@ def _variants(text: str) -> Iterator[str]:
                 yield variant.strip()
 
 
-def _undouble(text: str) -> str:
+def _undouble_quotes(text: str) -> str:
     return text.strip().removeprefix('"').removesuffix('"').replace('""', '"')
 
 
@@ -280,15 +280,15 @@ def _fold(key: str) -> str:
 
 # The last rung: texts that cannot be read as a whole -------------------------------------------------------------
 
-_MARK = r"""(?:\\*["']|&quot;|&#39;|&#x27;)"""
+_MARKER = r"""(?:\\*["']|&quot;|&#39;|&#x27;)"""
 _WORD = r"""[^\s,;}\]"'\\&<]+"""
 _PAIR = re.compile(
-    rf"{_MARK}?\b(?P<key>message|msg|property_name|property|entity_name|name){_MARK}?\s*[:=>]\s*"
-    rf"(?:(?P<open>{_MARK})(?P<quoted>.*?)(?:(?P=open)|$)|(?P<bare>{_WORD}(?:[ \t]+(?![\w.]+=){_WORD})*))",
+    rf"{_MARKER}?\b(?P<key>message|msg|property_name|property|entity_name|name){_MARKER}?\s*[:=>]\s*"
+    rf"(?:(?P<open>{_MARKER})(?P<quoted>.*?)(?:(?P=open)|$)|(?P<bare>{_WORD}(?:[ \t]+(?![\w.]+=){_WORD})*))",
     re.DOTALL,
 )
 _CUID_IN_TEXT = re.compile(
-    rf"(?:cuid|cardholder(?=\s+[\w-]*\d)){_MARK}?\s*(?:=>|[:=#(>]|,(?=\s*[\"'])|is\b|of\b)?\s*{_MARK}?"
+    rf"(?:cuid|cardholder(?=\s+[\w-]*\d)){_MARKER}?\s*(?:=>|[:=#(>]|,(?=\s*[\"'])|is\b|of\b)?\s*{_MARKER}?"
     r"""(?P<cuid>[^\s"'\\,;:{}()\[\]<>&]+)""",
     re.IGNORECASE,
 )

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.redaction import redact
-from flows.runs.chunks import standing_of
-from flows.runs.context import Edges
+from flows.runs.chunks import chunk_states
+from flows.runs.context import Adapters
 from flows.runs.documents import (
     UnknownRunError,
     finished,
@@ -86,7 +86,7 @@ class Cardholders:
 
     def add(self, rows: Iterable[pl.DataFrame]) -> None:
         """Take the rows (`wanted.RUN_ROW`) of one more run."""
-        fresh = [_marks(_named(frame).drop_nulls("cuid")) for frame in rows]
+        fresh = [_markers(_named(frame).drop_nulls("cuid")) for frame in rows]
         same = [pl.col("holder").last(), pl.col("readable").last()]
         self._cards = _last(pl.concat([self._cards, *fresh]), "card", same)
 
@@ -113,7 +113,7 @@ def _last(rows: pl.DataFrame, by: str, more: Sequence[pl.Expr] = ()) -> pl.DataF
     return rows.group_by(by).agg(*more, counts.alias("state"))
 
 
-def _marks(rows: pl.DataFrame) -> pl.DataFrame:
+def _markers(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(
         pl.struct("cuid", "last_4").hash().alias("card"),
         pl.col("cuid").hash().alias("holder"),
@@ -133,7 +133,7 @@ def committed(store: Store, run: str) -> Manifest:
 def run_rows(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
     """Yield every row of a run (`flows.results.lineage.RUN_ROW`), part by part."""
     keys = keys_of(manifest.run)
-    cancelled = [one.chunk.number for one in standing_of(store, keys, manifest) if one.state == "cancelled"]
+    cancelled = [one.chunk.number for one in chunk_states(store, keys, manifest) if one.state == "cancelled"]
     reported = read_summary(store, keys) is not None
     for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, RECORD), strict=True):
         settled = _settled(store, manifest, part) if reported else NOTHING
@@ -160,11 +160,11 @@ def _reasons() -> pl.Expr:
     return pl.when(pl.col("fate") == ledger.SUBMITTED).then("told").otherwise("reasons")
 
 
-def note_repeat(edges: Edges, of: str, run: str, rows: int, reason: str) -> None:
+def record_repeat(adapters: Adapters, of: str, run: str, rows: int, reason: str) -> None:
     """Leave with a run which run repeats it; once, however often that is begun."""
-    event = {"what": "resubmitted", "at": edges.now().isoformat(), "by": redact(edges.actor)}
+    event = {"what": "resubmitted", "at": adapters.now().isoformat(), "by": redact(adapters.actor)}
     facts = {"run": run, "rows": rows, "reason": redact(reason)}
-    edges.store.create(f"{keys_of(of).events}resubmitted-{run}.json", canonical({**event, **facts}))
+    adapters.store.create(f"{keys_of(of).events}resubmitted-{run}.json", canonical({**event, **facts}))
 
 
 class Attempt(NamedTuple):
@@ -175,7 +175,7 @@ class Attempt(NamedTuple):
     rows: pl.DataFrame
 
 
-def repeated(store: Store, run: str) -> list[str]:
+def repeated_runs(store: Store, run: str) -> list[str]:
     """Return the runs that a run repeats, nearest first, whose rows are still kept."""
     found: list[str] = []
     manifest = read_manifest(store, keys_of(run))
@@ -188,10 +188,10 @@ def repeated(store: Store, run: str) -> list[str]:
     return found
 
 
-def latest_first(store: Store, runs: Iterable[str]) -> list[str]:
+def newest_first(store: Store, runs: Iterable[str]) -> list[str]:
     """Return these runs and those they repeat, whatever repeats before what is repeated: reports follow this order."""
-    chains = {run: repeated(store, run) for run in runs}
-    every = {one: repeated(store, one) for chain in chains.values() for one in chain} | chains
+    chains = {run: repeated_runs(store, run) for run in runs}
+    every = {one: repeated_runs(store, one) for chain in chains.values() for one in chain} | chains
     return sorted(every, key=lambda run: (-len(every[run]), run))
 
 
@@ -207,7 +207,7 @@ def attempts_after(store: Store, manifest: Manifest, counts: Mapping[str, int]) 
     origins = pl.concat(frames)["origin"].unique().implode()
     ours = [part.filter(pl.col("row").is_in(origins)).select("row", "state") for part in run_rows(store, manifest)]
     own = {**counts, REFUSED: counts["rejected"]}
-    return {"runs": [_told(one) for one in found], "after": after_all(own, pl.concat(ours), frames)}
+    return {"runs": [_as_dict(one) for one in found], "after": after_all(own, pl.concat(ours), frames)}
 
 
 def settled_since(store: Store, manifest: Manifest) -> pl.Series:
@@ -237,7 +237,7 @@ def _repeats(store: Store, keys: RunKeys) -> Iterator[tuple[str, Manifest]]:
             yield json.loads(read(store, entry.key))["at"], manifest
 
 
-def _told(one: Attempt) -> dict[str, Any]:
+def _as_dict(one: Attempt) -> dict[str, Any]:
     states = dict(one.rows["state"].value_counts().iter_rows())
     counts = {state: states.get(state, 0) for state in ("linked", "error", "awaiting", "rejected", "cancelled")}
     return {"run": one.run.run, "as_of": one.run.as_of.isoformat(), "rows": one.rows.height, **counts}

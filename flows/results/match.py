@@ -40,7 +40,7 @@ class SentRows(NamedTuple):
     places: pl.DataFrame
 
 
-def number_sent(sent: pl.DataFrame) -> SentRows:
+def number_sent_rows(sent: pl.DataFrame) -> SentRows:
     """Give numbers to ledger rows (row, cuid, last_4, chunk, position[, run; "" where there is but one])."""
     run = pl.col("run") if "run" in sent.columns else pl.lit("", pl.String).alias("run")
     rows = sent.select(
@@ -74,9 +74,9 @@ def place_rows(claims: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFra
     pairs = _pairs(claims.select("at", "file", "last_4", "claim", how_found()).drop_nulls("claim"), sent)
     ranked = _rank(pairs, claims, sent, files)
     sure = pl.col("exact") & pl.col("last_4").is_not_null()
-    first = _choose(ranked.filter(sure), _nobody(), ["file", "claim", "last_4"])
+    first = _choose(ranked.filter(sure), _no_places(), ["file", "claim", "last_4"])
     others = ranked.filter(~sure).join(first, on="at", how="anti", maintain_order="left")
-    placed = pl.concat([first, _doubt(_choose(others, first, ["file", "claim"]), first)])
+    placed = pl.concat([first, _distrust(_choose(others, first, ["file", "claim"]), first)])
     placed = pl.concat([placed, _by_token(claims, placed, sent, files)])
     return pl.concat([placed, _by_order(claims, placed, sent)])
 
@@ -86,7 +86,7 @@ def how_found() -> pl.Expr:
     return pl.when(pl.col("cuid").is_not_null()).then(pl.lit("cuid")).otherwise(pl.lit("error_cuid")).alias("how")
 
 
-def _nobody() -> pl.DataFrame:
+def _no_places() -> pl.DataFrame:
     return pl.DataFrame(schema=PLACED_TYPES)
 
 
@@ -136,8 +136,8 @@ def _turns(places: pl.DataFrame) -> pl.DataFrame:
     """Return place, day, turn: the business day of a place's run, and its turn among the runs, oldest first."""
     runs = {text: RunId.parse(text) for text in places["run"].unique()}
     dated = sorted((run.day, run.again, text) for text, run in runs.items() if run is not None)
-    told = [(text, day, turn) for turn, (day, _, text) in enumerate(dated, start=1)]
-    turns = pl.DataFrame(told, {"run": pl.String, "day": pl.Date, "turn": pl.UInt32}, orient="row")
+    reported = [(text, day, turn) for turn, (day, _, text) in enumerate(dated, start=1)]
+    turns = pl.DataFrame(reported, {"run": pl.String, "day": pl.Date, "turn": pl.UInt32}, orient="row")
     return (
         places.select("place", "run")
         .join(turns, on="run", how="left")
@@ -164,7 +164,7 @@ def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same: list[str]) -> pl.Da
     return pl.concat([part.select(*PLACED) for part in (plain, chosen, surplus)])
 
 
-def _doubt(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:
+def _distrust(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:
     """Trust no cuid alone in a file most of whose last four digits are wrong: another issuer counts from 1 too."""
     wrong = others.group_by("file").agg((~pl.col("exact")).sum().alias("wrong"))
     right = sure.group_by("file").agg(pl.len().alias("right"))
@@ -185,7 +185,7 @@ def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, files:
     """
     rest = _leftover(claims, placed)
     if rest.is_empty():
-        return _nobody()
+        return _no_places()
     words = words_of(pl.col("error")).list.unique()
     tokens = rest.select("at", "file", words.alias("claim")).explode("claim").drop_nulls("claim")
     tokens = tokens.with_columns(pl.lit(None, pl.String).alias("last_4"), pl.lit("token").alias("how"))
@@ -197,13 +197,13 @@ def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, files:
     homeless = found.join(mute.filter("mute"), on="file").filter(spoken).select(found.columns)
     open_ones = pl.concat([at_home, homeless]).filter(pl.col("claim").n_unique().over("at") == 1)
     alone = open_ones.filter(pl.col("at").n_unique().over("file", "claim") == 1)
-    return _choose(_rank(alone, claims, sent, files), _nobody(), ["file", "claim"])
+    return _choose(_rank(alone, claims, sent, files), _no_places(), ["file", "claim"])
 
 
 def _by_order(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
     """Place nameless errors by position or elimination, in files that answer exactly one whole chunk."""
     rest = _leftover(claims, placed).filter(pl.col("claim").is_null())
-    found = [_nobody()]
+    found = [_no_places()]
     for key, lost in rest.partition_by("file", as_dict=True).items():
         mine = placed.filter(pl.col("file") == key[0])
         rows = claims.filter(pl.col("file") == key[0])
@@ -223,7 +223,7 @@ def _in_order(lost: pl.DataFrame, rows: pl.DataFrame, mine: pl.DataFrame, chunk:
     elif free.height == 1 == lost.height:
         pairs, how = lost.join(free, how="cross"), "elimination"
     else:
-        return _nobody()
+        return _no_places()
     return pairs.select("at", "file", "place", "spot", pl.lit(how).alias("how"), pl.lit(True).alias("exact"))
 
 
@@ -237,7 +237,7 @@ class Candidates(NamedTuple):
 
 def candidates(names: Sequence[str], claims: pl.DataFrame, sent: pl.DataFrame) -> Candidates:
     """Number the ledger rows `sent` (row, cuid, last_4, chunk, position[, run]) and place by the names what can be."""
-    numbered = number_sent(sent)
+    numbered = number_sent_rows(sent)
     named = named_places(names, numbered.places)
     return Candidates(numbered, named, place_by_name(claims, numbered, named))
 
@@ -245,10 +245,10 @@ def candidates(names: Sequence[str], claims: pl.DataFrame, sent: pl.DataFrame) -
 def named_places(names: Sequence[str], places: pl.DataFrame) -> dict[int, int]:
     """Return the place each file (by its number) is named after, where there is such a place."""
     known = {(run, chunk): place for place, run, chunk, _ in places.iter_rows()}
-    return {at: known[key] for at, name in enumerate(names) for key in spoken_of(name) if key in known}
+    return {at: known[key] for at, name in enumerate(names) for key in named_in(name) if key in known}
 
 
-def spoken_of(name: str) -> list[tuple[str, int]]:
+def named_in(name: str) -> list[tuple[str, int]]:
     """Return what runs and chunks a name may speak of, the likeliest last: portals put words before the run."""
     found = _NAME.search(name.lower())
     if not found:

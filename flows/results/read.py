@@ -50,7 +50,7 @@ _DATES = (
 _EPOCHS = ((r"^([1-3][0-9]{12})$", 1), (r"^([1-3][0-9]{9})$", 1000))  # milliseconds, seconds
 
 
-class Head(NamedTuple):
+class ResultHeader(NamedTuple):
     """The header: its delimiter, which column stands where, and how many there are."""
 
     delimiter: str
@@ -58,7 +58,7 @@ class Head(NamedTuple):
     width: int
 
 
-def find_head(line: str) -> Head | None:
+def find_header(line: str) -> ResultHeader | None:
     """Find the delimiter under which `line` is a result's header: an error column, and a cuid or a url."""
     for delimiter in DELIMITERS:
         cells = next(csv.reader([line], delimiter=delimiter), [])
@@ -69,7 +69,7 @@ def find_head(line: str) -> Head | None:
             if not set(spellings).isdisjoint(folded)
         }
         if spec.ERROR in places and (spec.CUID in places or spec.URL in places):
-            return Head(delimiter, places, len(cells))
+            return ResultHeader(delimiter, places, len(cells))
     return None
 
 
@@ -121,14 +121,14 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _head(line: bytes) -> Head | None:
+def _head(line: bytes) -> ResultHeader | None:
     if b"\0" in line:  # UTF-16 without a mark may look like UTF-8
         return None
-    head = find_head(line.decode())
+    head = find_header(line.decode())
     return head if head and head.width <= WIDEST else None
 
 
-def _sound(bodies: Sequence[_Body], head: Head) -> list[_Body]:
+def _sound(bodies: Sequence[_Body], head: ResultHeader) -> list[_Body]:
     """Return the files of which every line is a record."""
     lines = pl.read_lines(b"".join([body.text for body in bodies])).to_series()
     quoted = lines.str.contains('"', literal=True).to_numpy()
@@ -143,7 +143,7 @@ def _sound(bodies: Sequence[_Body], head: Head) -> list[_Body]:
     return [body for body, sound in zip(bodies, whole, strict=True) if sound]
 
 
-def _cells(bodies: Sequence[_Body], head: Head) -> pl.DataFrame | None:
+def _cells(bodies: Sequence[_Body], head: ResultHeader) -> pl.DataFrame | None:
     """Return the cells of records, None where the parser does not see as many of them as the grammar."""
     text = b"".join([body.text for body in bodies])
     names = [str(at) for at in range(head.width)]
@@ -197,10 +197,10 @@ def read_results(files: Sequence[Arrived]) -> list[ResultRows]:
 
 def read_any(file: Arrived) -> ResultRows:
     """Return the file with its cells as they stand there, whatever it looks like."""
-    text, trouble = text_of(file.content)
+    text, problem = text_of(file.content)
     columns, damage = _columns(text)
     cells = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
-    return _found(file, cells, tuple(dict.fromkeys((*trouble, *damage))))
+    return _found(file, cells, tuple(dict.fromkeys((*problem, *damage))))
 
 
 def _found(file: Arrived, cells: pl.DataFrame, problems: tuple[str, ...] = ()) -> ResultRows:
@@ -234,8 +234,8 @@ def _unpack(content: bytes) -> tuple[bytes, list[str]]:
 
 
 def _decode(raw: bytes) -> tuple[str, list[str]]:
-    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
-        if raw.startswith(mark):
+    for marker, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if raw.startswith(marker):
             return raw.decode(encoding, "replace"), []
     if b"\0" in raw[:200]:  # UTF-16 without a mark: plain English in it is valid UTF-8 too
         return raw.decode("utf-16-be" if raw[:1] == b"\0" else "utf-16-le", "replace"), [ENCODING_GUESSED]
@@ -247,7 +247,7 @@ def _decode(raw: bytes) -> tuple[str, list[str]]:
 
 def _columns(text: str) -> tuple[dict[str, list[str | None]], list[str]]:
     lines = list(io.StringIO(text, newline=""))
-    heads = ((at, head) for at, line in enumerate(lines[:HEAD]) if (head := find_head(line)))
+    heads = ((at, head) for at, line in enumerate(lines[:HEAD]) if (head := find_header(line)))
     at, head = next(heads, (0, None))
     if head is None:
         return {name: [] for name in spec.SPELLINGS}, [NOT_A_RESULT if text.strip() else EMPTY]
@@ -261,7 +261,7 @@ def _columns(text: str) -> tuple[dict[str, list[str | None]], list[str]]:
     }, problems
 
 
-def _plain(lines: list[str], head: Head) -> list[list[str]]:
+def _plain(lines: list[str], head: ResultHeader) -> list[list[str]]:
     """Read records that are a well-formed line each and as wide as the header, as most files are; else nothing."""
     csv.field_size_limit(LIMIT)  # the module's own limit would raise on a long error object
     reader = csv.reader(lines, delimiter=head.delimiter, strict=True)
@@ -272,7 +272,7 @@ def _plain(lines: list[str], head: Head) -> list[list[str]]:
     return records if reader.line_num == len(records) and set(map(len, records)) == {head.width} else []
 
 
-def _records(lines: list[str], head: Head) -> tuple[list[list[str]], list[str]]:
+def _records(lines: list[str], head: ResultHeader) -> tuple[list[list[str]], list[str]]:
     """Read the records with doubled quotes, or with backslashes where only so every row has its width."""
     doubled = _split(lines, head, None)
     if not doubled[1] or not any('\\"' in line for line in lines):
@@ -280,16 +280,16 @@ def _records(lines: list[str], head: Head) -> tuple[list[list[str]], list[str]]:
     return min(doubled, _split(lines, head, "\\"), key=lambda read: len(read[1]))
 
 
-def _split(lines: list[str], head: Head, escape: str | None) -> tuple[list[list[str]], list[str]]:
+def _split(lines: list[str], head: ResultHeader, escape: str | None) -> tuple[list[list[str]], list[str]]:
     """Split lines into records and name what was wrong; a quote that never closes spoils its own line only."""
     records: list[list[str]] = []
     problems: list[str] = []
     start = 0
     while start < len(lines):
-        good, trouble = _well_formed(islice(lines, start, None), head, escape, records)
-        if not trouble:
+        good, problem = _well_formed(islice(lines, start, None), head, escape, records)
+        if not problem:
             break
-        problems.append(trouble)
+        problems.append(problem)
         records.append(_spoilt(lines[start + good].rstrip("\r\n"), head.delimiter))
         start += good + 1
     problems += [RAGGED for record in records if len(record) != head.width]
@@ -306,7 +306,9 @@ def _spoilt(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter), [])
 
 
-def _well_formed(lines: Iterator[str], head: Head, escape: str | None, records: list[list[str]]) -> tuple[int, str]:
+def _well_formed(
+    lines: Iterator[str], head: ResultHeader, escape: str | None, records: list[list[str]]
+) -> tuple[int, str]:
     """Take records as long as they are well formed; return how many lines they took and what stopped them."""
     reader = csv.reader(lines, delimiter=head.delimiter, doublequote=escape is None, escapechar=escape, strict=True)
     taken = 0
@@ -322,7 +324,7 @@ def _well_formed(lines: Iterator[str], head: Head, escape: str | None, records: 
     return taken, ""
 
 
-def _fit(record: list[str], head: Head) -> list[str]:
+def _fit(record: list[str], head: ResultHeader) -> list[str]:
     """Give a record the header's width: an unquoted error object is joined again, a cut row loses its url."""
     if len(record) == head.width:
         return record

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from flows.results.attribution import digest_of
-from flows.results.match import SentRows, number_sent
+from flows.results.match import SentRows, number_sent_rows
 from flows.results.read import DAMAGE
 from flows.runs.outcomes import OUTCOME, Attributed
 from schemas import breaks
@@ -47,11 +47,11 @@ def reconcile(sent: pl.DataFrame, outcomes: Sequence[Attributed], today: date) -
     A link that had expired when its file came in (`today` where that day is unknown) settles nothing.
     Rows attributed to runs that are not in `sent` are left to those runs.
     """
-    numbered = number_sent(sent)
+    numbered = number_sent_rows(sent)
     files = _files(outcomes)
-    told = _answers(files, numbered)
-    single = _one_each(told)
-    answers = _expired(told if single else _union(told), today)
+    reported = _answers(files, numbered)
+    single = _one_each(reported)
+    answers = _expired(reported if single else _union(reported), today)
     settled = answers.filter((pl.col("state") != BROKEN) & pl.col("spot").is_not_null())
     best = settled if single else _best(settled)
     chunks = _chunks(numbered, answers, best, single)
@@ -151,7 +151,7 @@ def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame, single: b
         refused = pl.when(pl.col("url").is_null()).then(pl.struct("content", "nth"))  # its url is not kept
         links = pl.struct("spot", "url", refused.alias("refused")).filter("has_link").n_unique()
     names = pl.col("result").unique().sort()
-    told = answers.group_by("place").agg(rows.alias("answers"), links.alias("links"), names.alias("results"))
+    reported = answers.group_by("place").agg(rows.alias("answers"), links.alias("links"), names.alias("results"))
     states = best.group_by("place").agg((pl.col("state") == state).sum().alias(state) for state in (LINKED, ERROR))
     state = (
         pl.when(pl.col("answers") == 0)
@@ -161,7 +161,7 @@ def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame, single: b
         .otherwise(pl.lit("partial"))
     )
     return (
-        sent.places.join(told, on="place", how="left")
+        sent.places.join(reported, on="place", how="left")
         .join(states, on="place", how="left")
         .with_columns(pl.col("answers", "links", LINKED, ERROR).fill_null(0))
         .with_columns((pl.col("sent") - pl.col(LINKED) - pl.col(ERROR)).alias(AWAITING))
@@ -173,9 +173,9 @@ def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame, single: b
 
 def _row_breaks(answers: pl.DataFrame) -> Iterator[Break]:
     """Yield one break per kind and chunk (or file, where it belongs to no chunk)."""
-    troubled = answers.filter(pl.col("trouble").is_not_null())
+    with_problems = answers.filter(pl.col("trouble").is_not_null())
     grouped = (
-        troubled.with_columns(pl.when(pl.col("place").is_null()).then("result").alias("homeless"))
+        with_problems.with_columns(pl.when(pl.col("place").is_null()).then("result").alias("homeless"))
         .group_by("trouble", "run", "chunk", "homeless")
         .agg(pl.len(), pl.col("row").drop_nulls().unique().sort().head(SHOWN))
     )
@@ -189,9 +189,9 @@ def _place(chunk: int, rows: Sequence[int] = ()) -> str:
 
 def _conflicts(settled: pl.DataFrame) -> Iterator[Break]:
     """Name the rows that two answers speak of differently: two links, or a link and an error."""
-    told = settled.filter(pl.col("spot").is_duplicated()).group_by("spot", "run", "chunk", "row")
+    reported = settled.filter(pl.col("spot").is_duplicated()).group_by("spot", "run", "chunk", "row")
     ways = pl.struct("state", "url").n_unique()
-    rows = told.agg(ways.alias("ways")).filter(pl.col("ways") > 1)
+    rows = reported.agg(ways.alias("ways")).filter(pl.col("ways") > 1)
     grouped = rows.group_by("run", "chunk").agg(pl.len(), pl.col("row").sort().head(SHOWN))
     for run, chunk, count, first in grouped.iter_rows():
         yield found(breaks.CONFLICTING_RESULT, count, _place(chunk, first), run)

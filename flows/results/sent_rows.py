@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import polars as pl
 
 from flows.results.attribution import ByHand
-from flows.results.match import Candidates, candidates, spoken_of, unsettled, words_of
+from flows.results.match import Candidates, candidates, named_in, unsettled, words_of
 from flows.runs.documents import keys_of, read_ledger, read_manifest, with_ledger, without_ledger
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store
@@ -20,14 +20,14 @@ AT_HAND = 4  # ledger parts kept decoded, about 15 MB each: result files come in
 _NONE = pl.DataFrame(schema={"run": pl.String, **{name: ledger.dtypes()[name] for name in SENT}}).drop("fate")
 
 
-def mentioned_cuids(claims: pl.DataFrame) -> pl.Series:
+def candidate_ids(claims: pl.DataFrame) -> pl.Series:
     """Return every cuid that rows claim (columns `claim`, `error`), and every word of error texts that name none."""
     silent = claims.filter(pl.col("claim").is_null() & pl.col("error").is_not_null())
     words = silent.select(pl.col("error").unique()).select(words_of(pl.col("error"))).to_series().explode()
     return pl.concat([claims["claim"].drop_nulls(), words.drop_nulls()]).unique()
 
 
-class SentBooks:
+class SentIndex:
     """The sent rows of the committed runs of one issuer, for one ingest."""
 
     def __init__(self, store: Store, issuer: str) -> None:
@@ -43,7 +43,7 @@ class SentBooks:
         `names` are the files', `claims` what `read_claims` makes of them, `forced` the rows named by hand.
         """
         spoken: dict[str, set[int]] = {}
-        for run, chunk in (one for name in names for one in spoken_of(name)):
+        for run, chunk in (one for name in names for one in named_in(name)):
             spoken.setdefault(run, set()).add(chunk)
         named = pl.concat([_NONE, *(self._chunks_of(run, chunks) for run, chunks in sorted(spoken.items()))])
         found = candidates(names, claims, named)
@@ -68,7 +68,7 @@ class SentBooks:
         """Return the rows of every chunk that holds one of the cuids these claims mention."""
         if claims.is_empty():
             return _NONE
-        cuids = mentioned_cuids(claims).implode()
+        cuids = candidate_ids(claims).implode()
         found = [_NONE]
         for manifest in self._committed:
             for part in manifest.ledger:

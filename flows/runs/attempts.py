@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.runs.chains import commits_since
-from flows.runs.chunks import standing_of
-from flows.runs.context import IssuerEdges
+from flows.runs.chunks import chunk_states
+from flows.runs.context import IssuerContext
 from flows.runs.documents import (
     has_manifest,
     keys_of,
@@ -32,9 +32,9 @@ from flows.runs.documents import (
 from flows.runs.frames import rows_key
 from flows.runs.identity import local_day
 from flows.runs.keys import RunKeys
-from flows.runs.links import Single, links_of, prompted_singles, singles
-from flows.runs.prior_state import ATTEMPT, Known
-from flows.runs.store import Store, ahead, read
+from flows.runs.links import SingleLink, links_of, prompted_singles, singles
+from flows.runs.prior_state import ATTEMPT, PriorState
+from flows.runs.store import Store, prefetch, read
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import LedgerPart, Manifest
@@ -60,27 +60,27 @@ class Attempts(NamedTuple):
     digest: str
 
 
-class Survey(NamedTuple):
+class CardSurvey(NamedTuple):
     """What is known of an issuer's cards, the digest of what that was read from, and the last commit before."""
 
-    known: Known
+    known: PriorState
     digest: str
     commit: int
 
 
-def survey(edges: IssuerEdges, also: Iterable[pl.DataFrame] = ()) -> Survey:
+def survey_cards(context: IssuerContext, also: Iterable[pl.DataFrame] = ()) -> CardSurvey:
     """Look at every card of an issuer that a run of the last weeks, or one with a living link, has sent.
 
     `also`: attempts (ATTEMPT) that a rehearsal takes for made.
     """
-    store, issuer = edges.edges.store, edges.issuer.issuer
-    today = local_day(edges.edges.now(), edges.issuer.time_zone)
+    store, issuer = context.adapters.store, context.issuer.issuer
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
     links = list(commits_since(store, issuer))  # first: what is committed after it is looked at at our own commit
     newest = max((link.as_of for link in links if link.selection is None), default=date.min)
     running = hashlib.sha256(newest.isoformat().encode())
 
-    def frames(made: Iterator[Attempts]) -> Iterator[pl.DataFrame]:
-        for one in made:
+    def frames(built: Iterator[Attempts]) -> Iterator[pl.DataFrame]:
+        for one in built:
             running.update(f"{one.run} {one.digest}\n".encode())
             if not one.rows.is_empty():
                 yield one.rows
@@ -88,9 +88,9 @@ def survey(edges: IssuerEdges, also: Iterable[pl.DataFrame] = ()) -> Survey:
             running.update(b"rehearsed")
             yield frame
 
-    with closing(ahead(attempts(store, issuer, today, links))) as made:
-        known = Known(frames(made), newest)
-    return Survey(known, running.hexdigest(), len(links))
+    with closing(prefetch(attempts(store, issuer, today, links))) as built:
+        known = PriorState(frames(built), newest)
+    return CardSurvey(known, running.hexdigest(), len(links))
 
 
 def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) -> Iterator[Attempts]:
@@ -98,26 +98,28 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
     turns = {link.run: turn for turn, link in enumerate(links)}
     committed = sorted(with_ledger(store, issuer), key=lambda one: turns.get(one.run, -1))
     with ThreadPoolExecutor(READERS) as readers:
-        told = list(readers.map(lambda run: read_summary(store, keys_of(run.run)), committed))
-    telling = _telling(committed, told, today)
-    for manifest, summary in zip(committed, told, strict=True):
+        reported = list(readers.map(lambda run: read_summary(store, keys_of(run.run)), committed))
+    telling = _relevant_runs(committed, reported, today)
+    for manifest, summary in zip(committed, reported, strict=True):
         if manifest.run in telling:
             yield from _of_run(store, manifest, reported=summary is not None)
     done = {manifest.run for manifest in committed} | without_ledger(store, issuer)
     for link in links:
         if link.run not in done and not _abandoned(store, keys_of(link.run)):  # about to be committed: counts as sent
             yield from _unanswered(store, keys_of(link.run), link.ledger)
-    typed = _told(prompted_singles(store, issuer))
+    typed = _single_attempts(prompted_singles(store, issuer))
     if not typed.is_empty():
         yield Attempts("", typed, f"typed in {typed['state'].to_list()}")
 
 
-def _telling(committed: Sequence[Manifest], told: Sequence[dict[str, Any] | None], today: date) -> frozenset[str]:
+def _relevant_runs(
+    committed: Sequence[Manifest], reported: Sequence[dict[str, Any] | None], today: date
+) -> frozenset[str]:
     """Return the runs that say something still, and those they repeat: only these know a row as its extract had it."""
     by_run = {manifest.run: manifest for manifest in committed}
     found: set[str] = set()
-    for manifest, summary in zip(committed, told, strict=True):
-        one = manifest if manifest.counts.submitted and lives(manifest, summary, today) else None
+    for manifest, summary in zip(committed, reported, strict=True):
+        one = manifest if manifest.counts.submitted and is_current(manifest, summary, today) else None
         while one is not None and one.run not in found:
             found.add(one.run)
             one = by_run.get(one.selection.of) if one.selection else None
@@ -129,7 +131,7 @@ def _abandoned(store: Store, keys: RunKeys) -> bool:
     return has_manifest(store, keys) and read_manifest(store, keys) is None
 
 
-def lives(manifest: Manifest, summary: dict[str, Any] | None, today: date) -> bool:
+def is_current(manifest: Manifest, summary: dict[str, Any] | None, today: date) -> bool:
     """Tell whether a run still says something of its cards on that day."""
     if summary is None or summary["rows"]["awaiting"] or manifest.as_of + LIFE >= today:
         return True
@@ -146,23 +148,23 @@ def _of_run(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Att
     asked = list(singles(store, keys_of(manifest.run)))
     alone = links_of(asked)
     for one in _attempts(store, manifest, reported=reported):
-        rows, made, rest = one.rows, alone, alone
+        rows, built, rest = one.rows, alone, alone
         if not alone.is_empty():
-            made = alone.join(rows.drop("cuid", "last_4", "state", "expires_on"), on="row", how="inner")
+            built = alone.join(rows.drop("cuid", "last_4", "state", "expires_on"), on="row", how="inner")
             rest = alone.join(rows, on="row", how="anti")
-            rows = pl.concat([rows, _linked(made)])
+            rows = pl.concat([rows, _linked(built)])
         if manifest.selection is not None and manifest.selection.kind == "renew":
             rows = rows.with_columns(pl.lit(None, pl.UInt32).alias("origin"))  # sent as the extract has them
-        yield one._replace(rows=rows, digest=f"{one.digest} {made['row'].to_list()}")
+        yield one._replace(rows=rows, digest=f"{one.digest} {built['row'].to_list()}")
         alone = rest
     if not alone.is_empty():  # rows that were never sent
         yield Attempts(manifest.run, _linked(alone), f"{alone['row'].to_list()}")
-    lost = _told(one for one in asked if one.state == UNKNOWN)
+    lost = _single_attempts(one for one in asked if one.state == UNKNOWN)
     if not lost.is_empty():
         yield Attempts(manifest.run, lost, f"unknown {lost['row'].to_list()}")
 
 
-def _told(alone: Iterable[Single]) -> pl.DataFrame:
+def _single_attempts(alone: Iterable[SingleLink]) -> pl.DataFrame:
     """Return what single links say of their cards (SENT): one nobody knows the end of is awaited."""
     states = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}
     rows = [
@@ -195,8 +197,8 @@ def _attempts(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[A
         if len(content) < TINY and _is_empty(content):
             yield Attempts(str(keys.run), _NONE_SENT, digest)
             continue
-        told = pl.read_parquet(BytesIO(content), columns=[*SENT])
-        rows = told.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # where nobody said so
+        stated = pl.read_parquet(BytesIO(content), columns=[*SENT])
+        rows = stated.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # where nobody said so
         yield Attempts(str(keys.run), _without(rows, cancelled), digest)
 
 
@@ -225,5 +227,5 @@ def _without(rows: pl.DataFrame, cancelled: frozenset[int]) -> pl.DataFrame:
 
 
 def _cancelled(store: Store, keys: RunKeys, manifest: Manifest) -> frozenset[int]:
-    found = standing_of(store, keys, manifest)
+    found = chunk_states(store, keys, manifest)
     return frozenset(item.chunk.number for item in found if item.state == "cancelled")

@@ -84,12 +84,12 @@ def last_commit(store: Store, issuer: str) -> int:
     return number + sum(1 for _ in commits_since(store, issuer, number))
 
 
-def late_commits(store: Store, issuer: str) -> Iterator[Manifest]:
+def recent_commits(store: Store, issuer: str) -> Iterator[Manifest]:
     """Yield the runs of the last links: whoever commits looks at them, so that older ones have their manifest."""
     return commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY))
 
 
-def take_turn(store: Store, issuer: str, manifest: Manifest, since: int | None = None) -> None:
+def append_commit(store: Store, issuer: str, manifest: Manifest, since: int | None = None) -> None:
     """Take the next link for a run; with `since`, only where the links after it send none of the run's cards.
 
     Raises OvertakenError.
@@ -104,10 +104,10 @@ def take_turn(store: Store, issuer: str, manifest: Manifest, since: int | None =
         if other.run == manifest.run:  # a twin's, or ours before a crash
             return
         if since is not None:
-            _apart(store, manifest, other)
+            _refuse_overlap(store, manifest, other)
 
 
-def _apart(store: Store, manifest: Manifest, other: Manifest) -> None:
+def _refuse_overlap(store: Store, manifest: Manifest, other: Manifest) -> None:
     ours, theirs = _cards(store, manifest.run, manifest.ledger), _cards(store, other.run, other.ledger)
     shared = ours.join(theirs, on=ours.columns, how="semi")
     if shared.height:

@@ -18,10 +18,10 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, get_args
 
 from flows.runs.chains import records
-from flows.runs.context import Edges
+from flows.runs.context import Adapters
 from flows.runs.documents import UnknownRunError, keys_of, read_manifest, read_purged, run_ids
 from flows.runs.keys import RunKeys
-from flows.runs.outcomes import Told
+from flows.runs.outcomes import StoredOutcomes
 from flows.runs.store import Store, read
 from schemas.manifest import Manifest, ManifestChunk
 from schemas.records import Reseal
@@ -39,7 +39,7 @@ OPEN: frozenset[State] = frozenset({"waiting", "held", "uploaded"})
 _WHAT = re.compile(rf"-({'|'.join(['committed', *get_args(Move)])})-[0-9a-f]{{8}}\.json$")
 
 
-class Moved(NamedTuple):
+class ChunkEvent(NamedTuple):
     """One event of a run: what was done to which chunks (none named: all of them), when, and why."""
 
     move: Move
@@ -68,7 +68,7 @@ def items(
     run: str,
     chunks: Sequence[ManifestChunk],
     committed: datetime,
-    moves: Iterable[Moved],
+    moves: Iterable[ChunkEvent],
     answered: Collection[int] = (),
 ) -> list[Item]:
     """Tell every chunk's state from the moves, oldest first; a move that does not fit the state changes nothing."""
@@ -82,7 +82,7 @@ def items(
     ]
 
 
-def after(item: Item, move: Moved) -> Item:
+def after(item: Item, move: ChunkEvent) -> Item:
     """Return how a chunk stands after a move; one that does not fit its state changes nothing."""
     fits, state = MOVES[move.move]
     if item.state not in fits:
@@ -91,7 +91,7 @@ def after(item: Item, move: Moved) -> Item:
     return item._replace(state=state, since=move.at, clock=clock, reason=move.reason)
 
 
-class Lying(NamedTuple):
+class StoredChunk(NamedTuple):
     """One chunk as it counts now: its object's size and digest, its key, and whom it is sealed to."""
 
     chunk: ManifestChunk
@@ -99,35 +99,35 @@ class Lying(NamedTuple):
     recipients: tuple[str, ...]
 
 
-def in_effect(keys: RunKeys, manifest: Manifest, reseals: Iterable[Reseal]) -> dict[int, Lying]:
+def current_chunks(keys: RunKeys, manifest: Manifest, reseals: Iterable[Reseal]) -> dict[int, StoredChunk]:
     """Return the chunks of a run by number; of several sealings of one the last counts."""
-    found = {one.number: Lying(one, keys.chunks + one.name, manifest.recipients) for one in manifest.chunks}
+    found = {one.number: StoredChunk(one, keys.chunks + one.name, manifest.recipients) for one in manifest.chunks}
     for reseal in reseals:
         place = keys.sealed(reseal.generation)
-        found |= {one.number: Lying(one, place + one.name, reseal.recipients) for one in reseal.chunks}
+        found |= {one.number: StoredChunk(one, place + one.name, reseal.recipients) for one in reseal.chunks}
     return found
 
 
-def lying(store: Store, manifest: Manifest) -> dict[int, Lying]:
+def stored_chunks(store: Store, manifest: Manifest) -> dict[int, StoredChunk]:
     """Return where every chunk of a committed run lies, by number."""
     keys = keys_of(manifest.run)
-    return in_effect(keys, manifest, records(store, keys.reseals, Reseal))
+    return current_chunks(keys, manifest, records(store, keys.reseals, Reseal))
 
 
 def as_it_lies(store: Store, manifest: Manifest) -> Manifest:
     """Return a manifest with size and digest of its chunks as they count now."""
-    return manifest.model_copy(update={"chunks": tuple(one.chunk for one in lying(store, manifest).values())})
+    return manifest.model_copy(update={"chunks": tuple(one.chunk for one in stored_chunks(store, manifest).values())})
 
 
-def outbox(edges: Edges, run: str) -> list[Item]:
+def outbox(adapters: Adapters, run: str) -> list[Item]:
     """Return every chunk of a committed run with its state; UnknownRunError before the commit."""
-    return _read(edges.store, keys_of(run), True)
+    return _read(adapters.store, keys_of(run), True)
 
 
-def outboxes(edges: Edges, issuer: str, states: Collection[State] = OPEN) -> Iterator[Item]:
+def outboxes(adapters: Adapters, issuer: str, states: Collection[State] = OPEN) -> Iterator[Item]:
     """Yield the chunks of an issuer's runs that are in one of these states, oldest run first."""
-    for run in run_ids(edges.store, issuer):
-        yield from (item for item in _read(edges.store, RunKeys(run), False) if item.state in states)
+    for run in run_ids(adapters.store, issuer):
+        yield from (item for item in _read(adapters.store, RunKeys(run), False) if item.state in states)
 
 
 def _read(store: Store, keys: RunKeys, must: bool) -> list[Item]:
@@ -136,29 +136,29 @@ def _read(store: Store, keys: RunKeys, must: bool) -> list[Item]:
         if must:
             raise UnknownRunError(run=str(keys.run))
         return []
-    answered: Collection[int] = Told(store, keys).chunks()
+    answered: Collection[int] = StoredOutcomes(store, keys).chunks()
     if not answered and read_purged(store, keys, "ledger") is not None:  # only what was done with was purged
-        answered = {item.chunk.number for item in standing_of(store, keys, manifest) if item.state != "cancelled"}
-    return standing_of(store, keys, manifest, answered)
+        answered = {item.chunk.number for item in chunk_states(store, keys, manifest) if item.state != "cancelled"}
+    return chunk_states(store, keys, manifest, answered)
 
 
-def standing_of(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:
+def chunk_states(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:
     """Return how every chunk of a run stands by its events, those known to be answered apart."""
     events = [json.loads(read(store, entry.key)) for entry in list(store.keys(keys.events)) if _WHAT.search(entry.key)]
     moves = [_moved(event, manifest) for event in events if event["what"] in MOVES]
     return items(manifest.run, as_it_lies(store, manifest).chunks, _committed(store, keys, events), moves, answered)
 
 
-def _moved(event: dict[str, object], manifest: Manifest) -> Moved:
+def _moved(event: dict[str, object], manifest: Manifest) -> ChunkEvent:
     named = event.get("chunks") or []
     numbers = {chunk.name: chunk.number for chunk in manifest.chunks}
     chosen = frozenset(numbers[name] for name in named if name in numbers) if isinstance(named, list) else frozenset()
     move: Move = event["what"]  # type: ignore[assignment]  # the caller picked the events of MOVES
     at = datetime.fromisoformat(str(event["at"]))
-    return Moved(move, at, str(event.get("by", "")), chosen, str(event.get("reason", "")))
+    return ChunkEvent(move, at, str(event.get("by", "")), chosen, str(event.get("reason", "")))
 
 
 def _committed(store: Store, keys: RunKeys, events: Sequence[dict[str, object]]) -> datetime:
     """Return when the run was committed: its event, or, where a crash swallowed that, the manifest's own time."""
-    told = [datetime.fromisoformat(str(event["at"])) for event in events if event["what"] == "committed"]
-    return min(told) if told else next(entry.modified for entry in store.keys(keys.manifest))
+    reported = [datetime.fromisoformat(str(event["at"])) for event in events if event["what"] == "committed"]
+    return min(reported) if reported else next(entry.modified for entry in store.keys(keys.manifest))

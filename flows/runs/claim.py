@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, Self, runtime_checkable
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError
-from flows.runs.context import Edges
+from flows.runs.context import Adapters
 from flows.runs.store import ObjectMissingError, Store
 
 _NUMBER = re.compile(r"(\d{6})\.json")
@@ -122,7 +122,7 @@ def give_back(store: Store, prefix: str, holder: str, now: datetime) -> None:
         store.create(_key(prefix, number + 1), _bytes(_Claim(holder=holder, since=now, until=now)))
 
 
-class Held(NamedTuple):
+class ClaimHolder(NamedTuple):
     """Who holds a claim, since when without a break, and until when where nobody renews it."""
 
     holder: str
@@ -130,7 +130,7 @@ class Held(NamedTuple):
     until: datetime
 
 
-def held(store: Store, prefix: str, now: datetime) -> Held | None:
+def held(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
     """Return who holds the claim on `prefix`, None where nobody does."""
     number, last = _latest(store, prefix)
     if last is None or not last.holds(now):
@@ -138,7 +138,7 @@ def held(store: Store, prefix: str, now: datetime) -> Held | None:
     first = last
     while (before := _read(store, _key(prefix, number - 1))) and (before.holder, before.ends) == (last.holder, False):
         number, first = number - 1, before
-    return Held(last.holder, first.since, last.until)
+    return ClaimHolder(last.holder, first.since, last.until)
 
 
 def end(store: Store, prefix: str, by: str, now: datetime) -> None:
@@ -188,9 +188,9 @@ def _read(store: Store, key: str) -> _Claim | None:
 class Claim:
     """A claim that is renewed by a thread of its own, since one block may take longer than a claim lasts."""
 
-    def __init__(self, lease: Lease, edges: Edges, beat: float) -> None:
+    def __init__(self, lease: Lease, adapters: Adapters, beat: float) -> None:
         self._lease = lease
-        self._edges = edges
+        self._context = adapters
         self._beat = beat
         self._done = Event()
         self._lost = Event()
@@ -210,7 +210,7 @@ class Claim:
     def _renew(self) -> None:
         while not self._done.wait(self._beat):
             try:
-                self._lease.renew(self._edges.now())
+                self._lease.renew(self._context.now())
             except LeaseLostError:
                 self._lost.set()
                 return
@@ -219,12 +219,12 @@ class Claim:
 
 
 @contextmanager
-def claimed(edges: Edges, prefix: str, *, ttl: timedelta = CLAIM, beat: float = BEAT) -> Iterator[Claim]:
+def claimed(adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: float = BEAT) -> Iterator[Claim]:
     """Claim `prefix` for the length of a `with` block; ClaimedError names who has it."""
     mine, claim = True, None
     try:
         try:
-            claim = Claim(Lease.take(edges.store, prefix, edges.actor, edges.now(), ttl), edges, beat)
+            claim = Claim(Lease.take(adapters.store, prefix, adapters.actor, adapters.now(), ttl), adapters, beat)
         except ClaimedError:
             mine = False
             raise
@@ -234,22 +234,22 @@ def claimed(edges: Edges, prefix: str, *, ttl: timedelta = CLAIM, beat: float = 
             claim.end()
         if mine:  # also where a signal came between taking it and knowing so
             with suppress(CardlinkError):  # what ended the work is what to tell; the claim runs out by itself
-                give_back(edges.store, prefix, edges.actor, edges.now())
+                give_back(adapters.store, prefix, adapters.actor, adapters.now())
 
 
 @runtime_checkable
-class _Sweeping(Protocol):
-    def sweep(self, prefix: str, before: datetime) -> int: ...
+class _Cleaning(Protocol):
+    def clean_up(self, prefix: str, before: datetime) -> int: ...
 
 
-def sweep(edges: Edges, *prefixes: str) -> int:
+def clean_up(adapters: Adapters, *prefixes: str) -> int:
     """Remove the leftovers of killed writers under prefixes that are about to be worked on; return how many.
 
     A store that may not list or abort uploads keeps them: they are no objects, and its own rules end them.
     """
     gone = 0
-    if isinstance(edges.store, _Sweeping):
+    if isinstance(adapters.store, _Cleaning):
         for prefix in prefixes:
             with suppress(CardlinkError):
-                gone += edges.store.sweep(prefix, edges.now() - OLD)
+                gone += adapters.store.clean_up(prefix, adapters.now() - OLD)
     return gone

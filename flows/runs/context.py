@@ -15,33 +15,33 @@ from flows.runs.store import Store
 from schemas.issuer import Issuer
 
 
-class Edges(NamedTuple):
+class Adapters(NamedTuple):
     """Everything outside: storage, the clock, who is acting, and the probe a store has to pass."""
 
     store: Store
     now: Callable[[], datetime]
     actor: str
     probe: Callable[[Store, str], None]  # StoreUnsafeError where create-only writes are not, below a prefix
-    wires: int = 16  # requests worth having under way at once
+    connections: int = 16  # requests worth having under way at once
 
 
-class IssuerEdges(NamedTuple):
+class IssuerContext(NamedTuple):
     """One issuer and what its steps work with; sealing is opened late, since only a submit needs it."""
 
     issuer: Issuer
-    edges: Edges
+    adapters: Adapters
     header: Header
     sealer: Callable[[], AbstractContextManager[Sealer]]
     opener: Callable[[], AbstractContextManager[Opener | None]]
 
 
-def note(edges: Edges, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:
+def record_event(adapters: Adapters, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:
     """Add an event to a run's history: what, when, by whom, and counts or names; events are never changed.
 
     A reason is what somebody typed, so card numbers in texts are masked.
     """
-    moment = edges.now()
-    told = {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
-    event = canonical({"what": what, "at": moment.isoformat(), "by": redact(edges.actor), **told})
+    moment = adapters.now()
+    reported = {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+    event = canonical({"what": what, "at": moment.isoformat(), "by": redact(adapters.actor), **reported})
     name = f"{moment:%Y%m%dT%H%M%S%f}-{what.replace(' ', '-')}-{digest(event)[:8]}.json"
-    edges.store.create(keys.events + name, event)
+    adapters.store.create(keys.events + name, event)

@@ -19,7 +19,7 @@ from schemas.manifest import Document, LedgerPart, Manifest, Plan
 from schemas.records import Abandoned, Part, Purged
 
 T = TypeVar("T", bound=Document)
-_MARK = b'{"abandoned":true'  # how the document begins that ends a run without a commit
+_MARKER = b'{"abandoned":true'  # how the document begins that ends a run without a commit
 HABIT = 14  # runs whose median says how large a night usually is
 
 READERS = 16
@@ -126,7 +126,7 @@ def read_end(store: Store, keys: RunKeys) -> Manifest | Abandoned | None:
         content = read(store, keys.manifest)
     except ObjectMissingError:
         return None
-    if content.startswith(_MARK):
+    if content.startswith(_MARKER):
         return _parse(Abandoned, content, keys.manifest)
     return _parse(Manifest, content, keys.manifest)
 
@@ -230,7 +230,7 @@ def run_of(text: str) -> RunId:
     return keys_of(text).run
 
 
-class Standing(NamedTuple):
+class RunStatus(NamedTuple):
     """One run: its state in words and its six figures (zero before a report)."""
 
     run: str
@@ -244,30 +244,30 @@ class Standing(NamedTuple):
     suppressed: int = 0
 
 
-def standings(store: Store, issuer: str) -> Iterator[Standing]:
+def run_statuses(store: Store, issuer: str) -> Iterator[RunStatus]:
     """Yield how every run stands, newest first."""
     newest = run_ids(store, issuer)[::-1]
     with ThreadPoolExecutor(READERS) as readers:
-        yield from readers.map(lambda run: standing(store, run), newest)
+        yield from readers.map(lambda run: run_status(store, run), newest)
 
 
-def standing(store: Store, run: RunId) -> Standing:
+def run_status(store: Store, run: RunId) -> RunStatus:
     """Return how one run stands."""
     keys = RunKeys(run)
     try:
         summary = json.loads(read(store, keys.report("summary.json")))
-        return Standing(str(run), summary["verdict"], **summary["rows"])
+        return RunStatus(str(run), summary["verdict"], **summary["rows"])
     except ObjectMissingError:
         pass
     try:
         end = json.loads(read(store, keys.manifest))
     except ObjectMissingError:
-        return Standing(str(run), "not committed")
+        return RunStatus(str(run), "not committed")
     if "abandoned" in end:
-        return Standing(str(run), "abandoned")
+        return RunStatus(str(run), "abandoned")
     gone = read_purged(store, keys, "ledger")
     if gone is not None:
-        return Standing(str(run), f"{gone.verdict} (purged)", **gone.rows)
+        return RunStatus(str(run), f"{gone.verdict} (purged)", **gone.rows)
     counts = end["counts"]
     fates = {name: counts[name] for name in ("read", "rejected", "duplicate", "suppressed")}
-    return Standing(str(run), "committed, to be uploaded", awaiting=counts["submitted"], **fates)
+    return RunStatus(str(run), "committed, to be uploaded", awaiting=counts["submitted"], **fates)

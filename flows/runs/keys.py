@@ -118,7 +118,7 @@ def purged(issuer: str) -> str:
     return f"{issuer}/purged/"
 
 
-def prompted(issuer: str) -> str:
+def prompted_prefix(issuer: str) -> str:
     """Return the prefix of single links that were asked for from no run."""
     return f"{issuer}/single/"
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from flows.runs.documents import read_ledger
 from flows.runs.frames import read_rows
-from flows.runs.keys import RunKeys, prompted
+from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.store import ConflictError, Store, read
 from schemas.ledger import LINKED
 from schemas.manifest import LedgerPart
@@ -23,7 +23,7 @@ LINK = pl.Schema(
 )
 
 
-class Single(NamedTuple):
+class SingleLink(NamedTuple):
     """One attempt; without an answer nobody knows what came of it."""
 
     key: str
@@ -36,17 +36,17 @@ class Single(NamedTuple):
         return self.answered.outcome if self.answered else UNKNOWN
 
 
-def singles(store: Store, keys: RunKeys) -> list[Single]:
+def singles(store: Store, keys: RunKeys) -> list[SingleLink]:
     """Return the single links asked for from rows of a run, by row and order; ConflictError for what is none."""
     return list(_read(store, keys.singles))
 
 
-def prompted_singles(store: Store, issuer: str) -> list[Single]:
+def prompted_singles(store: Store, issuer: str) -> list[SingleLink]:
     """Return the single links of an issuer whose fields were typed in, oldest first."""
-    return list(_read(store, prompted(issuer)))
+    return list(_read(store, prompted_prefix(issuer)))
 
 
-def _read(store: Store, prefix: str) -> Iterator[Single]:
+def _read(store: Store, prefix: str) -> Iterator[SingleLink]:
     there = {entry.key for entry in store.keys(prefix)}
     for key in sorted(one for one in there if one.endswith(".json") and not one.endswith(ANSWER)):
         answer = answer_key(key)
@@ -59,7 +59,7 @@ def _read(store: Store, prefix: str) -> Iterator[Single]:
             broken = False
         if broken:
             raise ConflictError(key=key)
-        yield Single(key, asked, answered)
+        yield SingleLink(key, asked, answered)
 
 
 def answer_key(key: str) -> str:
@@ -72,10 +72,10 @@ def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
     return links_of(singles(store, keys))
 
 
-def links_of(alone: Iterable[Single]) -> pl.DataFrame:
+def links_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
     """Return the links that single requests brought (LINK), the last one of each row."""
-    made = {one.asked.row: _link(one) for one in alone if one.answered and one.answered.url}
-    return pl.DataFrame(list(made.values()), schema=LINK, orient="row")
+    built = {one.asked.row: _link(one) for one in alone if one.answered and one.answered.url}
+    return pl.DataFrame(list(built.values()), schema=LINK, orient="row")
 
 
 def linked_rows(store: Store, keys: RunKeys, part: LedgerPart, alone: pl.DataFrame) -> pl.DataFrame:
@@ -91,10 +91,10 @@ def linked_rows(store: Store, keys: RunKeys, part: LedgerPart, alone: pl.DataFra
 
 def states_with(states: pl.DataFrame, alone: pl.DataFrame) -> pl.DataFrame:
     """Return row and state of reconciled rows, those with a single link as linked ones."""
-    made = alone.select("row", pl.lit(LINKED).alias("state"))
-    return pl.concat([states.join(made, on="row", how="anti"), made])
+    built = alone.select("row", pl.lit(LINKED).alias("state"))
+    return pl.concat([states.join(built, on="row", how="anti"), built])
 
 
-def _link(one: Single) -> tuple[object, ...]:
-    told = one.answered
-    return one.asked.row, one.asked.cuid, one.asked.last_4, told and told.url, told and told.expires_on
+def _link(one: SingleLink) -> tuple[object, ...]:
+    reported = one.answered
+    return one.asked.row, one.asked.cuid, one.asked.last_4, reported and reported.url, reported and reported.expires_on

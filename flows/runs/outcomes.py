@@ -73,7 +73,7 @@ class Attributed(NamedTuple):
     named: tuple[str, int] | None  # run and chunk the file's name speaks of, where they were sent
 
 
-class Answer(NamedTuple):
+class RunOutcomes(NamedTuple):
     """What one result file says of one run: `rows` of its outcomes."""
 
     entry: Entry
@@ -81,7 +81,7 @@ class Answer(NamedTuple):
     rows: pl.DataFrame
 
 
-def keep(store: Store, keys: RunKeys, taken: datetime, answers: Sequence[Answer]) -> str:
+def write_outcomes(store: Store, keys: RunKeys, taken: datetime, answers: Sequence[RunOutcomes]) -> str:
     """Write what some result files, at least one, say of a run; return the key written.
 
     It is named after the files and not their content: the same files taken up again replace it.
@@ -96,20 +96,20 @@ def keep(store: Store, keys: RunKeys, taken: datetime, answers: Sequence[Answer]
     return key
 
 
-def _facts(file: str, taken: datetime, answer: Answer) -> tuple[object, ...]:
+def _facts(file: str, taken: datetime, answer: RunOutcomes) -> tuple[object, ...]:
     one = answer.one
     named = one.named or (None, None)
     return (file, taken, answer.entry.modified, one.digest, one.name, one.received, list(one.problems), *named)
 
 
-class Told:
+class StoredOutcomes:
     """What is kept of a run: which result files speak of which chunks, each as it was taken up last."""
 
     def __init__(self, store: Store, keys: RunKeys) -> None:
         self._store = store
         entries = list(store.keys(keys.outcomes))
         with ThreadPoolExecutor(READERS) as readers:
-            found = list(readers.map(lambda entry: _spoken(store, entry.key), entries))
+            found = list(readers.map(lambda entry: _chunks_answered(store, entry.key), entries))
         ordered = pl.concat([_SPOKEN, *found]).sort("file_taken", "file_modified", "key")
         self._files = ordered.filter(pl.col("key") == pl.col("key").last().over("file"))
 
@@ -117,7 +117,7 @@ class Told:
         """Return the chunks that are answered, in whole or in part."""
         return frozenset(self._files["chunk"].drop_nulls())
 
-    def speaks(self, result: str) -> bool:
+    def has_results_for(self, result: str) -> bool:
         """Tell whether the result file of that key answers anything of the run."""
         return digest(result.encode()) in self._files.drop_nulls("chunk")["file"]
 
@@ -128,7 +128,7 @@ class Told:
         return [one for key, files in groups for one in _restore(self._store, key, files)]
 
 
-def _spoken(store: Store, key: str) -> pl.DataFrame:
+def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
     """Return which chunks the files of an object speak of."""
     data = read(store, key)
     files = _files(data)
@@ -160,7 +160,7 @@ def _restore(store: Store, key: str, wanted: Collection[str]) -> Iterator[Attrib
 
 def _files(data: bytes) -> pl.DataFrame | None:
     """Return the facts of the files whose rows an object holds, each with its number; None where they are columns."""
-    told = pl.read_parquet_metadata(BytesIO(data)).get(FILES)
-    if told is None:
+    reported = pl.read_parquet_metadata(BytesIO(data)).get(FILES)
+    if reported is None:
         return None
-    return pl.read_json(told.encode(), schema=FILE).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
+    return pl.read_json(reported.encode(), schema=FILE).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names

@@ -59,7 +59,7 @@ def _crc(rows: pl.DataFrame, names: tuple[str, ...]) -> pl.Series:
     return pl.Series(values=np.fromiter(map(crc32, texts.cast(pl.Binary)), np.uint32, rows.height))
 
 
-class Terms(NamedTuple):
+class ResendPolicy(NamedTuple):
     """What decides whether a known card is sent again: the settings, and the business date."""
 
     portfolio: Portfolio
@@ -71,7 +71,7 @@ class Terms(NamedTuple):
         return self.as_of + timedelta(days=self.portfolio.renew_within_days)
 
 
-class Known:
+class PriorState:
     """The last attempt of every card; `attempts`: frames of ATTEMPT, oldest first.
 
     `newest`: the business date of the latest extract taken up; what differs in an older one is no change.
@@ -93,7 +93,7 @@ class Known:
         """What the cards take of memory."""
         return int(self._cards.nbytes + self._facts.estimated_size())
 
-    def suppressed(self, rows: pl.DataFrame, terms: Terms) -> pl.Series:
+    def suppressed(self, rows: pl.DataFrame, terms: ResendPolicy) -> pl.Series:
         """Return the code why each row is not sent, null where it is.
 
         `rows`: cardholder.cuid, last_4, expiration, name_check, address_check.
@@ -170,13 +170,13 @@ def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
         *(pl.when(again).then(name).alias(f"{name}_again") for name in CHECKS),
     )
     several = attempts.filter(~once).group_by("card", "expiration")
-    told = several.agg(
+    reported = several.agg(
         pl.col("state").last(),
         pl.col("until").max(),
         *(pl.col(name).filter(fresh).drop_nulls().last() for name in CHECKS),
         *(pl.when(again.last()).then(pl.col(name).last()).alias(f"{name}_again") for name in CHECKS),
     )
-    return pl.concat([single, told])
+    return pl.concat([single, reported])
 
 
 def _card(cuid: str) -> pl.Expr:
@@ -184,7 +184,7 @@ def _card(cuid: str) -> pl.Expr:
     return pl.struct(pl.col(cuid).alias("cuid"), "last_4").hash().alias("card")
 
 
-def _verdict(terms: Terms, changes: Collection[Change]) -> pl.Expr:
+def _verdict(terms: ResendPolicy, changes: Collection[Change]) -> pl.Expr:
     differs = {
         "name": _differs("asked_name", "name_check", "name_check_again"),
         "address": _differs("asked_address", "address_check", "address_check_again"),

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Protocol, runtime_checkable
 
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical
 from flows.runs.keys import probes
 from flows.runs.store import ObjectMissingError, Store, StoreDeniedError, StoreUnsafeError, read, write_once
@@ -77,16 +77,16 @@ def _clean(store: Store, keys: list[str]) -> None:
         return  # credentials that may not delete are a good thing to have; twelve kilobytes stay
 
 
-def prove(edges: IssuerEdges) -> None:
+def ensure_store_safe(context: IssuerContext) -> None:
     """Race writers on a store not yet proved, and remember that it passed; StoreUnsafeError refuses the store.
 
     The proof is bound to what the store calls itself, so that objects copied elsewhere prove nothing there.
     """
-    store, prefix = edges.edges.store, probes(edges.issuer.issuer)
+    store, prefix = context.adapters.store, probes(context.issuer.issuer)
     itself = repr(store)
     key = f"{prefix}passed-{hashlib.sha256(itself.encode()).hexdigest()[:16]}.json"
     try:
         read(store, key)
     except ObjectMissingError:
-        edges.edges.probe(store, prefix)
+        context.adapters.probe(store, prefix)
         write_once(store, key, canonical({"store": itself}))

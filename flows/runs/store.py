@@ -66,7 +66,7 @@ class Store(Protocol):
         ...
 
 
-class Sweeper(Protocol):
+class Cleaner(Protocol):
     """The right to delete, which only retention and sweeping hold."""
 
     def delete(self, key: str) -> None:
@@ -77,7 +77,7 @@ class Sweeper(Protocol):
         """List what writers that died before `before` left under `prefix`: half files, uploads never completed."""
         ...
 
-    def sweep(self, prefix: str, before: datetime) -> int:
+    def clean_up(self, prefix: str, before: datetime) -> int:
         """Remove those leftovers and return how many they were; they are no objects and never were."""
         ...
 
@@ -227,7 +227,7 @@ class Retry:
         return attempt()
 
 
-def ahead(items: Iterator[T]) -> Generator[T, None, None]:
+def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
     """Yield the items in order, each made while the one before is used; an error comes where its item would.
 
     Close it where it is left early: then the item under way is waited for, so nothing reads on behind the back.

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from flows.errors import TryAgainError
-from flows.runs.chunks import in_effect
+from flows.runs.chunks import current_chunks
 from flows.runs.keys import RunId, RunKeys, link, results, runs
 from flows.runs.store import ObjectMissingError, Store
 from flows.simulator.chance import chance, token
@@ -81,7 +81,9 @@ def committed_chunks(store: Store, issuer: str) -> Iterator[tuple[str, str]]:
             if content.startswith(b'{"abandoned":true'):  # ended by an operator before its commit
                 continue
             manifest = Manifest.model_validate_json(content)
-            yield from ((one.key, one.chunk.name) for one in in_effect(keys, manifest, _reseals(store, keys)).values())
+            yield from (
+                (one.key, one.chunk.name) for one in current_chunks(keys, manifest, _reseals(store, keys)).values()
+            )
 
 
 def _reseals(store: Store, keys: RunKeys) -> Iterator[Reseal]:
@@ -129,7 +131,7 @@ class _Person:
         files += [again(file) for file in files if self._draws("twice", file.chunk)]
         if self._habits.foreign:
             elsewhere = f"elsewhere-{self._portal.today:%Y%m%d}-00001"
-            files.append(Delivery(self._name(elsewhere), elsewhere, (self._portal.stranger(),)))
+            files.append(Delivery(self._name(elsewhere), elsewhere, (self._portal.foreign_row(),)))
         return Answered(tuple(map(self._drop, files)), tuple(self._refused), tuple(self._waiting))
 
     def _upload(self, key: str, chunk: str) -> tuple[Booked, ...]:

@@ -118,7 +118,7 @@ def _people(ordinals: np.ndarray, as_of: date, seed: int, rng: np.random.Generat
     padded = frame.select(
         pl.col("cvv").cast(pl.String).str.zfill(3), pl.col("year", "month").cast(pl.String).str.zfill(2)
     )
-    made = {
+    built = {
         portal.CUID: pl.select(pl.lit(f"S{seed}-") + row.cast(pl.String).str.zfill(8)).to_series(),
         portal.PAN: pl.Series(_pans(ordinals, seed)),
         portal.YEAR: padded["year"],
@@ -138,7 +138,7 @@ def _people(ordinals: np.ndarray, as_of: date, seed: int, rng: np.random.Generat
         portal.LAST_NAME: pick(LAST_NAMES),
         portal.IS_PRIMARY: pick(("TRUE", "TRUE", "TRUE", "FALSE")),
     }
-    return pl.DataFrame({"row": row} | {name: made.get(name, _nothing(count)) for name in portal.columns()})
+    return pl.DataFrame({"row": row} | {name: built.get(name, _nothing(count)) for name in portal.columns()})
 
 
 def _nothing(count: int) -> pl.Series:

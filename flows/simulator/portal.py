@@ -132,29 +132,29 @@ class Portal:
         expires = self._ends()
         seen: set[str] = set()
         for number, fields in enumerate(rows, start=1):
-            mark = token(self.seed, name, number)
-            cuid = fields["cuid"] or f"made-{mark[:12]}"
+            marker = token(self.seed, name, number)
+            cuid = fields["cuid"] or f"made-{marker[:12]}"
             found = self._faults(fields, cuid in seen, chance(self.seed, name, number))
             seen.add(cuid)
             last_4 = fields["pan"][-4:]
             if found:
                 yield Booked(number, cuid, last_4, None, None, found)
             else:
-                url = self._link(mark, fields)
+                url = self._link(marker, fields)
                 if self._on_link:
                     self._on_link(cuid, url, expires, fields)
                 yield Booked(number, cuid, last_4, url, expires, ())
 
-    def _link(self, mark: str, fields: Mapping[str, str]) -> str:
-        url = f"https://{self._host}/l/{mark}"
+    def _link(self, marker: str, fields: Mapping[str, str]) -> str:
+        url = f"https://{self._host}/l/{marker}"
         secret = fields["cvv_hash"] or (cvv_hash(fields["cvv"]) if fields["cvv"] else "")
         self._challenges[url] = (secret, known_postal_code(fields["address.postal_code"]))
         return url
 
-    def stranger(self) -> Booked:
+    def foreign_row(self) -> Booked:
         """Return a row of some other bank's upload: what a result file of foreign cardholders holds."""
-        mark = token(self.seed, "stranger", self.today)
-        return Booked(1, f"stranger-{mark[:8]}", "0000", f"https://{self._host}/l/{mark}", self._ends(), ())
+        marker = token(self.seed, "stranger", self.today)
+        return Booked(1, f"stranger-{marker[:8]}", "0000", f"https://{self._host}/l/{marker}", self._ends(), ())
 
     def _ends(self) -> date:
         return self._expires or two_months_after(self.today)

@@ -49,7 +49,7 @@ def serve(
 ) -> dict[str, Any]:
     """Serve until SIGTERM or Ctrl-C, the address and who may come announced first; return what the books hold."""
     from flows.simulator.service.app import create_app
-    from flows.simulator.service.books import Books, Habits
+    from flows.simulator.service.books import Habits, ServiceState
     from flows.simulator.service.recount import recount
     from flows.simulator.service.serving import address, listen, serve_until_told
     from schemas.partner_api.service import ServiceSettings
@@ -59,7 +59,7 @@ def serve(
         spoken = issuer.service.model_dump() if issuer.service else {}
         settings = ServiceSettings.model_validate({**spoken, "base_url": base_url})
         host = issuer.portal.allowed_hosts[0]
-        books = Books(opener, clock(), Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict()), header)
+        books = ServiceState(opener, clock(), Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict()), header)
         announce(base_url, books.habits.client._asdict())
         serve_until_told(create_app(books, settings, clock), listener)
     totals = {what: value for what, value in recount(books).items() if what != "cardholders"}

@@ -16,29 +16,29 @@ import polars as pl
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.open import Counting, Readable, open_extract
 from flows.extracts.reader import read_extract
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of
 from flows.runs.sealing import Sealer
-from flows.runs.store import Entry, ahead
+from flows.runs.store import Entry, prefetch
 from flows.submissions.chunking import Splitter
 from flows.submissions.ledger import LedgerWriter, sent_records
 from flows.submissions.publish import Outcome, PartialRunError, Publisher
-from flows.submissions.rows import EVERY_ROW, Choice, Route, batches
+from flows.submissions.rows import EVERY_ROW, Choice, Route
 from schemas import ledger
 from schemas.corrections import BESIDE
 from schemas.manifest import Counts, LedgerPart, ManifestChunk, Plan, SourceIdentity
 
 
-def pace(rows: int, share: float, elapsed: float) -> str:
+def describe_pace(rows: int, share: float, elapsed: float) -> str:
     """Say rows read, rows a second and time left; `share` of the extract's bytes is read after `elapsed` seconds."""
-    told = f"{rows:,} rows"
+    reported = f"{rows:,} rows"
     if elapsed <= 0 or not rows:
-        return told
-    told += f", {rows / elapsed:,.0f} a second"
+        return reported
+    reported += f", {rows / elapsed:,.0f} a second"
     if share <= 0:
-        return told
+        return reported
     left = timedelta(seconds=round(elapsed * (1 - share) / share))
-    return f"{told}, {left} left"
+    return f"{reported}, {left} left"
 
 
 class Piece(NamedTuple):
@@ -53,13 +53,13 @@ class Scan:
 
     def __init__(
         self,
-        edges: IssuerEdges,
+        context: IssuerContext,
         stream: Readable,
         source: SourceIdentity,
         as_of: date,
         choice: Choice = EVERY_ROW,
     ) -> None:
-        issuer = edges.issuer
+        issuer = context.issuer
         self._picked = choice.picked is not None
         self._extract = read_extract(stream, issuer.source, source.key)
         mapping = plan_mapping(
@@ -70,19 +70,20 @@ class Scan:
             strict=issuer.source.strict,
             beside=BESIDE if self._picked else (),
         )
-        self.route = Route(issuer, mapping, as_of, source, choice, edges.header.order)
+        self.route = Route(issuer, mapping, as_of, source, choice, context.header.order)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)
         self._fates = dict.fromkeys(ledger.FATES, 0)
 
     def __iter__(self) -> Generator[Piece, None, None]:
-        """Yield a piece per batch, and a last one with the chunks that stayed short; close it if left early."""
-        with closing(ahead(iter(self._extract))) as blocks:
-            prepared = map(self.route.prepare, blocks)
-            with closing(ahead(batches(prepared))) as coming:
-                for batch in coming:
-                    processed = self.route.process(batch)
-                    self._count(processed.others, processed.good.height)
-                    yield Piece(list(self._splitter.add(processed.good)), processed.others)
+        """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
+        with (
+            closing(prefetch(iter(self._extract))) as blocks,
+            closing(prefetch(map(self.route.validate, blocks))) as validated,
+        ):
+            for block in validated:
+                processed = self.route.process(block)
+                self._count(processed.others, processed.good.height)
+                yield Piece(list(self._splitter.add(processed.good)), processed.others)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
 
     @property
@@ -99,7 +100,7 @@ class Scan:
             self._fates[fate] += number
 
 
-class Expected(NamedTuple):
+class ExpectedOutcome(NamedTuple):
     """What somebody was shown before saying yes: the extract's digest, and where its rows go and why."""
 
     sha256: str
@@ -116,7 +117,7 @@ class Job(NamedTuple):
     opened: Collection[str]
     again: str
     since: int | None = None  # the last commit that was known when the rows were chosen
-    expected: Expected | None = None  # another outcome is not committed
+    expected: ExpectedOutcome | None = None  # another outcome is not committed
 
 
 class Progress(NamedTuple):
@@ -127,10 +128,10 @@ class Progress(NamedTuple):
     share: float  # of the extract's bytes, 0 to 1
 
 
-Tell = Callable[[Progress], None]
+OnProgress = Callable[[Progress], None]
 
 
-class Made(NamedTuple):
+class BuiltRun(NamedTuple):
     """Where the rows went and why, the kinds of cards seen, and the chunks and ledger parts that stand."""
 
     counts: Counts
@@ -142,31 +143,31 @@ class Made(NamedTuple):
     ledger: tuple[LedgerPart, ...]
 
 
-def make(edges: IssuerEdges, job: Job, sealer: Sealer, tell: Tell) -> Made:
+def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> BuiltRun:
     """Make the one pass over an extract: every piece to the ledger, every chunk sealed and published.
 
     Raises PartialRunError where a chunk does not stand.
     """
-    store, plan, keys = edges.edges.store, job.plan, keys_of(job.plan.run)
-    ledger, publisher = LedgerWriter(store, keys), Publisher(edges, sealer, keys)
-    with closing(publisher), closing(ledger), open_extract(edges, job.entry, plan.source) as stream:
+    store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
+    ledger, publisher = LedgerWriter(store, keys), Publisher(context, sealer, keys)
+    with closing(publisher), closing(ledger), open_extract(context, job.entry, plan.source) as stream:
         counting = Counting(stream)
-        scan = Scan(edges, counting, plan.source, plan.as_of, job.choice)
+        scan = Scan(context, counting, plan.source, plan.as_of, job.choice)
         with closing(iter(scan)) as pieces:
             for piece in pieces:
                 ledger.add(piece.others)
                 if piece.chunks:
                     ledger.add(sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks]))
                 share = min(1.0, counting.done / plan.source.size)
-                tell(Progress(scan.counts.read, publisher.count, share))
-                if publisher.gave_up:
+                on_progress(Progress(scan.counts.read, publisher.count, share))
+                if publisher.has_given_up:
                     break
         publisher.send()
         # Beside the last chunks' sealing; never of half an extract.
-        parts = [] if publisher.gave_up else ledger.finish()
+        parts = [] if publisher.has_given_up else ledger.finish()
         chunks = _all_published(plan, job.again, publisher.finish())
     route = scan.route
-    return Made(
+    return BuiltRun(
         scan.counts,
         dict(route.reasons),
         dict(route.repairs),
@@ -183,8 +184,8 @@ def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[
     foreign = next((outcome.foreign for outcome in outcomes if outcome.foreign is not None), None)
     if foreign is not None:
         raise foreign
-    troubles = Counter(outcome.trouble for outcome in outcomes if outcome.chunk is None)
-    if troubles:
-        why = ", ".join(f"{number} {code}" for code, number in troubles.most_common())
-        raise PartialRunError(run=plan.run, count=troubles.total(), reason=why, published=len(published), command=again)
+    problems = Counter(outcome.trouble for outcome in outcomes if outcome.chunk is None)
+    if problems:
+        why = ", ".join(f"{number} {code}" for code, number in problems.most_common())
+        raise PartialRunError(run=plan.run, count=problems.total(), reason=why, published=len(published), command=again)
     return published

@@ -51,7 +51,7 @@ class WrongCardsError(OperatorError):
     next_step = "Check that the extract belongs to this issuer and this environment."
 
 
-class Night(NamedTuple):
+class GateFacts(NamedTuple):
     """What the gates look at: counts of this run, the rows of the runs before it, the kinds of its cards."""
 
     extract: str
@@ -61,7 +61,7 @@ class Night(NamedTuple):
     real_cards: int
 
 
-def refusal(night: Night, limits: Limits, *, test: bool, opened: Collection[str] = ()) -> CardlinkError | None:
+def refusal(night: GateFacts, limits: Limits, *, test: bool, opened: Collection[str] = ()) -> CardlinkError | None:
     """Return the first gate that does not hold, as the error to raise, or None."""
     counts = night.counts
     if counts.trailer is not None and counts.trailer != counts.read:
@@ -79,7 +79,7 @@ def refusal(night: Night, limits: Limits, *, test: bool, opened: Collection[str]
     return None
 
 
-def _jump(night: Night, limit: float) -> RowJumpError | None:
+def _jump(night: GateFacts, limit: float) -> RowJumpError | None:
     if len(night.before) < 3:  # two runs make no habit
         return None
     usual = round(median(night.before))

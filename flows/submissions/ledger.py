@@ -52,10 +52,10 @@ def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     """
     if verdicts.is_empty():
         return rows.with_columns(pl.lit([], pl.List(pl.String)).alias("reasons"))
-    told = verdicts.select("row", reasons=pl.concat_str("column", "code", separator="|")).group_by(
+    reported = verdicts.select("row", reasons=pl.concat_str("column", "code", separator="|")).group_by(
         "row", maintain_order=True
     )
-    joined = rows.select("row").join(told.agg("reasons"), on="row", how="left", maintain_order="left")
+    joined = rows.select("row").join(reported.agg("reasons"), on="row", how="left", maintain_order="left")
     return rows.with_columns(joined["reasons"].fill_null([]))
 
 
@@ -108,12 +108,12 @@ def _unsent(fate: str) -> tuple[pl.Expr, ...]:
 
 def check_records(records: pl.DataFrame) -> None:
     """Raise BugError, which names the columns and shows no cell, where records are not as the ledger's model says."""
-    trouble = _misshapen(tuple(records.schema.items()))
-    if not trouble:
+    problem = _misshapen(tuple(records.schema.items()))
+    if not problem:
         held = records.select(_rules())
-        trouble = ", ".join(name for name in held.columns if not held[name].item())
-    if trouble:
-        raise BugError(place="ledger", kind=trouble)
+        problem = ", ".join(name for name in held.columns if not held[name].item())
+    if problem:
+        raise BugError(place="ledger", kind=problem)
 
 
 @lru_cache(8)

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 from flows.errors import ExtractError, OperatorError
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.documents import finished, has_manifest, keys_of, plans, read_end, read_plan
 from flows.runs.identity import business_date, canonical, differences, digest, row_settings
 from flows.runs.keys import RunId, extracts, submissions
-from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, StoreBusyError, ahead, read, write_once
+from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, StoreBusyError, prefetch, read, write_once
 from schemas.manifest import RECIPE, Document, Manifest, Plan, Selection, SourceIdentity
 from schemas.records import Abandoned
 
@@ -56,7 +56,7 @@ class Submission(Document):
     selection: str = ""  # digest of the rows picked; "" for all of them
 
 
-class Asked(NamedTuple):
+class RunInputs(NamedTuple):
     """What a run is to be of, beside the extract's bytes."""
 
     as_of: date
@@ -78,10 +78,10 @@ class Planned(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def find_extract(edges: IssuerEdges, name: str) -> Entry:
+def find_extract(context: IssuerContext, name: str) -> Entry:
     """Return the extract of that name (file name or key below the issuer's extracts)."""
-    prefix = extracts(edges.issuer.issuer)
-    there = list(edges.edges.store.keys(prefix))
+    prefix = extracts(context.issuer.issuer)
+    there = list(context.adapters.store.keys(prefix))
     checked_name(name)
     for entry in there:
         if entry.key in (name, prefix + name):
@@ -94,7 +94,7 @@ def find_extract(edges: IssuerEdges, name: str) -> Entry:
 def identify(store: Store, entry: Entry) -> SourceIdentity:
     """Read the extract once, pinned, for its SHA-256 and its size in bytes and lines."""
     running, size, newlines = hashlib.sha256(), 0, 0
-    with store.open(entry.key, entry) as source, closing(ahead(iter(lambda: source.read(PIECE), b""))) as pieces:
+    with store.open(entry.key, entry) as source, closing(prefetch(iter(lambda: source.read(PIECE), b""))) as pieces:
         for piece in pieces:
             running.update(piece)
             size += len(piece)
@@ -104,7 +104,7 @@ def identify(store: Store, entry: Entry) -> SourceIdentity:
     )
 
 
-def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str = "", known: str = "") -> Planned:
+def make_plan(context: IssuerContext, entry: Entry, day: date | None, new_run: str = "", known: str = "") -> Planned:
     """Write the plan of an extract's run, or take over the one it has.
 
     The run is found by the extract's digest and read by its key, since a listing may be late. The as-of date comes
@@ -113,93 +113,95 @@ def make_plan(edges: IssuerEdges, entry: Entry, day: date | None, new_run: str =
     runs say of the issuer's cards: a plan that was made before they said so, and never committed, is made anew.
     Raises DuplicateExtractError, SettingsChangedError, AbandonedError.
     """
-    source = identify(edges.edges.store, entry)
-    asked = Asked(day or _business_date(edges, entry), new_run, known=known)
-    plan = _plan_of(edges, source, asked, _submission(edges, source, asked))
-    stored = read_plan(edges.edges.store, keys_of(plan.run))
+    source = identify(context.adapters.store, entry)
+    asked = RunInputs(day or _business_date(context, entry), new_run, known=known)
+    plan = _plan_of(context, source, asked, _submission(context, source, asked))
+    stored = read_plan(context.adapters.store, keys_of(plan.run))
     if stored is None:
-        write_once(edges.edges.store, keys_of(plan.run).plan, canonical(plan))
-        return Planned(plan, taken_over=False, remarks=_remarks(edges, source))
-    finished(edges.edges.store, keys_of(plan.run))  # AbandonedError, before settings are told to be put back
+        write_once(context.adapters.store, keys_of(plan.run).plan, canonical(plan))
+        return Planned(plan, taken_over=False, remarks=_remarks(context, source))
+    finished(context.adapters.store, keys_of(plan.run))  # AbandonedError, before settings are told to be put back
     _compare(plan, stored, day)
     return Planned(stored.model_copy(update={"source": source}), taken_over=True)
 
 
-def plan_selection(edges: IssuerEdges, source: SourceIdentity, today: date, selection: Selection) -> Plan:
+def plan_selection(context: IssuerContext, source: SourceIdentity, today: date, selection: Selection) -> Plan:
     """Write the plan of a run of these rows, or take over one of the same rows that was never committed."""
-    asked = Asked(today, selection.reason, selection)
-    plan = _plan_of(edges, source, asked, _submission(edges, source, asked))
-    stored = read_plan(edges.edges.store, keys_of(plan.run))
+    asked = RunInputs(today, selection.reason, selection)
+    plan = _plan_of(context, source, asked, _submission(context, source, asked))
+    stored = read_plan(context.adapters.store, keys_of(plan.run))
     if stored is not None:
         return stored
-    write_once(edges.edges.store, keys_of(plan.run).plan, canonical(plan))
+    write_once(context.adapters.store, keys_of(plan.run).plan, canonical(plan))
     return plan
 
 
-def _business_date(edges: IssuerEdges, entry: Entry) -> date:
-    return business_date(entry.key, entry.modified, edges.issuer.time_zone)
+def _business_date(context: IssuerContext, entry: Entry) -> date:
+    return business_date(entry.key, entry.modified, context.issuer.time_zone)
 
 
-def expected_run(edges: IssuerEdges, source: SourceIdentity, day: date, known: str = "") -> str:
+def expected_run(context: IssuerContext, source: SourceIdentity, day: date, known: str = "") -> str:
     """Return the run that a submit of an extract would make or finish; nothing is written."""
-    chain = list(_chain(edges.edges.store, submissions(edges.issuer.issuer, source.sha256)))
-    asked = Asked(day, known=known)
-    return (_standing(edges, chain, asked) or _fresh(edges, source, chain, asked)).run
+    chain = list(_chain(context.adapters.store, submissions(context.issuer.issuer, source.sha256)))
+    asked = RunInputs(day, known=known)
+    return (_existing_run(context, chain, asked) or _new_submission(context, source, chain, asked)).run
 
 
-def _submission(edges: IssuerEdges, source: SourceIdentity, asked: Asked) -> Submission:
+def _submission(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -> Submission:
     """Return the extract's last run of these rows, or a new one: its first, or one that is asked for anew."""
-    store, prefix = edges.edges.store, submissions(edges.issuer.issuer, source.sha256)
+    store, prefix = context.adapters.store, submissions(context.issuer.issuer, source.sha256)
     for _ in range(CONTESTS):
         chain = list(_chain(store, prefix))
-        standing = _standing(edges, chain, asked)
+        standing = _existing_run(context, chain, asked)
         if standing is not None:
             return standing
-        fresh = _fresh(edges, source, chain, asked)
+        fresh = _new_submission(context, source, chain, asked)
         if store.create(_link(prefix, len(chain) + 1), canonical(fresh)):
             return fresh
     raise StoreBusyError(place=prefix, code="contested")
 
 
-def _standing(edges: IssuerEdges, chain: Sequence[Submission], asked: Asked) -> Submission | None:
+def _existing_run(context: IssuerContext, chain: Sequence[Submission], asked: RunInputs) -> Submission | None:
     """Return the run that is asked for, where the extract has one: one that is committed before one that is not."""
-    alike = _alike(edges, chain, asked)
+    alike = _runs_of_same_rows(context, chain, asked)
     if not alike or asked.new_run not in ("", alike[-1].reason):
         return None
     if asked.selection is None:
         same = (one for one in alike if one.reason == alike[-1].reason)
-        done = next((one for one in same if has_manifest(edges.edges.store, keys_of(one.run))), None)
+        done = next((one for one in same if has_manifest(context.adapters.store, keys_of(one.run))), None)
         if done is not None:
             return done
-    return None if _outdated(edges, alike[-1], asked) else alike[-1]
+    return None if _outdated(context, alike[-1], asked) else alike[-1]
 
 
-def _alike(edges: IssuerEdges, chain: Sequence[Submission], asked: Asked) -> list[Submission]:
+def _runs_of_same_rows(context: IssuerContext, chain: Sequence[Submission], asked: RunInputs) -> list[Submission]:
     """Return the runs of the same rows; a portfolio to which nothing happened has the same bytes on another night."""
     alike = [one for one in chain if one.selection == asked.rows]
-    if not edges.issuer.full_portfolio or asked.selection is not None:
+    if not context.issuer.full_portfolio or asked.selection is not None:
         return alike
     return [one for one in alike if keys_of(one.run).run.day == asked.as_of]
 
 
-def _fresh(edges: IssuerEdges, source: SourceIdentity, chain: Sequence[Submission], asked: Asked) -> Submission:
-    alike = _alike(edges, chain, asked)
+def _new_submission(
+    context: IssuerContext, source: SourceIdentity, chain: Sequence[Submission], asked: RunInputs
+) -> Submission:
+    alike = _runs_of_same_rows(context, chain, asked)
     days = [keys_of(one.run).run.day for one in chain]
-    run = RunId(edges.issuer.issuer, asked.as_of, source.sha256[:8], days.count(asked.as_of) + 1)
+    run = RunId(context.issuer.issuer, asked.as_of, source.sha256[:8], days.count(asked.as_of) + 1)
     reason = asked.new_run or (alike[-1].reason if alike else "")
     return Submission(run=str(run), reason=reason, selection=asked.rows)
 
 
-def _outdated(edges: IssuerEdges, submission: Submission, asked: Asked) -> bool:
+def _outdated(context: IssuerContext, submission: Submission, asked: RunInputs) -> bool:
     """Tell whether a run cannot be the one asked for: picked rows are sent once a run, and others may have gone out.
 
     Whole extracts are sent once, so their committed run stands.
     """
-    store, keys = edges.edges.store, keys_of(submission.run)
+    store, keys = context.adapters.store, keys_of(submission.run)
     plan, done = read_plan(store, keys), has_manifest(store, keys)
     if asked.selection is None:
         return plan is not None and not done and plan.known != asked.known
-    return done or (plan is not None and plan.settings != row_settings(edges.issuer, edges.header))
+    return done or (plan is not None and plan.settings != row_settings(context.issuer, context.header))
 
 
 def _chain(store: Store, prefix: str) -> Iterator[Submission]:
@@ -219,8 +221,8 @@ def _link(prefix: str, number: int) -> str:
     return f"{prefix}{number:03d}.json"
 
 
-def _plan_of(edges: IssuerEdges, source: SourceIdentity, asked: Asked, submission: Submission) -> Plan:
-    settings = row_settings(edges.issuer, edges.header)
+def _plan_of(context: IssuerContext, source: SourceIdentity, asked: RunInputs, submission: Submission) -> Plan:
+    settings = row_settings(context.issuer, context.header)
     return Plan(
         run=submission.run,
         source=source,
@@ -228,7 +230,7 @@ def _plan_of(edges: IssuerEdges, source: SourceIdentity, asked: Asked, submissio
         settings_sha256=digest(canonical(settings)),
         settings=settings,
         recipe=RECIPE,
-        recipients=edges.issuer.portal.fingerprints,
+        recipients=context.issuer.portal.fingerprints,
         reason=submission.reason,
         selection=asked.selection,
         known=asked.known,
@@ -252,19 +254,19 @@ def _compare(plan: Plan, stored: Plan, day: date | None) -> None:
         raise SettingsChangedError(run=stored.run, changed=", ".join(changed))
 
 
-def _remarks(edges: IssuerEdges, source: SourceIdentity) -> tuple[str, ...]:
+def _remarks(context: IssuerContext, source: SourceIdentity) -> tuple[str, ...]:
     """Say aloud that a file of this name had another content before."""
-    known = plans(edges.edges.store, edges.issuer.issuer)
+    known = plans(context.adapters.store, context.issuer.issuer)
     before = [old.run for old in known if old.source.key == source.key and old.source.sha256 != source.sha256]
     return (f"{source.key} had other content before, in run {', '.join(before)}",) if before else ()
 
 
-def pending(edges: IssuerEdges) -> list[Entry]:
+def pending(context: IssuerContext) -> list[Entry]:
     """Return the extracts that match [source] pattern and still need a run, oldest first; CardInNameError.
 
     One whose last run was abandoned needs none: an operator decided so, and asks for a new run by name.
     """
-    store, issuer = edges.edges.store, edges.issuer
+    store, issuer = context.adapters.store, context.issuer
     prefix = extracts(issuer.issuer)
     there = [
         entry

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError, TryAgainError
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys
 from flows.runs.sealing import Plain, Sealed, Sealer
@@ -26,7 +26,7 @@ CONTESTS = 16  # twins that seal the same group at the same moment
 
 GROUP = 32  # chunks per gpg process and seal record; another number finds no older record: raise RECIPE with it
 SEALERS = 2  # gpg processes at a time
-AHEAD = 2 * SEALERS  # groups under way before reading waits
+PREFETCHED = 2 * SEALERS  # groups under way before reading waits
 ENOUGH = 100  # troubled chunks after which the trouble is not the chunks' own
 
 
@@ -103,7 +103,7 @@ class PartialRunError(TryAgainError):
     next_step = "To finish it: {command}"
 
 
-class Draft(NamedTuple):
+class ChunkDraft(NamedTuple):
     """One chunk in the clear: its number, upload name and lines, which become one text where they are sealed."""
 
     number: int
@@ -111,7 +111,7 @@ class Draft(NamedTuple):
     text: pl.Series
 
 
-class Fresh(NamedTuple):
+class SealedChunk(NamedTuple):
     """One chunk as it was sealed just now, and its digest; `trouble` is a code where that did not work."""
 
     data: bytes
@@ -131,29 +131,29 @@ class Outcome(NamedTuple):
 class Publisher:
     """Take chunks in order, publish them out of order, give them back in order."""
 
-    def __init__(self, edges: IssuerEdges, sealer: Sealer, keys: RunKeys) -> None:
-        self._store = edges.edges.store
+    def __init__(self, context: IssuerContext, sealer: Sealer, keys: RunKeys) -> None:
+        self._store = context.adapters.store
         self._sealer = sealer
         self._keys = keys
-        self._header = edges.header
-        self._extension = edges.issuer.portal.extension
+        self._header = context.header
+        self._extension = context.issuer.portal.extension
         self._sealers = ThreadPoolExecutor(SEALERS, "seal")
-        self._wires = ThreadPoolExecutor(edges.edges.wires, "publish")
-        self._group: list[Draft] = []
+        self._connections = ThreadPoolExecutor(context.adapters.connections, "publish")
+        self._group: list[ChunkDraft] = []
         self._under_way: list[Future[list[Outcome]]] = []
         self._outcomes: list[Outcome] = []
         self._troubled = 0
         self.count = 0
 
     @property
-    def gave_up(self) -> bool:
+    def has_given_up(self) -> bool:
         """True once so many chunks are in trouble that more of them would only take time."""
         return self._troubled >= ENOUGH
 
     def add(self, rows: pl.DataFrame) -> int:
         """Take one chunk's rows and return its number (from 1); waits where sealing is behind."""
         self.count += 1
-        self._group.append(Draft(self.count, self._keys.chunk_name(self.count, self._extension), rows["text"]))
+        self._group.append(ChunkDraft(self.count, self._keys.chunk_name(self.count, self._extension), rows["text"]))
         if len(self._group) == GROUP:
             self.send()
         return self.count
@@ -162,7 +162,7 @@ class Publisher:
         """Begin with the chunks taken last; where they are no whole group, no others may follow."""
         if not self._group:
             return
-        if len(self._under_way) >= AHEAD:
+        if len(self._under_way) >= PREFETCHED:
             self._collect()
         group, self._group = self._group, []
         self._under_way.append(self._sealers.submit(self._publish, group))
@@ -177,36 +177,36 @@ class Publisher:
 
     def close(self) -> None:
         """End the threads: requests and gpg processes under way are finished, what waits is dropped."""
-        self._wires.shutdown(wait=False, cancel_futures=True)
+        self._connections.shutdown(wait=False, cancel_futures=True)
         self._sealers.shutdown(cancel_futures=True)
-        self._wires.shutdown()
+        self._connections.shutdown()
 
     def _collect(self) -> None:
         outcomes = self._under_way.pop(0).result()
         self._troubled += sum(outcome.chunk is None for outcome in outcomes)
         self._outcomes += outcomes
 
-    def _publish(self, group: Sequence[Draft]) -> list[Outcome]:
+    def _publish(self, group: Sequence[ChunkDraft]) -> list[Outcome]:
         try:
             return self._publish_group(group)
         except TryAgainError as error:  # its seal records could not be read or written
             return [Outcome(draft.number, None, type(error).__name__) for draft in group]
 
-    def _publish_group(self, group: Sequence[Draft]) -> list[Outcome]:
+    def _publish_group(self, group: Sequence[ChunkDraft]) -> list[Outcome]:
         """Adopt what a dead run or a twin published, seal and publish the rest."""
         records = SealRecords(self._store, self._keys.seals, (group[0].number - 1) // GROUP)
         there: list[Outcome | None] = [None] * len(group)
         if not records.empty:
-            there = list(self._wires.map(lambda draft: self._adopt(draft, records), group))
+            there = list(self._connections.map(lambda draft: self._adopt(draft, records), group))
         todo = [draft for draft, outcome in zip(group, there, strict=True) if outcome is None]
-        fresh = [Fresh(one.data, digest(one.data), one.trouble) for one in self._seal(todo)]
+        fresh = [SealedChunk(one.data, digest(one.data), one.trouble) for one in self._seal(todo)]
         digests = {draft.name: one.sha256 for draft, one in zip(todo, fresh, strict=True) if not one.trouble}
         if digests:
             records.add(digests)
-        stored = self._wires.map(lambda draft, one: self._store_one(draft, one, records), todo, fresh)
+        stored = self._connections.map(lambda draft, one: self._store_one(draft, one, records), todo, fresh)
         return [outcome for outcome in there if outcome is not None] + list(stored)
 
-    def _seal(self, todo: Sequence[Draft]) -> list[Sealed]:
+    def _seal(self, todo: Sequence[ChunkDraft]) -> list[Sealed]:
         """Seal drafts, those that did not work once more: a gpg that was killed takes its whole group along."""
         plain = [Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.text, self._header)) for one in todo]
         sealed = self._sealer.seal(plain) if plain else []
@@ -216,7 +216,7 @@ class Publisher:
                 sealed[at] = one
         return sealed
 
-    def _store_one(self, draft: Draft, fresh: Fresh, records: SealRecords) -> Outcome:
+    def _store_one(self, draft: ChunkDraft, fresh: SealedChunk, records: SealRecords) -> Outcome:
         if fresh.trouble:
             return Outcome(draft.number, None, fresh.trouble)
         try:
@@ -225,7 +225,7 @@ class Publisher:
             return Outcome(draft.number, None, type(error).__name__)
         return self._adopt(draft, records, fresh) or Outcome(draft.number, None, ObjectMissingError.__name__)
 
-    def _adopt(self, draft: Draft, records: SealRecords, fresh: Fresh | None = None) -> Outcome | None:
+    def _adopt(self, draft: ChunkDraft, records: SealRecords, fresh: SealedChunk | None = None) -> Outcome | None:
         """Read back what lies under a chunk's name: it counts where a seal record names it; None for nothing."""
         try:
             size, sha256 = self._settled(draft, records, fresh)
@@ -238,7 +238,7 @@ class Publisher:
         chunk = ManifestChunk(number=draft.number, name=draft.name, rows=len(draft.text), bytes=size, sha256=sha256)
         return Outcome(draft.number, chunk)
 
-    def _settled(self, draft: Draft, records: SealRecords, fresh: Fresh | None) -> tuple[int, str]:
+    def _settled(self, draft: ChunkDraft, records: SealRecords, fresh: SealedChunk | None) -> tuple[int, str]:
         """Return size and digest of what lies under a chunk's name."""
         key = self._key(draft)
         stored = read(self._store, key)
@@ -249,5 +249,5 @@ class Publisher:
             raise ObjectDamagedError(key=key)
         raise ForeignChunkError(key=key, size=len(stored))
 
-    def _key(self, draft: Draft) -> str:
+    def _key(self, draft: ChunkDraft) -> str:
         return self._keys.chunks + draft.name

@@ -71,12 +71,12 @@ def repair(rows: pl.DataFrame, decided: Decided, name: str) -> tuple[pl.DataFram
     }
     counts: dict[str, int] = {}
     for repaired in (field for field, wanted in decided._asdict().items() if wanted):
-        changes, against, mended = steps[repaired]
+        changes, against, remediated = steps[repaired]
         contrary = rows.filter(against)["row"]
         if len(contrary):
             raise RepairContradictedError(name=name, repair=repaired, row=contrary[0])
         counts[repaired] = rows.filter(changes).height
-        rows = rows.with_columns(mended)
+        rows = rows.with_columns(remediated)
     return rows, counts
 
 

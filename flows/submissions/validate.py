@@ -27,7 +27,7 @@ _NONE = pl.DataFrame(
 )
 
 
-class Asked(NamedTuple):
+class RunInputs(NamedTuple):
     """The rules of one severity: an expression of each, and what is reported where it fails."""
 
     holds: tuple[pl.Expr, ...]
@@ -38,7 +38,7 @@ class Contract(NamedTuple):
     """The pandera schema of a business date and an issuer's settings, and its rules one by one."""
 
     schema: pa.DataFrameSchema
-    by_severity: dict[Severity, Asked]
+    by_severity: dict[Severity, RunInputs]
 
 
 def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
@@ -48,7 +48,7 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
     severity: the first rule it breaks. Raises BugError, without any value, where pandera finds another shape.
     """
     contract = contract_of(rules.RULES, as_of, settings)
-    trouble = "pandera and the rules disagree"
+    problem = "pandera and the rules disagree"
     try:
         failed = _failed(contract.schema, rows)
         if failed is not None:
@@ -56,14 +56,14 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
             verdicts = [_by_rule(rows.filter(mask), asked[severity]) for severity, mask in failed.items()]
             return _first_of_each_cell(pl.concat([_NONE, *verdicts]))
     except Exception as error:  # noqa: BLE001  polars' and pandera's own may hold cells: ours is raised below
-        trouble = type(error).__name__
-    raise BugError(place="validate", kind=trouble)
+        problem = type(error).__name__
+    raise BugError(place="validate", kind=problem)
 
 
 @lru_cache(8)
 def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings) -> Contract:
     """Make the pandera schema of the table: the columns in order, and a composite check of each severity."""
-    asked: dict[Severity, Asked] = {}
+    asked: dict[Severity, RunInputs] = {}
     checks = []
     severities = {rule.code: rule.severity_by(settings) for rule in table}
     for severity in ("reject", "warn"):
@@ -76,7 +76,9 @@ def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings
             "rank": [rank for rank, _ in ranked],
         }
         types = {"column": pl.String, "code": pl.String, "severity": pl.String, "rank": pl.UInt32}
-        asked[severity] = Asked(tuple(one.alias(code) for code, one in holds.items()), pl.DataFrame(reported, types))
+        asked[severity] = RunInputs(
+            tuple(one.alias(code) for code, one in holds.items()), pl.DataFrame(reported, types)
+        )
         broad = [holds[rule.code] for _, rule in ranked if severities.get(rule.narrows) != severity]
         if broad:
             # 0: pandera would keep the values of the cells that fail
@@ -110,7 +112,7 @@ def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[Severity, pl
     return failed
 
 
-def _by_rule(rows: pl.DataFrame, asked: Asked) -> pl.DataFrame:
+def _by_rule(rows: pl.DataFrame, asked: RunInputs) -> pl.DataFrame:
     """Return row, rank, column, code, severity of every rule that these rows break; each of them breaks one at least.
 
     Raises ValueError where one breaks none.

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
 from schemas.expressions import CVV_SHAPE, MONTH_SHAPE, YEAR_SHAPE
-from schemas.partner_api.jobs import Id, Text, Told
+from schemas.partner_api.jobs import Id, StoredOutcomes, Text
 from schemas.places import COUNTRIES
 
 HYDRATE_CARDHOLDER: Final = ("card", "card.cardholder")  # the hydrations of a link's record that are documented (4)
@@ -105,14 +105,14 @@ def _record(value: object) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-class LinkedCardholder(Told):
+class LinkedCardholder(StoredOutcomes):
     """The cardholder of a link, where it was hydrated."""
 
     id: Id = None
     cuid: Id = None
 
 
-class LinkedCard(Told):
+class LinkedCard(StoredOutcomes):
     """The card of a link, where it was hydrated; nothing of the card itself is read."""
 
     id: Id = None
@@ -120,7 +120,7 @@ class LinkedCard(Told):
     cardholder_id: Id = None
 
 
-class CardLink(Told):
+class CardLink(StoredOutcomes):
     """A link's record (2.9): its URL and token are personal secrets."""
 
     id: Annotated[Id, Field(validation_alias=AliasChoices("id", "card_link_id"))] = None

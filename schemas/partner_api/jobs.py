@@ -52,13 +52,13 @@ Id = Annotated[str | None, BeforeValidator(identifier)]
 Whole = Annotated[int | None, BeforeValidator(_whole)]
 
 
-class Told(BaseModel):
+class StoredOutcomes(BaseModel):
     """Anything the service says: read tolerantly, never changed, never quoted by an error."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
 
-class Standing(Told):
+class RunStatus(StoredOutcomes):
     """How a job stands: what a record and both kinds of messages have in common."""
 
     status: Text = None
@@ -79,7 +79,7 @@ class Standing(Told):
         return self.termination_type is not None
 
 
-class Prompt(Told):
+class Prompt(StoredOutcomes):
     """One element of `account_link`: a value to collect from the user (2.4)."""
 
     key_name: str
@@ -94,24 +94,24 @@ def _prompts(value: object) -> list[dict[str, Any]]:
 Prompts = Annotated[tuple[Prompt, ...], BeforeValidator(_prompts)]
 
 
-class JobMessage(Told):
+class JobMessage(StoredOutcomes):
     """A status message (2.1): consumed by being read."""
 
     job_id: Id = None
-    message: Annotated[Standing, BeforeValidator(_object)] = Standing()
+    message: Annotated[RunStatus, BeforeValidator(_object)] = RunStatus()
 
 
-class CredentialRequest(Told):
+class CredentialRequest(StoredOutcomes):
     """Input a job waits for (2.4): kept by the service until it is answered with its envelope id."""
 
     kind: Annotated[Text, Field(validation_alias=AliasChoices("type", "request_type"))] = None  # told, never keyed off
     job_id: Id = None
     envelope_id: Annotated[str, BeforeValidator(identifier)]
     account_link: Prompts = ()
-    message: Annotated[Standing, BeforeValidator(_object)] = Standing()
+    message: Annotated[RunStatus, BeforeValidator(_object)] = RunStatus()
 
 
-class JobRecord(Standing):
+class JobRecord(RunStatus):
     """The job record (2.2), which can be read at any time; `requests` need the hydration header."""
 
     id: Id = None

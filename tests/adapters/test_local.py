@@ -68,7 +68,7 @@ def test_a_writer_killed_in_the_middle_leaves_whole_objects_only_and_its_litter_
                 pass
             writer.kill()
 
-    store.sweep("chunks/", datetime.now(UTC) + timedelta(seconds=5))
+    store.clean_up("chunks/", datetime.now(UTC) + timedelta(seconds=5))
 
     assert all(b"%08d" % int(entry.key[7:]) * 40_000 == content(store, entry.key) for entry in store.keys("chunks/"))
     assert len(list(store.keys(""))) == len(list(tmp_path.glob("chunks/*")))
@@ -79,7 +79,7 @@ def test_a_file_not_yet_whole_is_not_listed_and_not_swept_while_it_is_young(tmp_
     store.create("runs/a", b"")
     (tmp_path / "runs/.tmp-1234").write_bytes(b"half")
 
-    gone = store.sweep("", datetime.now(UTC) - timedelta(hours=1))
+    gone = store.clean_up("", datetime.now(UTC) - timedelta(hours=1))
 
     assert 0 == gone
     assert ["runs/a"] == [entry.key for entry in store.keys("")]
@@ -90,7 +90,7 @@ def test_sweeping_removes_only_old_temporary_files(tmp_path: Path) -> None:
     store.create("runs/a", b"")
     (tmp_path / "runs/.tmp-1234").write_bytes(b"half")
 
-    gone = store.sweep("runs/", datetime.now(UTC) + timedelta(seconds=5))
+    gone = store.clean_up("runs/", datetime.now(UTC) + timedelta(seconds=5))
 
     assert 1 == gone
     assert ["a"] == [path.name for path in (tmp_path / "runs").iterdir()]

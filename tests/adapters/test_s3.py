@@ -85,8 +85,8 @@ def test_uploads_that_a_killed_writer_left_are_swept_when_they_are_old(
     client.create_multipart_upload(Bucket=ministack_server.bucket, Key=f"{prefix}/report/links.csv")
     hour = timedelta(hours=1)
 
-    young = store.sweep("report/", datetime.now(UTC) - hour)
-    old = store.sweep("report/", datetime.now(UTC) + hour)
+    young = store.clean_up("report/", datetime.now(UTC) - hour)
+    old = store.clean_up("report/", datetime.now(UTC) + hour)
 
     assert (0, 1) == (young, old)
     assert "Uploads" not in client.list_multipart_uploads(Bucket=ministack_server.bucket, Prefix=prefix)

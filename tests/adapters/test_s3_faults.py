@@ -31,7 +31,7 @@ from flows.runs.store import (
     StoreUnsafeError,
 )
 from tests import fault_proxy, servers
-from tests.fault_proxy import Asked, Chooser, Fault, Proxy, always, at_random, scripted
+from tests.fault_proxy import Chooser, Fault, Proxy, RunInputs, always, at_random, scripted
 
 SECOND_TRY = [
     Fault.THROTTLED,
@@ -254,9 +254,9 @@ def test_an_upload_that_another_swept_away_is_a_named_error_and_not_taken_for_do
     calm = servers.store(ministack_server, uuid4().hex, retry())  # moto answers 500 to the end of a swept upload
     calm.create("report/links.csv", b"old")
 
-    def swept_before_the_end(asked: Asked) -> None:
+    def swept_before_the_end(asked: RunInputs) -> None:
         if asked.method == "POST" and "uploadId" in asked.path:
-            calm.sweep("report/", datetime.now(UTC) + timedelta(hours=1))
+            calm.clean_up("report/", datetime.now(UTC) + timedelta(hours=1))
 
     with faulty(calm, ministack_server, swept_before_the_end) as (store, _), pytest.raises(ObjectChangedError):
         store.replace("report/links.csv", [b"x" * (PART + 1)])
@@ -269,7 +269,7 @@ def test_an_upload_that_breaks_off_leaves_the_old_report_and_no_parts(
 ) -> None:
     calm.create("report/links.csv", b"old")
 
-    def third_put(asked: Asked) -> Fault | None:
+    def third_put(asked: RunInputs) -> Fault | None:
         return Fault.DENIED if "partNumber=2" in asked.path else None
 
     with faulty(calm, moto_server, third_put) as (store, proxy), pytest.raises(StoreDeniedError):

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from flows.adapters.gpg_sealer import IDLE, GpgSealer, Sealers, Wanted
+from flows.adapters.gpg_sealer import IDLE, GpgSealer, Sealers, SealerSpec
 from flows.runs.sealing import Sealer
 from tests import keys
 from tests.adapters.sealers import CHUNKS, TODAY
 
-WANTED = Wanted((keys.sound().public,), (keys.sound().fingerprint,), False, "zip", TODAY)
+WANTED = SealerSpec((keys.sound().public,), (keys.sound().fingerprint,), False, "zip", TODAY)
 
 
 def ended(sealer: Sealer) -> bool:
@@ -23,10 +23,10 @@ def ended(sealer: Sealer) -> bool:
 
 def test_the_next_night_of_the_same_key_gets_the_same_sealer_and_it_seals() -> None:
     sealers = Sealers()
-    with sealers.lend(WANTED) as first:
+    with sealers.borrow(WANTED) as first:
         pass
 
-    with sealers.lend(WANTED) as second:
+    with sealers.borrow(WANTED) as second:
         troubles = [one.trouble for one in second.seal(CHUNKS)]
 
     assert first is second
@@ -38,7 +38,7 @@ def test_the_next_night_of_the_same_key_gets_the_same_sealer_and_it_seals() -> N
 def test_two_nights_at_once_have_a_sealer_each_and_one_is_kept() -> None:
     sealers = Sealers()
 
-    with sealers.lend(WANTED) as one, sealers.lend(WANTED) as other:
+    with sealers.borrow(WANTED) as one, sealers.borrow(WANTED) as other:
         assert one is not other
 
     assert [False, True] == sorted(map(ended, (one, other)))
@@ -47,10 +47,10 @@ def test_two_nights_at_once_have_a_sealer_each_and_one_is_kept() -> None:
 
 def test_another_day_judges_the_key_anew() -> None:
     sealers = Sealers()
-    with sealers.lend(WANTED) as today:
+    with sealers.borrow(WANTED) as today:
         pass
 
-    with sealers.lend(WANTED._replace(today=TODAY + timedelta(days=1))) as tomorrow:
+    with sealers.borrow(WANTED._replace(today=TODAY + timedelta(days=1))) as tomorrow:
         assert today is not tomorrow
 
     sealers.close()
@@ -59,7 +59,7 @@ def test_another_day_judges_the_key_anew() -> None:
 def test_a_night_that_ends_in_an_error_leaves_no_sealer_behind() -> None:
     sealers = Sealers()
 
-    with pytest.raises(RuntimeError), sealers.lend(WANTED) as sealer:
+    with pytest.raises(RuntimeError), sealers.borrow(WANTED) as sealer:
         raise RuntimeError
 
     assert ended(sealer)
@@ -68,7 +68,7 @@ def test_a_night_that_ends_in_an_error_leaves_no_sealer_behind() -> None:
 def test_only_a_few_are_kept() -> None:
     sealers, lent = Sealers(), []
     for day in range(IDLE + 1):
-        with sealers.lend(WANTED._replace(today=TODAY + timedelta(days=day))) as sealer:
+        with sealers.borrow(WANTED._replace(today=TODAY + timedelta(days=day))) as sealer:
             lent.append(sealer)
 
     assert [True] + [False] * IDLE == [ended(one) for one in lent]
@@ -77,7 +77,7 @@ def test_only_a_few_are_kept() -> None:
 
 def test_a_forked_child_leaves_its_parents_sealers_alone() -> None:
     sealers = Sealers()
-    with sealers.lend(WANTED) as sealer:
+    with sealers.borrow(WANTED) as sealer:
         pass
 
     child = os.fork()

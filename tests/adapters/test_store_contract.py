@@ -16,7 +16,7 @@ from flows.adapters.local import LocalStore
 from flows.adapters.s3 import PART, S3Store
 from flows.errors import CardlinkError
 from flows.runs.probe import race
-from flows.runs.store import KeyRefusedError, ObjectChangedError, ObjectMissingError, Source, Store, Sweeper
+from flows.runs.store import Cleaner, KeyRefusedError, ObjectChangedError, ObjectMissingError, Source, Store
 from tests import servers
 
 STORES = ["directory", "moto", "ministack"]
@@ -214,11 +214,11 @@ def test_a_shallow_listing_shows_one_level_with_its_folders(store: Store) -> Non
 
 
 def test_what_was_deleted_is_gone_and_may_be_created_again(store: LocalStore | S3Store) -> None:
-    sweeper: Sweeper = store
+    cleaner: Cleaner = store
     store.create("i/runs/a", b"1")
 
-    sweeper.delete("i/runs/a")
-    sweeper.delete("i/runs/a")
+    cleaner.delete("i/runs/a")
+    cleaner.delete("i/runs/a")
 
     assert [] == listed(store, "", shallow=True)
     assert store.create("i/runs/a", b"2")

@@ -20,10 +20,10 @@ from typing import Any
 
 import polars as pl
 
-from flows.redaction import harden
-from flows.runs.attempts import survey
+from flows.redaction import harden_process
+from flows.runs.attempts import survey_cards
 from flows.runs.keys import RunId, RunKeys
-from flows.runs.prior_state import Terms, check_values
+from flows.runs.prior_state import ResendPolicy, check_values
 from flows.submissions.normalise import normalise
 from flows.wiring import wire
 from schemas.portal import MONTH, PAN, YEAR
@@ -88,15 +88,15 @@ def _rewrite(path: Path, how: Any) -> None:
 
 def main(folder: Path, extract: Path) -> None:
     """Look through the runs, ask for every row; print what both took."""
-    harden()
-    edges = wire(folder, BANK)
+    harden_process()
+    context = wire(folder, BANK)
     start = time.process_time()
-    known = survey(edges).known
+    known = survey_cards(context).known
     looked = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    rows = normalise(pl.read_csv(extract, infer_schema=False), edges.issuer.rules)
+    rows = normalise(pl.read_csv(extract, infer_schema=False), context.issuer.rules)
     rows = check_values(rows).with_columns(last_4=pl.col(PAN).str.slice(-4), expiration=pl.col(YEAR) + pl.col(MONTH))
-    terms, start = Terms(edges.issuer.portfolio, DAY), time.process_time()
+    terms, start = ResendPolicy(context.issuer.portfolio, DAY), time.process_time()
     sent = sum(known.suppressed(block, terms).null_count() for block in rows.iter_slices(BLOCK))
     asked = time.process_time() - start
     assert 0 < sent < rows.height // 10  # the new rows, and those no night ever sent

@@ -222,7 +222,7 @@ def written(order: list[int], delimiter: str, end: str, names: list[str]) -> str
     """Return the people as CSV with columns in this order."""
 
     def cell(text: str) -> str:
-        special = any(mark in text for mark in (delimiter, '"', "\n"))
+        special = any(marker in text for marker in (delimiter, '"', "\n"))
         return '"' + text.replace('"', '""') + '"' if special else text
 
     table = [names, *([person[at] for at in range(4)] for person in PEOPLE)]

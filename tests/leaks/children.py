@@ -21,7 +21,7 @@ from flows.cli.main import main
 from flows.errors import CardlinkError, guarded
 from flows.redaction import Redaction
 from flows.reports.ingest import ingest
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.simulator.answer import answer_store
 from flows.simulator.portal import Portal
 from flows.submissions.submit import Request, submit
@@ -63,32 +63,32 @@ def attempt(work: Callable[[], object]) -> bool:
 def damage(every: int) -> None:
     """Submit an extract of every n-th kind of damage, each as a run of its own, by one sealer."""
     log_everything()
-    edges = wire(HERE, BANK)
+    context = wire(HERE, BANK)
     kinds = [*damaged.line_kinds(), *damaged.whole_kinds(), *damaged.sound_kinds()]
-    with edges.sealer() as sealer:
+    with context.sealer() as sealer:
         for at, kind in enumerate(kinds[::every], 1):
-            settings = edges.issuer.model_copy(update={"source": kind.settings})
-            one = edges._replace(issuer=settings, sealer=lambda: nullcontext(sealer))
+            settings = context.issuer.model_copy(update={"source": kind.settings})
+            one = context._replace(issuer=settings, sealer=lambda: nullcontext(sealer))
             _submit_content(one, f"bank-20261120-{at}.csv", kind.data)
 
 
-def _submit_content(edges: IssuerEdges, name: str, content: bytes) -> None:
+def _submit_content(context: IssuerContext, name: str, content: bytes) -> None:
     (HERE / "store" / BANK / "extracts" / name).write_bytes(content)
-    attempt(lambda: submit(edges, Request(name)))
+    attempt(lambda: submit(context, Request(name)))
 
 
 def night(at: int) -> None:
     """Take one extract all the way through the steps: submit, answer, ingest."""
-    edges = wire(HERE, BANK)
+    context = wire(HERE, BANK)
     name = f"bank-202611{at % 28 + 1:02d}-{at}.csv"
     content = portal_csv(rows({"service_card.nickname": f"night {at}"}))  # another digest: another run
     (HERE / "store" / BANK / "extracts" / name).write_bytes(content)
-    submit(edges, Request(name))
-    answer(edges)
-    ingest(edges)
+    submit(context, Request(name))
+    answer(context)
+    ingest(context)
 
 
-def answer(edges: IssuerEdges) -> None:
+def answer(context: IssuerContext) -> None:
     """Let the simulated portal answer."""
     from flows.adapters.gpg_sealer import GpgOpener
 

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.leaks.nights import NIGHTS, Night, traced_night, unguarded
+from tests.leaks.nights import NIGHTS, GateFacts, traced_night, unguarded
 from tests.leaks.place import CARDS, CVVS, Place
 from tests.leaks.planting import planted_and_found
 from tests.leaks.scanner import Leak, Scanned
@@ -25,13 +25,13 @@ def main(full: bool) -> int:
     planted, found = planted_and_found()
     total, leaks, forms = Scanned(), list[Leak](), 0
     print(f"{'night':<42}{'seconds':>8}{'objects':>9}{'opened':>9}{'MB':>8}{'found':>7}")
-    for night in (*NIGHTS, Night("no plaintext written (system calls)", traced_night)):
+    for night in (*NIGHTS, GateFacts("no plaintext written (system calls)", traced_night)):
         place, seconds = _played(night, full)
         total += place.scanner.scanned
         leaks += place.found
         forms = place.scanner.forms
         _line(night.name, seconds, place)
-    control, seconds = _played(Night("control", unguarded), full)
+    control, seconds = _played(GateFacts("control", unguarded), full)
     _line("control: a flow without the boundary", seconds, control)
     print(
         f"scanned {total.objects:,} objects, {total.opened:,} parts of containers, {total.bytes:,} bytes "
@@ -43,7 +43,7 @@ def main(full: bool) -> int:
     return 0 if not leaks and control.found and found == planted else 1
 
 
-def _played(night: Night, full: bool) -> tuple[Place, float]:
+def _played(night: GateFacts, full: bool) -> tuple[Place, float]:
     """Play a night in a folder of its own and scan it; the folder is gone afterwards."""
     start = time.monotonic()
     with TemporaryDirectory(prefix="cardlink-leaks-") as folder:

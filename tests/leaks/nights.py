@@ -23,7 +23,7 @@ from tests.night import portal_csv
 ENDED = re.compile(r"^ended with (\d+)$", re.MULTILINE)
 
 
-class Night(NamedTuple):
+class GateFacts(NamedTuple):
     """One kind of night; `play(place, full)` does it."""
 
     name: str
@@ -218,15 +218,15 @@ def _commands(place: Place, full: bool, *lines: Sequence[str]) -> list[int]:
 
 
 BY_COMMAND = (
-    Night("a good night, every command", good),
-    Night("damaged extracts", damaged),
-    Night("extracts named after cards", misnamed),
-    Night("crashed nights", crashed),
+    GateFacts("a good night, every command", good),
+    GateFacts("damaged extracts", damaged),
+    GateFacts("extracts named after cards", misnamed),
+    GateFacts("crashed nights", crashed),
 )
 FAILING = (
-    Night("failed seals", unsealed),
-    Night("results that echo cards", hostile),
-    Night("every step failing", broken),
-    Night("Prefect flows failing at every step", flows_failing),
+    GateFacts("failed seals", unsealed),
+    GateFacts("results that echo cards", hostile),
+    GateFacts("every step failing", broken),
+    GateFacts("Prefect flows failing at every step", flows_failing),
 )
 NIGHTS = (*BY_COMMAND, *FAILING)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.leaks.nights import FAILING, Night
+from tests.leaks.nights import FAILING, GateFacts
 from tests.leaks.place import Place
 
 
@@ -14,7 +14,7 @@ from tests.leaks.place import Place
     "night",
     [pytest.param(one, id=one.name, marks=[pytest.mark.slow] if "Prefect" in one.name else []) for one in FAILING],
 )
-def test_a_failing_night_leaves_no_card_where_none_belongs(night: Night, tmp_path: Path) -> None:
+def test_a_failing_night_leaves_no_card_where_none_belongs(night: GateFacts, tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     night.play(place, False)

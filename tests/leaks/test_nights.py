@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.leaks.nights import BY_COMMAND, Night
+from tests.leaks.nights import BY_COMMAND, GateFacts
 from tests.leaks.place import Place
 
 
 @pytest.mark.parametrize("night", BY_COMMAND, ids=lambda night: night.name)
-def test_a_night_leaves_no_card_where_none_belongs(night: Night, tmp_path: Path) -> None:
+def test_a_night_leaves_no_card_where_none_belongs(night: GateFacts, tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     night.play(place, False)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from flows.adapters.local import LocalStore
-from flows.operations.purge import Due
+from flows.operations.purge import PurgePlan
 from flows.runs.documents import keys_of
 from flows.runs.store import Entry
 from tests.night import Bench, local_bench
@@ -22,7 +22,7 @@ def later(bench: Bench, days: float) -> Bench:
     return replace(bench, now=lambda: datetime.now(UTC) + timedelta(days=days))
 
 
-def sweeper(bench: Bench) -> LocalStore:
+def cleaner(bench: Bench) -> LocalStore:
     assert isinstance(bench.store, LocalStore)
     return bench.store
 
@@ -49,7 +49,7 @@ def planned(folder: Path) -> tuple[Bench, str]:
     return bench, run
 
 
-def deleted(due: Due) -> set[str]:
+def deleted(due: PurgePlan) -> set[str]:
     return {entry.key for entry in (*(one for lot in due.lots for one in lot.entries), *due.temporary)}
 
 
@@ -69,8 +69,8 @@ class Killed:
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         return self.store.leftovers(prefix, before)
 
-    def sweep(self, prefix: str, before: datetime) -> int:
-        return self.store.sweep(prefix, before)
+    def clean_up(self, prefix: str, before: datetime) -> int:
+        return self.store.clean_up(prefix, before)
 
     def hides(self) -> bool | None:
         return self.store.hides()

@@ -21,7 +21,7 @@ from flows.runs.documents import (
     read_end,
     read_manifest,
     run_ids,
-    standings,
+    run_statuses,
 )
 from flows.submissions.plan import pending
 from schemas.expressions import PUBLISHED
@@ -56,17 +56,17 @@ def broken_off(folder: Path) -> tuple[Bench, str]:
 def test_an_abandoned_run_is_never_committed_and_its_extract_waits_no_more(tmp_path: Path) -> None:
     bench, run = broken_off(tmp_path)
 
-    abandon(bench.edges.edges, run, WHY)
+    abandon(bench.context.adapters, run, WHY)
 
     assert read_manifest(bench.store, keys_of(run)) is None
-    assert pending(bench.edges) == []
-    assert [(one.run, one.state) for one in standings(bench.store, BANK)] == [(run, "abandoned")]
-    assert [alert for alert in holding(bench.edges) if alert.subject == run] == []
+    assert pending(bench.context) == []
+    assert [(one.run, one.state) for one in run_statuses(bench.store, BANK)] == [(run, "abandoned")]
+    assert [alert for alert in holding(bench.context) if alert.subject == run] == []
 
 
 def test_submitting_the_extract_again_says_who_abandoned_it_and_why(tmp_path: Path) -> None:
     bench, run = broken_off(tmp_path)
-    abandon(bench.edges.edges, run, WHY)
+    abandon(bench.context.adapters, run, WHY)
 
     with pytest.raises(AbandonedError, match=f"by tester:1: {WHY}") as told:
         bench.submit("bank-20261120.csv")
@@ -76,7 +76,7 @@ def test_submitting_the_extract_again_says_who_abandoned_it_and_why(tmp_path: Pa
 
 def test_a_new_run_of_the_extract_goes_through(tmp_path: Path) -> None:
     bench, run = broken_off(tmp_path)
-    abandon(bench.edges.edges, run, WHY)
+    abandon(bench.context.adapters, run, WHY)
 
     again = bench.submit("bank-20261120.csv", new_run="it was the right file").manifest
 
@@ -86,12 +86,12 @@ def test_a_new_run_of_the_extract_goes_through(tmp_path: Path) -> None:
 
 def test_a_new_run_that_broke_off_is_pending_again(tmp_path: Path) -> None:
     bench, run = broken_off(tmp_path)
-    abandon(bench.edges.edges, run, WHY)
+    abandon(bench.context.adapters, run, WHY)
     failing = FailingStore(bench.store, lambda what, key: KeyError(key) if "manifest" in key else None)
     with pytest.raises(KeyError):
         replace(bench, store=failing).submit("bank-20261120.csv", new_run="it was the right file")
 
-    waiting = pending(bench.edges)
+    waiting = pending(bench.context)
 
     assert [entry.key for entry in waiting] == ["bank/extracts/bank-20261120.csv"]
 
@@ -99,7 +99,7 @@ def test_a_new_run_that_broke_off_is_pending_again(tmp_path: Path) -> None:
 def test_the_history_tells_who_abandoned_it_when_and_why_with_card_numbers_masked(tmp_path: Path) -> None:
     bench, run = broken_off(tmp_path)
 
-    abandon(bench.edges.edges, run, f"{WHY}, see {PUBLISHED[0]}")
+    abandon(bench.context.adapters, run, f"{WHY}, see {PUBLISHED[0]}")
 
     [told] = [one for one in history(bench.store, run) if one.what == "abandoned"]
     assert (told.by, told.facts) == ("tester:1", {"reason": f"{WHY}, see [masked]"})
@@ -109,12 +109,12 @@ def test_a_dry_run_writes_nothing_and_refuses_what_the_real_one_refuses(tmp_path
     bench, run = broken_off(tmp_path)
     before = bench.snapshot()
 
-    abandon(bench.edges.edges, run, WHY, dry_run=True)
+    abandon(bench.context.adapters, run, WHY, dry_run=True)
     refused = []
     for reason, name in (("", run), (WHY, "bank-20261120-00000000"), (WHY, run)):
-        with claimed(replace(bench, actor="another:2").edges.edges, keys_of(run).claims):
+        with claimed(replace(bench, actor="another:2").context.adapters, keys_of(run).claims):
             try:
-                abandon(bench.edges.edges, name, reason, dry_run=True)
+                abandon(bench.context.adapters, name, reason, dry_run=True)
             except CardlinkError as error:
                 refused.append(type(error))
 
@@ -129,10 +129,10 @@ def test_a_run_that_is_worked_on_is_not_abandoned(tmp_path: Path, dry_run: bool)
     bench, run = broken_off(tmp_path)
 
     with (
-        claimed(replace(bench, actor="another:2").edges.edges, keys_of(run).claims),
+        claimed(replace(bench, actor="another:2").context.adapters, keys_of(run).claims),
         pytest.raises(ClaimedError, match="another:2"),
     ):
-        abandon(bench.edges.edges, run, WHY, dry_run=dry_run)
+        abandon(bench.context.adapters, run, WHY, dry_run=dry_run)
 
     assert read_end(bench.store, keys_of(run)) is None
 
@@ -143,7 +143,7 @@ def test_a_committed_run_is_cancelled_through_the_outbox_instead(tmp_path: Path,
     run = bench.submit(bench.drop(5)).manifest.run
 
     with pytest.raises(CommittedError, match=f"cardlink outbox cancel {run}"):
-        abandon(bench.edges.edges, run, WHY, dry_run=dry_run)
+        abandon(bench.context.adapters, run, WHY, dry_run=dry_run)
 
 
 def test_of_a_commit_and_an_abandonment_at_the_same_moment_one_wins_and_the_other_says_so(tmp_path: Path) -> None:
@@ -192,8 +192,8 @@ def race(bench: Bench, extract: str, *, wait_for_abandonment: bool) -> set[str]:
         while not (runs := run_ids(bench.store, BANK)) or not any(bench.store.keys(keys_of(str(runs[0])).claims)):
             pass
         try:
-            take_over(operator.edges.edges, str(runs[0]), WHY)
-            abandon(operator.edges.edges, str(runs[0]), WHY)
+            take_over(operator.context.adapters, str(runs[0]), WHY)
+            abandon(operator.context.adapters, str(runs[0]), WHY)
             told.add("abandoned")
         except CardlinkError as error:
             told.add(type(error).__name__)

@@ -19,7 +19,7 @@ from flows.operations.by_hand import (
     NoSuchResultError,
     RowSettledError,
     attribute_row,
-    ingest_again,
+    reingest,
     withdraw,
 )
 from flows.operations.history import history
@@ -77,7 +77,7 @@ def state(bench: Bench, run: str) -> dict[int, tuple[str, str | None]]:
 
 
 def breaks(bench: Bench, run: str) -> list[str]:
-    return [one.name for one in rebuild(bench.edges, run).breaks if not one.notice]
+    return [one.name for one in rebuild(bench.context, run).breaks if not one.notice]
 
 
 def from_scratch(bench: Bench, run: str) -> dict[str, bytes]:
@@ -92,7 +92,7 @@ def from_scratch(bench: Bench, run: str) -> dict[str, bytes]:
 def test_a_row_without_a_place_answers_the_row_it_is_tied_to(night: tuple[Bench, str]) -> None:
     bench, run = night
 
-    done = attribute_row(bench.edges, "a.csv", 4, (run, 4), WHY)
+    done = attribute_row(bench.context, "a.csv", 4, (run, 4), WHY)
 
     assert done.row == {"state": "error", "trouble": None, "run": run, "chunk": 1, "row": 4, "how": "by hand"}
     assert state(bench, run)[4] == ("error", "by hand")
@@ -101,9 +101,9 @@ def test_a_row_without_a_place_answers_the_row_it_is_tied_to(night: tuple[Bench,
 
 def test_once_all_rows_have_their_place_the_run_balances_and_the_file_is_settled(night: tuple[Bench, str]) -> None:
     bench, run = night
-    attribute_row(bench.edges, "a.csv", 4, (run, 4), WHY)
+    attribute_row(bench.context, "a.csv", 4, (run, 4), WHY)
 
-    attribute_row(bench.edges, "a.csv", 5, (run, 5), WHY)
+    attribute_row(bench.context, "a.csv", 5, (run, 5), WHY)
 
     assert breaks(bench, run) == []
     assert bench.ingest().files == 0
@@ -112,13 +112,13 @@ def test_once_all_rows_have_their_place_the_run_balances_and_the_file_is_settled
 def test_what_is_withdrawn_is_a_break_again(night: tuple[Bench, str]) -> None:
     bench, run = night
     before = state(bench, run)
-    attribute_row(bench.edges, "a.csv", 4, (run, 9), WHY)
+    attribute_row(bench.context, "a.csv", 4, (run, 9), WHY)
 
-    withdraw(bench.edges, "a.csv", 4, "it was the other one")
+    withdraw(bench.context, "a.csv", 4, "it was the other one")
 
     assert state(bench, run) == before
     with pytest.raises(NoSuchRowError):
-        withdraw(bench.edges, "a.csv", 4, "once more")
+        withdraw(bench.context, "a.csv", 4, "once more")
 
 
 def test_a_row_given_to_another_run_leaves_the_run_it_stood_with(night: tuple[Bench, str]) -> None:
@@ -130,9 +130,9 @@ def test_a_row_given_to_another_run_leaves_the_run_it_stood_with(night: tuple[Be
     bench.ingest()
     stood = breaks(bench, run)
 
-    attribute_row(bench.edges, "b.csv", 1, (other, 1), WHY)
+    attribute_row(bench.context, "b.csv", 1, (other, 1), WHY)
     moved = (breaks(bench, run), breaks(bench, other), state(bench, other)[1])
-    withdraw(bench.edges, "b.csv", 1, "it was ours after all")
+    withdraw(bench.context, "b.csv", 1, "it was ours after all")
 
     assert "LAST4_MISMATCH" in stood
     assert moved == (["UNATTRIBUTED_ERROR"], ["RESULT_SHORT"], ("linked", "by hand"))
@@ -146,8 +146,8 @@ def test_other_last_four_digits_need_the_partners_word(night: tuple[Bench, str])
     bench.ingest()
 
     with pytest.raises(LastFourError, match="--last-4-confirmed"):
-        attribute_row(bench.edges, "b.csv", 1, (run, 6), WHY)
-    attribute_row(bench.edges, "b.csv", 1, (run, 6), WHY, last_4_confirmed=True)
+        attribute_row(bench.context, "b.csv", 1, (run, 6), WHY)
+    attribute_row(bench.context, "b.csv", 1, (run, 6), WHY, last_4_confirmed=True)
 
     assert state(bench, run)[6] == ("linked", "by hand")
 
@@ -158,7 +158,7 @@ def test_a_link_to_a_foreign_host_stays_a_break_whoever_found_its_row(night: tup
     bench.drop_result(file([link(row, host="evil.example", cuid="nobody-we-know")]), "b.csv")
     bench.ingest()
 
-    done = attribute_row(bench.edges, "b.csv", 1, (run, 6), WHY)
+    done = attribute_row(bench.context, "b.csv", 1, (run, 6), WHY)
 
     assert done.row["trouble"] == "URL_NOT_ALLOWED"
     assert state(bench, run)[6] == ("awaiting", None)
@@ -166,7 +166,7 @@ def test_a_link_to_a_foreign_host_stays_a_break_whoever_found_its_row(night: tup
 
 def test_a_decision_holds_for_the_bytes_it_was_made_of(night: tuple[Bench, str]) -> None:
     bench, run = night
-    attribute_row(bench.edges, "a.csv", 4, (run, 9), WHY)
+    attribute_row(bench.context, "a.csv", 4, (run, 9), WHY)
     sent = bench.ledger(run).rows(named=True)
 
     bench.drop_result(file(link(row) for row in sent[:5]), "a.csv")
@@ -183,7 +183,7 @@ def test_a_result_is_taken_up_again_although_it_was_taken_up(night: tuple[Bench,
     bench.drop_result(file(link(row) for row in sent[5:]), "b.csv")
     before = bench.ingest().files, bench.ingest().files
 
-    done = ingest_again(bench.edges, "b.csv", WHY)
+    done = reingest(bench.context, "b.csv", WHY)
 
     assert before == (2, 1)  # the file with rows that have no place is tried each time
     assert done.ingested is not None
@@ -196,8 +196,8 @@ def test_a_dry_run_says_what_the_row_would_be_and_writes_nothing(night: tuple[Be
     before = bench.snapshot()
 
     done = [
-        attribute_row(bench.edges, "a.csv", 4, (run, 4), WHY, dry_run=True),
-        ingest_again(bench.edges, "a.csv", WHY, dry_run=True),
+        attribute_row(bench.context, "a.csv", 4, (run, 4), WHY, dry_run=True),
+        reingest(bench.context, "a.csv", WHY, dry_run=True),
     ]
 
     assert done[0].row["state"] == "error"
@@ -224,7 +224,7 @@ def test_only_a_row_without_a_place_goes_to_a_row_without_an_answer(
     before = bench.snapshot()
 
     with pytest.raises(error):
-        attribute_row(bench.edges, result, position, (run, row), reason, dry_run=dry_run)
+        attribute_row(bench.context, result, position, (run, row), reason, dry_run=dry_run)
 
     assert bench.snapshot() == before
 
@@ -233,13 +233,13 @@ def test_a_row_of_a_run_that_is_not_there_is_refused(night: tuple[Bench, str]) -
     bench, _ = night
 
     with pytest.raises(UnknownRunError):
-        attribute_row(bench.edges, "a.csv", 4, ("bank-20261120-00000000", 4), WHY)
+        attribute_row(bench.context, "a.csv", 4, ("bank-20261120-00000000", 4), WHY)
 
 
 def test_who_when_and_why_stand_in_record_and_history_with_card_numbers_masked(night: tuple[Bench, str]) -> None:
     bench, run = night
 
-    attribute_row(bench.edges, "a.csv", 4, (run, 4), f"{WHY} {PUBLISHED[0]}")
+    attribute_row(bench.context, "a.csv", 4, (run, 4), f"{WHY} {PUBLISHED[0]}")
 
     [told] = [one for one in history(bench.store, run) if one.what == "attributed by hand"]
     [record] = [data for key, data in bench.snapshot().items() if key.startswith(attributions(BANK))]
@@ -254,7 +254,7 @@ def test_a_result_named_after_a_card_leaves_no_card_behind(night: tuple[Bench, s
     bench.drop_result(file([link(row, cuid="nobody-we-know")]), name)
     bench.ingest()
 
-    attribute_row(bench.edges, name, 1, (run, 6), WHY)
+    attribute_row(bench.context, name, 1, (run, 6), WHY)
 
     left = {key: data for key, data in bench.snapshot().items() if not key.startswith((results(BANK), "bank/extracts"))}
     assert [key for key, data in left.items() if PUBLISHED[0] in key or PUBLISHED[0].encode() in data] == []
@@ -263,7 +263,7 @@ def test_a_result_named_after_a_card_leaves_no_card_behind(night: tuple[Bench, s
 @pytest.mark.parametrize("part", ["/events/", "/outcomes/", "summary.json", "/ingested/"])
 def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(night: tuple[Bench, str], part: str) -> None:
     bench, run = night
-    attribute_row(bench.edges, "a.csv", 5, (run, 9), WHY)
+    attribute_row(bench.context, "a.csv", 5, (run, 9), WHY)
 
     def kill(what: str, key: str) -> Exception | None:
         if what in ("create", "replace") and part in key:
@@ -271,7 +271,7 @@ def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(night: tuple
         return None
 
     with pytest.raises(KilledError):
-        attribute_row(replace(bench, store=FailingStore(bench.store, kill)).edges, "a.csv", 4, (run, 4), WHY)
+        attribute_row(replace(bench, store=FailingStore(bench.store, kill)).context, "a.csv", 4, (run, 4), WHY)
     bench.ingest()
 
     assert state(bench, run)[4] == ("error", "by hand")
@@ -279,9 +279,9 @@ def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(night: tuple
 
 def test_a_report_made_from_scratch_says_the_same(night: tuple[Bench, str]) -> None:
     bench, run = night
-    attribute_row(bench.edges, "a.csv", 4, (run, 9), WHY)
-    withdraw(bench.edges, "a.csv", 4, "it was another")
-    attribute_row(bench.edges, "a.csv", 5, (run, 5), WHY)
+    attribute_row(bench.context, "a.csv", 4, (run, 9), WHY)
+    withdraw(bench.context, "a.csv", 4, "it was another")
+    attribute_row(bench.context, "a.csv", 5, (run, 5), WHY)
     told = {name: bench.report(run, name) for name in REPORTS}
 
     assert from_scratch(bench, run) == told
@@ -295,9 +295,9 @@ def test_reconciliation_is_a_function_of_ledgers_results_and_decisions(
     bench, run = answered(tmp_path_factory.mktemp("bank"))
     for position, row, back in decisions:
         try:
-            attribute_row(bench.edges, "a.csv", position, (run, row), WHY)
+            attribute_row(bench.context, "a.csv", position, (run, row), WHY)
             if back:
-                withdraw(bench.edges, "a.csv", position, WHY)
+                withdraw(bench.context, "a.csv", position, WHY)
         except RowSettledError:
             continue
     told = {name: bench.report(run, name) for name in REPORTS}

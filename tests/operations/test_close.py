@@ -16,7 +16,7 @@ from flows.operations.remediation import NoSuchBreakError, close_break, reopen_b
 from flows.reports.ingest import ingest
 from flows.reports.rebuild import find_breaks, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
-from flows.results.decisions import Closed, closed_breaks, open_breaks, sort_out
+from flows.results.decisions import Closed, closed_breaks, open_breaks, sort_breaks
 from flows.runs.documents import NoReasonError, keys_of
 from schemas.breaks import found
 from schemas.expressions import PUBLISHED
@@ -46,7 +46,7 @@ def test_a_closed_break_is_no_matter_of_balance_and_its_line_says_that_it_was_cl
     bench, run = short
     before = summary(bench, run)["verdict"]
 
-    close_break(bench.edges, run, "RESULT_SHORT", "", WHY)
+    close_break(bench.context, run, "RESULT_SHORT", "", WHY)
 
     told = summary(bench, run)
     lines = {line["name"]: (line["left"], line["right"], line["holds"], line["closed"]) for line in told["balance"]}
@@ -62,7 +62,7 @@ def test_a_closed_break_is_no_matter_of_balance_and_its_line_says_that_it_was_cl
 def test_page_and_workbook_show_what_was_closed_by_whom_and_why(short: tuple[Bench, str]) -> None:
     bench, run = short
 
-    close_break(bench.edges, run, "RESULT_SHORT", "chunk 1", WHY)
+    close_break(bench.context, run, "RESULT_SHORT", "chunk 1", WHY)
 
     page = bench.report(run, "report.html").decode()
     book = openpyxl.load_workbook(BytesIO(bench.report(run, "report.xlsx")))["Closed"]
@@ -74,7 +74,7 @@ def test_a_closed_break_that_grows_is_open_again_and_one_that_shrinks_stays_clos
     short: tuple[Bench, str], tmp_path: Path
 ) -> None:
     bench, run = short
-    close_break(bench.edges, run, "RESULT_SHORT", "chunk 1", WHY)
+    close_break(bench.context, run, "RESULT_SHORT", "chunk 1", WHY)
     [first, _] = sorted((tmp_path / "store" / "bank" / "results").iterdir())
     whole = first.read_bytes().splitlines(keepends=True)
 
@@ -82,9 +82,9 @@ def test_a_closed_break_that_grows_is_open_again_and_one_that_shrinks_stays_clos
         first.write_bytes(b"".join(whole[:lines]))
         for kept in (tmp_path / "store" / keys_of(run).outcomes).iterdir():
             kept.unlink()
-        for mark in (tmp_path / "store" / "bank" / "ingested").iterdir():
-            mark.unlink()
-        ingest(bench.edges)
+        for marker in (tmp_path / "store" / "bank" / "ingested").iterdir():
+            marker.unlink()
+        ingest(bench.context)
         return str(summary(bench, run)["verdict"])
 
     assert [answered(5), answered(7)] == [OUT_OF_BALANCE, WAITING]
@@ -92,9 +92,9 @@ def test_a_closed_break_that_grows_is_open_again_and_one_that_shrinks_stays_clos
 
 def test_what_is_opened_again_counts_again_and_both_stand_in_the_history(short: tuple[Bench, str]) -> None:
     bench, run = short
-    close_break(bench.edges, run, "RESULT_SHORT", "chunk 1", f"{WHY} {PUBLISHED[0]}")
+    close_break(bench.context, run, "RESULT_SHORT", "chunk 1", f"{WHY} {PUBLISHED[0]}")
 
-    reopen_break(bench.edges, run, "RESULT_SHORT", "", "they found them")
+    reopen_break(bench.context, run, "RESULT_SHORT", "", "they found them")
 
     told = [(one.what, one.facts["reason"]) for one in history(bench.store, run) if one.what.startswith("break")]
     assert summary(bench, run)["verdict"] == OUT_OF_BALANCE
@@ -103,10 +103,10 @@ def test_what_is_opened_again_counts_again_and_both_stand_in_the_history(short: 
 
 def test_retention_is_told_which_breaks_are_open(short: tuple[Bench, str]) -> None:
     bench, run = short
-    keys, breaks = keys_of(run), find_breaks(bench.edges, run)
+    keys, breaks = keys_of(run), find_breaks(bench.context, run)
     before = open_breaks(bench.store, keys, breaks)
 
-    close_break(bench.edges, run, "RESULT_SHORT", "", WHY)
+    close_break(bench.context, run, "RESULT_SHORT", "", WHY)
 
     after = open_breaks(bench.store, keys, breaks)
     assert ([one.name for one in before], after) == (["RESULT_SHORT"], ())
@@ -119,7 +119,7 @@ def test_a_dry_run_names_what_would_be_closed_and_writes_nothing(short: tuple[Be
     bench, run = short
     before = bench.snapshot()
 
-    done = close_break(bench.edges, run, "RESULT_SHORT", "", WHY, dry_run=True)
+    done = close_break(bench.context, run, "RESULT_SHORT", "", WHY, dry_run=True)
 
     assert [(one.name, one.place, one.rows) for one in done.breaks] == [("RESULT_SHORT", "chunk 1", 4)]
     assert bench.snapshot() == before
@@ -147,14 +147,14 @@ def test_what_is_not_there_is_not_closed_or_opened(
     bench, run = short
 
     with pytest.raises(error):
-        verb(bench.edges, run, name, place, reason, dry_run=dry_run)
+        verb(bench.context, run, name, place, reason, dry_run=dry_run)
 
 
 def test_a_report_made_anew_says_the_same(short: tuple[Bench, str]) -> None:
     bench, run = short
-    told = close_break(bench.edges, run, "RESULT_SHORT", "", WHY).report
+    told = close_break(bench.context, run, "RESULT_SHORT", "", WHY).report
 
-    again = rebuild(bench.edges, run)
+    again = rebuild(bench.context, run)
 
     assert told is not None
     assert (again.breaks, again.summary["closed"]) == (told.breaks, told.summary["closed"])
@@ -174,7 +174,7 @@ def test_a_report_made_anew_says_the_same(short: tuple[Bench, str]) -> None:
 def test_a_closing_covers_a_break_with_no_other_row(place: str, rows: int, covered: bool) -> None:
     closing = Closed("LAST4_MISMATCH", "chunk 7, rows 1, 2", 2, NOON, "tester", WHY)
 
-    told = sort_out([found("LAST4_MISMATCH", rows, place)], [closing])
+    told = sort_breaks([found("LAST4_MISMATCH", rows, place)], [closing])
 
     assert [len(told.open), len(told.closed)] == [not covered, covered]
 
@@ -182,6 +182,6 @@ def test_a_closing_covers_a_break_with_no_other_row(place: str, rows: int, cover
 def test_a_notice_is_never_closed() -> None:
     closing = Closed("MERGED_FILE", "a.csv", 2, NOON, "tester", WHY)
 
-    told = sort_out([found("MERGED_FILE", 2, "a.csv")], [closing])
+    told = sort_breaks([found("MERGED_FILE", 2, "a.csv")], [closing])
 
     assert (len(told.open), told.closed) == (1, ())

@@ -9,7 +9,7 @@ import pytest
 
 from flows.errors import CardlinkError
 from flows.operations.history import history
-from flows.runs.context import note
+from flows.runs.context import record_event
 from flows.runs.documents import UnknownRunError, keys_of
 from schemas.expressions import PUBLISHED
 from tests.night import Bench, local_bench
@@ -57,6 +57,6 @@ def test_a_run_that_was_never_planned_is_unknown(bench: Bench) -> None:
 def test_a_card_number_in_a_typed_reason_is_masked(bench: Bench) -> None:
     run = bench.submit(bench.drop(20)).manifest.run
 
-    note(bench.edges.edges, keys_of(run), "held", reason=f"ask about {PUBLISHED[0]}")
+    record_event(bench.context.adapters, keys_of(run), "held", reason=f"ask about {PUBLISHED[0]}")
 
     assert "ask about [masked]" == history(bench.store, run)[-1].facts["reason"]

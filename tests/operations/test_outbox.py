@@ -11,7 +11,7 @@ from flows.operations.outbox import SUMS, ChunkStateError, NoSuchChunkError, fet
 from flows.runs.chunks import Move, outbox, outboxes
 from flows.runs.documents import NoReasonError, UnknownRunError
 from flows.submissions.dry_run import rehearse
-from flows.submissions.submit import Request, SentTwiceError, guard_twice
+from flows.submissions.submit import Request, SentTwiceError, refuse_resend
 from tests.night import BANK, Bench, local_bench
 
 
@@ -23,13 +23,13 @@ def night(tmp_path: Path) -> tuple[Bench, str]:
 
 
 def states(bench: Bench, run: str) -> list[str]:
-    return [item.state for item in outbox(bench.edges.edges, run)]
+    return [item.state for item in outbox(bench.context.adapters, run)]
 
 
 def test_every_chunk_of_a_committed_run_waits_for_its_upload(night: tuple[Bench, str]) -> None:
     bench, run = night
 
-    found = list(outboxes(bench.edges.edges, BANK))
+    found = list(outboxes(bench.context.adapters, BANK))
 
     assert [(item.run, item.chunk.number, item.state) for item in found] == [(run, n, "waiting") for n in (1, 2, 3)]
 
@@ -38,7 +38,7 @@ def test_fetched_chunks_are_the_published_bytes_with_their_sums(night: tuple[Ben
     bench, run = night
     folder: dict[str, bytes] = {}
 
-    fetch(bench.edges.edges, run, folder.__setitem__, [2, 3])
+    fetch(bench.context.adapters, run, folder.__setitem__, [2, 3])
 
     sums = folder.pop(SUMS).decode().splitlines()
     assert sums == [f"{hashlib.sha256(data).hexdigest()}  {name}" for name, data in folder.items()]
@@ -47,7 +47,7 @@ def test_fetched_chunks_are_the_published_bytes_with_their_sums(night: tuple[Ben
 
 def test_what_is_held_uploaded_or_cancelled_is_not_given_out(night: tuple[Bench, str]) -> None:
     bench, run = night
-    outside = bench.edges.edges
+    outside = bench.context.adapters
     move(outside, run, "uploaded", [1])
     move(outside, run, "held", [2], "the issuer asked for it")
 
@@ -62,7 +62,7 @@ def test_events_are_added_and_nothing_is_edited(night: tuple[Bench, str]) -> Non
     bench, run = night
     before = bench.snapshot()
 
-    move(bench.edges.edges, run, "held", [1], "the issuer asked for it")
+    move(bench.context.adapters, run, "held", [1], "the issuer asked for it")
 
     after = bench.snapshot()
     assert {key: after[key] for key in before} == before
@@ -86,25 +86,25 @@ def test_a_move_that_does_not_fit_is_refused_and_notes_nothing(
     before = bench.snapshot()
 
     with pytest.raises(error):
-        move(bench.edges.edges, run, what, numbers, reason)
+        move(bench.context.adapters, run, what, numbers, reason)
 
     assert before == bench.snapshot()
 
 
 def test_a_run_without_commit_has_no_outbox(tmp_path: Path) -> None:
     with pytest.raises(UnknownRunError):
-        outbox(local_bench(tmp_path).edges.edges, "bank-20261120-00000000")
+        outbox(local_bench(tmp_path).context.adapters, "bank-20261120-00000000")
 
 
 def test_results_answer_chunks_whether_or_not_anyone_marked_anything(night: tuple[Bench, str]) -> None:
     bench, run = night
-    move(bench.edges.edges, run, "uploaded", [1])
+    move(bench.context.adapters, run, "uploaded", [1])
 
     bench.answer()
     bench.ingest()
 
     assert states(bench, run) == ["answered"] * 3
-    assert list(outboxes(bench.edges.edges, BANK)) == []
+    assert list(outboxes(bench.context.adapters, BANK)) == []
 
 
 def test_another_run_of_an_extract_is_refused_until_its_chunks_are_cancelled(night: tuple[Bench, str]) -> None:
@@ -112,10 +112,10 @@ def test_another_run_of_an_extract_is_refused_until_its_chunks_are_cancelled(nig
     again = Request("bank-20261120.csv", new_run="the portal lost them")
 
     with pytest.raises(SentTwiceError, match="3 of the 3 chunks"):
-        guard_twice(bench.edges, again)
-    move(bench.edges.edges, run, "cancelled", reason="the portal lost them")
+        refuse_resend(bench.context, again)
+    move(bench.context.adapters, run, "cancelled", reason="the portal lost them")
 
-    guard_twice(bench.edges, again)
+    refuse_resend(bench.context, again)
     assert states(bench, run) == ["cancelled"] * 3
 
 
@@ -124,7 +124,7 @@ def test_a_dry_run_says_exactly_what_a_real_run_sends_and_writes_nothing(tmp_pat
     extract = bench.drop(90, bad=0.2, seed=5)
     before = bench.snapshot()
 
-    rehearsed = rehearse(bench.edges, Request(extract))
+    rehearsed = rehearse(bench.context, Request(extract))
     untouched = bench.snapshot()
     manifest = bench.submit(extract).manifest
 
@@ -137,7 +137,7 @@ def test_a_dry_run_says_exactly_what_a_real_run_sends_and_writes_nothing(tmp_pat
 def test_a_dry_run_of_a_committed_extract_says_that_nothing_would_be_sent(night: tuple[Bench, str]) -> None:
     bench, run = night
 
-    rehearsed = rehearse(bench.edges, Request("bank-20261120.csv"))
+    rehearsed = rehearse(bench.context, Request("bank-20261120.csv"))
 
     assert rehearsed.already == run
     assert "a real run would send nothing" in rehearsed.verdict

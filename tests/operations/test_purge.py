@@ -8,30 +8,30 @@ import pytest
 
 from flows.operations.alerts import watch
 from flows.operations.history import history
-from flows.operations.metrics import measure
+from flows.operations.metrics import write_metrics
 from flows.operations.outbox import move
-from flows.operations.purge import look, purge
+from flows.operations.purge import plan_purge, purge
 from flows.operations.remediation import abandon
 from flows.reports.across import CLEAR
 from flows.reports.cardholder import trace
 from flows.reports.rebuild import rebuild
 from flows.reports.reconciliation import reconcile_runs
-from flows.runs.attempts import survey
+from flows.runs.attempts import survey_cards
 from flows.runs.chunks import outboxes
-from flows.runs.documents import AbandonedError, LedgerPurgedError, keys_of, read_purged, standing, without_ledger
+from flows.runs.documents import AbandonedError, LedgerPurgedError, keys_of, read_purged, run_status, without_ledger
 from flows.runs.links import answer_key
 from flows.submissions.submit import Submitted
 from tests.night import BANK, Bench, local_bench
-from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, deleted, later, planned, sent, sweeper
+from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, cleaner, deleted, later, planned, sent
 
 
 def test_sealed_chunks_go_a_week_after_the_last_answer_and_not_before(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     before = bench.snapshot()
 
-    young = purge(later(bench, 6).edges, sweeper(bench))
+    young = purge(later(bench, 6).context, cleaner(bench))
     kept = bench.snapshot()
-    due = purge(later(bench, WEEK).edges, sweeper(bench))
+    due = purge(later(bench, WEEK).context, cleaner(bench))
 
     assert ((), before.keys()) == (young.lots, kept.keys())
     gone = before.keys() - bench.snapshot().keys()
@@ -43,7 +43,7 @@ def test_after_the_ledger_only_what_proves_the_run_is_left_and_no_source_is_touc
     bench, run = answered(tmp_path)
     before = bench.snapshot()
 
-    purge(later(bench, YEAR).edges, sweeper(bench))
+    purge(later(bench, YEAR).context, cleaner(bench))
 
     after = bench.snapshot()
     left = {key.removeprefix(f"bank/runs/{run}/").split("/")[0] for key in after if key.startswith("bank/runs/")}
@@ -58,7 +58,7 @@ def test_a_purge_leaves_a_record_of_what_when_by_whom_and_by_which_setting(tmp_p
     old = later(bench, YEAR)
     sizes = {entry.key: entry.size for entry in bench.store.keys(keys_of(run).chunks)}
 
-    purge(old.edges, sweeper(bench))
+    purge(old.context, cleaner(bench))
 
     chunks, ledger = (read_purged(bench.store, keys_of(run), part) for part in ("chunks", "ledger"))
     assert chunks
@@ -74,9 +74,9 @@ def test_a_dry_run_changes_nothing_and_names_exactly_what_a_real_one_deletes(tmp
     bench, _ = answered(tmp_path)
     before, old = bench.snapshot(), later(bench, days)
 
-    dry = look(old.edges, sweeper(bench))
+    dry = plan_purge(old.context, cleaner(bench))
     untouched = bench.snapshot()
-    purge(old.edges, sweeper(bench))
+    purge(old.context, cleaner(bench))
 
     assert before == untouched
     assert deleted(dry) == before.keys() - bench.snapshot().keys()
@@ -84,11 +84,11 @@ def test_a_dry_run_changes_nothing_and_names_exactly_what_a_real_one_deletes(tmp
 
 def test_a_run_cancelled_as_a_whole_needs_no_report_to_go(tmp_path: Path) -> None:
     bench, run = sent(tmp_path)
-    move(bench.edges.edges, run, "cancelled", reason="the issuer sent another")
+    move(bench.context.adapters, run, "cancelled", reason="the issuer sent another")
 
-    purge(later(bench, YEAR).edges, sweeper(bench))
+    purge(later(bench, YEAR).context, cleaner(bench))
 
-    found = standing(bench.store, keys_of(run).run)
+    found = run_status(bench.store, keys_of(run).run)
     assert ("cancelled (purged)", 50, 50) == (found.state, found.read, found.awaiting)
 
 
@@ -96,18 +96,18 @@ def test_a_run_cancelled_as_a_whole_needs_no_report_to_go(tmp_path: Path) -> Non
 def test_a_purge_killed_after_its_record_is_finished_by_the_next_one(tmp_path: Path, deletions: int) -> None:
     bench, run = answered(tmp_path)
     whole = later(answered(tmp_path / "whole")[0], YEAR)
-    purge(whole.edges, sweeper(whole))
+    purge(whole.context, cleaner(whole))
     old = later(bench, YEAR)
     with pytest.raises(KeyboardInterrupt):
-        purge(old.edges, Killed(sweeper(bench), deletions))
+        purge(old.context, Killed(cleaner(bench), deletions))
     first = read_purged(bench.store, keys_of(run), "chunks")
 
-    again = purge(later(bench, YEAR + 1).edges, sweeper(bench))
+    again = purge(later(bench, YEAR + 1).context, cleaner(bench))
 
     assert first == read_purged(bench.store, keys_of(run), "chunks")
     assert again.lots[0].resumed
     assert _left(whole) == _left(bench)
-    assert () == look(later(bench, YEAR + 2).edges, sweeper(bench)).lots
+    assert () == plan_purge(later(bench, YEAR + 2).context, cleaner(bench)).lots
 
 
 def _left(bench: Bench) -> set[str]:
@@ -119,23 +119,23 @@ def _left(bench: Bench) -> set[str]:
 def test_a_run_that_was_never_committed_is_abandoned_and_goes_after_the_ledgers_term(tmp_path: Path) -> None:
     bench, run = planned(tmp_path)
 
-    young = look(later(bench, YEAR - 10).edges, sweeper(bench))
-    due = purge(later(bench, YEAR).edges, sweeper(bench))
+    young = plan_purge(later(bench, YEAR - 10).context, cleaner(bench))
+    due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert ((), [("chunks", "ledger_days = 395"), ("ledger", "ledger_days = 395")]) == (
         young.lots,
         [(lot.record.part, lot.record.setting) for lot in due.lots],
     )
-    assert "abandoned" == standing(bench.store, keys_of(run).run).state
+    assert "abandoned" == run_status(bench.store, keys_of(run).run).state
     with pytest.raises(AbandonedError, match="never committed, ledger_days = 395"):
         later(bench, YEAR).submit("bank-20261120.csv")
 
 
 def test_an_abandoned_run_goes_with_the_chunks_term(tmp_path: Path) -> None:
     bench, run = planned(tmp_path)
-    abandon(bench.edges.edges, run, "the issuer sent another")
+    abandon(bench.context.adapters, run, "the issuer sent another")
 
-    due = purge(later(bench, WEEK).edges, sweeper(bench))
+    due = purge(later(bench, WEEK).context, cleaner(bench))
 
     assert [("chunks", "chunks_days = 7"), ("ledger", "chunks_days = 7")] == [
         (lot.record.part, lot.record.setting) for lot in due.lots
@@ -151,8 +151,8 @@ def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -
     (tmp_path / "store" / half).write_bytes(b"half")
     (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").write_bytes(b"half an extract")
 
-    young = purge(later(bench, 0).edges, sweeper(bench))
-    due = purge(later(bench, 2).edges, sweeper(bench))
+    young = purge(later(bench, 0).context, cleaner(bench))
+    due = purge(later(bench, 2).context, cleaner(bench))
 
     assert ((), ()) == (young.temporary, young.leftovers)
     assert ({probe, exchanged}, [half]) == ({one.key for one in due.temporary}, [one.key for one in due.leftovers])
@@ -163,31 +163,31 @@ def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -
 
 def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
-    before = standing(bench.store, keys_of(run).run)
+    before = run_status(bench.store, keys_of(run).run)
     old = later(bench, YEAR)
-    purge(old.edges, sweeper(bench))
+    purge(old.context, cleaner(bench))
 
-    stands = standing(bench.store, keys_of(run).run)
-    across = reconcile_runs(old.edges)
-    known = survey(old.edges).known
+    stands = run_status(bench.store, keys_of(run).run)
+    across = reconcile_runs(old.context)
+    known = survey_cards(old.context).known
 
     assert before._replace(state=f"{before.state} (purged)") == stands
     assert (0, (), CLEAR) == (across["outstanding"]["count"], across["alerts"]["opened"], across["verdict"])
-    assert list(outboxes(old.edges.edges, BANK)) == []
-    assert [] == [change for change in watch(old.edges) if change.alert.kind in ("result-overdue", "out-of-balance")]
-    assert "cardlink_rows" in measure(old.edges)
+    assert list(outboxes(old.context.adapters, BANK)) == []
+    assert [] == [change for change in watch(old.context) if change.alert.kind in ("result-overdue", "out-of-balance")]
+    assert "cardlink_rows" in write_metrics(old.context)
     assert {"chunks purged", "ledger purged"} <= {one.what for one in history(bench.store, run)}
     assert 0 == len(known)
     with pytest.raises(LedgerPurgedError, match=run):
-        rebuild(old.edges, run)
-    assert ((), (run,)) == trace(old.edges.edges, BANK, "C1")
+        rebuild(old.context, run)
+    assert ((), (run,)) == trace(old.context.adapters, BANK, "C1")
     assert Submitted(bench.manifest(run), already=True) == old.submit("bank-20261120.csv")
 
 
 def test_a_late_result_of_a_purged_run_is_a_break_that_says_so(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     old = later(bench, YEAR)
-    purge(old.edges, sweeper(bench))
+    purge(old.context, cleaner(bench))
     [late, *_] = [key for key in bench.snapshot() if key.startswith("bank/results/")]
     bench.drop_result(bench.content(late), f"again-{run}-00001-result.csv")
 
@@ -205,8 +205,8 @@ def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_know
     for key in (known, answer_key(known), unknown):
         bench.store.create(key, b"{}")
 
-    young = look(later(bench, 390).edges, sweeper(bench))
-    due = purge(later(bench, YEAR).edges, sweeper(bench))
+    young = plan_purge(later(bench, 390).context, cleaner(bench))
+    due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert ((), {known, answer_key(known)}) == (young.lots, deleted(due))
     assert [unknown] == [entry.key for entry in bench.store.keys("bank/single/")]

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
 from flows.operations.outbox import move
-from flows.operations.purge import look, purge
+from flows.operations.purge import plan_purge, purge
 from flows.resend.resubmission import Request, resubmit
-from flows.resend.selection import Wanted
+from flows.resend.selection import RowSelection
 from flows.runs.chains import add_record
 from flows.runs.chunks import Move
 from flows.runs.claim import Lease
 from flows.runs.documents import keys_of
 from schemas.records import Closing
 from tests.night import Bench, local_bench
-from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, later, planned, sent, sweeper
+from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, cleaner, later, planned, sent
 
 
 def _short(bench: Bench, run: str) -> None:
@@ -42,20 +42,20 @@ def _moved(what: Move) -> Callable[[Bench, str], None]:
         bench.answer()
         _without(bench, 2)
         bench.ingest()
-        move(bench.edges.edges, run, what, [2], "why")
+        move(bench.context.adapters, run, what, [2], "why")
 
     return do
 
 
 def _without(bench: Bench, chunk: int) -> None:
     for key in [key for key in bench.snapshot() if key.startswith("bank/results/") and f"-{chunk:05d}-" in key]:
-        sweeper(bench).delete(key)
+        cleaner(bench).delete(key)
 
 
 def _unreported(bench: Bench, run: str) -> None:
     bench.answer()
     bench.ingest()
-    sweeper(bench).delete(keys_of(run).report("summary.json"))
+    cleaner(bench).delete(keys_of(run).report("summary.json"))
 
 
 def _newer_results(bench: Bench, run: str) -> None:
@@ -88,7 +88,7 @@ def test_what_is_open_stays_however_old_it_is_and_says_why(tmp_path: Path, why: 
     OPEN[why](bench, run)
     before = bench.snapshot()
 
-    due = purge(later(bench, 10 * YEAR).edges, sweeper(bench))
+    due = purge(later(bench, 10 * YEAR).context, cleaner(bench))
 
     assert ((), before) == (due.lots, bench.snapshot())
     assert {("chunks", True), ("ledger", True)} == {(one.part, why in one.why) for one in due.kept}
@@ -104,7 +104,7 @@ def test_a_cancelled_chunk_and_a_break_that_was_closed_are_done_with(tmp_path: P
     other, cancelled = sent(tmp_path / "other")
     _moved("cancelled")(other, cancelled)
 
-    due = [purge(later(one, YEAR).edges, sweeper(one)) for one in (bench, other)]
+    due = [purge(later(one, YEAR).context, cleaner(one)) for one in (bench, other)]
 
     assert [["chunks", "ledger"]] * 2 == [[lot.record.part for lot in one.lots] for one in due]
     assert "closed" in {key.split("/")[3] for key in bench.snapshot() if key.startswith("bank/runs/")}
@@ -116,10 +116,12 @@ def test_a_ledger_stays_while_one_of_its_links_lives(tmp_path: Path) -> None:
     bench.answer(expires=bench.now().date() + timedelta(days=200))
     bench.ingest()
 
-    [kept] = look(later(bench, 100).edges, sweeper(bench)).kept
+    [kept] = plan_purge(later(bench, 100).context, cleaner(bench)).kept
 
     assert "it has links that live until" in kept.why
-    assert ["chunks", "ledger"] == [one.record.part for one in look(later(bench, 300).edges, sweeper(bench)).lots]
+    assert ["chunks", "ledger"] == [
+        one.record.part for one in plan_purge(later(bench, 300).context, cleaner(bench)).lots
+    ]
 
 
 def test_a_ledger_stays_while_a_link_lives_that_a_resubmission_of_its_rows_made(tmp_path: Path) -> None:
@@ -128,11 +130,11 @@ def test_a_ledger_stays_while_a_link_lives_that_a_resubmission_of_its_rows_made(
     bench.answer(fail_share=0.5, seed=1, expires=bench.now().date() + timedelta(days=30))
     bench.ingest()
     late = later(bench, 20)
-    resubmit(late.edges, Request(run, Wanted(errors=True), "again"))
+    resubmit(late.context, Request(run, RowSelection(errors=True), "again"))
     late.answer(expires=bench.now().date() + timedelta(days=200))
     late.ingest()
 
-    due = look(later(bench, 100).edges, sweeper(bench))
+    due = plan_purge(later(bench, 100).context, cleaner(bench))
 
     why = {kept.run: kept.why for kept in due.kept if kept.part == "ledger"}
     assert "it has links that live until" in why[run]
@@ -143,7 +145,7 @@ def test_a_run_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
     old = later(bench, YEAR)
     Lease.take(bench.store, keys_of(run).claims, "another", old.now(), timedelta(minutes=3))
 
-    due = purge(old.edges, sweeper(bench))
+    due = purge(old.context, cleaner(bench))
 
     assert ((), {"another works on it"}) == (due.lots, {kept.why for kept in due.kept})
 
@@ -158,7 +160,7 @@ def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
                 old.submit("bank-20261120.csv")
             super().delete(key)
 
-    due = purge(old.edges, Resumed(sweeper(bench), 9))
+    due = purge(old.context, Resumed(cleaner(bench), 9))
 
     assert () == due.lots
     assert [f"{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)] == [
@@ -172,7 +174,7 @@ def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     bench.store.create("bank/runs/bank-20250101-00000000/manifest.json", b"{}")
     bench.store.create("bank/runs/bank-20250101-00000000/chunks/bank-20250101-00000000-00001.csv.pgp", b"x")
 
-    due = purge(later(bench, YEAR).edges, sweeper(bench))
+    due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert [run, run] == [lot.record.run for lot in due.lots]
     assert {"not to be read: bank/runs/bank-20250101-00000000/manifest.json"} == {kept.why for kept in due.kept}
@@ -184,7 +186,7 @@ def test_what_is_not_ours_is_named_and_left(tmp_path: Path) -> None:
     for key in strange:
         bench.store.create(key, b"somebody's")
 
-    due = purge(later(bench, YEAR).edges, sweeper(bench))
+    due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert tuple(sorted(strange)) == due.unknown
     assert all(bench.content(key) == b"somebody's" for key in strange)
@@ -225,7 +227,7 @@ def test_nothing_that_is_open_young_or_a_source_is_ever_deleted(
     )
     for number, state in enumerate(chunks, start=1):
         if state in MOVES:
-            move(bench.edges.edges, run, MOVES[state], [number], "why")
+            move(bench.context.adapters, run, MOVES[state], [number], "why")
         if state in ("whole", "short"):
             [result] = (night[0] / "results").glob(f"*-{number:05d}-*")
             lines = result.read_bytes().splitlines(keepends=True)
@@ -234,7 +236,7 @@ def test_nothing_that_is_open_young_or_a_source_is_ever_deleted(
         bench.ingest()
     before = bench.snapshot()
 
-    purge(later(bench, days).edges, sweeper(bench))
+    purge(later(bench, days).context, cleaner(bench))
 
     after = bench.snapshot()
     gone = before.keys() - after.keys()

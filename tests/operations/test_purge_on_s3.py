@@ -9,7 +9,7 @@ import pytest
 
 from flows.adapters.s3 import S3Store
 from flows.commands.retention import facts
-from flows.operations.purge import look, purge
+from flows.operations.purge import plan_purge, purge
 from flows.runs.documents import without_ledger
 from tests import servers
 from tests.night import BANK, Bench, issuer
@@ -37,12 +37,12 @@ def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(server: 
     client.create_multipart_upload(Bucket=server.bucket, Key=f"plain-purge/{dead}")
     before = bench.snapshot().keys()
 
-    dry = look(bench.edges, store)
-    purge(bench.edges, store)
+    dry = plan_purge(bench.context, store)
+    purge(bench.context, store)
 
     assert before - bench.snapshot().keys() == {entry.key for lot in dry.lots for entry in lot.entries}
     assert ([dead], False) == ([entry.key for entry in dry.leftovers], dry.hides)
-    assert ([], ()) == (store.leftovers("", bench.now()), look(bench.edges, store).lots)
+    assert ([], ()) == (store.leftovers("", bench.now()), plan_purge(bench.context, store).lots)
     assert 1 == len(without_ledger(store, BANK))
 
 
@@ -53,7 +53,7 @@ def test_a_bucket_that_keeps_versions_is_told_of_with_the_rule_it_needs(server: 
     store = S3Store("purged-versions", "", client)
     bench = answered(store)
 
-    due = purge(bench.edges, store)
+    due = purge(bench.context, store)
 
     [gone, *_] = [entry.key for lot in due.lots for entry in lot.entries]
     kept = client.list_object_versions(Bucket="purged-versions", Prefix=gone)

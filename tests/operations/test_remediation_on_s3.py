@@ -40,7 +40,7 @@ def test_chunks_sealed_anew_leave_no_old_object(store: S3Store) -> None:
     before = bench.chunks(run)
     new = replace(bench, issuer=issuer(portal={**CHUNKS, "fingerprints": [NEW.fingerprint]}), key=NEW)
 
-    done = reseal(new.edges, store, run, (), WHY)
+    done = reseal(new.context, store, run, (), WHY)
 
     sealed = [key for key in bench.snapshot() if key.endswith(".pgp")]
     assert (done.chunks, done.retired, done.left) == ((1, 2, 3), 3, 0)
@@ -57,7 +57,7 @@ def test_of_many_abandonments_and_a_commit_at_once_one_stands(store: S3Store) ->
 
     def give_up(number: int) -> str:
         try:
-            abandon(replace(bench, actor=f"operator:{number}").edges.edges, run, WHY)
+            abandon(replace(bench, actor=f"operator:{number}").context.adapters, run, WHY)
         except CardlinkError as error:
             return type(error).__name__
         return "abandoned"

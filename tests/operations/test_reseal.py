@@ -18,7 +18,7 @@ from flows.operations.outbox import ChunkStateError, NoSuchChunkError, fetch, mo
 from flows.operations.reseal import Resealed, RowsDifferError, reseal
 from flows.resend.corrections import correction_template
 from flows.resend.resubmission import Request, resubmit
-from flows.resend.selection import Wanted
+from flows.resend.selection import RowSelection
 from flows.resend.sources import SourceGoneError
 from flows.runs.chunks import outbox
 from flows.runs.documents import NoReasonError, UnknownRunError, keys_of
@@ -54,24 +54,24 @@ def rotated(bench: Bench, **portal: object) -> Bench:
     return replace(bench, issuer=fresh, key=NEW)
 
 
-def sweeper(bench: Bench) -> LocalStore:
+def cleaner(bench: Bench) -> LocalStore:
     assert isinstance(bench.store, LocalStore)
     return bench.store
 
 
 def without_extract(bench: Bench) -> Bench:
-    sweeper(bench).delete("bank/extracts/bank-20261120.csv")
+    cleaner(bench).delete("bank/extracts/bank-20261120.csv")
     return bench
 
 
 def again(bench: Bench, run: str, *numbers: int, dry_run: bool = False) -> Resealed:
-    return reseal(bench.edges, sweeper(bench), run, numbers, WHY, dry_run=dry_run)
+    return reseal(bench.context, cleaner(bench), run, numbers, WHY, dry_run=dry_run)
 
 
 def opened(bench: Bench, run: str) -> list[bytes]:
     """Return the plain CSV of every chunk that is given out for upload."""
     sealed: dict[str, bytes] = {}
-    fetch(bench.edges.edges, run, sealed.__setitem__)
+    fetch(bench.context.adapters, run, sealed.__setitem__)
     sealed.pop("SHA256SUMS")
     with GpgOpener([bench.key.secret]) as opener:
         return [opener.open(data, 1 << 24) for _, data in sorted(sealed.items())]
@@ -90,11 +90,11 @@ def test_what_is_given_out_afterwards_are_the_same_rows_for_the_new_key(night: t
 
 def test_names_numbers_and_the_manifest_stay_and_the_old_objects_are_gone(night: tuple[Bench, str]) -> None:
     bench, run = night
-    there, manifest = outbox(bench.edges.edges, run), bench.content(keys_of(run).manifest)
+    there, manifest = outbox(bench.context.adapters, run), bench.content(keys_of(run).manifest)
 
     again(bench, run)
 
-    now = outbox(bench.edges.edges, run)
+    now = outbox(bench.context.adapters, run)
     assert bench.content(keys_of(run).manifest) == manifest
     assert [(one.chunk.number, one.chunk.name, one.chunk.rows, one.state) for one in now] == [
         (one.chunk.number, one.chunk.name, one.chunk.rows, one.state) for one in there
@@ -112,13 +112,13 @@ def test_the_night_goes_on_as_if_nothing_had_been(night: tuple[Bench, str]) -> N
 
     listed = pl.read_csv(bench.report(run, "chunks.csv"))["sha256"].to_list()
     assert report.summary["verdict"] == "balanced"
-    assert listed == [one.chunk.sha256 for one in outbox(bench.edges.edges, run)]
+    assert listed == [one.chunk.sha256 for one in outbox(bench.context.adapters, run)]
 
 
 def test_only_waiting_and_held_chunks_are_sealed_anew(night: tuple[Bench, str]) -> None:
     bench, run = night
-    move(bench.edges.edges, run, "uploaded", [1])
-    move(bench.edges.edges, run, "held", [2], "to be looked at")
+    move(bench.context.adapters, run, "uploaded", [1])
+    move(bench.context.adapters, run, "held", [2], "to be looked at")
 
     done = again(bench, run)
 
@@ -130,11 +130,11 @@ def test_only_waiting_and_held_chunks_are_sealed_anew(night: tuple[Bench, str]) 
 def test_a_chunk_that_is_named_is_sealed_anew_even_to_the_same_key(night: tuple[Bench, str]) -> None:
     bench, run = night
     again(bench, run)
-    before = {one.chunk.number: one.chunk.sha256 for one in outbox(bench.edges.edges, run)}
+    before = {one.chunk.number: one.chunk.sha256 for one in outbox(bench.context.adapters, run)}
 
     done = [again(bench, run), again(bench, run, 2)]
 
-    now = {one.chunk.number: one.chunk.sha256 for one in outbox(bench.edges.edges, run)}
+    now = {one.chunk.number: one.chunk.sha256 for one in outbox(bench.context.adapters, run)}
     assert [(one.chunks, one.retired) for one in done] == [((), 0), ((2,), 1)]
     assert [number for number in now if now[number] != before[number]] == [2]
 
@@ -156,7 +156,7 @@ def test_a_dry_run_reads_every_row_and_writes_nothing(night: tuple[Bench, str]) 
         (lambda bench, run: replace(bench, issuer=rotated(bench, rows_per_chunk=10).issuer), SettingsChangedError),
         (lambda bench, run: without_extract(bench), SourceGoneError),
         (lambda bench, run: bench.drop(55, seed=4) and bench, SourceGoneError),
-        (lambda bench, run: move(bench.edges.edges, run, "cancelled", [2], WHY) and bench, ChunkStateError),
+        (lambda bench, run: move(bench.context.adapters, run, "cancelled", [2], WHY) and bench, ChunkStateError),
     ],
 )
 def test_what_cannot_be_made_again_is_refused_and_nothing_is_published(
@@ -210,7 +210,7 @@ def test_killed_anywhere_the_same_command_finishes_and_leaves_one_ciphertext(
 
     dying = Dying(bench.store, kill)
     with pytest.raises(KilledError):
-        reseal(replace(bench, store=dying).edges, dying, run, (), WHY)
+        reseal(replace(bench, store=dying).context, dying, run, (), WHY)
 
     again(bench, run)
 
@@ -223,7 +223,7 @@ def test_who_may_not_delete_leaves_the_old_objects_and_hears_of_it(night: tuple[
     bench, run = night
     barred = Dying(bench.store, lambda what, key: StoreDeniedError(place=key, code="403") if what == "delete" else None)
 
-    done = reseal(bench.edges, barred, run, (), WHY)
+    done = reseal(bench.context, barred, run, (), WHY)
     finished = again(bench, run)
 
     assert (done.chunks, done.retired, done.left) == ((1, 2, 3), 0, 3)
@@ -232,10 +232,10 @@ def test_who_may_not_delete_leaves_the_old_objects_and_hears_of_it(night: tuple[
 
 def test_rows_of_a_resubmission_with_corrections_are_sealed_anew_as_they_were_corrected(tmp_path: Path) -> None:
     bench, first = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
-    blank = pl.concat(correction_template(bench.edges, first))
+    blank = pl.concat(correction_template(bench.context, first))
     filled = blank.with_columns(correction=pl.when(pl.col("row") == 2).then(pl.lit("Salem")))
     name = correct(bench, filled.write_csv().encode())
-    run = resubmit(bench.edges, Request(first, Wanted(), "corrected", corrections=name)).manifest.run
+    run = resubmit(bench.context, Request(first, RowSelection(), "corrected", corrections=name)).manifest.run
     before = bench.chunks(run)
     new = replace(bench, issuer=issuer(limits=bench.issuer.limits.model_dump(), portal=KEY), key=NEW)
 
@@ -265,7 +265,7 @@ def test_what_is_not_there_is_not_sealed_anew(night: tuple[Bench, str], dry_run:
     with pytest.raises(UnknownRunError):
         again(bench, "bank-20261120-00000000", dry_run=dry_run)
     with pytest.raises(NoReasonError):
-        reseal(bench.edges, sweeper(bench), run, (), "", dry_run=dry_run)
+        reseal(bench.context, cleaner(bench), run, (), "", dry_run=dry_run)
 
 
 def test_rows_that_repeat_a_cuid_stand_in_the_chunks_they_stood_in(tmp_path: Path) -> None:
@@ -301,8 +301,8 @@ class Dying(FailingStore):
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         return self._local.leftovers(prefix, before)
 
-    def sweep(self, prefix: str, before: datetime) -> int:
-        return self._local.sweep(prefix, before)
+    def clean_up(self, prefix: str, before: datetime) -> int:
+        return self._local.clean_up(prefix, before)
 
     def hides(self) -> bool | None:
         return self._local.hides()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.operations.retention import End, State, last_answer, part_of, passing, too_young, verdict
+from flows.operations.retention import End, State, kept_by_age, last_answer, part_of, passing, verdict
 from flows.runs.keys import RunId, RunKeys
 from schemas.issuer import Issuer
 from schemas.records import PARTS, Part
@@ -49,7 +49,7 @@ def test_what_the_business_date_keeps_its_last_answer_keeps_too(part: Part, age:
     answered = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(days=wait)
     now = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(days=age)
 
-    early = too_young(part, RUN.run, Retention(), now)
+    early = kept_by_age(part, RUN.run, Retention(), now)
 
     assert early is None or not verdict(part, State(answered), Retention(), now).due
 

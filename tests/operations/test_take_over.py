@@ -70,10 +70,10 @@ def test_the_submit_after_a_take_over_goes_on_at_once_from_what_a_killed_process
 
 def test_a_process_that_still_lives_loses_the_claim_at_its_next_beat(planned: tuple[Bench, str]) -> None:
     bench, run = planned
-    alive = replace(bench, actor="alive:7").edges.edges
+    alive = replace(bench, actor="alive:7").context.adapters
 
     with claimed(alive, keys_of(run).claims, beat=0.01) as claim:
-        take_over(bench.edges.edges, run, WHY)
+        take_over(bench.context.adapters, run, WHY)
 
         once(lambda: lost(claim))
         with pytest.raises(LeaseLostError):
@@ -82,8 +82,8 @@ def test_a_process_that_still_lives_loses_the_claim_at_its_next_beat(planned: tu
 
 def test_what_is_shown_is_who_holds_it_since_when_and_until_when(planned: tuple[Bench, str]) -> None:
     bench, run = planned
-    working = replace(bench, actor="working:7").edges.edges
-    later = replace(bench, now=lambda: NOON + timedelta(minutes=2)).edges.edges
+    working = replace(bench, actor="working:7").context.adapters
+    later = replace(bench, now=lambda: NOON + timedelta(minutes=2)).context.adapters
 
     with claimed(working, keys_of(run).claims) as claim:
         claim._lease.renew(NOON + timedelta(minutes=1))
@@ -95,10 +95,10 @@ def test_what_is_shown_is_who_holds_it_since_when_and_until_when(planned: tuple[
 def test_a_dry_run_ends_nothing(planned: tuple[Bench, str]) -> None:
     bench, run = planned
 
-    with claimed(replace(bench, actor="working:7").edges.edges, keys_of(run).claims):
-        take_over(bench.edges.edges, run, WHY, dry_run=True)
+    with claimed(replace(bench, actor="working:7").context.adapters, keys_of(run).claims):
+        take_over(bench.context.adapters, run, WHY, dry_run=True)
 
-        with pytest.raises(ClaimedError, match="working:7"), claimed(bench.edges.edges, keys_of(run).claims):
+        with pytest.raises(ClaimedError, match="working:7"), claimed(bench.context.adapters, keys_of(run).claims):
             pass
 
 
@@ -107,16 +107,16 @@ def test_a_claim_that_nobody_holds_is_not_taken_over(planned: tuple[Bench, str],
     bench, run = planned
 
     with pytest.raises(NotClaimedError, match="run it again"):
-        take_over(bench.edges.edges, run, WHY, dry_run=dry_run)
+        take_over(bench.context.adapters, run, WHY, dry_run=dry_run)
     with pytest.raises(UnknownRunError):
-        take_over(bench.edges.edges, "bank-20261120-00000000", WHY, dry_run=dry_run)
+        take_over(bench.context.adapters, "bank-20261120-00000000", WHY, dry_run=dry_run)
 
 
 def test_the_history_tells_whose_claim_was_ended_by_whom_and_why(planned: tuple[Bench, str]) -> None:
     bench, run = planned
 
-    with claimed(replace(bench, actor="dead:7").edges.edges, keys_of(run).claims):
-        take_over(bench.edges.edges, run, WHY)
+    with claimed(replace(bench, actor="dead:7").context.adapters, keys_of(run).claims):
+        take_over(bench.context.adapters, run, WHY)
 
     [told] = [one for one in history(bench.store, run) if one.what == "taken over"]
     assert (told.by, told.facts["holder"], told.facts["reason"]) == ("tester:1", "dead:7", WHY)

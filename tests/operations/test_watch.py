@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.openmetrics import parser
 
 from flows.errors import CardlinkError
-from flows.operations.alerts import Failure, open_alerts, told, watch
-from flows.operations.metrics import measure, metrics_key
+from flows.operations.alerts import Failure, open_alerts, record_notified, watch
+from flows.operations.metrics import metrics_key, write_metrics
 from flows.operations.outbox import move
 from tests import keys
 from tests.builders import portal_rows
@@ -26,9 +26,9 @@ def read_back(text: str) -> list[Any]:
 
 def look(bench: Bench, *failures: Failure) -> list[tuple[str, bool]]:
     """Watch as the flow does: tell every change, and keep that it was told."""
-    found = watch(bench.edges, failures)
+    found = watch(bench.context, failures)
     for change in found:
-        told(bench.edges, change)
+        record_notified(bench.context, change)
     return [(change.alert.kind, change.opened) for change in found]
 
 
@@ -59,7 +59,7 @@ def test_a_refused_run_is_told_once_and_closes_with_its_commit(tmp_path: Path) -
 def test_an_overdue_answer_is_told_once_and_closes_when_it_comes(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     run = bench.submit(bench.drop(20)).manifest.run
-    move(bench.edges.edges, run, "uploaded")
+    move(bench.context.adapters, run, "uploaded")
     late = at(bench, NOON + timedelta(hours=49))
 
     looks = [look(bench), look(late), look(late)]
@@ -116,7 +116,7 @@ def test_a_key_that_ends_soon_is_told_once(tmp_path: Path) -> None:
         local_bench(tmp_path, portal={"fingerprints": [key.fingerprint]}), key=key, now=lambda: datetime.now(UTC)
     )
 
-    found = watch(bench.edges)
+    found = watch(bench.context)
 
     assert [(change.alert.kind, change.alert.subject) for change in found] == [("key-ending", key.fingerprint)]
 
@@ -142,7 +142,7 @@ def test_a_watcher_killed_before_telling_leaves_it_to_the_next(tmp_path: Path) -
     bench = local_bench(tmp_path)
     failure = Failure("nightly-bank", "Crashed")
 
-    killed = watch(bench.edges, [failure])
+    killed = watch(bench.context, [failure])
     found = look(bench, failure)
 
     assert [(change.alert.kind, change.opened) for change in killed] == found == [("flow-failed", True)]
@@ -169,7 +169,7 @@ def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
     run = bench.submit(bench.drop(50, bad=0.1)).manifest
     look(bench, Failure("nightly-bank", "Crashed"))
 
-    text = measure(bench.edges)
+    text = write_metrics(bench.context)
 
     samples = {(s.name, *sorted(s.labels.items())): s.value for family in read_back(text) for s in family.samples}
     name = ("issuer", BANK)

@@ -14,7 +14,7 @@ import pytest
 
 from flows.adapters.s3 import S3Store
 from flows.operations.alerts import watch
-from flows.operations.metrics import measure
+from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.partner_api.follow_links import follow_links
 from flows.runs.documents import keys_of, read_purged
@@ -91,8 +91,8 @@ def test_a_night_needs_no_right_that_the_policy_lacks_and_calls_for_each_it_has(
 
     run = bench.submit(extract).manifest.run
     bench.ingest()
-    watch(bench.edges)
-    measure(bench.edges)
+    watch(bench.context)
+    write_metrics(bench.context)
 
     assert run
     assert called <= ROLE.keys()
@@ -113,7 +113,7 @@ def test_a_look_at_placements_needs_no_other_right(guarded: tuple[servers.S3Serv
     dropped.replace(f"{transactions(BANK)}t.csv", [report.encode()])
     enforce(server, True)
 
-    facts = follow_links(bench.edges, None, run)
+    facts = follow_links(bench.context, None, run)
 
     assert [7, 7, 7, 1, 1, 1] == [one["cardholders"] for one in facts["funnel"]["stages"]]
 
@@ -134,7 +134,7 @@ def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
     purger.meta.events.register("before-call.s3", lambda model, **_: called.add(model.name))
     old = Bench(S3Store(server.bucket, "nightly", client), issuer(), now=lambda: datetime.now(UTC) + timedelta(days=9))
 
-    due = purge(old.edges, S3Store(server.bucket, "nightly", purger))
+    due = purge(old.context, S3Store(server.bucket, "nightly", purger))
 
     enforce(server, False)
     assert (
@@ -162,7 +162,7 @@ def test_whoever_may_not_delete_is_told_before_a_record_says_that_anything_went(
     old = Bench(S3Store(server.bucket, "nightly", client), issuer(), now=lambda: datetime.now(UTC) + timedelta(days=9))
 
     with pytest.raises(StoreDeniedError):
-        purge(old.edges, old.store)  # type: ignore[arg-type]  # the pipeline's own store, which may not
+        purge(old.context, old.store)  # type: ignore[arg-type]  # the pipeline's own store, which may not
 
     assert read_purged(old.store, keys_of(run), "chunks") is None
 

@@ -11,7 +11,7 @@ from flows.partner_api.client import ServiceClient
 from flows.partner_api.follow_job import MEANINGS, UNKNOWN_END, Clock, Followed, follow
 from flows.partner_api.service import AnswerLostError, NoSuchRecordError, ServiceBusyError
 from flows.simulator.service.sites import SITES
-from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages, Standing
+from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages, RunStatus
 from tests.partner_api.service_clients import client_of, started_job
 from tests.service import RunningService, running_service
 
@@ -21,12 +21,12 @@ class Person:
 
     def __init__(self, knows: Callable[[CredentialRequest], dict[str, str]] | None = None) -> None:
         self._knows = knows or (lambda request: {one.key_name: "right" for one in request.account_link})
-        self.shown: list[Standing] = []
+        self.shown: list[RunStatus] = []
         self.warnings: list[float] = []
         self.notes: list[str] = []
         self.asked: list[list[str]] = []
 
-    def show(self, standing: Standing, left: float | None) -> None:
+    def show(self, standing: RunStatus, left: float | None) -> None:
         self.shown.append(standing)
 
     def warn(self, left: float) -> None:
@@ -176,12 +176,12 @@ def test_a_job_nobody_knows_is_told_so(client: ServiceClient) -> None:
         follow(client, "999999", Person(), Passing().clock)
 
 
-class Told:
+class StoredOutcomes:
     """A service by script: one list of messages for each look, the last again and again."""
 
-    def __init__(self, *looks: Messages | Exception, record: Standing | None = None) -> None:
+    def __init__(self, *looks: Messages | Exception, record: RunStatus | None = None) -> None:
         self._looks = list(looks)
-        self._record = record or Standing(status="AUTH")
+        self._record = record or RunStatus(status="AUTH")
         self.answers: list[Mapping[str, str]] = []
         self.lose_answers = 0
 
@@ -221,19 +221,19 @@ def test_a_warning_comes_a_minute_before_the_time_is_up_and_again_where_time_was
     person = Person()
     looks = [says(status="AUTH", job_timeout=left) for left in (70, 60, 58, 56, 200, 198, 61, 59, 57)]
 
-    follow(Told(*looks, END), "7", person, Passing().clock)
+    follow(StoredOutcomes(*looks, END), "7", person, Passing().clock)
 
     assert person.warnings == [60, 59]
 
 
 def test_an_end_nobody_knows_is_told_with_what_to_do() -> None:
-    ended = follow(Told(says(status="GONE", termination_type="BRAND_NEW")), "7", Person(), Passing().clock)
+    ended = follow(StoredOutcomes(says(status="GONE", termination_type="BRAND_NEW")), "7", Person(), Passing().clock)
 
     assert (ended.termination_type, ended.meaning) == ("BRAND_NEW", UNKNOWN_END)
 
 
 def test_a_status_that_says_the_job_waits_is_enough_to_ask_what_for() -> None:
-    told = Told(says(status="PENDING_NEWCREDS"), END)
+    told = StoredOutcomes(says(status="PENDING_NEWCREDS"), END)
 
     follow(told, "7", Person(), Passing().clock)
 
@@ -241,7 +241,7 @@ def test_a_status_that_says_the_job_waits_is_enough_to_ask_what_for() -> None:
 
 
 def test_a_request_of_another_job_of_the_cardholder_is_left_alone() -> None:
-    told = Told(Messages(requests=(asking(job_id=8),)), END)
+    told = StoredOutcomes(Messages(requests=(asking(job_id=8),)), END)
 
     follow(told, "7", Person(), Passing().clock)
 
@@ -251,14 +251,14 @@ def test_a_request_of_another_job_of_the_cardholder_is_left_alone() -> None:
 def test_a_request_that_names_nothing_to_type_is_told_once() -> None:
     empty, person = Messages(requests=(asking(account_link=[]),)), Person()
 
-    follow(Told(empty, empty, END), "7", person, Passing().clock)
+    follow(StoredOutcomes(empty, empty, END), "7", person, Passing().clock)
 
     assert person.notes == ["The job waits, and names nothing to type in."]
 
 
 def test_a_lost_answer_is_asked_for_again_only_while_the_request_stands() -> None:
     waiting = Messages(requests=(asking(),))
-    lost, kept = Told(waiting, waiting, END), Told(waiting, Messages(), END)
+    lost, kept = StoredOutcomes(waiting, waiting, END), StoredOutcomes(waiting, Messages(), END)
     lost.lose_answers = kept.lose_answers = 1
 
     follow(lost, "7", Person(), Passing().clock)
@@ -269,9 +269,9 @@ def test_a_lost_answer_is_asked_for_again_only_while_the_request_stands() -> Non
 
 def test_lost_messages_are_made_up_for_by_the_record() -> None:
     lost = AnswerLostError(place="GET", kind="ReadTimeout", advice="")
-    ended = Standing(status="SUCCESSFUL", termination_type="BILLABLE")
+    ended = RunStatus(status="SUCCESSFUL", termination_type="BILLABLE")
 
-    class Ending(Told):
+    class Ending(StoredOutcomes):
         def messages(self, job_id: str) -> Messages:
             self._record = ended
             raise lost
@@ -280,7 +280,7 @@ def test_lost_messages_are_made_up_for_by_the_record() -> None:
 
 
 def test_a_service_that_loses_messages_and_then_is_busy_is_waited_for() -> None:
-    class Failing(Told):
+    class Failing(StoredOutcomes):
         calls = 0
 
         def job(self, job_id: str) -> JobRecord:
@@ -301,9 +301,9 @@ def test_a_service_that_loses_messages_and_then_is_busy_is_waited_for() -> None:
 def test_a_service_that_is_silent_for_a_while_is_waited_for_and_not_for_ever() -> None:
     busy, person = ServiceBusyError(place="GET", kind="HTTP 503"), Person()
 
-    ended = follow(Told(busy, busy, END), "7", person, Passing().clock)
+    ended = follow(StoredOutcomes(busy, busy, END), "7", person, Passing().clock)
     with pytest.raises(ServiceBusyError):
-        follow(Told(busy), "7", Person(), Passing().clock)
+        follow(StoredOutcomes(busy), "7", Person(), Passing().clock)
 
     assert ended.placed
     assert len(person.notes) == 2

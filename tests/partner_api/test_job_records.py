@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.partner_api.job_records import Job, best, code, job, kept, merged
-from schemas.partner_api.jobs import Standing
+from schemas.partner_api.jobs import RunStatus
 
 STATUSES = ("PENDING", "AUTH", "UPDATING", "SUCCESSFUL", "TIMEOUT_TFA", "SOMETHING_NEW")
 ENDS = (None, None, "BILLABLE", "USER_DATA_FAILURE", "NEVER_STARTED", "A_SIXTH_TYPE")
@@ -28,7 +28,7 @@ told = st.lists(jobs, max_size=8)
 
 
 def one(status: str, **more: Any) -> Job:
-    found = job("7", Standing.model_validate({"status": status, **more}))
+    found = job("7", RunStatus.model_validate({"status": status, **more}))
     assert found is not None
     return found
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import polars as pl
 import pytest
 
-from flows.partner_api.follow_links import ServiceSilentError, follow_links, look
+from flows.partner_api.follow_links import ServiceSilentError, check_links, follow_links
 from flows.partner_api.service import NoSuchRecordError, ServiceBusyError
 from flows.reports.funnel import read_placements
 from flows.reports.reconciliation import reconcile_runs
@@ -108,7 +108,7 @@ def test_a_link_is_followed_to_the_end_of_its_jobs(tmp_path: Path) -> None:
     partner.jobs["8"] = {"id": 8, "status": "SUCCESSFUL", "termination_type": "BILLABLE", "merchant_site": "Books"}
     partner.jobs["9"] = {"id": 9, "status": "PENDING", "percent_complete": 30}
 
-    done = look(bench.edges, partner, settings(bench), bench.manifest(run))
+    done = check_links(bench.context, partner, settings(bench), bench.manifest(run))
 
     told = looked(bench, run).filter(pl.col("opened")).select("row", "job_id", "termination_type", "running")
     assert [(first, "8", "BILLABLE", False), (second, "9", None, True)] == told.rows()
@@ -119,11 +119,11 @@ def test_a_second_look_right_after_the_first_asks_nothing(tmp_path: Path) -> Non
     bench, run, linked = night(tmp_path)
     partner = Partner()
     know_all(partner, linked)
-    look(bench.edges, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.manifest(run))
     before = bench.snapshot()
     partner.asked.clear()
 
-    done = look(bench.edges, partner, settings(bench), bench.manifest(run))
+    done = check_links(bench.context, partner, settings(bench), bench.manifest(run))
 
     claims = f"{keys_of(run).placements}claims/"
     assert (12, 0, Counter()) == (done.links, done.asked, partner.asked)
@@ -133,12 +133,12 @@ def test_a_second_look_right_after_the_first_asks_nothing(tmp_path: Path) -> Non
 def test_a_link_nobody_opened_yet_is_no_error_and_asked_of_again_later(tmp_path: Path) -> None:
     bench, run, linked = night(tmp_path)
     partner = Partner()
-    look(bench.edges, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.manifest(run))
     before = looked(bench, run)["trouble"].unique().to_list()
     know_all(partner, linked)
     later = replace(bench, now=lambda: NOON + timedelta(hours=7))
 
-    look(later.edges, partner, settings(bench), bench.manifest(run))
+    check_links(later.context, partner, settings(bench), bench.manifest(run))
 
     assert ["link.record.missing"] == before
     assert [None] == looked(bench, run)["trouble"].unique().to_list()
@@ -150,12 +150,12 @@ def test_messages_of_a_look_that_died_before_it_kept_anything_else_are_counted_i
     know_all(partner, linked)
     row = linked["row"][0]
     partner.messages[f"h-{row}"] = [status("7", "AUTH")]
-    look(bench.edges, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.manifest(run))
     for part in (tmp_path / "store" / keys_of(run).placements).glob("part-*.parquet"):
         part.unlink()  # as a kill leaves it: the messages are there, what was made of them is not
 
     partner.jobs["7"] = {"id": 7, "status": "SUCCESSFUL", "termination_type": "BILLABLE"}
-    look(bench.edges, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.manifest(run))
 
     assert [(row, "BILLABLE", 1)] == looked(bench, run).filter("opened").select(
         "row", "termination_type", "reads"
@@ -173,11 +173,11 @@ def test_a_service_that_falls_silent_ends_the_look_and_what_was_learnt_stays(tmp
 
     partner.before = fall_silent
     with pytest.raises(ServiceSilentError):
-        look(bench.edges, partner, settings(bench), bench.manifest(run))
+        check_links(bench.context, partner, settings(bench), bench.manifest(run))
     first = looked(bench, run)["seen"].is_not_null().sum()
     partner.before = lambda _: None
 
-    done = look(bench.edges, partner, settings(bench), bench.manifest(run))
+    done = check_links(bench.context, partner, settings(bench), bench.manifest(run))
 
     assert (10, 50) == (first, done.asked)
 
@@ -193,7 +193,7 @@ def test_nothing_of_a_link_or_of_a_text_for_people_is_kept(tmp_path: Path) -> No
     }  # fmt: skip
     partner.messages[f"h-{linked['row'][0]}"] = [asks, {"odd": "4242424242424242"}]
 
-    look(bench.edges, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.manifest(run))
 
     messages = b"".join(
         content for key, content in bench.snapshot().items() if key.startswith(f"{keys_of(run).placements}messages/")
@@ -210,7 +210,7 @@ def test_without_leave_no_cardholders_messages_are_read(tmp_path: Path) -> None:
     partner = Partner()
     know_all(partner, linked)
 
-    look(bench.edges, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.manifest(run))
 
     assert {"link": 12} == partner.asked
 
@@ -223,13 +223,13 @@ def test_the_round_counts_the_funnel_and_the_report_shows_it(tmp_path: Path) -> 
     partner.messages[f"h-{row}"] = [status("7", "AUTH")]
     partner.jobs["7"] = {"id": 7, "status": "SUCCESSFUL", "termination_type": "BILLABLE", "merchant_site": "Books"}
 
-    facts = follow_links(bench.edges, partner)
+    facts = follow_links(bench.context, partner)
 
     reached = [one["cardholders"] for one in facts["funnel"]["stages"]]
     assert [12, 12, 12, 1, 1, 1] == reached
     assert facts["funnel"] == json.loads(bench.report(run, "summary.json"))["funnel"]
     assert b"From link to placed card" in bench.report(run, "report.html")
-    assert [] == follow_links(bench.edges, partner)["rebuilt"]
+    assert [] == follow_links(bench.context, partner)["rebuilt"]
 
 
 class Killed(BaseException):
@@ -292,11 +292,11 @@ def test_a_look_killed_after_any_of_its_writes_and_run_again_loses_no_message(tm
     partner, dying = busy(linked), DyingStore(bench.store, writes)
     partner.before = lambda _: dying.check()
     with suppress(Killed):
-        look(replace(bench, store=dying).edges, partner, settings(bench), bench.manifest(run))
+        check_links(replace(bench, store=dying).context, partner, settings(bench), bench.manifest(run))
     partner.before = lambda _: None
 
     later = replace(bench, now=lambda: NOON + timedelta(hours=7))
-    look(later.edges, partner, settings(bench), bench.manifest(run))
+    check_links(later.context, partner, settings(bench), bench.manifest(run))
 
     placed_rows = looked(bench, run).filter(termination_type="BILLABLE")["row"].to_list()
     assert linked["row"].to_list()[::2] == placed_rows
@@ -310,11 +310,11 @@ def test_of_two_looks_at_once_one_works_and_the_other_is_told_so(tmp_path: Path)
         if not told:
             told.append("")
             with pytest.raises(ClaimedError) as caught:
-                look(replace(bench, actor="other:2").edges, Partner(), settings(bench), bench.manifest(run))
+                check_links(replace(bench, actor="other:2").context, Partner(), settings(bench), bench.manifest(run))
             told[0] = str(caught.value)
 
     partner.before = look_too
-    look(bench.edges, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.manifest(run))
 
     assert "tester:1 has claimed" in told[0]
 
@@ -332,11 +332,11 @@ def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_o
     told = SingleAnswered(outcome="linked", at=NOON, link_id="alone", url=url, expires_on=date(2027, 1, 20))
     for name, document in ((f"{row}-1.json", asked), (f"{row}-1-answer.json", told)):
         bench.store.create(keys_of(run).singles + name, canonical(document))
-    before = follow_links(bench.edges, None)["funnel"]["stages"]
+    before = follow_links(bench.context, None)["funnel"]["stages"]
     partner = Partner(links={"alone": {"card": {"cardholder": {"id": "h"}}}}, messages={"h": [status("1", "AUTH")]})
     partner.jobs["1"] = {"id": 1, "status": "SUCCESSFUL", "termination_type": "BILLABLE"}
 
-    after = follow_links(bench.edges, partner)["funnel"]["stages"]
+    after = follow_links(bench.context, partner)["funnel"]["stages"]
 
     assert bench.ledger(run).filter(fate="submitted").height + 1 == before[2]["cardholders"]
     assert (before[2]["cardholders"], 1) == (after[2]["cardholders"], after[5]["cardholders"])
@@ -347,11 +347,11 @@ def test_the_page_across_runs_shows_the_issuers_funnel_once_links_were_looked_at
     bench, _, linked = night(tmp_path)
     partner = busy(linked)
     page = f"{reconciliation(BANK)}report.html"
-    reconcile_runs(bench.edges)
+    reconcile_runs(bench.context)
     before = bench.content(page)
 
-    follow_links(bench.edges, partner)
-    facts = reconcile_runs(bench.edges)
+    follow_links(bench.context, partner)
+    facts = reconcile_runs(bench.context)
 
     assert b"From link to placed card" not in before
     assert b"From link to placed card" in bench.content(page)
@@ -368,7 +368,7 @@ def test_a_cardholder_nobody_has_written_to_is_no_error(tmp_path: Path) -> None:
             raise NoSuchRecordError(place="the messages")
 
     partner.before = unknown
-    done = look(bench.edges, partner, settings(bench), bench.manifest(run))
+    done = check_links(bench.context, partner, settings(bench), bench.manifest(run))
 
     assert (12, 0) == (done.asked, done.unanswered)
     assert [None] == looked(bench, run)["trouble"].unique().to_list()
@@ -378,7 +378,7 @@ def test_messages_read_while_the_store_takes_nothing_are_kept_with_the_table(tmp
     bench, run, linked = night(tmp_path)
     unwell = replace(bench, store=UnwellStore(bench.store, writes=99))
 
-    look(unwell.edges, busy(linked), settings(bench), bench.manifest(run))
+    check_links(unwell.context, busy(linked), settings(bench), bench.manifest(run))
 
     assert 6 == looked(bench, run).filter(termination_type="BILLABLE").height
     assert [] == [key for key in bench.snapshot() if "/messages/" in key]

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from flows.partner_api.follow_links import follow_links
-from flows.simulator.service.books import Books
+from flows.simulator.service.books import ServiceState
 from flows.simulator.service.sites import SITES
 from tests.placed import Placed, placed
 
 
-def open_links(books: Books, count: int) -> list[str]:
+def open_links(state: ServiceState, count: int) -> list[str]:
     """Let the first cardholders open their links and pass the verification; return their link ids."""
-    ids = list(books.links.links)[:count]
+    ids = list(state.links.links)[:count]
     for link_id in ids:
-        books.links.open(link_id, books.now).authenticated_on = books.now
+        state.links.open(link_id, state.now).authenticated_on = state.now
     return ids
 
 
@@ -30,9 +30,9 @@ def failed(facts: dict[str, Any]) -> dict[str, int]:
 def place_at_every_site(night: Placed) -> None:
     """Let one cardholder for each merchant site start a placement there with the credentials typed in."""
 
-    def act(books: Books) -> None:
-        for link_id, site in zip(open_links(books, len(SITES)), SITES, strict=True):
-            books.place(link_id, [site], {site: {"username": "ada"}})
+    def act(state: ServiceState) -> None:
+        for link_id, site in zip(open_links(state, len(SITES)), SITES, strict=True):
+            state.place(link_id, [site], {site: {"username": "ada"}})
 
     night.service.act(act)
 
@@ -40,10 +40,10 @@ def place_at_every_site(night: Placed) -> None:
 def test_links_are_followed_to_placed_and_to_each_kind_of_failure(tmp_path: Path) -> None:
     with placed(tmp_path, 20) as night:
         place_at_every_site(night)
-        first = follow_links(night.bench.edges, night.client)
+        first = follow_links(night.bench.context, night.client)
         night.service.advance(3600)
 
-        last = follow_links(night.later(7).edges, night.client)
+        last = follow_links(night.later(7).context, night.client)
 
     ended = [site.end for site in SITES.values()]
     asks = [len(site.asks) > 1 for site in SITES.values()]
@@ -61,7 +61,7 @@ def test_job_ids_that_come_as_text_say_the_same(tmp_path: Path) -> None:
         place_at_every_site(night)
         night.service.advance(3600)
 
-        facts = follow_links(night.bench.edges, night.client)
+        facts = follow_links(night.bench.context, night.client)
 
     assert (9, 1) == (stages(facts)[3], failed(facts)["NEVER_STARTED"])
 
@@ -70,7 +70,7 @@ def test_a_cardholder_who_opened_the_link_and_started_nothing_has_opened_it(tmp_
     with placed(tmp_path, 10, {}, follow_cardholders=False) as night:
         night.service.act(lambda books: open_links(books, 4))
 
-        facts = follow_links(night.bench.edges, night.client)
+        facts = follow_links(night.bench.context, night.client)
 
     assert [10, 10, 10, 4, 0, 0] == stages(facts)
 
@@ -79,7 +79,7 @@ def test_credential_requests_are_still_there_after_the_look(tmp_path: Path) -> N
     with placed(tmp_path, 5) as night:
         (link_id,) = night.service.act(lambda books: open_links(books, 1))
         (job,) = night.service.act(lambda books: books.place(link_id, ["video.example.com"], {}))
-        follow_links(night.bench.edges, night.client)
+        follow_links(night.bench.context, night.client)
 
         (request,) = night.client.credential_requests(str(job.id))
 

@@ -19,7 +19,7 @@ from flows.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
-from flows.partner_api.transport import Credentials, Turns
+from flows.partner_api.transport import Credentials, RateLimiter
 from schemas.partner_api.card_link import Refusal
 from schemas.partner_api.service import ServiceSettings
 from tests.partner_api.service_clients import CREDENTIALS, HANG_UP, LET_IN, Script, client_at, http, request, scripted
@@ -206,7 +206,7 @@ def test_turns_are_spaced_and_wait_as_long_as_the_service_says() -> None:
         slept.append(round(seconds, 6))
         now[0] += seconds
 
-    turns = Turns(4, lambda: now[0], sleep)
+    turns = RateLimiter(4, lambda: now[0], sleep)
 
     for _ in range(3):
         turns.take()

@@ -16,7 +16,7 @@ from flows.partner_api.client import ServiceClient
 from flows.partner_api.service import Linking, LinkRequestError, NoServiceError
 from flows.partner_api.single_links import link_row, link_typed
 from flows.resend.corrections import correction_template
-from flows.resend.selection import Wanted
+from flows.resend.selection import RowSelection
 from flows.resend.sources import SourceGoneError
 from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of
 from flows.runs.links import prompted_singles, singles
@@ -41,7 +41,7 @@ def test_a_row_the_partner_refused_gets_its_link_and_a_record_before_and_after(b
     linker.before = lambda: seen.append(singles(bench.store, keys_of(run))[0].state)
     seen: list[str] = []
 
-    single = link_row(bench.edges, linker, run, 2)
+    single = link_row(bench.context, linker, run, 2)
 
     (kept,) = singles(bench.store, keys_of(run))
     assert seen == ["unknown"]
@@ -55,7 +55,7 @@ def test_a_row_the_partner_refused_gets_its_link_and_a_record_before_and_after(b
 def test_the_request_is_of_the_row_refined_with_the_raw_cvv(bench: Bench) -> None:
     run, linker = night(bench, {}, {CVV: "007"}), Linker()
 
-    link_row(bench.edges, linker, run, 2, override="for a test")
+    link_row(bench.context, linker, run, 2, override="for a test")
 
     (request,) = linker.asked
     assert request.card.pan == "4111111111111111"
@@ -67,7 +67,7 @@ def test_a_source_with_hashes_only_sends_no_cvv(bench: Bench) -> None:
     hashed = "pmWkWSBCL51Bfkhn79xPuKBKHz//H6B+mY6G9/eieuM="
     run, linker = night(bench, {CVV: None, CVV_HASH: hashed}), Linker()
 
-    link_row(bench.edges, linker, run, 1, override="for a test")
+    link_row(bench.context, linker, run, 1, override="for a test")
 
     assert linker.asked[0].card.cvv is None
     assert hashed not in repr(linker.asked[0].body())
@@ -76,10 +76,10 @@ def test_a_source_with_hashes_only_sends_no_cvv(bench: Bench) -> None:
 def test_a_row_that_was_corrected_is_linked_as_it_was_corrected(bench: Bench) -> None:
     run, linker = night(bench, {}, {CITY: None}), Linker()
     corrected = pl.when(pl.col("column") == CITY).then(pl.lit("Salem")).alias("correction")
-    template = pl.concat(correction_template(bench.edges, run)).with_columns(corrected)
-    later = again(bench, run, Wanted(), corrections=correct(bench, template.write_csv().encode())).manifest.run
+    template = pl.concat(correction_template(bench.context, run)).with_columns(corrected)
+    later = again(bench, run, RowSelection(), corrections=correct(bench, template.write_csv().encode())).manifest.run
 
-    link_row(bench.edges, linker, later, 2, override="for a test")
+    link_row(bench.context, linker, later, 2, override="for a test")
 
     assert linker.asked[0].address.city == "Salem"
 
@@ -89,13 +89,13 @@ def test_a_row_that_a_run_of_picked_rows_does_not_have_is_told_so(bench: Bench) 
     later = again(bench, run).manifest.run
 
     with pytest.raises(NoSuchRowError):
-        link_row(bench.edges, Linker(), later, 1)
+        link_row(bench.context, Linker(), later, 1)
 
 
 def test_over_real_http_the_link_is_the_services_own(bench: Bench, service: RunningService, client: Linking) -> None:
     run = left_over(bench)
 
-    single = link_row(bench.edges, client, run, 2)
+    single = link_row(bench.context, client, run, 2)
 
     assert single.answered is not None
     link = service.books.links.find(single.answered.link_id or "")
@@ -120,7 +120,7 @@ def test_a_token_becomes_a_url_where_the_settings_say_how(tmp_path: Path) -> Non
     bench = local_bench(tmp_path, service={**SERVICE, "link_url": "https://links.example.com/v/{token}"})
     run, linker = left_over(bench), Linker(CardLink.model_validate({"cardholder_long_token": "t-9"}))
 
-    single = link_row(bench.edges, linker, run, 2)
+    single = link_row(bench.context, linker, run, 2)
 
     assert single.answered is not None
     assert single.answered.url == "https://links.example.com/v/t-9"
@@ -131,7 +131,7 @@ def test_a_token_becomes_a_url_where_the_settings_say_how(tmp_path: Path) -> Non
 def test_the_day_a_link_ends_is_read_however_it_is_written(bench: Bench, raw: str) -> None:
     run, linker = left_over(bench), Linker(CardLink.model_validate({"url": URL, "expiration_date": raw}))
 
-    single = link_row(bench.edges, linker, run, 2)
+    single = link_row(bench.context, linker, run, 2)
 
     assert single.answered is not None
     assert (single.answered.expires_on, single.answered.expires_raw) == (date(2027, 2, 3), raw)
@@ -143,7 +143,7 @@ def test_the_day_a_link_ends_is_read_however_it_is_written(bench: Bench, raw: st
 def test_a_url_that_no_result_file_may_hold_is_no_link(bench: Bench, url: str) -> None:
     run, linker = left_over(bench), Linker(CardLink.model_validate({"id": "abc", "url": url}))
 
-    single = link_row(bench.edges, linker, run, 2)
+    single = link_row(bench.context, linker, run, 2)
 
     assert single.answered is not None
     assert (single.state, single.answered.url, single.answered.reasons) == ("refused", None, ("link.url.not_allowed",))
@@ -153,7 +153,7 @@ def test_a_row_we_would_refuse_is_told_by_its_codes_and_not_sent(bench: Bench) -
     run, linker = night(bench, {}, {"service_card.address.postal_code": "99999"}), Linker()
 
     with pytest.raises(LinkRequestError, match=r"address\.postal_code\.mismatch"):
-        link_row(bench.edges, linker, run, 2)
+        link_row(bench.context, linker, run, 2)
 
     assert linker.asked == []
 
@@ -163,15 +163,15 @@ def test_a_card_that_expired_since_the_night_is_told_so(bench: Bench) -> None:
     bench.now = lambda: datetime(2026, 12, 1, 12, tzinfo=UTC)
 
     with pytest.raises(LinkRequestError, match=r"card\.expiration\.expired"):
-        link_row(bench.edges, Linker(), run, 1, override="for a test")
+        link_row(bench.context, Linker(), run, 1, override="for a test")
 
 
 def test_what_the_extract_lacks_may_be_supplied(bench: Bench) -> None:
     run, linker = night(bench, {PHONE: None}), Linker()
 
     with pytest.raises(LinkRequestError, match=r"address\.phone_number\.missing"):
-        link_row(bench.edges, linker, run, 1, override="for a test")
-    link_row(bench.edges, linker, run, 1, override="for a test", supply=lambda column: "6175550199")
+        link_row(bench.context, linker, run, 1, override="for a test")
+    link_row(bench.context, linker, run, 1, override="for a test", supply=lambda column: "6175550199")
 
     assert [one.address.phone_number for one in linker.asked] == ["6175550199"]
 
@@ -183,7 +183,7 @@ def test_a_row_that_is_not_there_is_told_so(bench: Bench, run: str, row: int, er
     known = night(bench, {})
 
     with pytest.raises(error):
-        link_row(bench.edges, Linker(), run or known, row)
+        link_row(bench.context, Linker(), run or known, row)
 
 
 def test_another_extract_under_the_same_name_is_not_read_for_it(bench: Bench) -> None:
@@ -191,7 +191,7 @@ def test_another_extract_under_the_same_name_is_not_read_for_it(bench: Bench) ->
     bench.drop_bytes(portal_csv(portal_rows({**REACHED, CUID: "c-9"})))
 
     with pytest.raises(SourceGoneError):
-        link_row(bench.edges, Linker(), run, 1)
+        link_row(bench.context, Linker(), run, 1)
 
 
 def test_an_issuer_without_a_service_is_told_so(tmp_path: Path) -> None:
@@ -199,13 +199,13 @@ def test_an_issuer_without_a_service_is_told_so(tmp_path: Path) -> None:
     run = night(bench, {})
 
     with pytest.raises(NoServiceError):
-        link_row(bench.edges, Linker(), run, 1)
+        link_row(bench.context, Linker(), run, 1)
 
 
 def test_the_runs_history_tells_of_it_without_url_or_card(bench: Bench) -> None:
     run = left_over(bench)
 
-    link_row(bench.edges, Linker(), run, 2)
+    link_row(bench.context, Linker(), run, 2)
 
     told = "\n".join(map(str, history(bench.store, run)))
     assert "single" in told
@@ -216,8 +216,8 @@ def test_nothing_of_a_card_stands_in_the_store_afterwards(bench: Bench) -> None:
     run = left_over(bench)
     before = bench.snapshot()
 
-    link_row(bench.edges, Linker(Refusal("card.pan.exists", "exists")), run, 2)
-    link_row(bench.edges, Linker(), run, 2)
+    link_row(bench.context, Linker(Refusal("card.pan.exists", "exists")), run, 2)
+    link_row(bench.context, Linker(), run, 2)
 
     new = b"".join(content for key, content in bench.snapshot().items() if key not in before)
     assert [word for word in (b"4111111111111111", b'"123"', b"Byron", b"Main St", b"6175550100") if word in new] == []
@@ -226,7 +226,7 @@ def test_nothing_of_a_card_stands_in_the_store_afterwards(bench: Bench) -> None:
 def test_typed_fields_pass_the_same_rules_and_are_recorded_with_the_issuer(bench: Bench) -> None:
     linker = Linker()
 
-    single = link_typed(bench.edges, linker, {**TYPED, CVV: "007"})
+    single = link_typed(bench.context, linker, {**TYPED, CVV: "007"})
 
     assert [single] == prompted_singles(bench.store, BANK)
     assert (single.asked.row, single.asked.cuid, single.asked.last_4) == (None, "c-1", "4242")
@@ -235,14 +235,14 @@ def test_typed_fields_pass_the_same_rules_and_are_recorded_with_the_issuer(bench
 
 def test_a_typing_mistake_is_told_by_its_code_and_nothing_is_kept(bench: Bench) -> None:
     with pytest.raises(LinkRequestError, match=r"card\.pan\.luhn") as told:
-        link_typed(bench.edges, Linker(), {**TYPED, PAN: "4242424242424241"})
+        link_typed(bench.context, Linker(), {**TYPED, PAN: "4242424242424241"})
 
     assert "4242" not in str(told.value)
     assert bench.snapshot() == {}
 
 
 def test_a_made_cuid_says_nothing_of_the_card(bench: Bench) -> None:
-    first, second = (link_typed(bench.edges, Linker(), {**TYPED, CUID: ""}) for _ in range(2))
+    first, second = (link_typed(bench.context, Linker(), {**TYPED, CUID: ""}) for _ in range(2))
 
     assert first.asked.cuid != second.asked.cuid
 
@@ -251,7 +251,7 @@ def test_an_issuers_own_columns_and_filters_do_not_touch_typed_fields(tmp_path: 
     own: dict[str, Any] = {"columns": {CUID: "ID"}, "filter": {"STATE": "active"}, "source": {"delimiter": ";"}}
     bench = local_bench(tmp_path, service=SERVICE, **own)
 
-    single = link_typed(bench.edges, Linker(), TYPED)
+    single = link_typed(bench.context, Linker(), TYPED)
 
     assert single.state == "linked"
 
@@ -260,4 +260,4 @@ def test_a_test_card_is_not_asked_for_in_production(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, service=SERVICE, test=False)
 
     with pytest.raises(WrongCardsError):
-        link_typed(bench.edges, Linker(), TYPED)
+        link_typed(bench.context, Linker(), TYPED)

@@ -27,8 +27,8 @@ def test_a_row_that_has_a_link_is_refused_unless_somebody_says_why(bench: Bench)
     run, linker = left_over(bench), Linker()
 
     with pytest.raises(CardTakenError, match=r"row 1 of .* has a link"):
-        link_row(bench.edges, linker, run, 1)
-    single = link_row(bench.edges, linker, run, 1, override="the first one was sent to an old address")
+        link_row(bench.context, linker, run, 1)
+    single = link_row(bench.context, linker, run, 1, override="the first one was sent to an old address")
 
     assert len(linker.asked) == 1
     assert single.asked.override == "the first one was sent to an old address"
@@ -38,7 +38,7 @@ def test_a_row_that_waits_for_its_answer_is_refused(bench: Bench) -> None:
     run = night(bench, {})
 
     with pytest.raises(CardTakenError, match="sent and not answered"):
-        link_row(bench.edges, Linker(), run, 1)
+        link_row(bench.context, Linker(), run, 1)
 
 
 def test_a_card_that_a_later_run_linked_is_refused(bench: Bench) -> None:
@@ -48,15 +48,15 @@ def test_a_card_that_a_later_run_linked_is_refused(bench: Bench) -> None:
     answered(bench, again, f"c-2,1111,{URL}/2,2027-01-20,")
 
     with pytest.raises(CardTakenError, match=again):
-        link_row(bench.edges, Linker(), run, 2)
+        link_row(bench.context, Linker(), run, 2)
 
 
 def test_a_second_link_is_not_asked_for_by_mistake(bench: Bench) -> None:
     run, linker = left_over(bench), Linker()
-    link_row(bench.edges, linker, run, 2)
+    link_row(bench.context, linker, run, 2)
 
     with pytest.raises(CardTakenError, match="has a link"):
-        link_row(bench.edges, linker, run, 2)
+        link_row(bench.context, linker, run, 2)
 
     assert len(linker.asked) == 1
 
@@ -68,9 +68,9 @@ def test_a_lost_answer_leaves_the_attempt_unknown_and_is_never_repeated(bench: B
     )
 
     with pytest.raises(AnswerLostError):
-        link_row(bench.edges, lost, run, 2)
+        link_row(bench.context, lost, run, 2)
     with pytest.raises(CardTakenError, match="has no answer"):
-        link_row(bench.edges, lost, run, 2)
+        link_row(bench.context, lost, run, 2)
 
     assert [one.state for one in singles(bench.store, keys_of(run))] == ["unknown"]
     assert len(lost.asked) == 1
@@ -80,7 +80,7 @@ def test_a_link_without_a_url_stays_unknown(bench: Bench) -> None:
     run, odd = left_over(bench), Linker(CardLink.model_validate({"id": "abc", "cardholder_long_token": "t"}))
 
     with pytest.raises(StrangeAnswerError, match="link_url"):
-        link_row(bench.edges, odd, run, 2)
+        link_row(bench.context, odd, run, 2)
 
     assert [one.state for one in singles(bench.store, keys_of(run))] == ["unknown"]
 
@@ -88,8 +88,8 @@ def test_a_link_without_a_url_stays_unknown(bench: Bench) -> None:
 def test_a_refusal_is_recorded_with_codes_and_the_row_may_be_tried_again(bench: Bench) -> None:
     run = left_over(bench)
 
-    refused = link_row(bench.edges, Linker(Refusal("address.city.format, card.pan.exists", "no such city")), run, 2)
-    linked = link_row(bench.edges, Linker(), run, 2)
+    refused = link_row(bench.context, Linker(Refusal("address.city.format, card.pan.exists", "no such city")), run, 2)
+    linked = link_row(bench.context, Linker(), run, 2)
 
     assert refused.answered is not None
     assert (refused.state, refused.answered.message) == ("refused", "no such city")
@@ -102,8 +102,8 @@ def test_a_service_that_did_not_take_the_request_leaves_the_row_free(bench: Benc
     run = left_over(bench)
 
     with pytest.raises(ServiceBusyError):
-        link_row(bench.edges, Linker(ServiceBusyError(place="POST /card_links", kind="HTTP 429")), run, 2)
-    single = link_row(bench.edges, Linker(), run, 2)
+        link_row(bench.context, Linker(ServiceBusyError(place="POST /card_links", kind="HTTP 429")), run, 2)
+    single = link_row(bench.context, Linker(), run, 2)
 
     assert [one.state for one in singles(bench.store, keys_of(run))] == ["unsent", "linked"]
     assert single.state == "linked"
@@ -115,11 +115,11 @@ def test_whoever_asks_while_another_waits_for_the_answer_is_refused(bench: Bench
 
     def meanwhile() -> None:
         with pytest.raises(CardTakenError) as told:
-            link_row(bench.edges, second, run, 2)
+            link_row(bench.context, second, run, 2)
         refused.append(told.value)
 
     first.before = meanwhile
-    link_row(bench.edges, first, run, 2)
+    link_row(bench.context, first, run, 2)
 
     assert "under way" in str(refused[0])
     assert second.asked == []
@@ -129,11 +129,11 @@ def test_of_two_who_begin_at_once_one_asks(bench: Bench) -> None:
     run, first, second = night(bench, {PHONE: None}), Linker(), Linker()
 
     def meanwhile(_: str) -> str:
-        link_row(bench.edges, second, run, 1, override="for a test", supply=lambda column: "6175550199")
+        link_row(bench.context, second, run, 1, override="for a test", supply=lambda column: "6175550199")
         return "6175550199"
 
     with pytest.raises(SingleUnderWayError):
-        link_row(bench.edges, first, run, 1, override="for a test", supply=meanwhile)
+        link_row(bench.context, first, run, 1, override="for a test", supply=meanwhile)
 
     assert (len(first.asked), len(second.asked)) == (0, 1)
 
@@ -143,7 +143,7 @@ def test_a_taken_record_is_not_written_over(bench: Bench) -> None:
     bench.store.create(f"{keys_of(run).singles}000000002-1.json", b"{}\n")
 
     with pytest.raises(CardlinkError):
-        link_row(bench.edges, linker, run, 2)
+        link_row(bench.context, linker, run, 2)
 
     assert linker.asked == []
 
@@ -152,7 +152,7 @@ def test_a_typed_card_that_has_a_link_is_refused(bench: Bench) -> None:
     left_over(bench)
 
     with pytest.raises(CardTakenError):
-        link_typed(bench.edges, Linker(), TYPED)
+        link_typed(bench.context, Linker(), TYPED)
 
 
 def everybody(tmp_path: Path, card: dict[str, str | None]) -> Bench:
@@ -170,7 +170,7 @@ def resting(bench: Bench) -> list[tuple[str, list[str]]]:
 
 def test_a_card_that_was_linked_by_hand_rests_in_the_night_that_repeats_everybody(tmp_path: Path) -> None:
     bench = everybody(tmp_path, {CUID: "by-hand"})
-    link_typed(bench.edges, Linker(), {**TYPED, CUID: "by-hand"})
+    link_typed(bench.context, Linker(), {**TYPED, CUID: "by-hand"})
 
     left_out = resting(bench)
 
@@ -181,7 +181,7 @@ def test_a_card_of_whose_single_link_nobody_knows_the_end_rests_as_awaited(tmp_p
     bench = everybody(tmp_path, {CUID: "by-hand"})
     with pytest.raises(AnswerLostError):
         link_typed(
-            bench.edges,
+            bench.context,
             Linker(AnswerLostError(place="POST /card_links", kind="ReadTimeout", advice="Ask.")),
             {**TYPED, CUID: "by-hand"},
         )

@@ -37,7 +37,7 @@ def test_a_report_feeds_the_funnel_without_a_service(tmp_path: Path) -> None:
     drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,2026-11-20", f"{cuids[1]},USER_DATA_FAILURE,2026-11-20",
          f"{cuids[2]},UPDATING,")  # fmt: skip
 
-    facts = follow_links(bench.edges, None)
+    facts = follow_links(bench.context, None)
 
     assert [12, 12, 12, 3, 2, 1] == reached(facts)
     assert [("USER_DATA_FAILURE", 1)] == [(one["kind"], one["cardholders"]) for one in facts["funnel"]["failed"]]
@@ -48,10 +48,10 @@ def test_the_same_report_again_under_another_name_and_in_another_order_changes_n
     bench, cuids = night(tmp_path)
     rows = [f"{cuids[0]},SUCCESSFUL,2026-11-20", f"{cuids[1]},PENDING,", f"{cuids[1]},PROCESS_FAILURE,2026-11-21"]
     drop(bench, "b.csv", *rows)
-    once = follow_links(bench.edges, None)["funnel"]
+    once = follow_links(bench.context, None)["funnel"]
     drop(bench, "a.csv", *reversed(rows))
 
-    again = follow_links(bench.edges, None)
+    again = follow_links(bench.context, None)
 
     assert (once, 2, 6) == (again["funnel"], again["transactions"]["files"], again["transactions"]["rows"])
 
@@ -60,7 +60,7 @@ def test_a_row_of_no_known_cuid_is_a_break_with_its_place_until_its_link_comes(t
     bench, cuids = night(tmp_path)
     drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,2026-11-20", "stranger,SUCCESSFUL,2026-11-20", ",PENDING,")
 
-    facts = follow_links(bench.edges, None)
+    facts = follow_links(bench.context, None)
 
     (found,) = facts["breaks"]
     assert ("UNKNOWN_TRANSACTION", 2, "t.csv, rows 2, 3") == (found["name"], found["rows"], found["place"])
@@ -73,7 +73,7 @@ def test_a_file_that_is_no_report_is_a_break_and_stops_no_other(tmp_path: Path) 
     bench.store.replace(transactions(BANK) + "odd-4242424242424242.csv", [b"<html>"])
     drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,2026-11-20")
 
-    facts = follow_links(bench.edges, None)
+    facts = follow_links(bench.context, None)
 
     assert [("DAMAGED_TRANSACTIONS", "odd-[masked].csv (file.header.unknown)")] == [
         (one["name"], one["place"]) for one in facts["breaks"]
@@ -88,7 +88,7 @@ def test_a_cardholder_of_two_runs_counts_once_over_the_issuer_and_in_each_of_the
     bench.ingest()
     drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,2026-11-20")
 
-    whole, one = follow_links(bench.edges, None), follow_links(bench.edges, None, second)
+    whole, one = follow_links(bench.context, None), follow_links(bench.context, None, second)
 
     shared = set(cuids) & set(bench.ledger(second)["cuid"])
     assert 12 + 8 - len(shared) == reached(whole)[0]
@@ -98,23 +98,23 @@ def test_a_cardholder_of_two_runs_counts_once_over_the_issuer_and_in_each_of_the
 def test_what_is_kept_of_the_reports_can_be_deleted_and_comes_back(tmp_path: Path) -> None:
     bench, cuids = night(tmp_path)
     drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,2026-11-20")
-    before = follow_links(bench.edges, None)["funnel"]
+    before = follow_links(bench.context, None)["funnel"]
     for kept in (tmp_path / "store" / BANK / "placements").rglob("*.*"):
         kept.unlink()
 
-    assert before == follow_links(bench.edges, None)["funnel"]
+    assert before == follow_links(bench.context, None)["funnel"]
     assert pl.read_parquet(next((tmp_path / "store" / BANK / "placements").rglob("*.parquet"))).height == 1
 
 
 def test_a_report_that_was_half_written_gives_way_to_the_whole_and_one_taken_away_still_counts(tmp_path: Path) -> None:
     bench, cuids = night(tmp_path)
     bench.store.replace(transactions(BANK) + "t.csv", [b""])
-    half = follow_links(bench.edges, None)
+    half = follow_links(bench.context, None)
     drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,2026-11-20")
-    whole = follow_links(bench.edges, None)
+    whole = follow_links(bench.context, None)
     (tmp_path / "store" / transactions(BANK) / "t.csv").unlink()
 
-    gone = follow_links(bench.edges, None)
+    gone = follow_links(bench.context, None)
 
     assert ["DAMAGED_TRANSACTIONS"] == [one["name"] for one in half["breaks"]]
     assert ([], 1, 1) == (whole["breaks"], reached(whole)[-1], reached(gone)[-1])

@@ -18,7 +18,7 @@ from tests.night import DAY, Bench, local_bench, portal_csv
 
 
 @dataclass
-class Town:
+class Population:
     """An issuer whose nightly extract repeats everybody: `people` by cuid, each as changes of a good row."""
 
     bench: Bench
@@ -70,11 +70,11 @@ class Town:
         return ("\n".join(lines) + "\n").encode()
 
 
-def town(folder: Path, *cuids: str, **portfolio: Any) -> Town:
+def town(folder: Path, *cuids: str, **portfolio: Any) -> Population:
     """Return a town of these people with one answered night behind them."""
     limits = {"max_reject_rate": 0.5, "max_row_jump": 0.5}
     bench = local_bench(folder, full_portfolio=True, portfolio=portfolio, limits=limits)
-    made = Town(bench)
+    made = Population(bench)
     made.bench = replace(bench, now=lambda: datetime(made.day.year, made.day.month, made.day.day, 12, tzinfo=UTC))
     made.settle(*cuids)
     if cuids:

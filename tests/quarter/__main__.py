@@ -20,7 +20,10 @@ def main() -> int:
     """Live through a quarter, print what happened and what does not agree; 1 where anything does not."""
     plan = _plan()
     witness = Witness()
-    with tempfile.TemporaryDirectory(prefix="quarter-") as folder, lived(Path(folder), plan, witness, _say) as quarter:
+    with (
+        tempfile.TemporaryDirectory(prefix="quarter-") as folder,
+        lived(Path(folder), plan, witness, _print_line) as quarter,
+    ):
         wrong, causes = sent_without_cause(quarter)
         faults: dict[str, Collection[str]] = {
             "reports that differ from the books": witness.differing(quarter),
@@ -28,17 +31,17 @@ def main() -> int:
             "cardholders left without a link": forgotten(quarter),
             "purged too soon": witness.too_soon,
         }
-        facts = reconcile_runs(quarter.bench.edges)
+        facts = reconcile_runs(quarter.bench.context)
         counted = cardholders(quarter, date.fromisoformat(facts["cardholders_since"]), witness.gone)
         faults["cardholders counted otherwise"] = [
             f"{state}: {number} by the books, {facts['cardholders'][state]} reported"
             for state, number in counted.items()
             if number != facts["cardholders"][state]
         ]
-        for line in _told(quarter, witness, causes):
-            _say(line)
+        for line in _reported(quarter, witness, causes):
+            _print_line(line)
     for name, found in faults.items():
-        _say(f"{name}: {len(found)} {', '.join(map(str, list(found)[:5]))}".rstrip())
+        _print_line(f"{name}: {len(found)} {', '.join(map(str, list(found)[:5]))}".rstrip())
     return int(any(faults.values()))
 
 
@@ -49,7 +52,7 @@ def _plan() -> Plan:
     return Plan(**vars(parser.parse_args()))
 
 
-def _told(quarter: Quarter, witness: Witness, causes: Counter[str]) -> list[str]:
+def _reported(quarter: Quarter, witness: Witness, causes: Counter[str]) -> list[str]:
     """Return what happened, in figures."""
     runs = quarter.runs()
     kinds = Counter(run.selection.kind if run.selection else "night" for run in runs)
@@ -69,7 +72,7 @@ def _told(quarter: Quarter, witness: Witness, causes: Counter[str]) -> list[str]
     ]
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -16,14 +16,14 @@ from typing import NamedTuple, TypeVar
 import polars as pl
 
 from flows.adapters.gpg_sealer import GpgOpener, PortalKey
-from flows.operations.purge import Due, look, purge
+from flows.operations.purge import PurgePlan, plan_purge, purge
 from flows.operations.remediation import close_break
 from flows.operations.reseal import reseal
 from flows.resend.corrections import correction_template
 from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.resend.resubmission import NothingToSendError, Request, resubmit
-from flows.resend.selection import Wanted
+from flows.resend.selection import RowSelection
 from flows.runs.chunks import outboxes
 from flows.runs.documents import keys_of, manifests, read_summary
 from flows.runs.keys import extracts
@@ -37,7 +37,7 @@ from tests import keys
 from tests.night import BANK, Bench, issuer
 from tests.quarter.mortal import KilledError, MortalStore
 from tests.quarter.partner import Keyring, Partner
-from tests.quarter.town import Town, found
+from tests.quarter.town import Population, found
 
 FIRST = date(2026, 8, 24)
 WITHIN = 14  # days before its end a link is renewed by `renew`; a night does it later
@@ -70,17 +70,17 @@ class Quarter:
     plan: Plan
     bench: Bench
     store: MortalStore
-    town: Town
+    town: Population
     partner: Partner
     chance: random.Random
     day: date = FIRST
     hour: float = 0.0
     did: Counter[str] = field(default_factory=Counter)
-    purged: list[tuple[date, Due]] = field(default_factory=list)
+    purged: list[tuple[date, PurgePlan]] = field(default_factory=list)
     usual: dict[str, int] = field(default_factory=dict)  # operations a step passes
     dropped: set[str] = field(default_factory=set)  # keys of extracts and results: what is not ours to delete
     given_up: set[str] = field(default_factory=set)  # chunks whose gaps were closed by hand
-    watch: Callable[[Quarter, Due], None] = lambda *_: None  # looks at what a purge is about to delete
+    watch: Callable[[Quarter, PurgePlan], None] = lambda *_: None  # looks at what a purge is about to delete
 
     def now(self) -> datetime:
         """Return the moment by the quarter's clock."""
@@ -113,7 +113,10 @@ class Quarter:
 
 @contextmanager
 def lived(
-    folder: Path, plan: Plan, watch: Callable[[Quarter, Due], None], tell: Callable[[str], None] = lambda _: None
+    folder: Path,
+    plan: Plan,
+    watch: Callable[[Quarter, PurgePlan], None],
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Quarter]:
     """Live through the quarter and give it after its last night; `watch` looks on before anything is purged."""
     (folder / "store").mkdir(parents=True)
@@ -128,7 +131,7 @@ def lived(
             if night == plan.nights // 2:
                 _rotate(quarter, second, opens_second)
             _day(quarter, night)
-            tell(f"{quarter.day}: {dict(quarter.did)}")
+            on_progress(f"{quarter.day}: {dict(quarter.did)}")
         _answers(quarter)
         yield quarter
 
@@ -144,8 +147,8 @@ def _begin(folder: Path, plan: Plan, partner: Partner) -> Quarter:
     store = MortalStore(folder / "store", lambda: clock[0].now())
     bench = Bench(store, settings, lambda: clock[0].now())
     days = plan.nights * plan.stride
-    town = found(plan.rows, days, FIRST, plan.seed)
-    clock.append(Quarter(plan, bench, store, town, partner, random.Random(plan.seed)))
+    population = found(plan.rows, days, FIRST, plan.seed)
+    clock.append(Quarter(plan, bench, store, population, partner, random.Random(plan.seed)))
     return clock[0]
 
 
@@ -167,7 +170,7 @@ def _day(quarter: Quarter, night: int) -> None:
     _give_up(quarter)
     if night % max(1, 7 // quarter.plan.stride) == 0:
         _correct(quarter)
-        quarter.survive("renew", lambda: renew(quarter.bench.edges, Renewal(WITHIN)))
+        quarter.survive("renew", lambda: renew(quarter.bench.context, Renewal(WITHIN)))
         _purge(quarter)
 
 
@@ -180,22 +183,22 @@ def _answers(quarter: Quarter) -> None:
 
 def _resubmit_as_is(quarter: Quarter) -> None:
     """Send again what the partner could not take just then."""
-    wanted = Wanted(actions=frozenset({RESUBMIT}))
+    wanted = RowSelection(actions=frozenset({RESUBMIT}))
     for run in _lately(quarter, max(5, 2 * quarter.plan.stride), "error"):
         _resubmit(quarter, Request(run, wanted, "as it is"))
 
 
 def _correct(quarter: Quarter) -> None:
     """Fill in what is known by now of the rows that were refused, and send them again."""
-    wanted = Wanted(rejects=True, codes=frozenset({"address.postal_code"}))
+    wanted = RowSelection(rejects=True, codes=frozenset({"address.postal_code"}))
     for run in {*_lately(quarter, 21, "error"), *_lately(quarter, quarter.plan.stride, "rejected")}:
-        asked = pl.concat(correction_template(quarter.bench.edges, run, wanted))
+        asked = pl.concat(correction_template(quarter.bench.context, run, wanted))
         filled = asked.with_columns(
             correction=pl.Series([_right(quarter, *cell) for cell in _cells(asked)], dtype=pl.String)
         )
         if filled["correction"].count():
             name = f"{run}-{quarter.day:%Y%m%d}.csv"
-            request = Request(run, Wanted(), "corrected by the issuer", corrections=name)
+            request = Request(run, RowSelection(), "corrected by the issuer", corrections=name)
             _resubmit(quarter, request, filled.write_csv().encode())
 
 
@@ -215,30 +218,30 @@ def _right(quarter: Quarter, cuid: str, column: str) -> str | None:
 
 def _resubmit(quarter: Quarter, request: Request, content: bytes | None = None) -> None:
     try:
-        quarter.survive("resubmit", lambda: resubmit(quarter.bench.edges, request, content=content))
+        quarter.survive("resubmit", lambda: resubmit(quarter.bench.context, request, content=content))
     except NothingToSendError:
         quarter.did["nothing to resubmit"] += 1
 
 
 def _give_up(quarter: Quarter) -> None:
     """Send again, on a recorded word, what the partner never answered, and close the break."""
-    partner, edges = quarter.partner, quarter.bench.edges
+    partner, context = quarter.partner, quarter.bench.context
     overdue = quarter.day - timedelta(days=PATIENCE)
     for chunk in sorted(one for one in partner.lost if partner.answered.get(one, date.max) <= overdue):
         partner.lost.remove(chunk)
         run, number = chunk.partition(".")[0][:-6], int(chunk.partition(".")[0][-5:])
         rows = report_rows(quarter, run).filter(chunk=number, state="awaiting")["row"]
         word = "the partner lost them"
-        _resubmit(quarter, Request(run, Wanted(rows=frozenset(rows)), word, override=word))
-        close_break(edges, run, RESULT_SHORT, f"chunk {number}", word)
+        _resubmit(quarter, Request(run, RowSelection(rows=frozenset(rows)), word, override=word))
+        close_break(context, run, RESULT_SHORT, f"chunk {number}", word)
         quarter.given_up.add(chunk)
         quarter.did["breaks closed"] += 1
 
 
 def _purge(quarter: Quarter) -> None:
-    due = look(quarter.bench.edges, quarter.store)
+    due = plan_purge(quarter.bench.context, quarter.store)
     quarter.watch(quarter, due)
-    quarter.survive("purge", lambda: purge(quarter.bench.edges, quarter.store))
+    quarter.survive("purge", lambda: purge(quarter.bench.context, quarter.store))
     quarter.purged.append((quarter.day, due))
 
 
@@ -248,9 +251,9 @@ def _rotate(quarter: Quarter, key: PortalKey, opener: Opener) -> None:
     quarter.bench.issuer = quarter.bench.issuer.model_copy(update={"portal": portal})
     quarter.bench.key = key
     quarter.partner.keyring.openers = [opener]
-    waiting = {item.run for item in outboxes(quarter.bench.edges.edges, BANK)}
+    waiting = {item.run for item in outboxes(quarter.bench.context.adapters, BANK)}
     for run in sorted(waiting):
-        again = partial(reseal, quarter.bench.edges, quarter.store, run, (), "the portal has a new key")
+        again = partial(reseal, quarter.bench.context, quarter.store, run, (), "the portal has a new key")
         quarter.did["chunks sealed anew"] += len(quarter.survive("reseal", again).chunks)
 
 

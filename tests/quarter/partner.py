@@ -68,17 +68,17 @@ class Partner:
     def take(self, bench: Bench, day: date) -> None:
         """Upload every chunk that waits."""
         self.portal.today = day
-        edges = bench.edges.edges
-        waiting = list(outboxes(edges, bench.issuer.issuer, frozenset({"waiting"})))
+        context = bench.context.adapters
+        waiting = list(outboxes(context, bench.issuer.issuer, frozenset({"waiting"})))
         for run in sorted({item.run for item in waiting}):
             files: dict[str, bytes] = {}
-            fetched = fetch(edges, run, files.__setitem__)
+            fetched = fetch(context, run, files.__setitem__)
             for item in fetched.items:
                 self.portal.upload(item.chunk.name, files[item.chunk.name])
                 rows = self.portal.books[-1].rows
                 self.received += [Received(day, item.chunk.name, row) for row in rows]
                 self._promise(item.chunk.name, rows, day)
-            move(edges, run, "uploaded")
+            move(context, run, "uploaded")
 
     def answer(self, bench: Bench, day: date) -> set[str]:
         """Bring the result files that are due; return their keys."""

@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
-from flows.operations.purge import Due
+from flows.operations.purge import PurgePlan
 from flows.runs.documents import keys_of
 from flows.simulator.portal import Booked
 from schemas.manifest import Manifest
@@ -33,7 +33,7 @@ class Witness:
     differed: dict[str, list[str]] = field(default_factory=dict)
     too_soon: list[str] = field(default_factory=list)
 
-    def __call__(self, quarter: Quarter, due: Due) -> None:
+    def __call__(self, quarter: Quarter, due: PurgePlan) -> None:
         """Look at one purge."""
         self.too_soon += purged_too_soon(quarter, quarter.day, due)
         runs = {run.run: run for run in quarter.runs()}
@@ -48,7 +48,7 @@ class Witness:
         return self.differed | {run.run: wrong for run in kept if (wrong := differing(quarter, run))}
 
 
-class Told(NamedTuple):
+class StoredOutcomes(NamedTuple):
     """What is said of one sent row: by the report, or by the books."""
 
     cuid: str
@@ -63,7 +63,7 @@ def differing(quarter: Quarter, run: Manifest) -> list[str]:
     names = {chunk.number: chunk.name for chunk in run.chunks}
     columns = ["chunk", "position", "cuid", "last_4", "state", "url", "expires_on"]
     rows = report_rows(quarter, run.run).select(columns).rows()
-    found = {(names[chunk], position): Told(*told) for chunk, position, *told in rows}
+    found = {(names[chunk], position): StoredOutcomes(*told) for chunk, position, *told in rows}
     books = {
         (one.chunk, one.row.row): _as_told(one.row, quarter.partner.delivered.get((one.chunk, one.row.row)))
         for one in quarter.partner.received
@@ -75,10 +75,10 @@ def differing(quarter: Quarter, run: Manifest) -> list[str]:
     return [f"{chunk} row {row}" for chunk, row in every if found.get((chunk, row)) != books.get((chunk, row))]
 
 
-def _as_told(row: Booked, delivered: Booked | None) -> Told:
+def _as_told(row: Booked, delivered: Booked | None) -> StoredOutcomes:
     if delivered is None:
-        return Told(row.cuid, row.last_4, "awaiting", None, None)
-    return Told(row.cuid, row.last_4, "linked" if row.url else "error", row.url, row.expires)
+        return StoredOutcomes(row.cuid, row.last_4, "awaiting", None, None)
+    return StoredOutcomes(row.cuid, row.last_4, "linked" if row.url else "error", row.url, row.expires)
 
 
 def sent_without_cause(quarter: Quarter) -> tuple[list[str], Counter[str]]:
@@ -156,7 +156,7 @@ def forgotten(quarter: Quarter) -> list[str]:
     return found
 
 
-def purged_too_soon(quarter: Quarter, day: date, due: Due) -> Iterator[str]:
+def purged_too_soon(quarter: Quarter, day: date, due: PurgePlan) -> Iterator[str]:
     """Name what was purged of a run before its every row was answered, and the time after that was over."""
     sent = Counter(one.chunk for one in quarter.partner.received)
     answered = Counter(chunk for chunk, _ in quarter.partner.delivered)

@@ -31,7 +31,7 @@ def test_every_report_says_of_every_cardholder_what_the_books_say(quarter: Quart
 
 
 def test_every_cardholder_counts_once_by_the_last_word_on_the_card(quarter: Quarter) -> None:
-    facts = reconcile_runs(quarter.bench.edges)
+    facts = reconcile_runs(quarter.bench.context)
 
     told = {state: facts["cardholders"][state] for state in ("linked", "awaiting")}
     assert cardholders(quarter, date.fromisoformat(facts["cardholders_since"]), WITNESS.gone) == told

@@ -20,7 +20,7 @@ MENDED_AFTER = 12  # days
 
 
 @dataclass
-class Town:
+class Population:
     """Everybody who ever lives in a town, in one frame of the portal's columns; `at` says who is there."""
 
     everybody: pl.DataFrame
@@ -78,9 +78,9 @@ class Town:
             del self.bad_until[number]
 
 
-def found(rows: int, days: int, first: date, seed: int) -> Town:
+def found(rows: int, days: int, first: date, seed: int) -> Population:
     """Found a town of `rows` people, with enough people to come in `days` days."""
     out = BytesIO()
     write_sample(out, rows + int(rows * COMING * days * 2) + 50, as_of=first, seed=seed)
     everybody = pl.read_csv(out.getvalue(), infer_schema=False)
-    return Town(everybody, np.arange(everybody.height) < rows, np.random.default_rng(seed), rows)
+    return Population(everybody, np.arange(everybody.height) < rows, np.random.default_rng(seed), rows)

@@ -3,22 +3,22 @@ from typing import Any
 
 import polars as pl
 
-from flows.reports.across import RunFacts, Terms, Waiting, across, outstanding
+from flows.reports.across import ReportTerms, RunFacts, WaitingChunk, across, outstanding
 from flows.reports.lists import TRIED, listed, settled, unlinked
 from schemas.reports import Outstanding, Unlinked
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-TERMS = Terms(NOW, 48)
+TERMS = ReportTerms(NOW, 48)
 ROWS = {"read": 10, "linked": 6, "error": 1, "awaiting": 3, "rejected": 0, "duplicate": 0, "suppressed": 0}
 NOBODY = unlinked([], settled([]))
 
 
-def waiting(hours: int, missing: str = "no result", chunk: int = 1, rows: int = 3) -> Waiting:
+def waiting(hours: int, missing: str = "no result", chunk: int = 1, rows: int = 3) -> WaitingChunk:
     name = f"bank-20261118-0123abcd-{chunk:05d}.csv.pgp"
-    return Waiting("bank-20261118-0123abcd", chunk, name, missing, 10, rows, NOW - timedelta(hours=hours))
+    return WaitingChunk("bank-20261118-0123abcd", chunk, name, missing, 10, rows, NOW - timedelta(hours=hours))
 
 
-def run(*chunks: Waiting, day: int = 18, **changes: Any) -> RunFacts:
+def run(*chunks: WaitingChunk, day: int = 18, **changes: Any) -> RunFacts:
     reasons = {"submit": [("card.pan.luhn", 2)], "partner": [("card.pan.other", 1)]}
     whole = RunFacts("r", date(2026, 11, day), "balanced", ROWS, reasons, {date(2026, 11, 25): 6}, chunks)
     return whole._replace(**changes)

@@ -14,10 +14,10 @@ from flows.operations.outbox import move
 from flows.operations.purge import purge
 from flows.reports.cardholder import SINGLE, CardGivenError, trace
 from flows.resend.resubmission import Request, resubmit
-from flows.resend.selection import Wanted
+from flows.resend.selection import RowSelection
 from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
-from flows.runs.keys import prompted
+from flows.runs.keys import prompted_prefix
 from flows.runs.links import answer_key
 from flows.runs.store import ConflictError
 from schemas.expressions import PUBLISHED
@@ -50,7 +50,7 @@ def test_every_row_chunk_result_reason_and_link_is_told_oldest_first(bench: Benc
     bench.ingest()
     waiting = bench.submit(drop(bench, 3)).manifest.run
 
-    found = trace(bench.edges.edges, BANK, "A").attempts
+    found = trace(bench.context.adapters, BANK, "A").attempts
 
     first, second, third = found
     assert [rejected, linked, waiting] == [one.run for one in found]
@@ -66,7 +66,7 @@ def test_a_link_itself_is_told_only_where_it_is_asked_for(bench: Bench) -> None:
     bench.answer()
     bench.ingest()
 
-    [hidden], [shown] = (trace(bench.edges.edges, BANK, "A", urls=urls).attempts for urls in (False, True))
+    [hidden], [shown] = (trace(bench.context.adapters, BANK, "A", urls=urls).attempts for urls in (False, True))
 
     assert hidden.url is None
     assert str(shown.url).startswith("https://links.example.com/")
@@ -77,17 +77,17 @@ def test_what_the_partner_refused_is_told_with_its_reason_and_words(bench: Bench
     bench.answer(fail_share=1.0)
     bench.ingest()
 
-    [found] = trace(bench.edges.edges, BANK, "A").attempts
+    [found] = trace(bench.context.adapters, BANK, "A").attempts
 
     assert ("error", True, True) == (found.state, bool(found.reasons), bool(found.message))
 
 
 def test_a_cancelled_chunk_and_one_without_an_answer_are_told_by_what_was_done(bench: Bench) -> None:
     run = bench.submit(drop(bench, 1)).manifest.run
-    move(bench.edges.edges, run, "cancelled", [1], "why")
-    move(bench.edges.edges, run, "uploaded", [2])
+    move(bench.context.adapters, run, "cancelled", [1], "why")
+    move(bench.context.adapters, run, "uploaded", [2])
 
-    first, third = (trace(bench.edges.edges, BANK, cuid).attempts[0] for cuid in "AC")
+    first, third = (trace(bench.context.adapters, BANK, cuid).attempts[0] for cuid in "AC")
 
     assert [("cancelled", "cancelled"), ("awaiting", "uploaded")] == [(one.state, one.sent) for one in (first, third)]
 
@@ -100,7 +100,7 @@ def test_a_row_without_an_answer_in_an_answered_chunk_is_told_so(bench: Bench) -
     bench.store.replace(results[0], [b"".join(lines[:2])])
     bench.ingest()
 
-    told = {cuid: trace(bench.edges.edges, BANK, cuid).attempts[0] for cuid in "AB"}
+    told = {cuid: trace(bench.context.adapters, BANK, cuid).attempts[0] for cuid in "AB"}
 
     assert {("linked", ""), ("awaiting", "answered")} == {(one.state, one.sent) for one in told.values()}
 
@@ -109,9 +109,9 @@ def test_a_row_that_was_sent_again_is_an_attempt_that_names_the_one_it_repeats(b
     run = bench.submit(drop(bench, 1)).manifest.run
     bench.answer(fail_share=1.0)
     bench.ingest()
-    again = resubmit(bench.edges, Request(run, Wanted(errors=True), "the partner asked for it")).manifest.run
+    again = resubmit(bench.context, Request(run, RowSelection(errors=True), "the partner asked for it")).manifest.run
 
-    first, second = trace(bench.edges.edges, BANK, "C").attempts
+    first, second = trace(bench.context.adapters, BANK, "C").attempts
 
     assert [(run, "error", ""), (again, "awaiting", f"{run} row 3")] == [
         (one.run, one.state, one.origin) for one in (first, second)
@@ -122,7 +122,7 @@ def test_links_asked_for_by_themselves_are_attempts_too(bench: Bench) -> None:
     run = bench.submit(drop(bench, 1, {POSTAL_CODE: ""})).manifest.run
     asked = SingleAsked(row=1, cuid="A", last_4="4242", expiration="3001", at=bench.now(), by="tester")
     answer = SingleAnswered(outcome="linked", at=bench.now(), url="https://links.example.com/x", link_id="x")
-    alone, typed = f"{keys_of(run).singles}000000001-1.json", f"{prompted(BANK)}20261120T000000000000.json"
+    alone, typed = f"{keys_of(run).singles}000000001-1.json", f"{prompted_prefix(BANK)}20261120T000000000000.json"
     for key, document in {
         alone: asked,
         answer_key(alone): answer,
@@ -130,7 +130,7 @@ def test_links_asked_for_by_themselves_are_attempts_too(bench: Bench) -> None:
     }.items():
         bench.store.create(key, canonical(document))
 
-    found = trace(bench.edges.edges, BANK, "A").attempts
+    found = trace(bench.context.adapters, BANK, "A").attempts
 
     assert [(run, 1, "rejected", ""), (run, 1, "linked", SINGLE), ("", 0, "awaiting", SINGLE)] == [
         (one.run, one.row, one.state, one.sent)
@@ -145,9 +145,9 @@ def test_nobody_is_found_where_nobody_is_and_purged_runs_are_named(bench: Bench)
     assert isinstance(bench.store, LocalStore)
     old = replace(bench, now=lambda: datetime.now(UTC) + timedelta(days=400))
 
-    before = trace(bench.edges.edges, BANK, "nobody")
-    purge(old.edges, bench.store)
-    after = trace(old.edges.edges, BANK, "A")
+    before = trace(bench.context.adapters, BANK, "nobody")
+    purge(old.context, bench.store)
+    after = trace(old.context.adapters, BANK, "A")
 
     assert ((), ()) == before
     assert ((), (run,)) == after
@@ -156,7 +156,7 @@ def test_nobody_is_found_where_nobody_is_and_purged_runs_are_named(bench: Bench)
 @pytest.mark.parametrize("text", [*PUBLISHED[:3], "4242 4242 4242 4242", "4242-42424242-4242", f"C{PUBLISHED[0]}"])
 def test_a_card_number_is_refused_and_not_echoed(bench: Bench, text: str) -> None:
     with pytest.raises(CardGivenError) as refused:
-        trace(bench.edges.edges, BANK, text)
+        trace(bench.context.adapters, BANK, text)
 
     assert "4242" not in str(refused.value)
 
@@ -167,4 +167,4 @@ def test_a_ledger_that_was_changed_is_not_believed(bench: Bench) -> None:
     bench.store.replace(part, [bench.content(part) + b" "])
 
     with pytest.raises(ConflictError):
-        trace(bench.edges.edges, BANK, "A")
+        trace(bench.context.adapters, BANK, "A")

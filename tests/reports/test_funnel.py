@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.reports.funnel import ENDS, LINK_AGES, OTHERS, SITES, add, age_of, cells, facts, standings
+from flows.reports.funnel import ENDS, LINK_AGES, OTHERS, SITES, add, age_of, cells, facts, funnel_stages
 from flows.reports.page import run_page
 from flows.reports.workbook import run_workbook
 from schemas.partner_api.link_placements import STAGES
@@ -55,7 +55,7 @@ def standing(rows: Sequence[dict[str, Any]], reports: dict[str, dict[str, Any]] 
     by_row = pl.DataFrame([row["told"] for row in rows], schema=ENDS).with_columns(**numbers)
     by_cuid = pl.DataFrame([{"cuid": cuid, **told} for cuid, told in (reports or {}).items()],
                            schema={"cuid": pl.String, **ENDS})  # fmt: skip
-    return standings(records, states.join(sent, on="row", how="semi"), by_row, by_cuid).with_columns(
+    return funnel_stages(records, states.join(sent, on="row", how="semi"), by_row, by_cuid).with_columns(
         pl.lit(0, pl.UInt8).alias("age")
     )
 

@@ -54,7 +54,7 @@ def test_files_of_an_earlier_split_keep_no_link_that_could_be_sent(tmp_path: Pat
     bench, run = answered(tmp_path, rows_per_file=20)
     bench.issuer = bench.issuer.model_copy(update={"links": LinkSettings()})
 
-    rebuild(bench.edges, run)
+    rebuild(bench.context, run)
 
     assert 50 == written(bench, run).height
     assert [0, 0, 0] == [written(bench, run, f"links-{number:05d}.csv").height for number in (1, 2, 3)]

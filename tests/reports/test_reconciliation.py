@@ -8,7 +8,7 @@ from typing import Any
 
 from flows.operations.outbox import move
 from flows.reports.reconciliation import reconcile_runs
-from flows.runs.context import note
+from flows.runs.context import record_event
 from flows.runs.documents import keys_of
 from flows.runs.keys import reconciliation
 from schemas.portal import CITY, PAN
@@ -50,7 +50,7 @@ def test_silence_shows_as_open_items_with_an_age_before_any_result_came(tmp_path
     bench, clock, run = sent(tmp_path)
     clock.on(hours=30)
 
-    facts = reconcile_runs(bench.edges)
+    facts = reconcile_runs(bench.context)
 
     outstanding = facts["outstanding"]
     assert (3, 60) == (outstanding["count"], outstanding["rows"])
@@ -63,7 +63,7 @@ def test_an_overdue_answer_is_told_of_once_however_often_one_looks(tmp_path: Pat
     bench, clock, run = sent(tmp_path)
     clock.on(hours=49)
 
-    first, second = reconcile_runs(bench.edges), reconcile_runs(bench.edges)
+    first, second = reconcile_runs(bench.context), reconcile_runs(bench.context)
 
     assert ((run,), ()) == (first["alerts"]["opened"], first["alerts"]["standing"])
     assert ((), (run,)) == (second["alerts"]["opened"], second["alerts"]["standing"])
@@ -73,11 +73,11 @@ def test_an_overdue_answer_is_told_of_once_however_often_one_looks(tmp_path: Pat
 def test_an_alert_closes_once_when_the_answer_arrives(tmp_path: Path) -> None:
     bench, clock, run = sent(tmp_path)
     clock.on(hours=49)
-    reconcile_runs(bench.edges)
+    reconcile_runs(bench.context)
     bench.answer()
     bench.ingest()
 
-    first, second = reconcile_runs(bench.edges), reconcile_runs(bench.edges)
+    first, second = reconcile_runs(bench.context), reconcile_runs(bench.context)
 
     assert ((run,), ()) == (first["alerts"]["closed"], second["alerts"]["closed"])
     assert ["overdue", "overdue-closed"] == sorted(one["what"] for one in events(bench, run))
@@ -88,10 +88,10 @@ def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(t
     bench, clock, run = sent(tmp_path)
     clock.on(hours=40)
     names = [chunk.name for chunk in bench.manifest(run).chunks]
-    note(bench.edges.edges, keys_of(run), "uploaded", chunks=names[:2])
+    record_event(bench.context.adapters, keys_of(run), "uploaded", chunks=names[:2])
     clock.on(hours=20)
 
-    facts = reconcile_runs(bench.edges)
+    facts = reconcile_runs(bench.context)
 
     late = [one["chunk"] for one in facts["outstanding"]["chunks"] if one["overdue"]]
     assert [3] == late
@@ -100,11 +100,11 @@ def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(t
 
 def test_a_chunk_that_is_held_or_cancelled_is_open_but_never_overdue(tmp_path: Path) -> None:
     bench, clock, run = sent(tmp_path)
-    move(bench.edges.edges, run, "held", [1], "asked by the issuer")
-    move(bench.edges.edges, run, "cancelled", [2], "sent by hand")
+    move(bench.context.adapters, run, "held", [1], "asked by the issuer")
+    move(bench.context.adapters, run, "cancelled", [2], "sent by hand")
     clock.on(hours=90)
 
-    facts = reconcile_runs(bench.edges)
+    facts = reconcile_runs(bench.context)
 
     chunks = {one["chunk"]: (one["missing"], one["overdue"]) for one in facts["outstanding"]["chunks"]}
     assert {1: ("held or cancelled", False), 2: ("held or cancelled", False), 3: ("no result", True)} == chunks
@@ -114,8 +114,8 @@ def test_only_runs_of_the_dates_asked_for_are_looked_at(tmp_path: Path) -> None:
     bench, _, run = sent(tmp_path)
     later = bench.submit(bench.drop(10, name="bank-20261122.csv", seed=1)).manifest.run
 
-    upto = reconcile_runs(bench.edges, None, date(2026, 11, 20))
-    since = reconcile_runs(bench.edges, date(2026, 11, 21), None)
+    upto = reconcile_runs(bench.context, None, date(2026, 11, 20))
+    since = reconcile_runs(bench.context, date(2026, 11, 21), None)
 
     assert [[run], [later]] == [[one["run"] for one in facts["runs"]] for facts in (upto, since)]
 
@@ -124,14 +124,14 @@ def test_a_cardholder_whose_every_attempt_failed_is_listed_and_leaves_the_list_w
     bench, clock, _ = sent(tmp_path, rows=20)
     bench.answer(fail_share=1.0)
     bench.ingest()
-    failed = reconcile_runs(bench.edges)
+    failed = reconcile_runs(bench.context)
     clock.on(days=1)
     bench.submit(bench.drop(10, name="bank-20261121.csv"))
-    waiting = reconcile_runs(bench.edges)
+    waiting = reconcile_runs(bench.context)
     bench.answer()
     bench.ingest()
 
-    linked = reconcile_runs(bench.edges)
+    linked = reconcile_runs(bench.context)
 
     assert [20, 10, 10] == [facts["unlinked"]["cardholders"] for facts in (failed, waiting, linked)]
     assert 10 == len(listed(bench, "unlinked.csv"))
@@ -141,7 +141,7 @@ def test_silence_of_last_year_still_shows_though_its_cardholders_are_no_longer_l
     bench, clock, _ = sent(tmp_path)
     clock.on(days=365)
 
-    facts = reconcile_runs(bench.edges)
+    facts = reconcile_runs(bench.context)
 
     assert (3, "2027-09-19") == (facts["outstanding"]["overdue"]["count"], facts["cardholders_since"])
 
@@ -153,7 +153,7 @@ def test_looking_changes_no_report_of_a_run(tmp_path: Path) -> None:
     before = {key: data for key, data in bench.snapshot().items() if "/report/" in key}
     clock.on(days=9)
 
-    reconcile_runs(bench.edges)
+    reconcile_runs(bench.context)
 
     assert before == {key: data for key, data in bench.snapshot().items() if "/report/" in key}
     assert events(bench, run) == []
@@ -162,7 +162,7 @@ def test_looking_changes_no_report_of_a_run(tmp_path: Path) -> None:
 def test_an_issuer_without_runs_has_nothing_outstanding(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
 
-    facts = reconcile_runs(bench.edges)
+    facts = reconcile_runs(bench.context)
 
     assert ("nothing outstanding", []) == (facts["verdict"], facts["runs"])
     assert b"Outstanding chunks" in bench.content(reconciliation("bank") + "report.html")
@@ -174,7 +174,7 @@ def test_every_cardholder_counts_once_by_its_last_state_whatever_the_number_of_r
     bench.ingest()
     again(bench, run)
 
-    facts = reconcile_runs(bench.edges)
+    facts = reconcile_runs(bench.context)
 
     linked = len(in_state(bench, run, "linked"))
     assert linked in (1, 2)
@@ -187,9 +187,9 @@ def test_a_cancelled_chunk_leaves_its_cardholders_where_they_were(tmp_path: Path
     bench.answer(fail_share=1.0)
     bench.ingest()
     second = again(bench, run).manifest.run
-    move(bench.edges.edges, second, "cancelled", reason="another key")
+    move(bench.context.adapters, second, "cancelled", reason="another key")
 
-    facts = reconcile_runs(bench.edges)
+    facts = reconcile_runs(bench.context)
 
     assert {"linked": 0, "awaiting": 0, "error": 2, "refused": 0} == facts["cardholders"]
     assert 2 == facts["unlinked"]["cardholders"]

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from flows.reports.cardholder import CANCELLED, SINGLE, UNSENT, Attempt, single_attempt, stands
+from flows.reports.cardholder import CANCELLED, SINGLE, UNSENT, Attempt, card_statuses, single_attempt
 from schemas.records import SingleAnswered, SingleAsked
 
 TODAY = date(2026, 11, 20)
@@ -63,7 +63,7 @@ def attempt(day: int, state: str, **facts: object) -> Attempt:
 def test_a_card_stands_by_its_living_link_else_by_what_last_happened_to_it(
     happened: list[Attempt], stood: str, then: str
 ) -> None:
-    [found] = stands(happened, TODAY)
+    [found] = card_statuses(happened, TODAY)
 
     assert stood in found.stands
     assert (then in found.then) if then else found.then == ""
@@ -72,7 +72,7 @@ def test_a_card_stands_by_its_living_link_else_by_what_last_happened_to_it(
 def test_every_card_of_a_cardholder_stands_by_itself() -> None:
     cards = [attempt(1, "linked"), attempt(2, "error", last_4="1111"), attempt(3, "linked", expiration="3001")]
 
-    found = stands(cards, TODAY)
+    found = card_statuses(cards, TODAY)
 
     assert [("4242", "2811"), ("1111", "2811"), ("4242", "3001")] == [(one.last_4, one.expiration) for one in found]
 

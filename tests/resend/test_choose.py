@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.resend.selection import ASKED, STANDING, TRIED, Facts, cards, decide, standing
+from flows.resend.selection import ASKED, STANDING, TRIED, RowFacts, active_attempts, cards, decide
 from flows.submissions.selection import PICK
 from schemas.portal import CITY, PAN
 
@@ -51,7 +51,7 @@ def test_awaiting_and_linked_stand_in_the_way_until_the_link_ends() -> None:
         }
     )
 
-    assert ["r1", "r2", "r4"] == standing(attempts, TODAY)["run"].to_list()
+    assert ["r1", "r2", "r4"] == active_attempts(attempts, TODAY)["run"].to_list()
 
 
 def test_a_row_is_held_against_the_card_it_was_and_the_card_it_would_be() -> None:
@@ -70,7 +70,7 @@ def test_each_row_that_stays_has_one_reason() -> None:
         (5, "c5", "1111", "rejected", [f"{CITY}|address.city.missing"]),
         (6, "c6", "1111", "duplicate", ["|row.content.repeated"]),
     )
-    facts = Facts(
+    facts = RowFacts(
         rows, picks(*((at, at) for at in range(1, 7))), now, stand(("r9", "c2", "1111", "linked")), corrected(5)
     )
 
@@ -91,7 +91,7 @@ def test_an_override_lifts_what_stands_but_never_what_it_sent_itself() -> None:
     rows = asked((1, "a", "1111"), (2, "b", "2222"))
     now = tried((1, "a", "1111", "submitted", []), (2, "b", "2222", "submitted", []))
     attempts = [("r1", "a", "1111", "linked"), ("r2", "b", "2222", "awaiting"), ("r3", "b", "2222", "linked")]
-    facts = Facts(rows, picks((1, 1), (2, 2)), now, stand(*attempts), corrected())
+    facts = RowFacts(rows, picks((1, 1), (2, 2)), now, stand(*attempts), corrected())
 
     found = decide(facts, frozenset({"r2"}))
 
@@ -118,7 +118,7 @@ def test_no_card_that_stands_goes_out_and_every_row_asked_for_is_told_once(
 ) -> None:
     numbers = range(1, len(before) + 1)
     fate = sorted(fates)
-    facts = Facts(
+    facts = RowFacts(
         asked(*((at, *card) for at, card in zip(numbers, before, strict=True))),
         picks(*((at + 10, at) for at in numbers)),
         tried(*((at + 10, *now[at - 1], fate[at % len(fate)], []) for at in numbers)),

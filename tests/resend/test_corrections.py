@@ -14,10 +14,10 @@ from flows.resend.corrections import (
     CorrectionsRefusedError,
     CorrectionsTooLargeError,
     correction_template,
-    take,
+    read_corrections,
 )
-from flows.resend.resubmission import Request, choose, resubmit
-from flows.resend.selection import Wanted
+from flows.resend.resubmission import Request, plan_resubmit, resubmit
+from flows.resend.selection import RowSelection
 from flows.resend.sources import SourceGoneError
 from flows.runs.keys import corrections
 from flows.runs.store import ConflictError
@@ -26,12 +26,12 @@ from schemas.portal import ADDRESS1, ADDRESS2, CITY, CUID, PAN, POSTAL_CODE
 from tests.again import ERRORS, PANS, again, correct, of_rows, sent
 from tests.night import Bench
 
-NOTHING = Wanted()
+NOTHING = RowSelection()
 
 
 def template_of(bench: Bench, run: str) -> pl.DataFrame:
     """Return the correction template of a run."""
-    return pl.concat(correction_template(bench.edges, run))
+    return pl.concat(correction_template(bench.context, run))
 
 
 def fill(bench: Bench, run: str, values: dict[tuple[int, str], str], *more: tuple[int, str, str]) -> bytes:
@@ -143,7 +143,7 @@ def test_a_correction_of_the_cuid_is_held_against_the_cards_of_its_new_owner(tmp
     bench, run = of_rows(tmp_path, {CUID: "c-1"}, {CUID: "c-x", PAN: PANS[0], CITY: None})
     content = fill(bench, run, {(2, CITY): "Salem"}, (2, CUID, "c-1"))
 
-    chosen = choose(bench.edges, Request(run, NOTHING, "", corrections=correct(bench, content)))
+    chosen = plan_resubmit(bench.context, Request(run, NOTHING, "", corrections=correct(bench, content)))
 
     assert [(2, "awaiting", run)] == chosen.rows.select("origin", "why", "where").rows()
 
@@ -167,11 +167,11 @@ def test_a_file_of_this_machine_is_dropped_once_it_is_found_good(tmp_path: Path)
     bad = fill(bench, run, {(2, CITY): PANS[0]})
 
     with pytest.raises(CorrectionsRefusedError):
-        resubmit(bench.edges, request, content=bad)
+        resubmit(bench.context, request, content=bad)
     there = list(bench.store.keys(corrections("bank")))
-    done = resubmit(bench.edges, request, content=fill(bench, run, {(2, CITY): "Salem"}))
+    done = resubmit(bench.context, request, content=fill(bench, run, {(2, CITY): "Salem"}))
     with pytest.raises(ConflictError):
-        resubmit(bench.edges, request, content=fill(bench, run, {(3, CITY): "Salem"}))
+        resubmit(bench.context, request, content=fill(bench, run, {(3, CITY): "Salem"}))
 
     assert [] == there
     assert done.manifest.counts.submitted == 1
@@ -182,9 +182,9 @@ def test_a_file_that_is_not_there_or_far_too_large_is_refused(tmp_path: Path) ->
     correct(bench, b" " * (LARGEST + 1), "large.csv")
 
     with pytest.raises(CorrectionsNotFoundError):
-        take(bench.edges, "mine.csv")
+        read_corrections(bench.context, "mine.csv")
     with pytest.raises(CorrectionsTooLargeError):
-        take(bench.edges, "large.csv")
+        read_corrections(bench.context, "large.csv")
 
 
 def test_rows_that_were_mended_since_leave_the_template_unless_they_are_named(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_rows_that_were_mended_since_leave_the_template_unless_they_are_named(tm
     name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))
     again(bench, run, NOTHING, corrections=name)
 
-    found = [template_of(bench, run), *correction_template(bench.edges, run, Wanted(rows=frozenset({2})))]
+    found = [template_of(bench, run), *correction_template(bench.context, run, RowSelection(rows=frozenset({2})))]
 
     assert [[3], [2]] == [one["row"].to_list() for one in found]
 

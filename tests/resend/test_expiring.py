@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.resend.renewal import ABSENT, DYING, HAD, RENEWED, UNFIT, Window, expiring
+from flows.resend.renewal import ABSENT, DYING, HAD, RENEWED, UNFIT, RenewalWindow, expiring
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from schemas.actions import NOTHING
 from schemas.reasons import reason
 
 TODAY = date(2026, 11, 20)
-WINDOW = Window(TODAY, TODAY + timedelta(days=14))
+WINDOW = RenewalWindow(TODAY, TODAY + timedelta(days=14))
 SOON, LATER, PAST = WINDOW.until, WINDOW.until + timedelta(days=1), TODAY - timedelta(days=1)
 Try = tuple[str, str, str, date | None]
 TRIED = {name: ATTEMPT[name] for name in HAD}

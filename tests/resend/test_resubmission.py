@@ -12,8 +12,15 @@ import pytest
 
 from flows.operations.history import history
 from flows.operations.outbox import move
-from flows.resend.resubmission import NothingAskedError, NothingToSendError, Request, StandingRowsError, choose, command
-from flows.resend.selection import Wanted
+from flows.resend.resubmission import (
+    NothingAskedError,
+    NothingToSendError,
+    Request,
+    StandingRowsError,
+    command,
+    plan_resubmit,
+)
+from flows.resend.selection import RowSelection
 from flows.resend.sources import AmbiguousRowsError, SourceGoneError
 from flows.runs.documents import NoReasonError, NoSuchRowError
 from flows.runs.keys import corrections
@@ -72,9 +79,9 @@ def test_the_dry_run_writes_nothing(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     before = bench.snapshot()
 
-    chosen = choose(bench.edges, Request(run, ERRORS, ""))
+    chosen = plan_resubmit(bench.context, Request(run, ERRORS, ""))
 
-    assert in_state(bench, run, "error") == chosen.going["origin"].to_list()
+    assert in_state(bench, run, "error") == chosen.outgoing["origin"].to_list()
     assert before == bench.snapshot()
 
 
@@ -83,7 +90,7 @@ def test_a_linked_row_asked_for_by_number_is_refused_with_the_run_it_is_linked_i
     linked = in_state(bench, run, "linked")[:2]
 
     with pytest.raises(StandingRowsError) as refused:
-        again(bench, run, Wanted(rows=frozenset(linked)))
+        again(bench, run, RowSelection(rows=frozenset(linked)))
 
     assert {"run": run, "count": 2, "rows": ", ".join(map(str, linked)), "where": run} == refused.value.fields
 
@@ -91,13 +98,13 @@ def test_a_linked_row_asked_for_by_number_is_refused_with_the_run_it_is_linked_i
 def test_a_row_linked_in_a_later_run_stays_and_is_told_where_errors_are_asked_for(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     first, *others = in_state(bench, run, "error")
-    other = again(bench, run, Wanted(rows=frozenset({first}))).manifest.run
+    other = again(bench, run, RowSelection(rows=frozenset({first}))).manifest.run
     bench.answer()
     bench.ingest()
 
-    chosen = choose(bench.edges, Request(run, ERRORS, "again"))
+    chosen = plan_resubmit(bench.context, Request(run, ERRORS, "again"))
 
-    assert others == chosen.going["origin"].to_list()
+    assert others == chosen.outgoing["origin"].to_list()
     assert [(first, "linked", other)] == chosen.rows.drop_nulls("why").select("origin", "why", "where").rows()
 
 
@@ -106,7 +113,7 @@ def test_a_card_that_another_nights_run_sent_stays(tmp_path: Path) -> None:
     second = portal_rows({PAN: PANS[0]}, {PAN: PANS[1]})
     other = bench.submit(bench.drop_bytes(portal_csv(second), "bank-20261121.csv")).manifest.run
 
-    chosen = choose(bench.edges, Request(run, REJECTS, "", extract=correct(bench, portal_csv(second))))
+    chosen = plan_resubmit(bench.context, Request(run, REJECTS, "", extract=correct(bench, portal_csv(second))))
 
     assert [(2, "awaiting", other)] == chosen.rows.select("origin", "why", "where").rows()
 
@@ -114,7 +121,7 @@ def test_a_card_that_another_nights_run_sent_stays(tmp_path: Path) -> None:
 def test_an_override_sends_what_is_linked_once_and_is_recorded(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     row = in_state(bench, run, "linked")[0]
-    wanted = Wanted(rows=frozenset({row}))
+    wanted = RowSelection(rows=frozenset({row}))
 
     done = again(bench, run, wanted, override="the partner lost it")
     twice = again(bench, run, wanted, override="the partner lost it")
@@ -132,8 +139,8 @@ def test_missing_answers_are_awaiting_and_refused_without_an_override(tmp_path: 
     run = bench.submit(bench.drop(5)).manifest.run
 
     with pytest.raises(StandingRowsError) as refused:
-        again(bench, run, Wanted(missing=True))
-    done = again(bench, run, Wanted(missing=True), override="never uploaded, the portal says")
+        again(bench, run, RowSelection(missing=True))
+    done = again(bench, run, RowSelection(missing=True), override="never uploaded, the portal says")
 
     assert {"run": run, "count": 5, "rows": "1, 2, 3, 4, 5", "where": run} == refused.value.fields
     assert done.manifest.counts.submitted == 5
@@ -142,23 +149,23 @@ def test_missing_answers_are_awaiting_and_refused_without_an_override(tmp_path: 
 def test_rows_of_cancelled_chunks_await_nothing(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 3})
     run = bench.submit(bench.drop(8)).manifest.run
-    move(bench.edges.edges, run, "cancelled", [2], "another key")
+    move(bench.context.adapters, run, "cancelled", [2], "another key")
 
-    chosen = choose(bench.edges, Request(run, Wanted(rows=frozenset({4, 5, 6})), ""))
+    chosen = plan_resubmit(bench.context, Request(run, RowSelection(rows=frozenset({4, 5, 6})), ""))
 
-    assert [4, 5, 6] == chosen.going["origin"].to_list()
+    assert [4, 5, 6] == chosen.outgoing["origin"].to_list()
 
 
 def test_reason_codes_match_by_their_dotted_parts_and_actions_by_name(tmp_path: Path) -> None:
     bench, run = night(tmp_path, fail=0.6)
     errors = {one["code"]: one["first"] for one in json.loads(bench.report(run, "summary.json"))["reasons"]["partner"]}
 
-    by_code = choose(bench.edges, Request(run, Wanted(codes=frozenset({"cardholder.cuid"})), ""))
-    by_action = choose(bench.edges, Request(run, Wanted(actions=frozenset({"resubmit as is"})), ""))
+    by_code = plan_resubmit(bench.context, Request(run, RowSelection(codes=frozenset({"cardholder.cuid"})), ""))
+    by_action = plan_resubmit(bench.context, Request(run, RowSelection(actions=frozenset({"resubmit as is"})), ""))
 
     assert "cardholder.cuid.unavailable" in errors
-    assert {"cardholder.cuid.unavailable"} == set(by_code.going["reason"])
-    assert by_code.going.equals(by_action.going)
+    assert {"cardholder.cuid.unavailable"} == set(by_code.outgoing["reason"])
+    assert by_code.outgoing.equals(by_action.outgoing)
 
 
 def test_rejects_whose_source_is_unchanged_stay(tmp_path: Path) -> None:
@@ -199,7 +206,7 @@ def test_a_corrected_extract_replaces_rows_by_cuid_and_strangers_in_it_are_told(
     fixed = portal_rows({CUID: "c-9", PAN: PANS[3]}, {CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]})
     name = correct(bench, portal_csv(fixed))
 
-    chosen = choose(bench.edges, Request(run, REJECTS, "", extract=name))
+    chosen = plan_resubmit(bench.context, Request(run, REJECTS, "", extract=name))
     done = again(bench, run, REJECTS, extract=name)
 
     assert [1, 3] == chosen.source.strangers.to_list()
@@ -211,7 +218,7 @@ def test_a_corrected_extract_alone_asks_for_the_rows_it_replaces(tmp_path: Path)
     bench, run = of_rows(tmp_path, {}, {CITY: None})
     name = correct(bench, portal_csv(portal_rows({CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]})))
 
-    chosen = choose(bench.edges, Request(run, Wanted(), "", extract=name))
+    chosen = plan_resubmit(bench.context, Request(run, RowSelection(), "", extract=name))
 
     assert [(1, "awaiting"), (2, None)] == chosen.rows.select("origin", "why").rows()
 
@@ -251,7 +258,7 @@ def test_row_numbers_the_run_has_not_are_named(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
 
     with pytest.raises(NoSuchRowError) as refused:
-        again(bench, run, Wanted(rows=frozenset({1, 31, 70})))
+        again(bench, run, RowSelection(rows=frozenset({1, 31, 70})))
 
     assert {"place": run, "rows": "31, 70"} == refused.value.fields
 
@@ -260,7 +267,7 @@ def test_rows_must_be_asked_for_and_a_reason_given(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
 
     with pytest.raises(NothingAskedError):
-        again(bench, run, Wanted())
+        again(bench, run, RowSelection())
     with pytest.raises(NoReasonError):
         again(bench, run, reason=" ")
 
@@ -294,13 +301,13 @@ def test_a_run_that_is_long_over_is_resubmitted_too(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     bench.now = lambda: NOON + timedelta(days=200)
 
-    chosen = choose(bench.edges, Request(run, ERRORS, ""))
+    chosen = plan_resubmit(bench.context, Request(run, ERRORS, ""))
 
-    assert in_state(bench, run, "error") == chosen.going["origin"].to_list()
+    assert in_state(bench, run, "error") == chosen.outgoing["origin"].to_list()
 
 
 def test_the_command_that_finishes_a_resubmission_can_be_pasted() -> None:
-    wanted = Wanted(errors=True, codes=frozenset({"card.pan"}), rows=frozenset({7, 3}))
+    wanted = RowSelection(errors=True, codes=frozenset({"card.pan"}), rows=frozenset({7, 3}))
 
     told = command(Request("bank-20261120-3f9c21aa", wanted, "they said so", override="lost"))
 
@@ -357,8 +364,8 @@ def test_a_portfolio_leaves_alone_what_was_sent_again(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, full_portfolio=True, limits={"max_error_rate": 1.0, "max_reject_rate": 1.0})
     rows = [{CUID: cuid, PAN: PANS[at], CITY: city} for at, (cuid, city) in enumerate([("a", "Boston"), ("b", None)])]
     run = bench.submit(bench.drop_bytes(portal_csv(portal_rows(*rows)))).manifest.run
-    mended = portal_rows({CUID: "b", PAN: PANS[1]})
-    again(bench, run, REJECTS, extract=correct(bench, portal_csv(mended)))
+    remediated = portal_rows({CUID: "b", PAN: PANS[1]})
+    again(bench, run, REJECTS, extract=correct(bench, portal_csv(remediated)))
     every = portal_csv(portal_rows({CUID: "a", PAN: PANS[0]}, {CUID: "b", PAN: PANS[1]}, {CUID: "c", PAN: PANS[2]}))
 
     night = bench.submit(bench.drop_bytes(every, "bank-20261121.csv")).manifest

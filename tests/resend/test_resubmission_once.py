@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from flows.errors import CardlinkError
 from flows.operations.outbox import move
-from flows.resend.resubmission import NothingToSendError, Request, StandingRowsError, choose, resubmit
-from flows.resend.selection import Wanted
+from flows.resend.resubmission import NothingToSendError, Request, StandingRowsError, plan_resubmit, resubmit
+from flows.resend.selection import RowSelection
 from flows.runs.chains import OvertakenError
 from flows.runs.documents import manifests
 from flows.runs.store import Store
@@ -111,14 +111,14 @@ def test_of_two_overlapping_resubmissions_at_once_no_card_goes_out_twice(failed:
     first, *others = in_state(bench, run, "error")
     start, told = Barrier(2), list[Submitted | CardlinkError]()
 
-    def race(wanted: Wanted, reason: str) -> None:
+    def race(wanted: RowSelection, reason: str) -> None:
         start.wait()
         try:
-            told.append(resubmit(bench.edges, Request(run, wanted, reason)))
+            told.append(resubmit(bench.context, Request(run, wanted, reason)))
         except CardlinkError as error:
             told.append(error)
 
-    wishes = (ERRORS, "all of them"), (Wanted(rows=frozenset({first, others[0]})), "two of them")
+    wishes = (ERRORS, "all of them"), (RowSelection(rows=frozenset({first, others[0]})), "two of them")
     racers = [Thread(target=race, args=wish) for wish in wishes]
     for racer in racers:
         racer.start()
@@ -132,7 +132,7 @@ def test_of_two_overlapping_resubmissions_at_once_no_card_goes_out_twice(failed:
 
 
 ASKED = st.builds(
-    Wanted,
+    RowSelection,
     st.booleans(),
     st.frozensets(st.sampled_from(["card", "cardholder.cuid", "address.postal_code", "card.pan.unsupported"])),
     st.frozensets(st.sampled_from(sorted(set(ACTIONS.values())))),
@@ -146,17 +146,17 @@ ASKED = st.builds(
 def mixed_night() -> tuple[Bench, str]:
     """Return a night with rows linked, in error, refused, cancelled and awaiting, some of it in a second run."""
     bench, run = night(Path(mkdtemp(prefix="mixed-night-")), fail=0.5, chunk=4)
-    again(bench, run, Wanted(rows=frozenset(in_state(bench, run, "error")[:2])))
+    again(bench, run, RowSelection(rows=frozenset(in_state(bench, run, "error")[:2])))
     bench.answer()
-    again(bench, run, Wanted(rows=frozenset(in_state(bench, run, "error")[2:4])))
+    again(bench, run, RowSelection(rows=frozenset(in_state(bench, run, "error")[2:4])))
     other = bench.submit(bench.drop(12, "bank-20261121.csv", bad=0.3, seed=9)).manifest.run
-    move(bench.edges.edges, other, "cancelled", [1], "another key")
+    move(bench.context.adapters, other, "cancelled", [1], "another key")
     return bench, run
 
 
 @settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(ASKED.filter(lambda wanted: wanted.anything))
-def test_whatever_is_asked_for_no_linked_or_awaiting_card_goes_out_without_an_override(wanted: Wanted) -> None:
+def test_whatever_is_asked_for_no_linked_or_awaiting_card_goes_out_without_an_override(wanted: RowSelection) -> None:
     bench, run = mixed_night()
     stand = set(in_state(bench, run, "linked")) | set(in_state(bench, run, "awaiting"))
     for one in sent_again(bench):
@@ -164,9 +164,9 @@ def test_whatever_is_asked_for_no_linked_or_awaiting_card_goes_out_without_an_ov
 
     if wanted.rows & stand:
         with pytest.raises(StandingRowsError):
-            choose(bench.edges, Request(run, wanted, ""))
+            plan_resubmit(bench.context, Request(run, wanted, ""))
     else:
-        assert not set(choose(bench.edges, Request(run, wanted, "")).going["origin"]) & stand
+        assert not set(plan_resubmit(bench.context, Request(run, wanted, "")).outgoing["origin"]) & stand
 
 
 class Interrupted(FailingStore):

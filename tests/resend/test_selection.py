@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from flows.resend.selection import ASKED, Wanted, asked
+from flows.resend.selection import ASKED, RowSelection, asked
 from flows.results.lineage import RUN_ROW
 from schemas.portal import CITY, PAN
 
@@ -27,21 +27,21 @@ ROWS = pl.DataFrame(
 @pytest.mark.parametrize(
     ("wanted", "rows"),
     [
-        (Wanted(errors=True), [2, 3]),
-        (Wanted(rejects=True), [6]),
-        (Wanted(missing=True), [4, 5]),
-        (Wanted(rows=frozenset({1, 7, 99})), [1, 7]),
-        (Wanted(codes=frozenset({"address"})), [2, 6]),
-        (Wanted(codes=frozenset({"address.postal_code"})), [2]),
-        (Wanted(codes=frozenset({"card.pan.missing"})), [6]),
-        (Wanted(codes=frozenset({"address.post"})), []),
-        (Wanted(actions=frozenset({"resubmit as is"})), [3]),
-        (Wanted(actions=frozenset({"nothing"})), [7]),
-        (Wanted(errors=True, rejects=True, rows=frozenset({1})), [1, 2, 3, 6]),
-        (Wanted(), []),
+        (RowSelection(errors=True), [2, 3]),
+        (RowSelection(rejects=True), [6]),
+        (RowSelection(missing=True), [4, 5]),
+        (RowSelection(rows=frozenset({1, 7, 99})), [1, 7]),
+        (RowSelection(codes=frozenset({"address"})), [2, 6]),
+        (RowSelection(codes=frozenset({"address.postal_code"})), [2]),
+        (RowSelection(codes=frozenset({"card.pan.missing"})), [6]),
+        (RowSelection(codes=frozenset({"address.post"})), []),
+        (RowSelection(actions=frozenset({"resubmit as is"})), [3]),
+        (RowSelection(actions=frozenset({"nothing"})), [7]),
+        (RowSelection(errors=True, rejects=True, rows=frozenset({1})), [1, 2, 3, 6]),
+        (RowSelection(), []),
     ],
 )
-def test_every_part_of_a_wish_adds_rows(wanted: Wanted, rows: list[int]) -> None:
+def test_every_part_of_a_wish_adds_rows(wanted: RowSelection, rows: list[int]) -> None:
     found = asked(ROWS, wanted)
 
     assert rows == found["row"].to_list()
@@ -49,12 +49,12 @@ def test_every_part_of_a_wish_adds_rows(wanted: Wanted, rows: list[int]) -> None
 
 
 def test_what_is_named_is_told_from_what_is_of_a_kind() -> None:
-    found = asked(ROWS, Wanted(errors=True, missing=True, rows=frozenset({3})), also=frozenset({6}))
+    found = asked(ROWS, RowSelection(errors=True, missing=True, rows=frozenset({3})), also=frozenset({6}))
 
     assert [(2, False), (3, True), (4, True), (5, True), (6, False)] == found.select("row", "named").rows()
 
 
 def test_the_reason_is_the_first_that_refused_it() -> None:
-    found = asked(ROWS, Wanted(rejects=True, missing=True))
+    found = asked(ROWS, RowSelection(rejects=True, missing=True))
 
     assert [None, None, "address.city.missing"] == found["reason"].to_list()

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from flows.reports.rebuild import rebuild
-from flows.runs.documents import keys_of, standings
+from flows.runs.documents import keys_of, run_statuses
 from flows.simulator.answer import Habits
 from flows.submissions.plan import pending
 from tests.night import Bench, local_bench
@@ -84,7 +84,7 @@ def test_a_report_deleted_is_rebuilt_the_same(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / "store" / keys_of(run).report(name)).unlink()
 
-    rebuild(bench.edges, run)
+    rebuild(bench.context, run)
 
     assert {name: bench.report(run, name) for name in names} == before
 
@@ -129,11 +129,11 @@ def test_a_link_to_a_host_that_is_not_allowed_is_a_break_and_never_a_link(tmp_pa
 
 def test_status_shows_every_run_with_its_figures(tmp_path: Path) -> None:
     bench, run = sent(tmp_path)
-    committed = list(standings(bench.store, "bank"))
+    committed = list(run_statuses(bench.store, "bank"))
     bench.answer(fail_share=0.0)
     bench.ingest()
 
-    answered = list(standings(bench.store, "bank"))
+    answered = list(run_statuses(bench.store, "bank"))
 
     assert [(one.run, one.state, one.awaiting) for one in committed] == [(run, "committed, to be uploaded", 60)]
     assert [(one.run, one.state, one.linked) for one in answered] == [(run, "balanced", 60)]
@@ -145,7 +145,7 @@ def test_only_extracts_that_match_and_have_no_committed_run_are_pending(tmp_path
     bench.drop(7, name="readme.txt")
     bench.submit(done)
 
-    waiting = pending(bench.edges)
+    waiting = pending(bench.context)
 
     assert [entry.key.rpartition("/")[2] for entry in waiting] == [fresh]
 
@@ -169,8 +169,8 @@ def test_a_run_of_another_issuer_is_not_touched(tmp_path: Path) -> None:
     bench.answer()
     bench.ingest()
 
-    assert [one.run for one in standings(bench.store, "bank")] == [run]
-    assert [one.state for one in standings(bench.store, "other")] == ["committed, to be uploaded"]
+    assert [one.run for one in run_statuses(bench.store, "bank")] == [run]
+    assert [one.state for one in run_statuses(bench.store, "other")] == ["committed, to be uploaded"]
 
 
 def test_results_named_after_their_chunks_are_settled_by_the_ledger_of_their_own_run(tmp_path: Path) -> None:

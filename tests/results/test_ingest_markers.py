@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.results.intake import MarkSpoiledError, mark_of, marked, set_marks
+from flows.results.intake import MarkSpoiledError, marker_key, read_markers, write_markers
 from flows.runs.keys import ingested, results
 from flows.runs.store import Entry
 from tests.night import BANK, Bench, local_bench
@@ -21,7 +21,7 @@ def night(folder: Path) -> Bench:
 
 
 def entries(bench: Bench) -> dict[str, Entry]:
-    return {mark_of(entry, 0): entry for entry in bench.store.keys(results(BANK))}
+    return {marker_key(entry, 0): entry for entry in bench.store.keys(results(BANK))}
 
 
 def test_an_ingest_leaves_one_mark_object_for_all_its_files_and_none_where_it_took_up_none(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_an_ingest_leaves_one_mark_object_for_all_its_files_and_none_where_it_to
 
     assert [3, 0] == taken
     assert 1 == len(list(bench.store.keys(ingested(BANK))))
-    assert set(entries(bench)) == marked(bench.store, BANK)
+    assert set(entries(bench)) == read_markers(bench.store, BANK)
 
 
 def test_files_marked_one_by_one_by_an_older_version_are_not_taken_up_again(tmp_path: Path) -> None:
@@ -42,26 +42,26 @@ def test_files_marked_one_by_one_by_an_older_version_are_not_taken_up_again(tmp_
     taken = bench.ingest()
 
     assert 2 == taken.files
-    assert {first, *rest} == marked(bench.store, BANK)
+    assert {first, *rest} == read_markers(bench.store, BANK)
 
 
 def test_a_mark_is_of_a_file_as_it_is_and_of_what_was_decided_about_it(tmp_path: Path) -> None:
     entry = next(iter(entries(night(tmp_path)).values()))
 
     others = [
-        mark_of(entry, 1),
-        mark_of(entry._replace(size=entry.size + 1), 0),
-        mark_of(entry._replace(version="other"), 0),
+        marker_key(entry, 1),
+        marker_key(entry._replace(size=entry.size + 1), 0),
+        marker_key(entry._replace(version="other"), 0),
     ]
 
-    assert mark_of(entry, 0) == mark_of(entry, 0)
-    assert 4 == len({mark_of(entry, 0), *others})
+    assert marker_key(entry, 0) == marker_key(entry, 0)
+    assert 4 == len({marker_key(entry, 0), *others})
 
 
 def test_no_file_leaves_no_object(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
 
-    set_marks(store, BANK, {})
+    write_markers(store, BANK, {})
 
     assert [] == list(store.keys(""))
 
@@ -72,13 +72,13 @@ def test_a_spoiled_mark_is_named_and_moved_away_costs_only_taking_its_files_up_a
 ) -> None:
     bench = night(tmp_path)
     (run,) = bench.ingest().reports
-    [mark] = bench.store.keys(ingested(BANK))
+    [marker] = bench.store.keys(ingested(BANK))
     links = bench.report(run.summary["run"], "links.csv")
-    bench.store.replace(mark.key, [spoiled])
+    bench.store.replace(marker.key, [spoiled])
 
     with pytest.raises(MarkSpoiledError, match="files-"):
         bench.ingest()
 
-    bench.store.delete(mark.key)  # type: ignore[attr-defined]  # a directory, which deletes too
+    bench.store.delete(marker.key)  # type: ignore[attr-defined]  # a directory, which deletes too
     assert 3 == bench.ingest().files
     assert links == bench.report(run.summary["run"], "links.csv")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.results.attribution import attribute_all, read_claims
-from flows.results.match import Files, candidates, place_rows, spoken_of
+from flows.results.match import Files, candidates, named_in, place_rows
 from flows.results.read import ResultRows
 from tests.results.outcomes import HOSTS, RUN, Row, error, link, refusal, result, sent_rows
 
@@ -40,7 +40,7 @@ def test_what_is_settled_by_its_name_is_attributed_as_among_all_that_was_ever_se
     file = result(WHOLE if whole else rows, name)
     again = sent_rows(run=LATER), sent_rows(run=LATER.replace("1121", "1122"), first=3)
     everything = pl.concat([sent_rows(), *again])
-    spoken = pl.concat(everything.filter(run=run, chunk=chunk) for run, chunk in spoken_of(name))
+    spoken = pl.concat(everything.filter(run=run, chunk=chunk) for run, chunk in named_in(name))
 
     found = settled([file], spoken)
 

@@ -12,7 +12,7 @@ import pytest
 
 from flows.operations.outbox import move
 from flows.operations.remediation import abandon
-from flows.runs.attempts import attempts, survey
+from flows.runs.attempts import attempts, survey_cards
 from flows.runs.chains import commits_since
 from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
@@ -108,7 +108,7 @@ def test_a_run_that_waits_says_so_for_ever(tmp_path: Path) -> None:
 def test_rows_of_a_cancelled_chunk_were_never_tried(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 5})
     run = bench.submit(bench.drop(20)).manifest.run
-    move(bench.edges.edges, run, "cancelled", [2, 3], "the wrong key")
+    move(bench.context.adapters, run, "cancelled", [2, 3], "the wrong key")
 
     assert {"awaiting": 10} == states(bench)
 
@@ -125,7 +125,7 @@ def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does
     later = replace(bench, now=lambda: NOON + timedelta(hours=1))
     (link,) = commits_since(bench.store, "bank")
 
-    abandon(later.edges.edges, link.run, "the issuer took it back")
+    abandon(later.context.adapters, link.run, "the issuer took it back")
 
     assert {"awaiting": 20} == before
     assert [] == list(attempts(bench.store, "bank", DAY, [link]))
@@ -150,14 +150,14 @@ def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(t
 
 def test_what_was_read_has_a_digest_that_changes_with_every_news(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
-    digests = [survey(bench.edges).digest]
+    digests = [survey_cards(bench.context).digest]
     run = bench.submit(bench.drop(20)).manifest.run
-    digests.append(survey(bench.edges).digest)
+    digests.append(survey_cards(bench.context).digest)
     bench.answer()
     bench.ingest()
-    digests += [survey(bench.edges).digest, survey(bench.edges).digest]
+    digests += [survey_cards(bench.context).digest, survey_cards(bench.context).digest]
     bench.submit(bench.drop(5, "bank-20261121.csv", seed=2))
-    digests.append(survey(bench.edges).digest)
+    digests.append(survey_cards(bench.context).digest)
 
     assert run
     assert digests[2] == digests[3]

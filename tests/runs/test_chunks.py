@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.runs.chunks import MOVES, Item, Move, Moved, items
+from flows.runs.chunks import MOVES, ChunkEvent, Item, Move, items
 from schemas.manifest import ManifestChunk
 
 RUN = "bank-20261120-00000000"
@@ -15,12 +15,12 @@ START = datetime(2026, 11, 20, 2, tzinfo=UTC)
 CHUNKS = [ManifestChunk(number=n, name=f"{RUN}-0000{n}.csv.pgp", rows=10, bytes=99, sha256="0" * 64) for n in (1, 2, 3)]
 
 
-def after(*moves: Moved, answered: tuple[int, ...] = ()) -> list[Item]:
+def after(*moves: ChunkEvent, answered: tuple[int, ...] = ()) -> list[Item]:
     return items(RUN, CHUNKS, START, moves, answered)
 
 
-def moved(what: Move, hours: int, *chunks: int) -> Moved:
-    return Moved(what, START + timedelta(hours=hours), chunks=frozenset(chunks))
+def moved(what: Move, hours: int, *chunks: int) -> ChunkEvent:
+    return ChunkEvent(what, START + timedelta(hours=hours), chunks=frozenset(chunks))
 
 
 def test_a_committed_chunk_waits_for_its_upload_since_the_commit() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.runs.chains import OvertakenError, commits_since, last_commit, take_turn
+from flows.runs.chains import OvertakenError, append_commit, commits_since, last_commit
 from flows.runs.documents import keys_of
 from flows.runs.keys import commits
 from flows.runs.store import ConflictError
@@ -58,7 +58,7 @@ def test_taking_a_turn_again_is_the_same_turn(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     runs = committed(bench)
 
-    take_turn(bench.store, "bank", runs[-1], since=2)
+    append_commit(bench.store, "bank", runs[-1], since=2)
 
     assert 3 == last_commit(bench.store, "bank")
 
@@ -71,7 +71,7 @@ def test_what_was_known_before_the_look_or_shares_no_card_stands_in_nobodys_way(
     mine = committed(bench, 2)[1]
     bench.submit(bench.drop(4, "bank-20261122.csv", seed=9))  # others' cards
 
-    take_turn(bench.store, "bank", twin(bench, mine), since)
+    append_commit(bench.store, "bank", twin(bench, mine), since)
 
     assert 4 == last_commit(bench.store, "bank")
 
@@ -82,7 +82,7 @@ def test_a_card_that_was_sent_since_the_look_stops_a_commit(tmp_path: Path, sinc
     mine = committed(bench, 2)[1]
 
     with pytest.raises(OvertakenError, match=f"sends {cards} of its cards"):
-        take_turn(bench.store, "bank", twin(bench, mine), since)
+        append_commit(bench.store, "bank", twin(bench, mine), since)
 
     assert 2 == last_commit(bench.store, "bank")
 
@@ -93,7 +93,7 @@ def test_of_many_at_once_each_gets_a_turn_of_its_own(tmp_path: Path) -> None:
     rivals = [first.model_copy(update={"run": f"{first.run}-r{number}"}) for number in range(2, 12)]
 
     with ThreadPoolExecutor(5) as threads:
-        list(threads.map(lambda rival: take_turn(bench.store, "bank", rival), rivals))
+        list(threads.map(lambda rival: append_commit(bench.store, "bank", rival), rivals))
 
     assert {first.run, *(rival.run for rival in rivals)} == {link.run for link in commits_since(bench.store, "bank")}
 

@@ -10,7 +10,7 @@ import polars as pl
 from flows.adapters.local import LocalStore
 from flows.results.attribution import attribute
 from flows.runs.documents import keys_of
-from flows.runs.outcomes import FILE, FILES, Answer, Told, keep
+from flows.runs.outcomes import FILE, FILES, RunOutcomes, StoredOutcomes, write_outcomes
 from flows.runs.store import Entry
 from tests.results.outcomes import HOSTS, RUN, link, result, sent_rows
 
@@ -18,37 +18,39 @@ KEYS = keys_of(RUN)
 NOON, LATER = (datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in (12, 13))
 
 
-def answer(name: str, *rows: int) -> Answer:
+def answer(name: str, *rows: int) -> RunOutcomes:
     one = attribute(result([link(at) for at in rows], name), sent_rows(), HOSTS)
     one = one._replace(received=date(2026, 11, 20), problems=("file.line.ragged",))
-    return Answer(Entry(f"bank/results/{name}", 1, NOON, "1"), one, one.outcomes)
+    return RunOutcomes(Entry(f"bank/results/{name}", 1, NOON, "1"), one, one.outcomes)
 
 
 def test_files_kept_together_come_back_one_by_one_as_they_were(tmp_path: Path) -> None:
     store, answers = LocalStore(tmp_path), [answer("a.csv", 2, 1), answer("b.csv", 6, 7, 8)]
 
-    keep(store, KEYS, NOON, answers)
+    write_outcomes(store, KEYS, NOON, answers)
 
-    assert frozenset({1, 2}) == Told(store, KEYS).chunks()
+    assert frozenset({1, 2}) == StoredOutcomes(store, KEYS).chunks()
     for chunk, kept in enumerate(answers, start=1):
-        (found,) = Told(store, KEYS).of([chunk])
+        (found,) = StoredOutcomes(store, KEYS).of([chunk])
         assert kept.one.outcomes.equals(found.outcomes)
         assert kept.one == found._replace(outcomes=kept.one.outcomes)
 
 
 def test_a_file_taken_up_again_in_other_company_says_what_it_said_last(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    keep(store, KEYS, LATER, [answer("a.csv", 1, 2, 3)])
+    write_outcomes(store, KEYS, LATER, [answer("a.csv", 1, 2, 3)])
 
-    keep(store, KEYS, NOON, [answer("a.csv", 1), answer("b.csv", 6)])
+    write_outcomes(store, KEYS, NOON, [answer("a.csv", 1), answer("b.csv", 6)])
 
-    assert [[1, 2, 3], [6]] == sorted(one.outcomes["row"].to_list() for one in Told(store, KEYS).of([1, 2]))
+    assert [[1, 2, 3], [6]] == sorted(one.outcomes["row"].to_list() for one in StoredOutcomes(store, KEYS).of([1, 2]))
 
 
 def test_the_same_files_taken_up_again_take_no_more_room(tmp_path: Path) -> None:
     store, answers = LocalStore(tmp_path), [answer("a.csv", 1), answer("b.csv", 6)]
 
-    written = {keep(store, KEYS, moment, files) for moment in (NOON, LATER) for files in (answers, answers[::-1])}
+    written = {
+        write_outcomes(store, KEYS, moment, files) for moment in (NOON, LATER) for files in (answers, answers[::-1])
+    }
 
     assert written == {entry.key for entry in store.keys(KEYS.outcomes)}
     assert 1 == len(written)
@@ -56,13 +58,13 @@ def test_the_same_files_taken_up_again_take_no_more_room(tmp_path: Path) -> None
 
 def test_objects_of_an_older_version_with_the_facts_beside_every_row_are_read(tmp_path: Path) -> None:
     store, answers = LocalStore(tmp_path), [answer("a.csv", 2, 1), answer("b.csv", 6, 7, 8)]
-    key = keep(store, KEYS, NOON, answers)
+    key = write_outcomes(store, KEYS, NOON, answers)
     path = tmp_path / key
     facts = pl.read_json(pl.read_parquet_metadata(path)[FILES].encode(), schema=FILE).with_row_index("number")
     older = pl.read_parquet(path).join(facts.cast({"number": pl.UInt16}), on="number", maintain_order="left")
     older.drop("number").write_parquet(path)
 
-    found = [Told(store, KEYS).of([chunk])[0] for chunk in (1, 2)]
+    found = [StoredOutcomes(store, KEYS).of([chunk])[0] for chunk in (1, 2)]
 
     for kept, one in zip(answers, found, strict=True):
         assert kept.one.outcomes.equals(one.outcomes)

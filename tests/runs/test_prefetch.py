@@ -8,11 +8,11 @@ from contextlib import closing
 
 import pytest
 
-from flows.runs.store import ahead
+from flows.runs.store import prefetch
 
 
 def test_all_items_come_in_their_order() -> None:
-    assert [*range(100), None] == list(ahead(iter([*range(100), None])))
+    assert [*range(100), None] == list(prefetch(iter([*range(100), None])))
 
 
 def test_the_next_item_is_made_while_one_is_used() -> None:
@@ -23,7 +23,7 @@ def test_the_next_item_is_made_while_one_is_used() -> None:
         made.set()
         yield 2
 
-    with closing(ahead(items())) as found:
+    with closing(prefetch(items())) as found:
         first = next(found)
         assert made.wait(300)
 
@@ -35,7 +35,7 @@ def test_an_error_comes_where_its_item_would() -> None:
         yield 1
         raise KeyError("broken")
 
-    found = ahead(items())
+    found = prefetch(items())
 
     assert 1 == next(found)
     with pytest.raises(KeyError, match="broken"):
@@ -44,7 +44,7 @@ def test_an_error_comes_where_its_item_would() -> None:
 
 def test_whoever_leaves_early_finds_nothing_at_work_any_more() -> None:
     made: list[int] = []
-    with closing(ahead(made.append(at) or at for at in range(100))) as found:  # type: ignore[func-returns-value]  # None or the item
+    with closing(prefetch(made.append(at) or at for at in range(100))) as found:  # type: ignore[func-returns-value]  # None or the item
         next(found)
 
     assert 2 >= len(made)

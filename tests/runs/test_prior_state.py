@@ -9,7 +9,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED, STANDING, Known, Terms, check_values
+from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED, STANDING, PriorState, ResendPolicy, check_values
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, POSTAL_CODE
 from schemas.settings import Portfolio
 from tests.builders import portal_rows
@@ -102,7 +102,9 @@ def test_a_card_rests_exactly_where_the_plain_rule_says_so(
 ) -> None:
     expected = [why_not(card, attempts, portfolio) for card in wanted]
 
-    found = Known([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(asked(wanted), Terms(portfolio, TODAY))
+    found = PriorState([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(
+        asked(wanted), ResendPolicy(portfolio, TODAY)
+    )
 
     assert expected == found.to_list()
 
@@ -113,7 +115,10 @@ def test_what_an_older_extract_says_otherwise_is_no_change() -> None:
     moved = asked([card._replace(address=2)])
     late = TODAY - timedelta(days=1)
 
-    found = [Known(world, newest).suppressed(moved, Terms(Portfolio(), late)).to_list() for newest in (late, TODAY)]
+    found = [
+        PriorState(world, newest).suppressed(moved, ResendPolicy(Portfolio(), late)).to_list()
+        for newest in (late, TODAY)
+    ]
 
     assert [[None], [STANDING]] == found
 
@@ -121,23 +126,25 @@ def test_what_an_older_extract_says_otherwise_is_no_change() -> None:
 def test_a_row_that_was_corrected_on_its_way_is_no_change_neither_as_it_was_nor_as_it_became() -> None:
     card = Card("a", "4242", "2712", 1, 1)
     ends = TODAY + timedelta(days=60)
-    mended = frame([Tried(card._replace(address=2), "linked", ends)]).with_columns(origin=pl.lit(7, pl.UInt32))
+    remediated = frame([Tried(card._replace(address=2), "linked", ends)]).with_columns(origin=pl.lit(7, pl.UInt32))
     wanted = asked([card, card._replace(address=2), card._replace(address=3)])
 
-    known = Known([frame([Tried(card, "error", None)]), mended])
+    known = PriorState([frame([Tried(card, "error", None)]), remediated])
 
-    assert [STANDING, STANDING, None] == known.suppressed(wanted, Terms(Portfolio(), TODAY)).to_list()
+    assert [STANDING, STANDING, None] == known.suppressed(wanted, ResendPolicy(Portfolio(), TODAY)).to_list()
 
 
 def test_what_a_later_night_sent_makes_an_earlier_correction_a_change_again() -> None:
     card = Card("a", "4242", "2712", 1, 1)
     ends = TODAY + timedelta(days=60)
-    mended = frame([Tried(card._replace(address=2), "linked", ends)]).with_columns(origin=pl.lit(7, pl.UInt32))
+    remediated = frame([Tried(card._replace(address=2), "linked", ends)]).with_columns(origin=pl.lit(7, pl.UInt32))
     later = frame([Tried(card._replace(address=3), "linked", ends)])
 
-    known = Known([frame([Tried(card, "error", None)]), mended, later])
+    known = PriorState([frame([Tried(card, "error", None)]), remediated, later])
 
-    found = known.suppressed(asked([card._replace(address=2), card._replace(address=3)]), Terms(Portfolio(), TODAY))
+    found = known.suppressed(
+        asked([card._replace(address=2), card._replace(address=3)]), ResendPolicy(Portfolio(), TODAY)
+    )
     assert [None, STANDING] == found.to_list()
 
 
@@ -167,7 +174,7 @@ def test_a_card_costs_a_few_bytes() -> None:
         name_check=pl.lit(1), address_check=pl.lit(2),
     )  # fmt: skip
 
-    known = Known([made.select(pl.col(name).cast(kind) for name, kind in ATTEMPT.items())])
+    known = PriorState([made.select(pl.col(name).cast(kind) for name, kind in ATTEMPT.items())])
 
     assert count == len(known)
     assert 40 > known.bytes / count

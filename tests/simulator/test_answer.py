@@ -97,11 +97,11 @@ def test_what_the_portal_refuses_is_told_with_its_reason_and_the_others_go_on(st
 
 def test_late_chunks_wait_and_are_answered_on_a_later_day(store: LocalStore) -> None:
     commit_run(store, [1] * 12)
-    desk = portal()
-    first = answer_store(store, ISSUER, desk, Habits(late=0.5))
+    handle = portal()
+    first = answer_store(store, ISSUER, handle, Habits(late=0.5))
 
-    desk.today += timedelta(days=1)
-    second = answer_store(store, ISSUER, desk)
+    handle.today += timedelta(days=1)
+    second = answer_store(store, ISSUER, handle)
 
     assert 0 < len(first.waiting) < 12
     assert first.waiting == tuple(file.chunk for file in second.delivered)
@@ -167,15 +167,15 @@ def test_names_that_say_nothing_still_tell_what_is_answered(store: LocalStore) -
     ],
 )
 def test_over_a_week_every_row_is_delivered_whatever_the_habits(store: LocalStore, habits: Habits) -> None:
-    desk: Portal = portal(fail_share=0.1, shuffle=True)
+    handle: Portal = portal(fail_share=0.1, shuffle=True)
     delivered: set[tuple[str, int]] = set()
     for night in range(7):
-        desk.today = DAY + timedelta(days=night)
+        handle.today = DAY + timedelta(days=night)
         if night < 3:
-            commit_run(store, [4, 1, 3], desk.today)
-        delivered |= _rows(answer_store(store, ISSUER, desk, habits))
+            commit_run(store, [4, 1, 3], handle.today)
+        delivered |= _rows(answer_store(store, ISSUER, handle, habits))
 
-    delivered |= _rows(answer_store(store, ISSUER, desk)) | _rows(answer_store(store, ISSUER, desk))
+    delivered |= _rows(answer_store(store, ISSUER, handle)) | _rows(answer_store(store, ISSUER, handle))
 
     assert 3 * (4 + 1 + 3) == len(delivered)
 

@@ -56,12 +56,12 @@ def test_the_result_has_the_columns_of_the_interface_in_order() -> None:
 def test_a_row_that_breaks_the_interface_gets_an_error_and_no_link(
     field: str, value: str, entity: str, name: str, kind: str
 ) -> None:
-    desk = portal()
+    handle = portal()
     bad, good = people(2)
     cuid = bad[interface.CUID]
     bad[field] = value
 
-    first, second = answers(desk.upload("a.csv.pgp", paper_seal(upload_csv([bad, good]))))
+    first, second = answers(handle.upload("a.csv.pgp", paper_seal(upload_csv([bad, good]))))
 
     error = json.loads(first.pop("error"))
     assert {"cuid": "", "last_4": "", "url": "", "expiration_date": ""} == first
@@ -85,10 +85,10 @@ def test_a_cuid_that_stands_twice_is_refused_the_second_time() -> None:
     rows = people(2)
     rows[1][interface.CUID] = rows[0][interface.CUID]
 
-    desk = portal()
-    desk.upload("a.csv.pgp", paper_seal(upload_csv(rows)))
+    handle = portal()
+    handle.upload("a.csv.pgp", paper_seal(upload_csv(rows)))
 
-    assert [(), ("duplicate",)] == [tuple(one.kind for one in row.faults) for row in desk.books[0].rows]
+    assert [(), ("duplicate",)] == [tuple(one.kind for one in row.faults) for row in handle.books[0].rows]
 
 
 def test_a_row_without_cuid_gets_one_that_the_portal_makes_up() -> None:
@@ -115,13 +115,13 @@ def test_a_row_without_cuid_gets_one_that_the_portal_makes_up() -> None:
     ],
 )  # fmt: skip
 def test_a_file_that_is_not_the_templates_is_refused_whole(name: str, content: bytes, why: str) -> None:
-    desk = portal()
+    handle = portal()
 
     with pytest.raises(UploadRefusedError) as caught:
-        desk.upload(name, paper_seal(content))
+        handle.upload(name, paper_seal(content))
 
     assert {"name": name, "reason": why} == caught.value.fields
-    assert [] == desk.books
+    assert [] == handle.books
 
 
 def test_a_message_for_another_key_is_refused_without_a_word_of_its_content() -> None:
@@ -141,36 +141,36 @@ def test_a_refusal_survives_pickling() -> None:
 
 
 def test_plain_files_are_taken_with_published_test_cards_only() -> None:
-    desk = portal()
+    handle = portal()
 
-    desk.upload("published.csv", upload_csv(people(7)))
+    handle.upload("published.csv", upload_csv(people(7)))
     with pytest.raises(UploadRefusedError, match="not encrypted"):
-        desk.upload("others.csv", upload_csv(people(8)))
+        handle.upload("others.csv", upload_csv(people(8)))
 
-    assert ["published.csv"] == [upload.name for upload in desk.books]
+    assert ["published.csv"] == [upload.name for upload in handle.books]
 
 
 def test_a_portal_with_its_own_prefix_takes_its_own_header_and_no_other() -> None:
     header = [name.replace("service_card.", "bank_card.") for name in interface.columns()]
-    desk = portal(header=header)
+    handle = portal(header=header)
     ours = upload_csv(people(7))
 
-    result = answers(desk.upload("own.csv", ours.replace(b"service_card.", b"bank_card.")))
+    result = answers(handle.upload("own.csv", ours.replace(b"service_card.", b"bank_card.")))
 
     assert 7 == len([answer for answer in result if answer["url"]])
     with pytest.raises(UploadRefusedError, match="template"):
-        desk.upload("ours.csv", ours)
+        handle.upload("ours.csv", ours)
 
 
 def test_about_the_share_asked_for_fails_and_the_books_say_which() -> None:
-    desk = portal(fail_share=0.2)
+    handle = portal(fail_share=0.2)
 
-    result = answers(desk.upload("a.csv.pgp", paper_seal(upload_csv(people(1000)))))
+    result = answers(handle.upload("a.csv.pgp", paper_seal(upload_csv(people(1000)))))
 
-    failed = [row.row for row in desk.books[0].rows if row.faults]
+    failed = [row.row for row in handle.books[0].rows if row.faults]
     assert failed == [number for number, answer in enumerate(result, start=1) if answer["error"]]
     assert 150 < len(failed) < 250
-    assert 3 == len({row.faults for row in desk.books[0].rows if row.faults})
+    assert 3 == len({row.faults for row in handle.books[0].rows if row.faults})
 
 
 def test_shuffling_changes_the_order_and_nothing_else() -> None:
@@ -195,9 +195,9 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_other_links() -> N
 
 @pytest.mark.parametrize("shape", [*SHAPES, "mixed"])
 def test_every_error_shape_fills_the_error_column_alone(shape: str) -> None:
-    desk = portal(error_shape=shape, fail_share=1.0)
+    handle = portal(error_shape=shape, fail_share=1.0)
 
-    result = answers(desk.upload("a.csv.pgp", paper_seal(upload_csv(people(40)))))
+    result = answers(handle.upload("a.csv.pgp", paper_seal(upload_csv(people(40)))))
 
     assert 40 == len(result)
     assert {("", "", "", "")} == {tuple(answer.values())[:4] for answer in result}
@@ -205,32 +205,32 @@ def test_every_error_shape_fills_the_error_column_alone(shape: str) -> None:
 
 
 def test_a_link_opens_for_who_knows_cvv_and_zip_and_for_nobody_else() -> None:
-    desk = portal()
+    handle = portal()
     row = people(1)[0] | {interface.CVV: "007", interface.CVV_HASH: "", interface.POSTAL_CODE: "02108-1234"}
 
-    (answer,) = answers(desk.upload("a.csv", upload_csv([row])))
+    (answer,) = answers(handle.upload("a.csv", upload_csv([row])))
 
     url = answer["url"]
     tries = [("007", "02108"), ("7", "02108"), ("007", "2108"), ("", "02108")]
-    assert [True, False, False, False] == [desk.opens(url, cvv, code) for cvv, code in tries]
+    assert [True, False, False, False] == [handle.opens(url, cvv, code) for cvv, code in tries]
 
 
 def test_a_link_to_a_card_without_cvv_opens_for_nobody() -> None:
-    desk = portal()
+    handle = portal()
     row = people(1)[0] | {interface.CVV: "", interface.CVV_HASH: ""}
 
-    (answer,) = answers(desk.upload("a.csv", upload_csv([row])))
+    (answer,) = answers(handle.upload("a.csv", upload_csv([row])))
 
-    assert False is desk.opens(answer["url"], "", row[interface.POSTAL_CODE])
+    assert False is handle.opens(answer["url"], "", row[interface.POSTAL_CODE])
 
 
 def test_the_books_hold_no_card_number_and_no_cvv() -> None:
-    desk = portal(fail_share=0.5)
+    handle = portal(fail_share=0.5)
     rows = people(7)
 
-    desk.upload("a.csv", upload_csv(rows))
+    handle.upload("a.csv", upload_csv(rows))
 
-    assert not [row for row in rows if row[interface.PAN] in repr(desk.books)]
+    assert not [row for row in rows if row[interface.PAN] in repr(handle.books)]
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,9 @@ def unpacked(name: str, folder: Path) -> Path:
     """Return a copy of a store whose result files are known as taken up where they were."""
     with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
-    for mark in folder.glob("store/*/ingested/files-*.json"):
-        keys = json.loads(mark.read_text()).values()
-        mark.write_text(json.dumps({identity(folder, key): key for key in keys}))
+    for marker in folder.glob("store/*/ingested/files-*.json"):
+        keys = json.loads(marker.read_text()).values()
+        marker.write_text(json.dumps({identity(folder, key): key for key in keys}))
     return folder
 
 

@@ -24,7 +24,7 @@ def block(*changes: Mapping[str, str | None], made: bool = False) -> pl.DataFram
     return rows.with_columns(cuid_made=pl.lit(made), text=lines(rows, columns()))
 
 
-def marked(seen: SeenRows, rows: pl.DataFrame) -> pl.DataFrame:
+def read_markers(seen: SeenRows, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the verdicts on the rows of a block."""
     return seen.mark(keyed(rows))
 
@@ -32,7 +32,7 @@ def marked(seen: SeenRows, rows: pl.DataFrame) -> pl.DataFrame:
 def test_an_exact_repeat_a_repeated_card_and_a_shared_card_are_told_apart() -> None:
     rows = block({CUID: "a"}, {CUID: "a"}, {CUID: "a", CITY: "Salem"}, {CUID: "b"}, {CUID: "a", PAN: MASTER})
 
-    marks = marked(SeenRows(RuleSettings()), rows)
+    marks = read_markers(SeenRows(RuleSettings()), rows)
 
     assert [
         (2, "", "row.content.repeated", "reject"),
@@ -43,9 +43,9 @@ def test_an_exact_repeat_a_repeated_card_and_a_shared_card_are_told_apart() -> N
 
 def test_a_repeat_is_found_in_a_later_block() -> None:
     seen = SeenRows(RuleSettings())
-    first = marked(seen, block({CUID: "a"}, {CUID: "b", PAN: MASTER}))
+    first = read_markers(seen, block({CUID: "a"}, {CUID: "b", PAN: MASTER}))
 
-    second = marked(seen, block({CUID: "x"}, {CUID: "b", PAN: MASTER}))
+    second = read_markers(seen, block({CUID: "x"}, {CUID: "b", PAN: MASTER}))
 
     assert 0 == first.height
     assert ["card.pan.other_cuid", "row.content.repeated"] == second["code"].to_list()
@@ -54,7 +54,7 @@ def test_a_repeat_is_found_in_a_later_block() -> None:
 def test_rows_whose_cuid_we_made_repeat_by_their_content() -> None:
     rows = block({CUID: "cl-1"}, {CUID: "cl-2"}, {CUID: "cl-3", CITY: "Salem"}, made=True)
 
-    marks = marked(SeenRows(RuleSettings()), rows)
+    marks = read_markers(SeenRows(RuleSettings()), rows)
 
     assert [(2, "row.content.repeated"), (3, "card.pan.repeated")] == marks.select("row", "code").rows()
 
@@ -63,13 +63,13 @@ def test_rows_whose_cuid_we_made_repeat_by_their_content() -> None:
 def test_a_setting_decides_about_a_card_under_another_cuid(severity: str, expected: list[str]) -> None:
     rules = RuleSettings.model_validate({"other_cuid": severity})
 
-    marks = marked(SeenRows(rules), block({CUID: "a"}, {CUID: "b"}))
+    marks = read_markers(SeenRows(rules), block({CUID: "a"}, {CUID: "b"}))
 
     assert expected == marks["severity"].to_list()
 
 
 def test_a_block_without_rows_marks_nothing() -> None:
-    marks = marked(SeenRows(RuleSettings()), block())
+    marks = read_markers(SeenRows(RuleSettings()), block())
 
     assert {"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String} == dict(marks.schema)
     assert 0 == marks.height
@@ -86,7 +86,7 @@ def test_marks_are_what_a_plain_set_says_however_the_blocks_are_cut(rows: list[t
     frame = block(*({CUID: cuid, PAN: pan, CITY: city} for cuid, pan, city in rows))
     seen = SeenRows(RuleSettings())
 
-    marks = pl.concat([marked(seen, frame[:cut]), marked(seen, frame[cut:])])
+    marks = pl.concat([read_markers(seen, frame[:cut]), read_markers(seen, frame[cut:])])
 
     assert by_hand(rows) == marks.select("row", "code").rows()
 

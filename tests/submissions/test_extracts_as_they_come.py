@@ -16,7 +16,7 @@ from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
 from flows.errors import CardlinkError
 from flows.extracts.errors import MissingColumnsError, UnknownColumnsError
 from flows.extracts.open import NoKeyForExtractError
-from flows.runs.context import IssuerEdges
+from flows.runs.context import IssuerContext
 from flows.runs.sealing import Opener, Plain
 from flows.simulator.extract import Dialect, write_sample
 from flows.submissions.dry_run import Checked, check_extract
@@ -82,8 +82,8 @@ class WithPrivateKey(Bench):
     """A bench whose issuer has the key that opens its extracts."""
 
     @property
-    def edges(self) -> IssuerEdges:
-        return super().edges._replace(opener=self._private)
+    def context(self) -> IssuerContext:
+        return super().context._replace(opener=self._private)
 
     @contextmanager
     def _private(self) -> Iterator[Opener]:
@@ -104,9 +104,9 @@ def test_the_same_extract_in_every_dialect_gives_the_same_chunks(tmp_path: Path)
     assert {name: chunks for name, chunks in found.items() if chunks != expected} == {}
 
 
-def tried(edges: IssuerEdges, name: str) -> Checked | CardlinkError:
+def tried(context: IssuerContext, name: str) -> Checked | CardlinkError:
     try:
-        return check_extract(edges, name, DAY)
+        return check_extract(context, name, DAY)
     except CardlinkError as error:
         return error
 
@@ -129,10 +129,10 @@ def test_a_damaged_extract_is_counted_row_by_row_or_refused_whole_and_no_cell_is
 ) -> None:
     bench = local_bench(tmp_path)
     settings = bench.issuer.model_copy(update={"source": kind.settings})
-    edges = replace(bench, issuer=settings).edges
+    context = replace(bench, issuer=settings).context
     name = bench.drop_bytes(kind.data)
 
-    told = tried(edges, name)
+    told = tried(context, name)
 
     if isinstance(told, Checked):
         assert (told.counts.read, fates(told)) == (kind.accepted + len(kind.refused),) * 2

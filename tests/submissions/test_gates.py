@@ -2,14 +2,21 @@ from typing import Any
 
 import pytest
 
-from flows.submissions.gates import Night, RejectRateError, RowJumpError, TrailerMismatchError, WrongCardsError, refusal
+from flows.submissions.gates import (
+    GateFacts,
+    RejectRateError,
+    RowJumpError,
+    TrailerMismatchError,
+    WrongCardsError,
+    refusal,
+)
 from schemas.issuer import Limits
 from schemas.manifest import Counts
 
 LIMITS = Limits(max_reject_rate=0.1, max_row_jump=0.5)
 
 
-def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **facts: Any) -> Night:
+def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **facts: Any) -> GateFacts:
     counts = Counts(
         lines=read + 1,
         read=read,
@@ -19,7 +26,7 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         suppressed=0,
         trailer=facts.pop("trailer", None),
     )
-    return Night("cards.csv", counts, before, facts.get("test_cards", 0), facts.get("real_cards", read))
+    return GateFacts("cards.csv", counts, before, facts.get("test_cards", 0), facts.get("real_cards", read))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +44,7 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         (night(test_cards=1), WrongCardsError),
     ],
 )
-def test_a_gate_that_does_not_hold_refuses_the_run(tried: Night, refused: type[Exception] | None) -> None:
+def test_a_gate_that_does_not_hold_refuses_the_run(tried: GateFacts, refused: type[Exception] | None) -> None:
     found = refusal(tried, LIMITS, test=False)
 
     assert type(found) is (refused or type(None))

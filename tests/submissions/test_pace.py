@@ -1,21 +1,21 @@
 from __future__ import annotations
 
-from flows.submissions.build import pace
+from flows.submissions.build import describe_pace
 
 
 def test_a_pass_tells_its_rows_its_speed_and_the_time_left() -> None:
-    told = pace(400_000, 0.25, 4.0)
+    told = describe_pace(400_000, 0.25, 4.0)
 
     assert "400,000 rows, 100,000 a second, 0:00:12 left" == told
 
 
 def test_before_anything_is_read_nothing_is_foretold() -> None:
-    told = pace(0, 0.0, 0.0)
+    told = describe_pace(0, 0.0, 0.0)
 
     assert "0 rows" == told
 
 
 def test_at_the_end_no_time_is_left() -> None:
-    told = pace(10, 1.0, 2.0)
+    told = describe_pace(10, 1.0, 2.0)
 
     assert "10 rows, 5 a second, 0:00:00 left" == told

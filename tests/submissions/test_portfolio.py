@@ -17,12 +17,12 @@ from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.resend.resubmission import Request as Resubmission
 from flows.resend.resubmission import resubmit
-from flows.resend.selection import Wanted
+from flows.resend.selection import RowSelection
 from flows.runs.prior_state import AWAITED, REFUSED, STANDING
 from flows.submissions.dry_run import rehearse
 from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, YEAR
-from tests.partner_api.town import Town, committed, town
+from tests.partner_api.town import Population, committed, town
 
 
 def test_the_first_night_sends_everybody_and_the_second_only_the_newcomer(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_
 def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(tmp_path: Path) -> None:
     place = town(tmp_path, "a", "b", renew_within_days=0)
     place.night(50)
-    renewed = renew(place.bench.edges, Renewal(14)).submitted
+    renewed = renew(place.bench.context, Renewal(14)).submitted
     assert renewed is not None
     place.answer(errors="b")
     place.day += timedelta(days=11)  # the old link has ended
@@ -139,11 +139,13 @@ def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(tmp
     assert [{"a": STANDING, "b": STANDING}] * 2 == [place.rested(one) for one in nights]
 
 
-def correct(place: Town, run: str) -> None:
+def correct(place: Population, run: str) -> None:
     """Send the rows of a run that the partner refused again, with another street."""
-    (asked,) = correction_template(place.bench.edges, run, Wanted(errors=True))
+    (asked,) = correction_template(place.bench.context, run, RowSelection(errors=True))
     filled = asked.with_columns(column=pl.lit(ADDRESS1), correction=pl.lit("3 Side St")).write_csv().encode()
-    resubmit(place.bench.edges, Resubmission(run, Wanted(), "corrected", corrections=f"{run}.csv"), content=filled)
+    resubmit(
+        place.bench.context, Resubmission(run, RowSelection(), "corrected", corrections=f"{run}.csv"), content=filled
+    )
 
 
 def test_a_row_without_a_cuid_is_refused_since_nobody_could_tell_it_was_sent(tmp_path: Path) -> None:
@@ -164,7 +166,7 @@ def test_rows_of_a_cancelled_chunk_were_never_sent(tmp_path: Path) -> None:
     place = town(tmp_path)
     place.settle("a", "b")
     first = place.bench.submit(place.drop())
-    move(place.bench.edges.edges, first.manifest.run, "cancelled", (), "the wrong key")
+    move(place.bench.context.adapters, first.manifest.run, "cancelled", (), "the wrong key")
 
     done = place.night()
 
@@ -191,7 +193,7 @@ def test_a_dry_run_says_what_the_run_then_does(tmp_path: Path) -> None:
     place.day += timedelta(days=1)
     extract = place.drop()
 
-    told = rehearse(place.bench.edges, Request(extract)).checked
+    told = rehearse(place.bench.context, Request(extract)).checked
     done = place.bench.submit(extract).manifest
 
     assert (done.run, done.counts) == (told.run, told.counts)
@@ -250,7 +252,7 @@ def test_over_many_nights_a_card_goes_out_exactly_when_a_plain_model_says_so(tmp
             _answer(model, refused, place.day + timedelta(days=15))
 
 
-def live_a_day(place: Town, chance: random.Random, night: int) -> None:
+def live_a_day(place: Population, chance: random.Random, night: int) -> None:
     """Let people come, move, marry, and get new cards."""
     for number in range(chance.randint(0, 2) + (night == 0)):
         place.people[f"n{night}-{number}"] = {CUID: f"n{night}-{number}", YEAR: "29"}

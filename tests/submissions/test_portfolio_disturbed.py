@@ -76,7 +76,7 @@ def test_a_dry_run_tells_a_run_that_died_right_before_its_manifest_as_done(tmp_p
     with pytest.raises(StoreBusyError):
         dying(place.bench, "create", "/manifest.json").submit(extract)
 
-    told = rehearse(place.bench.edges, Request(extract))
+    told = rehearse(place.bench.context, Request(extract))
 
     done = place.bench.submit(extract)
     assert (True, done.manifest.run) == (done.already, told.already)

@@ -31,10 +31,10 @@ def test_zips_that_lost_their_zeros_get_them_back_and_are_counted() -> None:
     rows = portal_rows({POSTAL_CODE: "2108"}, TEXAN, {SUBNATIONAL: "PR", POSTAL_CODE: "601"}, {POSTAL_CODE: None})
 
     decided = decide(rows, ALL, NAME)
-    mended, counts = repair(rows, decided, NAME)
+    remediated, counts = repair(rows, decided, NAME)
 
     assert Decided(zip_zeros=True) == decided
-    assert ["02108", "75001", "00601", None] == mended[POSTAL_CODE].to_list()
+    assert ["02108", "75001", "00601", None] == remediated[POSTAL_CODE].to_list()
     assert {"zip_zeros": 2} == counts
 
 
@@ -52,18 +52,18 @@ def test_short_zips_stay_where_the_column_does_not_show_it_lost_zeros(other: Map
 def test_a_canadian_postal_code_is_no_evidence_and_is_not_touched() -> None:
     rows = portal_rows({POSTAL_CODE: "2108"}, {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "123"})
 
-    mended, counts = repair(rows, decide(rows, ALL, NAME), NAME)
+    remediated, counts = repair(rows, decide(rows, ALL, NAME), NAME)
 
-    assert ["02108", "123"] == mended[POSTAL_CODE].to_list()
+    assert ["02108", "123"] == remediated[POSTAL_CODE].to_list()
     assert {"zip_zeros": 1} == counts
 
 
 def test_cvvs_that_lost_their_zeros_get_them_back() -> None:
     rows = portal_rows(*[{CVV: "123"}] * 20, {CVV: "7"}, {CVV: "42"})
 
-    mended, counts = repair(rows, decide(rows, ALL, NAME), NAME)
+    remediated, counts = repair(rows, decide(rows, ALL, NAME), NAME)
 
-    assert ["007", "042"] == mended[CVV].to_list()[-2:]
+    assert ["007", "042"] == remediated[CVV].to_list()[-2:]
     assert {"cvv_zeros": 2} == counts
 
 
@@ -83,9 +83,9 @@ def test_short_cvvs_stay_without_evidence(cvvs: list[str]) -> None:
 def test_yymm_read_as_mmyy_is_turned_where_only_that_fits_every_value() -> None:
     rows = portal_rows({MONTH: "29", YEAR: "11"}, {MONTH: "12", YEAR: "05"}, {MONTH: None, YEAR: None})
 
-    mended, counts = repair(rows, decide(rows, ALL, NAME), NAME)
+    remediated, counts = repair(rows, decide(rows, ALL, NAME), NAME)
 
-    assert [("29", "11"), ("12", "05"), (None, None)] == mended.select(YEAR, MONTH).rows()
+    assert [("29", "11"), ("12", "05"), (None, None)] == remediated.select(YEAR, MONTH).rows()
     assert {"expiration_order": 2} == counts
 
 
@@ -136,14 +136,14 @@ def test_damage_by_a_spreadsheet_refuses_the_extract_and_shows_no_number(pans: l
 def test_a_repair_that_is_switched_off_is_not_made_and_its_rows_are_refused() -> None:
     rows = portal_rows({POSTAL_CODE: "2108"})
 
-    mended, _ = repair(rows, decide(rows, Repairs(zip_zeros=False), NAME), NAME)
+    remediated, _ = repair(rows, decide(rows, Repairs(zip_zeros=False), NAME), NAME)
 
-    assert ["2108"] == mended[POSTAL_CODE].to_list()
+    assert ["2108"] == remediated[POSTAL_CODE].to_list()
 
 
 def test_mended_rows_pass_the_checks() -> None:
     rows = portal_rows(*[{POSTAL_CODE: "2108", CVV: "123"}] * 20, {POSTAL_CODE: "2108", CVV: "7"})
 
-    mended, _ = repair(rows, decide(rows, ALL, NAME), NAME)
+    remediated, _ = repair(rows, decide(rows, ALL, NAME), NAME)
 
-    assert 0 == validate(mended, date(2026, 11, 20), RuleSettings()).height
+    assert 0 == validate(remediated, date(2026, 11, 20), RuleSettings()).height

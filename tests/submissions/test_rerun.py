@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.runs.claim import OLD, ClaimedError, Lease, LeaseLostError, claimed, sweep
-from flows.runs.context import IssuerEdges
+from flows.runs.claim import OLD, ClaimedError, Lease, LeaseLostError, claimed, clean_up
+from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of
-from flows.runs.probe import prove
+from flows.runs.probe import ensure_store_safe
 from flows.runs.store import ConflictError, ObjectMissingError, StoreBusyError, StoreUnsafeError
 from flows.submissions.plan import SettingsChangedError
 from flows.submissions.publish import PartialRunError
@@ -103,12 +103,12 @@ def test_a_run_ends_where_its_claim_is_lost_and_commits_nothing(tmp_path: Path) 
     with pytest.raises(LeaseLostError):
         work_while_another_takes_over(bench, late)
 
-    with pytest.raises(ClaimedError, match="another:2"), claimed(late.edges.edges, "claims/"):
+    with pytest.raises(ClaimedError, match="another:2"), claimed(late.context.adapters, "claims/"):
         pass
 
 
 def work_while_another_takes_over(bench: Bench, other: Bench) -> None:
-    with claimed(bench.edges.edges, "claims/", beat=0.01) as claim:
+    with claimed(bench.context.adapters, "claims/", beat=0.01) as claim:
         Lease.take(other.store, "claims/", other.actor, other.now(), timedelta(minutes=3))
         while True:  # block after block
             claim.check()
@@ -118,7 +118,7 @@ def test_a_claim_is_renewed_beside_a_block_that_takes_long(tmp_path: Path) -> No
     times = iter(NOON + number * timedelta(minutes=1) for number in range(10_000))
     bench = Bench(LocalStore(tmp_path), now=lambda: next(times))
 
-    with claimed(bench.edges.edges, "claims/", beat=0.005) as claim:
+    with claimed(bench.context.adapters, "claims/", beat=0.005) as claim:
         while len(list(bench.store.keys("claims/"))) < 6:
             claim.check()
 
@@ -129,7 +129,7 @@ def test_a_claim_survives_a_store_that_is_away_for_a_beat(tmp_path: Path) -> Non
     bench = Bench(LocalStore(tmp_path))
     away = failing(bench, "create", "000002", StoreBusyError(place="x", code="503"), times=1)
 
-    with claimed(away.edges.edges, "claims/", beat=0.005) as claim:
+    with claimed(away.context.adapters, "claims/", beat=0.005) as claim:
         while len(list(bench.store.keys("claims/"))) < 3:
             claim.check()
 
@@ -152,10 +152,10 @@ def test_a_claim_that_was_taken_the_moment_a_signal_came_is_given_back(tmp_path:
 
     stopping = replace(bench, store=Stopping(bench.store, lambda *_: None))
 
-    with pytest.raises(Stopped), claimed(stopping.edges.edges, "claims/"):
+    with pytest.raises(Stopped), claimed(stopping.context.adapters, "claims/"):
         pass
 
-    with claimed(replace(bench, actor="next:2").edges.edges, "claims/"):
+    with claimed(replace(bench, actor="next:2").context.adapters, "claims/"):
         pass
 
 
@@ -177,36 +177,36 @@ def _planned(bench: Bench, extract: str) -> str:
 
 
 def test_a_store_is_proved_once_and_remembered(tmp_path: Path) -> None:
-    edges, asked = proving(tmp_path)
+    context, asked = proving(tmp_path)
 
-    prove(edges)
-    prove(edges)
+    ensure_store_safe(context)
+    ensure_store_safe(context)
 
     assert ["bank/probe/"] == asked
 
 
 def test_a_store_that_fails_its_proof_is_refused_each_time_and_nothing_is_written(tmp_path: Path) -> None:
-    edges, _ = proving(tmp_path, StoreUnsafeError(place="store", problem="two writers won"))
+    context, _ = proving(tmp_path, StoreUnsafeError(place="store", problem="two writers won"))
 
     for _ in range(2):
         with pytest.raises(StoreUnsafeError):
-            prove(edges)
+            ensure_store_safe(context)
 
-    assert [] == list(edges.edges.store.keys(""))
+    assert [] == list(context.adapters.store.keys(""))
 
 
 def test_what_was_proved_of_one_store_proves_nothing_of_a_copy_elsewhere(tmp_path: Path) -> None:
-    edges, asked = proving(tmp_path / "a")
-    prove(edges)
+    context, asked = proving(tmp_path / "a")
+    ensure_store_safe(context)
     (tmp_path / "a").rename(tmp_path / "b")
-    moved = edges._replace(edges=edges.edges._replace(store=LocalStore(tmp_path / "b")))
+    moved = context._replace(adapters=context.adapters._replace(store=LocalStore(tmp_path / "b")))
 
-    prove(moved)
+    ensure_store_safe(moved)
 
     assert 2 == len(asked)
 
 
-def proving(folder: Path, error: StoreUnsafeError | None = None) -> tuple[IssuerEdges, list[str]]:
+def proving(folder: Path, error: StoreUnsafeError | None = None) -> tuple[IssuerContext, list[str]]:
     folder.mkdir(exist_ok=True)
     asked: list[str] = []
 
@@ -215,8 +215,8 @@ def proving(folder: Path, error: StoreUnsafeError | None = None) -> tuple[Issuer
         if error is not None:
             raise error
 
-    edges = Bench(LocalStore(folder)).edges
-    return edges._replace(edges=edges.edges._replace(probe=probe)), asked
+    context = Bench(LocalStore(folder)).context
+    return context._replace(adapters=context.adapters._replace(probe=probe)), asked
 
 
 def test_files_a_killed_writer_left_are_swept_and_young_ones_are_not(tmp_path: Path) -> None:
@@ -230,8 +230,8 @@ def test_files_a_killed_writer_left_are_swept_and_young_ones_are_not(tmp_path: P
         moment = NOON + timedelta(seconds=written + seconds - NOON.timestamp())
         return replace(bench, now=lambda: moment)
 
-    young = sweep(at(60).edges.edges, "bank/runs/r/")
-    old = sweep(at(OLD.total_seconds() + 1).edges.edges, "bank/runs/r/")
+    young = clean_up(at(60).context.adapters, "bank/runs/r/")
+    old = clean_up(at(OLD.total_seconds() + 1).context.adapters, "bank/runs/r/")
 
     assert (0, 1, False) == (young, old, left.exists())
     assert ["bank/runs/r/chunks/1"] == [entry.key for entry in bench.store.keys("")]
@@ -240,4 +240,4 @@ def test_files_a_killed_writer_left_are_swept_and_young_ones_are_not(tmp_path: P
 def test_a_store_that_may_not_be_swept_is_left_alone(tmp_path: Path) -> None:
     bench = Bench(FailingStore(LocalStore(tmp_path), lambda *_: ObjectMissingError(key="x")))
 
-    assert 0 == sweep(bench.edges.edges, "bank/")
+    assert 0 == clean_up(bench.context.adapters, "bank/")

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from flows.adapters.gpg import sweep_dead_homes
+from flows.adapters.gpg import remove_dead_homes
 from tests import servers
 from tests.torture.faults import fault_directories, fault_s3
 from tests.torture.kills import kill_many
-from tests.torture.night import Children, Night, undisturbed
-from tests.torture.nursery import nursery
+from tests.torture.night import Children, GateFacts, undisturbed
+from tests.torture.nursery import forkserver
 from tests.torture.places import Place, directories, prefixes
 from tests.torture.races import race_many
 from tests.torture.tally import Tally
@@ -36,14 +36,14 @@ def torture(size: int, folder: Path, seed: int) -> Iterator[Tally]:
 
 
 @contextmanager
-def _stage(folder: Path) -> Iterator[tuple[Night, Children, servers.S3Server]]:
+def _stage(folder: Path) -> Iterator[tuple[GateFacts, Children, servers.S3Server]]:
     with (
-        nursery() as born,
+        forkserver() as born,
         servers.ministack(folder / "s3") as server,
         undisturbed(Place(str(folder / "quiet"))) as night,
     ):
         yield night, Children(born, folder), server
-    sweep_dead_homes()  # as the next command would: the gpg homes of the killed
+    remove_dead_homes()  # as the next command would: the gpg homes of the killed
 
 
 def main(size: int, seed: int) -> int:

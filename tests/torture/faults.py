@@ -27,7 +27,7 @@ from flows.runs.store import (
 from tests import fault_proxy, servers
 from tests.fault_proxy import PASSING, Fault
 from tests.night import Bench
-from tests.torture.night import BEGIN, EXTRACT, Night
+from tests.torture.night import BEGIN, EXTRACT, GateFacts
 from tests.torture.places import Place, impatient
 from tests.torture.tally import Tally
 
@@ -87,7 +87,7 @@ class MoodyStore:
         return done
 
 
-def fault_directories(night: Night, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
+def fault_directories(night: GateFacts, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
     """Let a directory fail in every way an error is known for."""
     tally = Tally("faults directory")
     for number in range(nights):
@@ -98,7 +98,7 @@ def fault_directories(night: Night, places: Iterator[Place], nights: int, seed: 
     return tally
 
 
-def fault_s3(night: Night, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
+def fault_s3(night: GateFacts, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
     """Put a proxy with faults between boto3 and an S3 server: passing ones in plenty, or all kinds, rarely."""
     tally = Tally("faults S3")
     for number in range(nights):
@@ -113,26 +113,26 @@ def fault_s3(night: Night, places: Iterator[Place], nights: int, seed: int = 0) 
     return tally
 
 
-def _through(night: Night, bench: Bench, faulty: Store, tally: Tally) -> None:
+def _through(night: GateFacts, bench: Bench, faulty: Store, tally: Tally) -> None:
     """Live a night through a faulty store, then again without faults; tally what is lost."""
     # At the beginning: a claim that could not be given back has run out when the rerun comes.
     through = replace(bench, store=faulty, actor="faulty:1", now=lambda: BEGIN)
     tally.nights += 1
     name = f"night {tally.nights}"
-    if _told("submit", lambda: through.submit(EXTRACT), tally) == "done":
+    if _reported("submit", lambda: through.submit(EXTRACT), tally) == "done":
         tally.check(f"{name}, done at once", lambda: night.submit_losses(bench))
     tally.check(f"{name}, submitted again", lambda: _submit_losses(night, bench))
     night.drop_results(bench)
-    _told("ingest", through.ingest, tally)
+    _reported("ingest", through.ingest, tally)
     tally.check(f"{name}, ingested again", lambda: night.report_losses(bench))
 
 
-def _submit_losses(night: Night, bench: Bench) -> list[str]:
+def _submit_losses(night: GateFacts, bench: Bench) -> list[str]:
     bench.submit(EXTRACT)
     return night.submit_losses(bench)
 
 
-def _told(what: str, step: Callable[[], object], tally: Tally) -> str:
+def _reported(what: str, step: Callable[[], object], tally: Tally) -> str:
     try:
         guarded(step)()
         told = "done"

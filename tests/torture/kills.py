@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tests.night import Bench
 from tests.torture.crash import AFTER, BEFORE, WITHIN, Crash
-from tests.torture.night import BEGIN, EXTRACT, Children, Night
+from tests.torture.night import BEGIN, EXTRACT, Children, GateFacts
 from tests.torture.places import Place
 from tests.torture.tally import Tally
 
@@ -35,7 +35,7 @@ class Kill(NamedTuple):
     share: float = 0.0
 
 
-def kill_many(night: Night, children: Children, places: Iterator[Place], kills: int, seed: int = 0) -> Tally:
+def kill_many(night: GateFacts, children: Children, places: Iterator[Place], kills: int, seed: int = 0) -> Tally:
     """Kill until `kills` processes were killed, at boundaries in turn with random moments."""
     chance = random.Random(seed)
     usual = {do: _undisturbed(night, children, next(places), do) for do in ("submit", "ingest")}
@@ -65,7 +65,7 @@ def _kill_again_and_again(
         kill = Kill(kill.do, None, chance.random())
 
 
-def _losses(night: Night, bench: Bench, do: str, tally: Tally) -> list[str]:
+def _losses(night: GateFacts, bench: Bench, do: str, tally: Tally) -> list[str]:
     """Let the last rerun finish; name what is lost."""
     if do == "ingest":
         return night.report_losses(bench)
@@ -81,7 +81,7 @@ def _kill(children: Children, place: Place, kill: Kill, usual: float, now: datet
     return children.nursery.wait(process) == -signal.SIGKILL
 
 
-def _undisturbed(night: Night, children: Children, place: Place, do: str) -> tuple[float, dict[str, int]]:
+def _undisturbed(night: GateFacts, children: Children, place: Place, do: str) -> tuple[float, dict[str, int]]:
     """Return how long a child takes when nobody kills it, and how often it passes each boundary."""
     night.dropped(place) if do == "submit" else night.until_answered(place)
     begin = time.monotonic()

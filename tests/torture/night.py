@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from flows.adapters.gpg_sealer import GpgOpener
-from flows.results.intake import marked
+from flows.results.intake import read_markers
 from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
 from flows.runs.keys import extracts, results
@@ -29,7 +29,7 @@ from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
 from tests import keys
 from tests.night import BANK, DAY, Bench, issuer
-from tests.torture.nursery import Nursery
+from tests.torture.nursery import Forkserver
 from tests.torture.places import Place
 
 EXTRACT = "bank-20261120.csv"
@@ -55,7 +55,7 @@ class Remembering:
 
 
 @dataclass(frozen=True)
-class Night:
+class GateFacts:
     """The undisturbed night: its objects before and after the answers were taken up, and its chunks in the clear."""
 
     opener: Opener
@@ -114,7 +114,7 @@ class Night:
             for name in REPORTS
             if _same(name, bench.report(self.run, name)) != _same(name, self.reported[keys_of(self.run).report(name)])
         ]
-        if bench.ingest().files or len(marked(bench.store, BANK)) != len(self.chunks):
+        if bench.ingest().files or len(read_markers(bench.store, BANK)) != len(self.chunks):
             found.append("a result that is not marked as taken up, or twice")
         return found
 
@@ -123,7 +123,7 @@ class Night:
 class Children:
     """Starts children on jobs of one night."""
 
-    nursery: Nursery
+    nursery: Forkserver
     folder: Path
     key: tuple[str, str, str] = field(
         default_factory=lambda: (
@@ -145,13 +145,13 @@ class Children:
 
 
 @contextmanager
-def undisturbed(place: Place) -> Iterator[Night]:
+def undisturbed(place: Place) -> Iterator[GateFacts]:
     """Live through the night without a disturbance."""
     out = BytesIO()
     write_sample(out, ROWS, bad=0.08, seed=1, as_of=DAY)
     with GpgOpener([keys.sound().secret]) as gpg:
         opener = Remembering(gpg)
-        night = Night(opener, out.getvalue(), "", {}, {}, ())
+        night = GateFacts(opener, out.getvalue(), "", {}, {}, ())
         bench = night.dropped(place)
         manifest = bench.submit(EXTRACT).manifest
         portal = Portal(opener, today=LATER.date(), fail_share=0.2, shuffle=True, seed=7)

@@ -1,7 +1,7 @@
 """Child processes that begin at once: a parent that has imported the libraries, but nothing of ours, forks them.
 
 Polars starts its threads with the first frame, and a fork does not take threads along: so nothing of ours is
-imported before the fork. Run as a module it reads jobs from stdin; `Nursery` is the other end.
+imported before the fork. Run as a module it reads jobs from stdin; `Forkserver` is the other end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.leftovers import ended
 ROOT = Path(__file__).parents[2]
 
 
-class Nursery:
+class Forkserver:
     """Starts children by fork and tells how they ended."""
 
     def __init__(self, to: IO[str], back: IO[str]) -> None:
@@ -41,7 +41,7 @@ class Nursery:
 
 
 @contextmanager
-def nursery() -> Iterator[Nursery]:
+def forkserver() -> Iterator[Forkserver]:
     """Run a nursery; its children have ended when the context ends, whatever state they were in."""
     command = [sys.executable, "-m", "tests.torture.nursery"]
     process = subprocess.Popen(
@@ -50,7 +50,7 @@ def nursery() -> Iterator[Nursery]:
     with ended(process):
         assert process.stdin
         assert process.stdout
-        yield Nursery(process.stdin, process.stdout)
+        yield Forkserver(process.stdin, process.stdout)
         process.stdin.close()
 
 

@@ -10,14 +10,14 @@ from functools import partial
 from json import loads
 
 from tests.night import Bench
-from tests.torture.night import BEGIN, EXTRACT, Children, Night
+from tests.torture.night import BEGIN, EXTRACT, Children, GateFacts
 from tests.torture.places import Place
 from tests.torture.tally import Tally
 
-TOLD = {"committed", "already", "ClaimedError", "LeaseLostError"}
+REPORTED = {"committed", "already", "ClaimedError", "LeaseLostError"}
 
 
-def race_many(night: Night, children: Children, places: Iterator[Place], races: int, seed: int = 0) -> Tally:
+def race_many(night: GateFacts, children: Children, places: Iterator[Place], races: int, seed: int = 0) -> Tally:
     """Race `races` times; in every second race each process believes that the others' claims have run out."""
     chance = random.Random(seed)
     tally = Tally(f"races {'S3' if next(places).endpoint else 'directory'}")
@@ -37,9 +37,9 @@ def race_many(night: Night, children: Children, places: Iterator[Place], races: 
     return tally
 
 
-def _losses(night: Night, bench: Bench, told: Counter[str]) -> list[str]:
+def _losses(night: GateFacts, bench: Bench, told: Counter[str]) -> list[str]:
     """Name what a race broke: told by its processes, or seen in the store after one more run."""
-    found = [f"{count} processes were told {what}" for what, count in told.items() if what not in TOLD]
+    found = [f"{count} processes were told {what}" for what, count in told.items() if what not in REPORTED]
     if told["committed"] != 1:
         found.append(f"{told['committed']} processes committed")
     if not bench.submit(EXTRACT).already:

@@ -31,10 +31,12 @@ class Tally:
         """Say it in a few lines."""
         lines = [f"{self.what}: {self.nights} nights, losses {len(self.losses)}"]
         lines += [
-            f"  {title}: {_told(counts)}" for title, counts in (("done", self.done), ("ended", self.ended)) if counts
+            f"  {title}: {_reported(counts)}"
+            for title, counts in (("done", self.done), ("ended", self.ended))
+            if counts
         ]
         return "\n".join(lines + [f"  LOST {loss}" for loss in self.losses])
 
 
-def _told(counts: Counter[str]) -> str:
+def _reported(counts: Counter[str]) -> str:
     return ", ".join(f"{number} {name}" for name, number in counts.most_common())

@@ -185,7 +185,7 @@ class WholeSystem(RuleBasedStateMachine):
         """Check the report of a run as it stands on a bench, or else as a rebuild elsewhere makes it."""
         if bench is None:
             bench = replace(self.bench, store=self.bench.store.copy())
-            rebuild(bench.edges, run)
+            rebuild(bench.context, run)
         rows: dict[str, int] = json.loads(bench.report(run, "summary.json"))["rows"]
         links = pl.read_csv(BytesIO(bench.report(run, "links.csv")), infer_schema=False)
         made = {(row.cuid, row.url) for upload in self.portal.books for row in upload.rows if row.url}

@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from flows.simulator.service import wire
-from flows.simulator.service.books import Books, Client
-from flows.simulator.service.desk import Desk, refusals
+from flows.simulator.service.books import Client, ServiceState
+from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.job_routes import broadcast_routes, job_routes, message_routes
 from flows.simulator.service.link_routes import link_routes, page_routes
 from flows.simulator.service.portal_routes import portal_routes
@@ -22,16 +22,16 @@ from flows.simulator.validation import Fault
 from schemas.partner_api.service import ServiceSettings
 
 
-def create_app(books: Books, settings: ServiceSettings, clock: Callable[[], datetime]) -> FastAPI:
+def create_app(state: ServiceState, settings: ServiceSettings, clock: Callable[[], datetime]) -> FastAPI:
     """Return the application over these books; every request first brings them up to `clock`."""
-    desk = Desk(books, settings, clock)
+    handle = ServiceHandle(state, settings, clock)
     app = FastAPI(
         title="Practice service",
         description="The partner's interface beyond the file, as interface.md describes it.",
         version="1",
         docs_url=None,  # its pages would load scripts from elsewhere
         redoc_url=None,
-        dependencies=[Depends(desk.on_time)],
+        dependencies=[Depends(handle.on_time)],
     )
     app.add_exception_handler(RefusedRequestError, _refusal)
     app.add_exception_handler(RequestValidationError, _unfit)
@@ -41,10 +41,10 @@ def create_app(books: Books, settings: ServiceSettings, clock: Callable[[], date
     async def log_in(login: wire.Login) -> dict[str, str]:
         """Open a session; its token is sent back as `Authorization: Bearer`."""
         client = Client(login.app_name, login.app_key, login.username, login.password)
-        return {settings.session_field: books.login(client)}
+        return {settings.session_field: state.login(client)}
 
     for routes in (link_routes, job_routes, message_routes, broadcast_routes, page_routes, portal_routes):
-        app.include_router(routes(desk))
+        app.include_router(routes(handle))
     return app
 
 

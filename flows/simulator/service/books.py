@@ -45,7 +45,7 @@ class Habits:
     seed: int = 0
 
 
-class Books:
+class ServiceState:
     """The service's whole state; what it may not do is refused by a RefusedRequestError that changes nothing."""
 
     def __init__(

@@ -10,16 +10,16 @@ from typing import Annotated, Any
 from fastapi import Depends, Header
 
 from flows.simulator.service import wire
-from flows.simulator.service.books import Books
+from flows.simulator.service.books import ServiceState
 from flows.simulator.service.refusals import refused
 from schemas.partner_api.service import ServiceSettings
 
 
 @dataclass(frozen=True)
-class Desk:
+class ServiceHandle:
     """One running service."""
 
-    books: Books
+    books: ServiceState
     settings: ServiceSettings
     clock: Callable[[], datetime]
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header
 
 from flows.simulator.service import wire
 from flows.simulator.service.channels import Message, flat_request
-from flows.simulator.service.desk import Desk, refusals
+from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.refusals import refused
 from schemas.partner_api.service import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 
@@ -16,10 +16,10 @@ REQUESTS: dict[str, Any] = {"response_model": list[wire.FlatRequest], "response_
 RECORD: dict[str, Any] = {"response_model": wire.JobRecord, "response_model_exclude_unset": True}
 
 
-def job_routes(desk: Desk) -> APIRouter:
+def job_routes(handle: ServiceHandle) -> APIRouter:
     """Return the routes of the job record: polling and updating."""
-    routes = APIRouter(dependencies=desk.clients_only)
-    books, settings = desk.books, desk.settings
+    routes = APIRouter(dependencies=handle.clients_only)
+    books, settings = handle.books, handle.settings
 
     @routes.get(JOBS + "/{job_id}", **RECORD, responses=refusals(401, 404))
     async def read_job(
@@ -46,10 +46,10 @@ def job_routes(desk: Desk) -> APIRouter:
     return routes
 
 
-def message_routes(desk: Desk) -> APIRouter:
+def message_routes(handle: ServiceHandle) -> APIRouter:
     """Return the routes that read messages and answer them."""
-    routes = APIRouter(dependencies=desk.clients_only)
-    books = desk.books
+    routes = APIRouter(dependencies=handle.clients_only)
+    books = handle.books
     known = refusals(401, 404)
 
     @routes.get(JOB_MESSAGES + "/{job_id}", **MESSAGES, responses=known)
@@ -78,10 +78,10 @@ def message_routes(desk: Desk) -> APIRouter:
     return routes
 
 
-def broadcast_routes(desk: Desk) -> APIRouter:
+def broadcast_routes(handle: ServiceHandle) -> APIRouter:
     """Return the routes of channels that hear the status messages of a job, whoever else reads them."""
-    routes = APIRouter(dependencies=desk.clients_only)
-    books, settings = desk.books, desk.settings
+    routes = APIRouter(dependencies=handle.clients_only)
+    books, settings = handle.books, handle.settings
     below = JOB_MESSAGES + "/{job_id}/broadcasts"
 
     @routes.get(f"{below}/registrations", response_model=wire.AccessKey, responses=refusals(401, 404))

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header
 
 from flows.simulator.service import wire
-from flows.simulator.service.desk import Desk, refusals
+from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.refusals import refused
 from flows.simulator.service.sites import SITES
 
 HYDRATED = frozenset({"card", "card.cardholder"})
 
 
-def link_routes(desk: Desk) -> APIRouter:
+def link_routes(handle: ServiceHandle) -> APIRouter:
     """Return the routes of a client that makes and reads links."""
-    routes = APIRouter(dependencies=desk.clients_only)
-    books, settings = desk.books, desk.settings
+    routes = APIRouter(dependencies=handle.clients_only)
+    books, settings = handle.books, handle.settings
     request_model = wire.link_request(settings)
 
     @routes.post(
@@ -47,10 +47,10 @@ def link_routes(desk: Desk) -> APIRouter:
     return routes
 
 
-def page_routes(desk: Desk) -> APIRouter:
+def page_routes(handle: ServiceHandle) -> APIRouter:
     """Return the routes a cardholder's browser takes: no session, the link is the key."""
     routes = APIRouter()
-    books = desk.books
+    books = handle.books
 
     @routes.get("/l/{link_id}", response_model=wire.Page, responses=refusals(404, 410))
     async def open_link(link_id: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from flows.simulator.service.books import Books
+from flows.simulator.service.books import ServiceState
 from flows.simulator.service.jobs import Job, Request
 from flows.simulator.service.links import Link
 from flows.simulator.service.refusals import RefusedRequestError
@@ -26,8 +26,8 @@ class Shares(NamedTuple):
     silent: float = 0.05  # of the requests: never answered
 
 
-def let_people_act(
-    books: Books,
+def let_cardholders_act(
+    state: ServiceState,
     chance: Callable[..., float],
     *,
     shares: Shares | None = None,
@@ -42,46 +42,52 @@ def let_people_act(
     With a `wallet` people answer the challenges by what it says; without one they are believed to know their card.
     """
     shares = shares or Shares()
-    untouched = [link for link in books.links.links.values() if link.opened_on is None]
-    in_hand = [link for link in untouched if _verified(books, link, chance, shares, wallet)]
-    jobs = [job for link in in_hand for job in _placed(books, link, chance, shares, sites)]
+    untouched = [link for link in state.links.links.values() if link.opened_on is None]
+    in_hand = [link for link in untouched if _verified(state, link, chance, shares, wallet)]
+    jobs = [job for link in in_hand for job in _placed(state, link, chance, shares, sites)]
     while until_ended and any(job.due for job in jobs):
         for job in jobs:
             if job.request:
-                _at_the_screen(books, job, job.request, chance, shares)
-        books.advance(_next_look(books, jobs))
+                _at_the_screen(state, job, job.request, chance, shares)
+        state.advance(_next_look(state, jobs))
 
 
-def _verified(books: Books, link: Link, chance: Callable[..., float], shares: Shares, wallet: Wallet | None) -> bool:
+def _verified(
+    state: ServiceState, link: Link, chance: Callable[..., float], shares: Shares, wallet: Wallet | None
+) -> bool:
     """Open a link and answer its challenges; say whether its cardholder got past it."""
     if chance("open", link.id) >= shares.open:
         return False
     forgot = chance("forget", link.id) < shares.forget
     try:
-        books.links.open(link.id, books.now)
+        state.links.open(link.id, state.now)
         if forgot:
-            books.links.verify(link.id, dict.fromkeys(books.links.challenges, WRONG), books.now)
+            state.links.verify(link.id, dict.fromkeys(state.links.challenges, WRONG), state.now)
         elif wallet:
-            books.links.verify(link.id, wallet(link), books.now)
+            state.links.verify(link.id, wallet(link), state.now)
         else:
-            link.authenticated_on = books.now
+            link.authenticated_on = state.now
     except RefusedRequestError:  # expired, or answered wrong
         return False
     return True
 
 
-def _placed(books: Books, link: Link, chance: Callable[..., float], shares: Shares, sites: Sequence[str]) -> list[Job]:
+def _placed(
+    state: ServiceState, link: Link, chance: Callable[..., float], shares: Shares, sites: Sequence[str]
+) -> list[Job]:
     """Choose a site or two; return the jobs that start."""
     first = int(chance("site", link.id) * len(sites))
     count = 2 if len(sites) > 1 and chance("second", link.id) < shares.second else 1
-    return books.place(link.id, [sites[(first + more) % len(sites)] for more in range(count)], {})
+    return state.place(link.id, [sites[(first + more) % len(sites)] for more in range(count)], {})
 
 
-def _at_the_screen(books: Books, job: Job, request: Request, chance: Callable[..., float], shares: Shares) -> None:
+def _at_the_screen(
+    state: ServiceState, job: Job, request: Request, chance: Callable[..., float], shares: Shares
+) -> None:
     """Answer what a job asks, unless its cardholder has gone away."""
     drawn = request.envelope_id
     if chance("silent", drawn) >= shares.silent:
-        books.answer(job.id, drawn, _answers(request, wrong=chance("wrong", drawn) < shares.wrong))
+        state.answer(job.id, drawn, _answers(request, wrong=chance("wrong", drawn) < shares.wrong))
 
 
 def _answers(request: Request, *, wrong: bool) -> Mapping[str, str]:
@@ -89,7 +95,7 @@ def _answers(request: Request, *, wrong: bool) -> Mapping[str, str]:
     return {"tfa": WRONG if wrong else ACK} if "tfa_message" in answers else answers
 
 
-def _next_look(books: Books, jobs: Sequence[Job]) -> datetime:
+def _next_look(state: ServiceState, jobs: Sequence[Job]) -> datetime:
     """Return the moment of the next look: after a while, or when something happens where all are silent."""
     dues = [job.due for job in jobs if job.due]
-    return max(books.now + timedelta(seconds=LOOK_SECONDS), min(dues, default=books.now))
+    return max(state.now + timedelta(seconds=LOOK_SECONDS), min(dues, default=state.now))

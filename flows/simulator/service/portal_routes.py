@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from flows.simulator.portal import UploadRefusedError
 from flows.simulator.service import wire
-from flows.simulator.service.desk import Desk, refusals
+from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.recount import recount
 from flows.simulator.service.refusals import refused
 
@@ -14,10 +14,10 @@ BINARY: dict[str, Any] = {"type": "string", "format": "binary"}
 BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": BINARY}}}}
 
 
-def portal_routes(desk: Desk) -> APIRouter:
+def portal_routes(handle: ServiceHandle) -> APIRouter:
     """Return the routes of the person who uploads chunks and downloads results, and of the recount."""
     routes = APIRouter()
-    books = desk.books
+    books = handle.books
 
     @routes.post(
         "/portal/uploads", status_code=201, response_model=wire.Uploaded, responses=refusals(), openapi_extra=BODY

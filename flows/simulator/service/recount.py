@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from flows.simulator.service.books import Books
+from flows.simulator.service.books import ServiceState
 from flows.simulator.service.jobs import Job
 
 
-def recount(books: Books) -> dict[str, Any]:
+def recount(state: ServiceState) -> dict[str, Any]:
     """Return links, opened, authenticated, jobs and ends: the sums, and one entry for each cardholder; no card data."""
-    entries = _by_cardholder(books)
-    links = books.links.links.values()
+    entries = _by_cardholder(state)
+    links = state.links.links.values()
     return {
         "links": len(links),
         "opened": sum(link.opened_on is not None for link in links),
         "authenticated": sum(link.authenticated_on is not None for link in links),
-        "jobs": len(books.jobs),
-        "ends": dict(Counter(job.termination_type or "running" for job in books.jobs.values())),
+        "jobs": len(state.jobs),
+        "ends": dict(Counter(job.termination_type or "running" for job in state.jobs.values())),
         "cardholders": list(entries.values()),
     }
 
 
-def _by_cardholder(books: Books) -> dict[int, dict[str, Any]]:
+def _by_cardholder(state: ServiceState) -> dict[int, dict[str, Any]]:
     entries: dict[int, dict[str, Any]] = {
         cardholder.id: {
             "cardholder_id": cardholder.id,
@@ -31,11 +31,11 @@ def _by_cardholder(books: Books) -> dict[int, dict[str, Any]]:
             "links": [],
             "opened": False,
             "authenticated": False,
-            "jobs": [_job(job) for job in books.jobs_of(cardholder.id)],
+            "jobs": [_job(job) for job in state.jobs_of(cardholder.id)],
         }
-        for cardholder in books.links.cardholders.values()
+        for cardholder in state.links.cardholders.values()
     }
-    for link in books.links.links.values():
+    for link in state.links.links.values():
         entry = entries[link.cardholder_id]
         entry["links"].append(link.id)
         entry["opened"] |= link.opened_on is not None

@@ -57,8 +57,8 @@ def server(app: FastAPI) -> uvicorn.Server:
 def serve_until_told(app: FastAPI, listener: socket.socket) -> None:
     """Serve until SIGTERM or Ctrl-C, and end as cleanly from either."""
     serving = server(app)
-    told = (signal.SIGTERM, signal.SIGINT)
-    before = {one: signal.signal(one, lambda *_: setattr(serving, "should_exit", True)) for one in told}
+    reported = (signal.SIGTERM, signal.SIGINT)
+    before = {one: signal.signal(one, lambda *_: setattr(serving, "should_exit", True)) for one in reported}
     try:  # uvicorn raises the signal again when it has ended; ours takes it for what it is
         asyncio.run(serving.serve([listener]))
     finally:

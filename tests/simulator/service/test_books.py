@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.simulator.service.books import Books, Habits
+from flows.simulator.service.books import Habits, ServiceState
 from flows.simulator.service.links import Links
-from flows.simulator.service.people_at_links import Shares, let_people_act
+from flows.simulator.service.people_at_links import Shares, let_cardholders_act
 from flows.simulator.service.recount import recount
 from tests.service import NOON
 from tests.simulator.uploads import PaperOpener, people, upload_csv
 
 
-def started() -> Books:
-    books = Books(PaperOpener(), NOON)
+def started() -> ServiceState:
+    books = ServiceState(PaperOpener(), NOON)
     books.upload("night.csv", upload_csv(people(7)))
-    let_people_act(books, lambda *_: 0.5, shares=Shares(open=1, second=1), until_ended=False)
+    let_cardholders_act(books, lambda *_: 0.5, shares=Shares(open=1, second=1), until_ended=False)
     for job in books.jobs.values():
         if job.request:
             answers = {field.key_name: "known" for field in job.request.ask.fields}

@@ -19,9 +19,9 @@ from schemathesis.checks import (
 from schemathesis.core.result import Ok
 
 from flows.simulator.service.app import create_app
-from flows.simulator.service.books import Books, Habits
+from flows.simulator.service.books import Habits, ServiceState
 from flows.simulator.service.jobs import Pace
-from flows.simulator.service.people_at_links import Shares, let_people_act
+from flows.simulator.service.people_at_links import Shares, let_cardholders_act
 from schemas.partner_api.service import ServiceSettings
 from tests.service import NOON
 from tests.simulator.uploads import PaperOpener, people, upload_csv
@@ -36,22 +36,22 @@ CHECKS = [
 FREE_TEXT = {"GET /card_links/{link_id}", "GET /l/{link_id}", "GET /__books"}  # no request to them is a wrong one
 
 
-def lived_in() -> Books:
+def lived_in() -> ServiceState:
     """Return books with links and waiting jobs, whose ids guessing finds."""
-    books = Books(PaperOpener(), NOON, Habits(pace=Pace(timeout=1e6)))
+    books = ServiceState(PaperOpener(), NOON, Habits(pace=Pace(timeout=1e6)))
     books.upload("night.csv", upload_csv(people(7)))
-    let_people_act(books, lambda *_: 0.5, shares=Shares(open=1, forget=0, second=1), until_ended=False)
+    let_cardholders_act(books, lambda *_: 0.5, shares=Shares(open=1, forget=0, second=1), until_ended=False)
     return books
 
 
 @pytest.fixture(scope="module")
-def books() -> Books:
+def books() -> ServiceState:
     return lived_in()
 
 
 @pytest.fixture(scope="module")
-def description(books: Books) -> BaseSchema:
-    app = create_app(books, ServiceSettings(base_url="http://127.0.0.1"), lambda: books.now)
+def description(state: ServiceState) -> BaseSchema:
+    app = create_app(state, ServiceSettings(base_url="http://127.0.0.1"), lambda: state.now)
     return schemathesis.openapi.from_asgi("/openapi.json", app)
 
 
@@ -75,9 +75,9 @@ def explore(
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_every_answer_to_a_client_is_one_the_description_knows(
-    books: Books, description: BaseSchema, mode: GenerationMode, examples: int
+    state: ServiceState, description: BaseSchema, mode: GenerationMode, examples: int
 ) -> None:
-    explore(description, mode, lambda: {"Authorization": f"Bearer {books.login(books.habits.client)}"}, examples)
+    explore(description, mode, lambda: {"Authorization": f"Bearer {state.login(state.habits.client)}"}, examples)
 
 
 def test_every_answer_to_a_stranger_is_one_the_description_knows(description: BaseSchema) -> None:

@@ -11,7 +11,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
-from flows.simulator.service.books import Books
+from flows.simulator.service.books import ServiceState
 from flows.simulator.service.refusals import RefusedRequestError
 from flows.simulator.service.sites import ACK, SITES, WRONG
 from tests.service import NOON
@@ -29,7 +29,7 @@ class Clients(RuleBasedStateMachine):
     requests: Bundle[tuple[int, Message]] = Bundle("requests")
     channels: Bundle[tuple[int, str]] = Bundle("channels")
 
-    service: type[Books] = Books
+    service: type[ServiceState] = ServiceState
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ TestClients = Clients.TestCase
 TestClients.settings = settings(stateful_step_count=40)
 
 
-class Repeating(Books):
+class Repeating(ServiceState):
     """Shows the last message of a job again."""
 
     def messages(self, job_id: int) -> list[Message]:
@@ -169,7 +169,7 @@ class Repeating(Books):
         return found + [one for one in found if one["type"] == "job_status"][-1:]
 
 
-class Losing(Books):
+class Losing(ServiceState):
     """Loses a message wherever two are read at once."""
 
     def messages(self, job_id: int) -> list[Message]:
@@ -177,7 +177,7 @@ class Losing(Books):
         return found[1:] if len(found) > 1 else found
 
 
-class Impatient(Books):
+class Impatient(ServiceState):
     """Takes an update without an envelope id for an answer."""
 
     def update_account(self, job_id: int) -> None:
@@ -189,7 +189,9 @@ class Impatient(Books):
 
 
 @pytest.mark.parametrize("broken", [Repeating, Losing, Impatient])
-def test_the_machine_notices_a_service_that_repeats_loses_or_takes_what_is_no_answer(broken: type[Books]) -> None:
+def test_the_machine_notices_a_service_that_repeats_loses_or_takes_what_is_no_answer(
+    broken: type[ServiceState],
+) -> None:
     class Against(Clients):
         service = broken
 

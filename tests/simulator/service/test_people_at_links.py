@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 
 from flows.simulator.chance import chance
-from flows.simulator.service.books import Books
+from flows.simulator.service.books import ServiceState
 from flows.simulator.service.links import Link
-from flows.simulator.service.people_at_links import Shares, let_people_act
+from flows.simulator.service.people_at_links import Shares, let_cardholders_act
 from flows.simulator.service.recount import recount
 from schemas import portal
 from tests.service import NOON
@@ -20,8 +20,8 @@ EVERYBODY = Shares(open=1, forget=0, second=0, wrong=0, silent=0)
 ROWS = people(300)
 
 
-def books() -> Books:
-    made = Books(PaperOpener(), NOON)
+def books() -> ServiceState:
+    made = ServiceState(PaperOpener(), NOON)
     made.upload("night.csv.pgp", paper_seal(upload_csv(ROWS)))
     return made
 
@@ -30,7 +30,7 @@ def test_the_same_chance_gives_the_same_night() -> None:
     first, second = books(), books()
 
     for one in (first, second):
-        let_people_act(one, partial(chance, 7))
+        let_cardholders_act(one, partial(chance, 7))
 
     assert recount(first) == recount(second)
 
@@ -38,7 +38,7 @@ def test_the_same_chance_gives_the_same_night() -> None:
 def test_a_night_holds_every_way_a_cardholder_and_a_job_can_go() -> None:
     night = books()
 
-    let_people_act(night, partial(chance, 7), shares=Shares(wrong=0.3, silent=0.2))
+    let_cardholders_act(night, partial(chance, 7), shares=Shares(wrong=0.3, silent=0.2))
 
     count = recount(night)
     assert count["links"] > count["opened"] > count["authenticated"] > 0
@@ -51,7 +51,7 @@ def test_a_night_holds_every_way_a_cardholder_and_a_job_can_go() -> None:
 def test_where_all_answer_right_all_cards_are_placed() -> None:
     night = books()
 
-    let_people_act(night, partial(chance, 7), shares=EVERYBODY, sites=["market.example.com"])
+    let_cardholders_act(night, partial(chance, 7), shares=EVERYBODY, sites=["market.example.com"])
 
     assert {"BILLABLE": 300} == recount(night)["ends"]
 
@@ -59,17 +59,17 @@ def test_where_all_answer_right_all_cards_are_placed() -> None:
 def test_where_nobody_answers_all_jobs_time_out() -> None:
     night = books()
 
-    let_people_act(night, partial(chance, 7), shares=EVERYBODY._replace(silent=1), sites=["video.example.com"])
+    let_cardholders_act(night, partial(chance, 7), shares=EVERYBODY._replace(silent=1), sites=["video.example.com"])
 
     assert {("TIMEOUT_TFA", "USER_DATA_FAILURE")} == {(job.status, job.termination_type) for job in night.jobs.values()}
 
 
 def test_who_acted_is_not_let_act_again() -> None:
     night = books()
-    let_people_act(night, partial(chance, 7), shares=EVERYBODY)
+    let_cardholders_act(night, partial(chance, 7), shares=EVERYBODY)
     before = recount(night)
 
-    let_people_act(night, partial(chance, 8), shares=EVERYBODY)
+    let_cardholders_act(night, partial(chance, 8), shares=EVERYBODY)
 
     assert before == recount(night)
 
@@ -82,7 +82,7 @@ def test_people_with_a_wallet_get_past_the_link_only_by_what_it_says() -> None:
         row = rows[night.links.cardholders[link.cardholder_id].cuid]
         return {"CVV": row[portal.CVV], "ZIP Code": row[portal.POSTAL_CODE]}
 
-    let_people_act(night, partial(chance, 7), shares=EVERYBODY, wallet=wallet, until_ended=False)
+    let_cardholders_act(night, partial(chance, 7), shares=EVERYBODY, wallet=wallet, until_ended=False)
 
     raw = sum(bool(row[portal.CVV]) for row in ROWS)  # the rows with a hash alone do not say the CVV
     assert 0 < raw < len(ROWS)
@@ -93,7 +93,9 @@ def test_people_with_a_wallet_get_past_the_link_only_by_what_it_says() -> None:
 def test_people_read_no_messages(until_ended: bool) -> None:
     night = books()
 
-    let_people_act(night, partial(chance, 7), shares=EVERYBODY, sites=["shop.example.com"], until_ended=until_ended)
+    let_cardholders_act(
+        night, partial(chance, 7), shares=EVERYBODY, sites=["shop.example.com"], until_ended=until_ended
+    )
 
     kinds = Counter(one["type"] for job in night.jobs for one in night.messages(job))
     assert ({"job_status"} if until_ended else {"initial_account_link"}) == kinds.keys()

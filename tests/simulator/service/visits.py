@@ -19,7 +19,7 @@ POLL = {"x-service-hydration": '["credential_requests"]'}
 _SERIAL = count(1)
 
 
-class Held(NamedTuple):
+class ClaimHolder(NamedTuple):
     """A link and what its cardholder knows."""
 
     id: str
@@ -58,21 +58,21 @@ class Visit:
         number = upload.raise_for_status().json()["id"]
         return answers(self.http.get(f"/portal/uploads/{number}/result").raise_for_status().content)
 
-    def link(self, **changes: str) -> Held:
+    def link(self, **changes: str) -> ClaimHolder:
         """Get a link through a bulk file; `changes` are of the row, by the last part of a column's name."""
         (row,) = people(1)
         row |= {portal.CUID: f"visitor-{next(_SERIAL)}", portal.CVV: "007", portal.CVV_HASH: ""}
         row |= {name: changes[name.rpartition(".")[2]] for name in row if name.rpartition(".")[2] in changes}
         (result,) = self.results(self.upload(paper_seal(upload_csv([row]))))
-        return Held(result["url"].rpartition("/")[2], result["url"], row)
+        return ClaimHolder(result["url"].rpartition("/")[2], result["url"], row)
 
-    def verified(self, **changes: str) -> Held:
+    def verified(self, **changes: str) -> ClaimHolder:
         """Get a link and answer its challenges."""
         held = self.link(**changes)
         self.http.post(f"/l/{held.id}/challenges", json={"answers": held.known}).raise_for_status()
         return held
 
-    def place(self, held: Held, *sites: str, credentials: bool = False) -> list[dict[str, Any]]:
+    def place(self, held: ClaimHolder, *sites: str, credentials: bool = False) -> list[dict[str, Any]]:
         """Choose sites at a verified link; return the job records."""
         given = {site: {"username": "u", "email": "e", "password": "p"} for site in sites} if credentials else {}
         choice = {"merchant_sites": sites, "credentials": given}
