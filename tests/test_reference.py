@@ -58,3 +58,17 @@ def test_every_link_of_a_page_leads_to_a_file() -> None:
     ]
 
     assert broken == []
+
+
+def test_every_path_that_a_page_names_is_there() -> None:
+    root = DEPLOY.parent
+    pages = [root / "README.md", root / "DESIGN.md", root / "CONTRIBUTING.md", *DEPLOY.glob("*.md")]
+
+    named = {
+        (page.name, path)
+        for page in pages
+        for path in re.findall(r"`((?:flows|schemas|tests|deploy|sample_data)/[\w./-]*)`", page.read_text("utf-8"))
+    }
+
+    assert named
+    assert [(page, path) for page, path in sorted(named) if not (root / path).exists()] == []
