@@ -57,8 +57,8 @@ class Store(Protocol):
         """Write a derived object whole and atomically, over whatever was there: reports only."""
         ...
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
-        """Open `key` from byte `start`, at the version of `pin` if given; ObjectMissingError or ObjectChangedError."""
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        """Open `key`, at the version of `pin` if given; ObjectMissingError or ObjectChangedError."""
         ...
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
