@@ -25,12 +25,11 @@ from flows.runs.documents import (
     read_ledger,
     read_manifest,
     read_purged,
-    read_summary,
 )
 from flows.runs.frames import rows_key
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys
-from flows.runs.store import Store, read
+from flows.runs.store import ObjectMissingError, Store, read
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import LedgerPart, Manifest
@@ -134,17 +133,19 @@ def run_rows(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
     """Yield every row of a run (`flows.results.lineage.RUN_ROW`), part by part."""
     keys = keys_of(manifest.run)
     cancelled = [one.chunk.number for one in chunk_states(store, keys, manifest) if one.state == "cancelled"]
-    reported = read_summary(store, keys) is not None
     for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, RECORD), strict=True):
-        settled = _settled(store, manifest, part) if reported else NOTHING
-        rows = records.join(settled, on="row", how="left", maintain_order="left")
+        rows = records.join(_settled(store, manifest, part), on="row", how="left", maintain_order="left")
         yield rows.with_columns(state=_state(cancelled), reasons=_reasons()).select(
             pl.col(name).cast(kind) for name, kind in RUN_ROW.items()
         )
 
 
 def _settled(store: Store, manifest: Manifest, part: LedgerPart) -> pl.DataFrame:
-    content = BytesIO(read(store, rows_key(keys_of(manifest.run), part)))
+    """Return what the report of a run, perhaps still being written, says of a ledger part: nothing before the first."""
+    try:
+        content = BytesIO(read(store, rows_key(keys_of(manifest.run), part)))
+    except ObjectMissingError:
+        return NOTHING
     return pl.read_parquet(content, columns=["row", "state", "reasons"]).rename({"state": "settled", "reasons": "told"})
 
 
