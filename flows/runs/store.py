@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from flows.errors import OperatorError, TryAgainError
 from flows.runs.identity import digest
@@ -66,8 +66,9 @@ class Store(Protocol):
         ...
 
 
+@runtime_checkable
 class Cleaner(Protocol):
-    """The right to delete, which only retention and sweeping hold."""
+    """The right to delete, which only retention and cleanup use."""
 
     def delete(self, key: str) -> None:
         """Remove `key`; nothing happens where nothing is."""
