@@ -49,10 +49,9 @@ def last_record(store: Store, prefix: str, kind: type[T]) -> tuple[int, T | None
     A listing, which may be late, shows where to start; from there on it is read by key.
     """
     found = (_LINK.fullmatch(entry.key.removeprefix(prefix)) for entry in store.keys(prefix, shallow=True))
-    number, last = max((int(match[1]) for match in found if match), default=0), None
-    for number, last in enumerate(records(store, prefix, kind, max(number, 1)), max(number, 1)):
-        pass
-    return number, last
+    start = max((int(match[1]) for match in found if match), default=1)
+    tail = list(records(store, prefix, kind, start))
+    return start - 1 + len(tail), tail[-1] if tail else None
 
 
 def add_record(store: Store, prefix: str, record: BaseModel) -> int:

@@ -113,7 +113,9 @@ def read_end(store: Store, keys: RunKeys) -> Manifest | Abandoned | None:
         content = read(store, keys.manifest)
     except ObjectMissingError:
         return None
-    return _parse(content, keys.manifest, Abandoned if content.startswith(b'{"abandoned":true') else Manifest)
+    if content.startswith(b'{"abandoned":true'):
+        return _parse(content, keys.manifest, Abandoned)
+    return _parse(content, keys.manifest, Manifest)
 
 
 def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
