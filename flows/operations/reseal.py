@@ -88,18 +88,18 @@ def _complete_chunks(run: str, scan: Scan, wanted: pl.DataFrame) -> Iterator[tup
     """Yield the chunks that are complete; memory holds those that are begun."""
     sizes = wanted.group_by("chunk").agg(pl.len().alias("size"))
     begun: list[pl.DataFrame] = []
-    seen = 0
+    missing = wanted["row"]
     for piece in scan:
         fresh = [_checked(run, rows, wanted) for rows in piece.chunks]
-        seen += sum(rows.height for rows in fresh)
+        missing = missing.filter(~missing.is_in(pl.concat([missing.clear(), *(one["row"] for one in fresh)]).implode()))
         begun += fresh
         if begun:
             rows = pl.concat(begun).join(sizes, on="chunk").with_columns(pl.len().over("chunk").alias("there"))
             whole = rows.filter(pl.col("there") == pl.col("size")).sort("chunk", "position")
             begun = [rows.filter(pl.col("there") < pl.col("size")).drop("size", "there")]
             yield from ((int(key[0]), part) for key, part in whole.partition_by("chunk", as_dict=True).items())
-    if seen != wanted.height:
-        raise RowsDifferError(run=run, count=wanted.height - seen, rows=_named(pl.concat([wanted.clear(), *begun])))
+    if len(missing):
+        raise RowsDifferError(run=run, count=len(missing), rows=_named(missing))
 
 
 def _checked(run: str, rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
@@ -113,13 +113,12 @@ def _checked(run: str, rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame
     ]
     differing = beside.filter(pl.any_horizontal(unlike))
     if differing.height:
-        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing))
+        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing["row"]))
     return beside
 
 
-def _named(rows: pl.DataFrame) -> str:
-    first = rows["row"].sort().head(FIRST).to_list()
-    return ", ".join(map(str, first)) or "none of them came"
+def _named(rows: pl.Series) -> str:
+    return ", ".join(map(str, rows.sort().head(FIRST)))
 
 
 class Resealed(NamedTuple):
