@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import lists as tables
-from flows.reports.funnel import run_funnel
 from flows.reports.lists import keep_links, write_links, write_rejects
 from flows.reports.summary import summarise, waiting_since
 from flows.reports.tally import Tally, add, tally
@@ -82,7 +81,7 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
     books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found.open), len(found.closed))
     moment = waiting_since(store, keys, manifest, now)
     summary = summarise(manifest, total, books, context.issuer, moment, _versions(), found.closed)
-    if (funnel := run_funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
+    if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again

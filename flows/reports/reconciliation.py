@@ -5,6 +5,7 @@ Nothing of a run's own report is changed; what is written here lies below `<issu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
@@ -16,7 +17,6 @@ import polars as pl
 from flows.reports import across
 from flows.reports import lists as unlinked
 from flows.reports.across import ReportTerms, RunFacts, WaitingChunk
-from flows.reports.funnel import read_funnel
 from flows.reports.page import across_page
 from flows.reports.summary import HELD, MISSING, missing, waiting_since
 from flows.results.lineage import Cardholders, run_rows
@@ -25,8 +25,8 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, manifests, read_ledger, read_purged, read_summary, without_ledger
 from flows.runs.frames import csv_pieces, read_rows
 from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys, reconciliation
-from flows.runs.store import Store, read
+from flows.runs.keys import RunKeys, placements, reconciliation
+from flows.runs.store import ObjectMissingError, Store, read
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import Manifest
 
@@ -66,10 +66,19 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         **across.across(found, cards, terms),
         "cardholders": _cardholders(store, issuer.issuer, lately),
         "alerts": _alert(context, found, terms)._asdict(),
-        "funnel": read_funnel(store, issuer.issuer),
+        "funnel": _funnel(store, issuer.issuer),
     }
     _write(store, issuer.issuer, facts, across.outstanding(found, terms), unlinked.listed(cards))
     return facts
+
+
+def _funnel(store: Store, issuer: str) -> dict[str, Any] | None:
+    """Return the funnel of placements as `cardlink placements` last wrote it; None before the first time."""
+    try:
+        funnel: dict[str, Any] = json.loads(read(store, f"{placements(issuer)}summary.json"))["funnel"]
+    except ObjectMissingError:
+        return None
+    return funnel
 
 
 def _cardholders(store: Store, issuer: str, runs: Sequence[Manifest]) -> dict[str, int]:

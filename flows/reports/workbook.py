@@ -11,7 +11,6 @@ import polars as pl
 import xlsxwriter
 
 from flows.reports.advice import SENTENCES, advice, refused_by
-from flows.reports.funnel import REACHED
 from flows.reports.summary import AGES
 
 Cell = str | int | float | None
@@ -126,10 +125,11 @@ def _funnel(funnel: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], 
     ends += [("failed", "", one["kind"], one["cardholders"]) for one in funnel["failed"]]
     ends += [("under way", "", "", funnel["under_way"])]
     ends += [
-        (kind, one[name], stage, one[stage])
+        (kind, one[name], stage, number)
         for kind, name, lines in (("merchant site", "site", funnel["sites"]), ("age of link", "age", funnel["ages"]))
         for one in lines
-        for stage in REACHED
+        for stage, number in one.items()
+        if stage != name
     ]
     return {"Funnel": (["by", "which", "reached", "cardholders"], [list(line) for line in ends])}
 
