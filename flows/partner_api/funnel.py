@@ -78,7 +78,7 @@ SHARE = 2_000_000  # rows counted at a time
 
 
 def settled(rows: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return one row (REPORTED) per cuid over reports in any order and number: placed, else its latest end, else running.
+    """Return one row (REPORTED) per cuid over any reports in any order: placed, else its latest end, else running.
 
     A transaction has no number of its own, so a row that ended stands over one that runs: it may be the same.
     """
