@@ -205,9 +205,9 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         shown += ["", Table(("outstanding since", "chunks", "rows"), ages), ""]
         shown += [Table(("chunk", "awaiting", "age", ""), chunks)]
         shown += [f"and {waiting['count'] - TOP:,} more in outstanding.csv"] if waiting["count"] > TOP else []
-    shown += [f"alert: the answer of {run} is overdue" for run in alerts["opened"]]
-    shown += [f"still overdue, told before: {run}" for run in alerts["standing"]]
-    shown += [f"closed, its answer has come: {run}" for run in alerts["closed"]]
+    shown += [f"alert: results of {run} are overdue" for run in alerts["opened"]]
+    shown += [f"still overdue, reported before: {run}" for run in alerts["standing"]]
+    shown += [f"closed, results have arrived: {run}" for run in alerts["closed"]]
     return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
 
 
@@ -254,9 +254,9 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         reported += card_statuses(found.attempts, local_day(now(), settings.time_zone))
     lines = list(_attempt_lines(attempts))
     lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in reported]
-    lines = lines or ["no run that has its ledger still knows this cuid"]
+    lines = lines or ["no run with a ledger has this cuid"]
     if purged:
-        lines.append(f"{len(purged):,} runs are purged, from {purged[0]} to {purged[-1]}: what they knew is gone")
+        lines.append(f"not searched: {len(purged):,} runs whose ledgers are purged, {purged[0]} to {purged[-1]}")
     facts = {
         "cuid": cuid,
         "attempts": [one._asdict() for one in attempts],
@@ -267,7 +267,7 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
 
 
 def _attempt_lines(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Yield the lines of every attempt; nights in a row that sent nothing, for the same reason, are one line."""
+    """Yield the lines of every attempt; consecutive runs that sent nothing for the same reason share one line."""
     from schemas import ledger
 
     for (state, *_), alike in groupby(attempts, lambda one: (one.state, one.reasons, one.issuer)):
