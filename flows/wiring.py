@@ -23,9 +23,9 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from flows.errors import OperatorError
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
     from schemas.issuer import Issuer
+    from schemas.manifest import Manifest
 
 
 class NoIssuerError(OperatorError):
@@ -158,7 +159,13 @@ def wire(folder: Path, name: str) -> IssuerContext:
         if template
         else default_header()
     )
-    return IssuerContext(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener)
+    return IssuerContext(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener, _funnel)
+
+
+def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | None:
+    from flows.partner_api.funnel import run_funnel
+
+    return run_funnel(store, manifest, today)
 
 
 def edges(root: str, folder: Path) -> Adapters:
