@@ -1,4 +1,4 @@
-"""The issuer's TOML: one file says where its extracts are, how they are written, how their columns map, and limits."""
+"""The issuer's TOML: where its extracts are, how they are written, how their columns map, and the limits."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _portal_column(name: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    """Check a regular expression with both engines that will read it."""
+    """Check a regular expression with both engines that will use it."""
     try:
         re.compile(text)
         pl.Series([""]).str.contains(text)
     except (re.error, pl.exceptions.PolarsError) as error:
-        raise ValueError("not a regular expression, or one that looks around or back") from error
+        raise ValueError("not a regular expression, or one with lookaround or backreferences") from error
     return text
 
 
@@ -166,7 +166,7 @@ class PortalSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _plain_extension(cls, given: Any) -> Any:
-        """Name unsealed chunks `.csv` where nothing else is said."""
+        """Name unsealed chunks `.csv` unless an extension is given."""
         plain = isinstance(given, dict) and given.get("sealed") is False
         return {"extension": "csv", **given} if plain else given
 
@@ -212,15 +212,13 @@ class Issuer(Settings):
     @classmethod
     def _without_parts(cls, given: Any) -> Any:
         if isinstance(given, dict) and "scale" in given:
-            raise ValueError(
-                "[scale] does nothing any more, an extract is always read by one process: delete the table"
-            )
+            raise ValueError("[scale] is no longer used, one process reads an extract: delete the table")
         return given
 
     @model_validator(mode="after")
     def _safe(self) -> Self:
         if "@" in urlsplit(self.root).netloc:
-            raise ValueError("root holds credentials: they come from the environment, never from the TOML")
+            raise ValueError("root contains credentials: they belong in the environment, never in the TOML")
         if not (self.test or self.portal.sealed):
             raise ValueError("portal.sealed = false is for an issuer with test = true only")
         return self

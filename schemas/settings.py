@@ -118,5 +118,5 @@ class Retention(Settings):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.chunks_days > self.ledger_days:
-            raise ValueError("chunks_days is more than ledger_days: a chunk cannot be told apart without its ledger")
+            raise ValueError("chunks_days is more than ledger_days: a chunk cannot be identified without its ledger")
         return self

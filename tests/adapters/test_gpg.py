@@ -1,4 +1,4 @@
-"""gpg may be missing, hang, be killed or lie: each has its name, and nothing is left behind."""
+"""gpg may be missing, hang, be killed or report wrongly: each case has its own error, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_gpg_that_hangs_from_the_start_is_passing_trouble(tmp_path: Path) -> N
         sealer_to(keys.sound(), gpg=gpg_that(tmp_path, "exec sleep 30"), patience=0.3)
 
 
-def test_where_one_chunk_of_a_group_does_not_work_the_others_stand(tmp_path: Path) -> None:
+def test_when_one_chunk_of_a_group_fails_the_others_are_sealed(tmp_path: Path) -> None:
     bad, calls = CHUNKS[2].name, tmp_path / "calls"
     third = f'echo >> {calls}; test "$(wc -l < {calls})" -ne 3 || exit 2'
     gpg = gpg_that(tmp_path, f'case "$*" in *--multifile*) exit 2;; *--encrypt*) {third};; esac')
@@ -95,7 +95,7 @@ def test_a_message_sealed_to_another_key_is_trouble_and_fails_the_trial(tmp_path
     assert [Sealed(CHUNKS[0].name, b"", "seal.recipients.different")] == sealed
 
 
-NIGHT = """
+RUN = """
 import os, sys
 from datetime import date
 from flows.runs.sealing import Plain
@@ -122,10 +122,10 @@ def short_temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def night(folder: Path, end: str) -> None:
-    """Seal and open in a process of its own whose temporary files lie in a folder."""
+def run_and_end(folder: Path, end: str) -> None:
+    """Seal and open in a child process whose temporary files are in a folder."""
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path.cwd())}
-    subprocess.run([sys.executable, "-c", NIGHT, end], env=environment, check=end == "well")
+    subprocess.run([sys.executable, "-c", RUN, end], env=environment, check=end == "well")
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -141,20 +141,20 @@ def processes_of(folder: Path) -> list[str]:
     return lines
 
 
-def test_after_a_night_no_file_and_no_process_is_left() -> None:
+def test_after_a_run_no_file_and_no_process_is_left() -> None:
     with short_temporary_folder() as folder:
-        night(folder, "well")
+        run_and_end(folder, "well")
 
         assert [] == list(folder.iterdir())
         assert [] == processes_of(folder)
 
 
-SWEEP = "from flows.adapters.gpg import remove_dead_homes; print(remove_dead_homes())"
+CLEANUP = "from flows.adapters.gpg import remove_dead_homes; print(remove_dead_homes())"
 
 
-def test_homes_of_a_killed_process_are_swept_and_those_of_the_living_kept() -> None:
+def test_homes_of_killed_processes_are_removed_and_those_of_live_ones_kept() -> None:
     with short_temporary_folder() as folder:
-        night(folder, "killed")
+        run_and_end(folder, "killed")
         left = len(list(folder.iterdir()))
         living = folder / f"cardlink-gpg-{os.getpid()}-alive"
         living.mkdir()
@@ -164,7 +164,7 @@ def test_homes_of_a_killed_process_are_swept_and_those_of_the_living_kept() -> N
         fcntl.flock(held, fcntl.LOCK_EX)
         environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path.cwd())}
 
-        subprocess.run([sys.executable, "-c", SWEEP], env=environment, check=True, capture_output=True)
+        subprocess.run([sys.executable, "-c", CLEANUP], env=environment, check=True, capture_output=True)
 
         assert 2 == left
         held.close()

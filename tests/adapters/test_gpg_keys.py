@@ -118,7 +118,7 @@ def test_a_key_cut_short_is_refused() -> None:
 
 
 @pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", b"\r\n\r\n", b"Your key:\n\n"])
-def test_a_key_pasted_with_other_line_ends_or_text_around_it_is_taken(before: bytes) -> None:
+def test_a_key_pasted_with_other_line_ends_or_text_around_it_is_accepted(before: bytes) -> None:
     key = keys.sound()
     pasted = before + key.public.replace(b"\n", b"\r\n")
 

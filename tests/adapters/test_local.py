@@ -60,7 +60,7 @@ def test_files_are_0600_and_folders_0700_whatever_the_umask(tmp_path: Path, umas
     assert {"a": 0o700, "b": 0o700, "created": 0o600, "replaced": 0o600} == modes
 
 
-def test_a_writer_killed_in_the_middle_leaves_whole_objects_only_and_its_litter_is_swept(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_only_whole_objects_and_its_temporary_files_are_removed(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     for _ in range(5):
         with subprocess.Popen([sys.executable, "-c", BUSY_WRITER, str(tmp_path)]) as writer:
@@ -74,7 +74,7 @@ def test_a_writer_killed_in_the_middle_leaves_whole_objects_only_and_its_litter_
     assert len(list(store.keys(""))) == len(list(tmp_path.glob("chunks/*")))
 
 
-def test_a_file_not_yet_whole_is_not_listed_and_not_swept_while_it_is_young(tmp_path: Path) -> None:
+def test_a_temporary_file_is_not_listed_and_not_removed_while_it_is_new(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.create("runs/a", b"")
     (tmp_path / "runs/.tmp-1234").write_bytes(b"half")
@@ -85,7 +85,7 @@ def test_a_file_not_yet_whole_is_not_listed_and_not_swept_while_it_is_young(tmp_
     assert ["runs/a"] == [entry.key for entry in store.keys("")]
 
 
-def test_sweeping_removes_only_old_temporary_files(tmp_path: Path) -> None:
+def test_cleanup_removes_only_old_temporary_files(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.create("runs/a", b"")
     (tmp_path / "runs/.tmp-1234").write_bytes(b"half")
@@ -249,7 +249,7 @@ def test_a_listing_is_what_a_sorted_table_of_keys_would_give(contents: dict[str,
 
 
 def accepted(act: Callable[[], object]) -> bool:
-    """Tell whether a key or prefix was taken; a name that is both file and folder fits no directory."""
+    """Return whether a key or prefix was accepted; a name that is both file and folder fits no directory."""
     try:
         act()
     except CardlinkError:

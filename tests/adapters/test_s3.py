@@ -77,7 +77,7 @@ def test_a_pin_holds_in_a_bucket_that_keeps_versions_too(moto_server: servers.S3
     assert not store.create("a", b"third")
 
 
-def test_uploads_that_a_killed_writer_left_are_swept_when_they_are_old(
+def test_uploads_that_a_killed_writer_left_are_aborted_when_they_are_old(
     ministack_server: servers.S3Server, prefix: str
 ) -> None:
     # moto dates every upload to 2010
@@ -153,7 +153,9 @@ ANSWERS: list[tuple[str, int, type[CardlinkError]]] = [
 
 
 @pytest.mark.parametrize(("code", "status", "kind"), ANSWERS)
-def test_an_answer_is_told_by_its_code_or_else_by_its_number(code: str, status: int, kind: type[CardlinkError]) -> None:
+def test_an_error_response_is_translated_by_its_code_or_else_by_its_status(
+    code: str, status: int, kind: type[CardlinkError]
+) -> None:
     answer = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
 
     error = translated("a", boto.ClientError(answer, "PutObject"))

@@ -1,4 +1,4 @@
-"""S3 on a bad night: every fault ends right or in an error of ours, and the same again without faults completes."""
+"""S3 with faults: every operation succeeds or raises one of our errors, and the same again without faults succeeds."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_a_lost_answer_to_the_last_step_of_an_upload_counts_as_done(request: pyt
     assert data == content(calm, "report/links.csv")
 
 
-def test_an_upload_that_another_swept_away_is_a_named_error_and_not_taken_for_done(
+def test_an_upload_that_another_aborted_is_a_named_error_and_does_not_count_as_done(
     ministack_server: servers.S3Server,
 ) -> None:
     calm = servers.store(ministack_server, uuid4().hex, retry())  # moto answers 500 to the end of a swept upload

@@ -36,7 +36,7 @@ def test_an_ordinary_extract_is_guessed_whole() -> None:
     plan_mapping(HEADER.split(","), issuer.columns, "a.csv")
 
 
-def test_no_cell_stands_in_the_guess_and_unused_headers_do() -> None:
+def test_the_guess_contains_no_cell_and_names_unused_headers() -> None:
     text = first_tables(f"{HEADER}\n{ROW.format('1127')}\n".encode(), "a.csv")
 
     assert "# not used: BRANCH" in text

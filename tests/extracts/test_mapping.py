@@ -99,7 +99,7 @@ def test_headers_match_exactly_and_then_without_case_spaces_and_underscores(foun
     assert "4242" == mapped[portal.PAN]
 
 
-def test_an_exact_match_wins_and_two_alike_are_no_match() -> None:
+def test_an_exact_match_wins_and_two_similar_headers_are_no_match() -> None:
     columns = complete(service_card__pan="PAN")
 
     assert "exact" == one(["pan", "PAN"], ["alike", "exact"], columns)[portal.PAN]
@@ -107,7 +107,7 @@ def test_an_exact_match_wins_and_two_alike_are_no_match() -> None:
         one(["pan", "Pan"], ["a", "b"], columns)
 
 
-def test_the_first_alternative_found_is_taken() -> None:
+def test_the_first_alternative_found_is_used() -> None:
     mapped = one(["CARD_NO", "NUMBER"], ["4242", "no"], complete(service_card__pan=["PAN", "CARD_NO", "NUMBER"]))
 
     assert "4242" == mapped[portal.PAN]
@@ -182,7 +182,7 @@ def test_a_name_with_the_surname_first_is_taken_apart(
     assert card == mapped[portal.NAME_ON_CARD]
 
 
-def test_a_constant_stands_in_every_row() -> None:
+def test_a_constant_is_in_every_row() -> None:
     mapped = one(["PAN"], ["4242"], complete(service_card__address__country={"constant": "US"}))
 
     assert "US" == mapped[portal.COUNTRY]

@@ -135,7 +135,7 @@ def test_headers_named_row_and_line_do_not_collide_with_ours() -> None:
     assert [(1, 2, "x", "y")] == list(block.rows.iter_rows())
 
 
-def test_a_record_may_lie_across_two_blocks() -> None:
+def test_a_record_may_span_two_blocks() -> None:
     rows = [damaged.row(n, f'"{"x" * n}\n{"y" * n}"') for n in range(1, 200)]
 
     extract, block = read(damaged.lines(*rows), block=1000)

@@ -120,7 +120,7 @@ def check(data: bytes, block: int) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 @pytest.mark.parametrize("extracts", [200, pytest.param(3000, marks=pytest.mark.slow)])
-def test_whatever_happens_to_an_extract_its_accepted_rows_are_what_stands_in_it(extracts: int) -> None:
+def test_accepted_rows_are_what_the_extract_contains_however_it_was_damaged(extracts: int) -> None:
     rng = random.Random(extracts)
     text = good_extract(rng, 6)
 

@@ -31,7 +31,7 @@ def test_the_columns_are_those_of_the_interface_in_its_order() -> None:
     assert expected == actual
 
 
-def test_every_code_is_entity_property_kind_and_stands_once() -> None:
+def test_every_code_is_entity_property_kind_and_unique() -> None:
     codes = [rule.code for rule in RULES]
 
     assert len(set(codes)) == len(codes)
@@ -55,12 +55,12 @@ def test_months_are_counted_over_the_turn_of_the_year(start: str, months: int, e
     ["021MA", "005NY", "063NY", "063CT", "100NY", "200DC", "331FL", "606IL", "733TX", "885TX", "834WY", "900CA",
      "006PR", "969GU", "967HI", "967AS", "340AA", "093AE", "962AP", "995AK", "MON", "HQC", "XNU", "XNT", "YYT"],
 )  # fmt: skip
-def test_a_postal_code_lies_in_its_state(fit: str) -> None:
+def test_a_postal_code_fits_its_state(fit: str) -> None:
     assert fit in places.postal_places()
 
 
 @pytest.mark.parametrize("unfit", ["021NY", "100MA", "000NY", "987WA", "VON", "DON", "213MD"])
-def test_a_postal_code_lies_in_no_other_state(unfit: str) -> None:
+def test_a_postal_code_fits_no_other_state(unfit: str) -> None:
     assert unfit not in places.postal_places()
 
 
