@@ -1,6 +1,6 @@
-"""The corrected-file loop: write a run's correction template, take a filled-in one in, merge what was corrected.
+"""Correction templates: write one for a run, read it filled in, merge the corrections.
 
-Reading is tolerant of what spreadsheets do to a CSV, and strict about everything else.
+Reading tolerates what spreadsheets do to a CSV, and nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BY_SUFFIX = {name.rpartition(".")[2]: name for name in columns()}
 LISTED = 10  # lines named in a message
 LONGEST = 500  # characters of a correction
 NEEDED = ("row", "column", "correction")
-KEYS = ("cuid", "last_4")  # what must fit the row's number, where it is given
+KEYS = ("cuid", "last_4")  # checked against the row of that number, where given
 _COLUMNS = {name.casefold(): name for name in columns()}
 _SEP = re.compile(r'"?sep=(.)"?$', re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s._/-]")
@@ -47,7 +47,7 @@ CELL = {"row": pl.UInt32, "column": pl.String, "correction": pl.String}
 
 
 def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
-    """Return the template (`schemas.corrections.Template`) of refused rows (`wanted.RUN_ROW`), a line per reason."""
+    """Return the template (`schemas.corrections.Template`) for refused rows (RUN_ROW), one line per reason."""
     reported = rows.select("row", "cuid", "last_4", "reasons").explode("reasons").drop_nulls("reasons")
     parts = pl.col("reasons").str.split("|")
     listed = reported.with_columns(
@@ -65,39 +65,40 @@ def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
 
 
 def _column(code: str) -> str | None:
-    """Return the portal's column that a code speaks of, None where nothing tells."""
+    """Return the portal's column that a code is about, None where it names none."""
     _, _, rest = code.partition(".")
     subject = rest.partition(".")[0]
     return YEAR if subject == "expiration" else _BY_SUFFIX.get(subject)
 
 
 def _words(code: str) -> tuple[str, str]:
-    """Say what is wrong and what is accepted."""
+    """Return in words what is wrong and what is accepted."""
     reported = reason(code)
     entity, _, rest = code.partition(".")
     subject, _, kind = rest.partition(".")
-    wrong = f"{'the line' if entity in ('line', 'row') else subject.replace('_', ' ')} {WRONG.get(kind, UNNAMED)}"
+    name = "the line" if entity in ("line", "row") else subject.replace("_", " ")
+    wrong = f"{name} {WRONG.get(kind, UNNAMED)}"
     if entity == "line" or _column(code) in AT_SOURCE:
         return wrong, f"{SOURCE_ONLY}: {reported.hint}" if reported.hint else SOURCE_ONLY
     return wrong, reported.hint or reported.action
 
 
 class CorrectionsUnreadableError(OperatorError):
-    """The file is no filled-in template."""
+    """The file is not a filled-in template."""
 
     message = "{name} cannot be read as a correction template: {problem}."
     next_step = "Write a fresh one with `cardlink corrections`, fill in its last column, and save it as CSV (UTF-8)."
 
 
 class CorrectionsRefusedError(OperatorError):
-    """Lines of the file cannot be taken as they are; nothing of it is used."""
+    """Some lines of the file cannot be used, so none is."""
 
     message = "{name}: {count} lines cannot be used ({lines}). Nothing was sent."
     next_step = "Correct these lines and submit the file again."
 
 
 class Problem(NamedTuple):
-    """A line that cannot be taken, and why."""
+    """A line that cannot be used, and why."""
 
     line: int
     why: str
@@ -117,23 +118,25 @@ def read_filled(content: bytes, name: str, run: str) -> pl.DataFrame:
 
     Raises CorrectionsUnreadableError and CorrectionsRefusedError.
     """
-    cells: list[_Cell] = []
+    cells: dict[tuple[int, str], _Cell] = {}
     problems: list[Problem] = []
     for line, record in _records(content, name):
         found = _cell(line, record, run)
         if isinstance(found, _Cell):
-            cells.append(found)
+            first = cells.setdefault((found.row, found.column), found)
+            if first.correction != found.correction:
+                problems.append(Problem(line, f"line {first.line} corrects the same cell differently"))
         elif found is not None:
             problems.append(found)
-    refuse(name, [*problems, *_contradictions(cells)])
+    refuse(name, problems)
     schema = {column: model.dtype.type for column, model in Filled.to_schema().columns.items()}
-    return pl.DataFrame(cells, schema, orient="row").unique(["row", "column"], keep="first", maintain_order=True)
+    return pl.DataFrame(list(cells.values()), schema, orient="row")
 
 
 def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[Problem]:
-    """Return the lines that speak of no row of the run (row, cuid, last_4), or of another one than their cuid says.
+    """Return the lines whose row is not in the run (row, cuid, last_4), or has another cuid or last_4 there.
 
-    A sheet sorted by one column alone is found so. Lost leading zeros are a spreadsheet's doing, and are let pass.
+    This catches a sheet sorted by one column alone. Leading zeros do not count: spreadsheets drop them.
     """
     beside = filled.select("line", "row", "cuid", "last_4").join(
         rows.select("row", pl.lit(value=True).alias("there"), *(pl.col(key).alias(f"its {key}") for key in KEYS)),
@@ -153,7 +156,7 @@ def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[Problem]:
 
 
 def refuse(name: str, problems: list[Problem]) -> None:
-    """Raise CorrectionsRefusedError where there are problems, naming the first of them."""
+    """Raise CorrectionsRefusedError for any problems, listing the first of them."""
     if problems:
         ordered = sorted(set(problems))
         reported = "; ".join(f"line {one.line}: {one.why}" for one in ordered[:LISTED])
@@ -166,7 +169,7 @@ def _bare(key: str) -> pl.Expr:
 
 
 def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield line number and cells of every line that is not blank, by the template's names."""
+    """Yield line number and cells, by the template's column names, of every line that is not blank."""
     reader = _reader(_text(content, name))
     header: list[str] = []
     failed = ""
@@ -189,12 +192,12 @@ def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _reader(text: str) -> Any:  # csv names the type of its readers in no public place
-    """Return a reader with the delimiter that splits the header best; a spreadsheet's `sep=` line says it itself."""
+    """Return a reader with the delimiter of the `sep=` line, or else the most frequent one in the header."""
     first = text.split("\n", 1)[0].strip()
-    said = _SEP.match(first)
-    if said:
-        text = "\n" + text.partition("\n")[2]  # an empty line in its place, so that line numbers stay
-    delimiter = said[1] if said else max(",;\t", key=first.count)
+    given = _SEP.match(first)
+    if given:
+        text = "\n" + text.partition("\n")[2]  # an empty line in its place keeps the line numbers
+    delimiter = given[1] if given else max(",;\t", key=first.count)
     return csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
 
 
@@ -225,7 +228,7 @@ def _clean(cell: str) -> str:
 
 
 def _cell(line: int, record: dict[str, str], run: str) -> _Cell | Problem | None:
-    """Return one correction, why it cannot be taken, or None where the line has none."""
+    """Return the line's correction, the reason it cannot be used, or None for a line without one."""
     if any(_holds_card(cell) for key, cell in record.items() if key != "run"):
         return Problem(line, "something in it looks like a card number")
     if record.get("run", run) not in ("", run):
@@ -250,30 +253,22 @@ def _holds_card(cell: str) -> bool:
     return redact(cell) != cell or redact(bare) != bare
 
 
-def _contradictions(cells: list[_Cell]) -> Iterator[Problem]:
-    """Yield the lines that correct a cell which an earlier line corrects differently."""
-    first: dict[tuple[int, str], _Cell] = {}
-    for cell in cells:
-        if first.setdefault((cell.row, cell.column), cell).correction != cell.correction:
-            yield Problem(cell.line, f"line {first[cell.row, cell.column].line} corrects the same cell differently")
-
-
 class CorrectionsNotFoundError(OperatorError):
-    """No filled-in template, and no corrected extract, of that name."""
+    """There is no filled-in template or corrected extract of that name."""
 
     message = "No file {name} under {prefix}."
-    next_step = "Drop it there, or name a file of this machine with --corrections."
+    next_step = "Put it there, or name a file on this machine with --corrections."
 
 
 class CorrectionsTooLargeError(OperatorError):
-    """A file far larger than any filled-in template."""
+    """The file is far larger than any filled-in template."""
 
     message = "{name} is {size:,} bytes, too large for a correction template."
     next_step = "Name a corrected extract with --extract."
 
 
 class CorrectionFile(NamedTuple):
-    """A filled-in template: what identifies its bytes, and them."""
+    """A filled-in template: its identity and its bytes."""
 
     source: SourceIdentity
     content: bytes
@@ -282,9 +277,9 @@ class CorrectionFile(NamedTuple):
 def correction_template(
     context: IssuerContext, run: str, wanted: RowSelection = REFUSED_ROWS
 ) -> Iterator[pl.DataFrame]:
-    """Yield the template (`schemas.corrections.Template`) of a committed run's rows, part by part; UnknownRunError.
+    """Yield the template (`schemas.corrections.Template`) for a committed run's rows, part by part; UnknownRunError.
 
-    Rows that were sent again since and are linked or awaiting need no correction, unless they are asked for by number.
+    Rows that are linked or awaiting in a later attempt are left out, unless selected by number.
     """
     store = context.adapters.store
     manifest = committed(store, run)
@@ -294,19 +289,19 @@ def correction_template(
 
 
 def given_as(context: IssuerContext, name: str, content: bytes) -> CorrectionFile:
-    """Return a filled-in template of this machine as it will be known once it is dropped."""
+    """Return a filled-in template on this machine with the identity it will have in the store."""
     key = corrections(context.issuer.issuer) + checked_name(name)
     return CorrectionFile(SourceIdentity(key=key, version="", size=len(content), sha256=digest(content)), content)
 
 
 def drop_corrections(context: IssuerContext, name: str, content: bytes) -> CorrectionFile:
-    """Drop a filled-in template, create-only, and return it as it is known there; ConflictError."""
+    """Store a filled-in template, create-only, and return it as stored; ConflictError."""
     write_once(context.adapters.store, given_as(context, name, content).source.key, content)
     return read_corrections(context, name)
 
 
 def find_dropped(context: IssuerContext, name: str) -> Entry:
-    """Return the file of that name among the issuer's corrections; CorrectionsNotFoundError."""
+    """Return the issuer's correction file of that name; CorrectionsNotFoundError."""
     prefix = corrections(context.issuer.issuer)
     for entry in context.adapters.store.keys(prefix):
         if entry.key in (checked_name(name), prefix + name):
@@ -315,7 +310,7 @@ def find_dropped(context: IssuerContext, name: str) -> Entry:
 
 
 def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
-    """Return a filled-in template that was dropped; CorrectionsNotFoundError, CorrectionsTooLargeError."""
+    """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsTooLargeError."""
     entry = find_dropped(context, name)
     if entry.size > LARGEST:
         raise CorrectionsTooLargeError(name=entry.key, size=entry.size)
@@ -325,7 +320,7 @@ def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
 
 
 def corrected_cells(given: CorrectionFile, manifest: Manifest, store: Store) -> pl.DataFrame:
-    """Return row, column, correction of a filled-in template, held against the rows of its run.
+    """Return row, column, correction of a filled-in template, checked against the rows of its run.
 
     Raises CorrectionsUnreadableError, CorrectionsRefusedError.
     """
@@ -338,9 +333,9 @@ def corrected_cells(given: CorrectionFile, manifest: Manifest, store: Store) -> 
 
 
 def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
-    """Return row, column, correction of every cell that a run took from filled-in templates, its own the last.
+    """Return row, column, correction of every cell that a run took from filled-in templates.
 
-    A run that repeats another with the same source took over what was corrected there. SourceGoneError.
+    They include those of the run it repeats, if that has the same source; its own prevail. SourceGoneError.
     """
     selection = manifest.selection
     before = read_manifest(context.adapters.store, keys_of(selection.of)) if selection else None
@@ -355,14 +350,12 @@ def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
 
 
 def merge_corrections(earlier: pl.DataFrame, later: pl.DataFrame) -> pl.DataFrame:
-    """Return the cells of both, the later ones where both correct the same."""
+    """Return the corrections of both; the later one of the same cell counts."""
     return pl.concat([earlier, later]).unique(["row", "column"], keep="last", maintain_order=True)
 
 
 def by_row(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return one line per row with a column for each that is corrected, as `flows.submissions.selection.Picked` takes
-    it.
-    """
+    """Return one line per row, with the corrected columns, for `flows.submissions.selection.Picked`."""
     if cells.is_empty():
         return pl.DataFrame(schema={"row": pl.UInt32})
     return cells.pivot(on="column", index="row", values="correction")

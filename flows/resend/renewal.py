@@ -28,21 +28,51 @@ from schemas import ledger
 from schemas.manifest import Manifest, Selection
 
 RENEWED = "card.link.renewed"  # has a newer link, which ends later
-ABSENT = "card.extract.absent"  # does not stand in the latest extract any more
-UNFIT = "card.extract.refused"  # stands there, in a row that we refused
-DYING = "card.expiration.before_link"  # the card ends first: a new link would be of no use
+ABSENT = "card.extract.absent"  # is not in the latest extract
+UNFIT = "card.extract.refused"  # is there, in a row that we refused
+DYING = "card.expiration.before_link"  # the card expires first: a new link would be of no use
 
 HAD = ["cuid", "last_4", "state", "expires_on"]
 CARD = ["cuid", "last_4"]
-
 RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
 
 
+class NoExtractError(OperatorError):
+    """No committed run shows which cardholders are still active."""
+
+    message = "{issuer}: no committed run of {extract}, so nothing shows which cardholders are still active."
+    next_step = "Submit the extract first; `cardlink status` lists the runs."
+
+
 class RenewalWindow(NamedTuple):
-    """The days on which a link must end to be made anew; one that ended before `today` is made anew as well."""
+    """The days in which a link must end to be renewed; one that ended before `today` is renewed as well."""
 
     today: date
     until: date
+
+
+class Request(NamedTuple):
+    """What to renew: links that end within so many days, of the cards in an extract (default: the latest)."""
+
+    within_days: int
+    extract: str = ""
+
+
+class RenewalPlan(NamedTuple):
+    """Which cards are renewed: `rows` has cuid, last_4, ends, row of the run `of`; `left_out`: cards by reason."""
+
+    of: Manifest
+    until: date
+    rows: pl.DataFrame
+    left_out: dict[str, int]
+    commit: int
+
+
+class RenewedRun(NamedTuple):
+    """What was due, and the run that renews it; None if nothing was due."""
+
+    due: RenewalPlan
+    submitted: Submitted | None
 
 
 def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, window: RenewalWindow) -> pl.DataFrame:
@@ -50,13 +80,6 @@ def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, window: Re
 
     `attempts`: frames with the columns HAD, oldest first; `extract`: row, cuid, last_4, expiration, fate of every row.
     """
-    cards = _ending_links(attempts, window)
-    beside = cards.join(_rows(extract), on=CARD, how="left", maintain_order="left", validate="1:1")
-    return beside.select(*CARD, "ends", "row", _why(window).alias("why")).sort("row", *CARD, nulls_last=True)
-
-
-def _ending_links(attempts: Iterable[pl.DataFrame], window: RenewalWindow) -> pl.DataFrame:
-    """Return cuid, last_4, state of the last attempt, ends: the day the card's last link ends, of cards concerned."""
     ends = pl.when(pl.col("state") == "linked").then("expires_on")
     every = pl.concat([pl.DataFrame(schema={name: ATTEMPT[name] for name in HAD}), *attempts])
     cards = every.group_by(CARD).agg(
@@ -64,14 +87,13 @@ def _ending_links(attempts: Iterable[pl.DataFrame], window: RenewalWindow) -> pl
         ends.max().alias("ends"),
         ends.is_between(window.today, window.until).any().alias("alive"),  # a link replaced long ago is no news
     )
-    return cards.filter((pl.col("ends") <= window.until) | pl.col("alive"))
-
-
-def _rows(extract: pl.DataFrame) -> pl.DataFrame:
-    """Return one row a card: the one that was fit to be sent, where there is one."""
+    concerned = cards.filter((pl.col("ends") <= window.until) | pl.col("alive"))
+    # one row per card: one that was fit to be sent, where there is one
     fit = pl.col("fate").is_in([ledger.SUBMITTED, ledger.SUPPRESSED])
     named = extract.drop_nulls(CARD).select(*CARD, "row", "expiration", fit.alias("fit"))
-    return named.sort("fit", "row", descending=[True, False]).unique(CARD, keep="first")
+    rows = named.sort("fit", "row", descending=[True, False]).unique(CARD, keep="first")
+    beside = concerned.join(rows, on=CARD, how="left", maintain_order="left", validate="1:1")
+    return beside.select(*CARD, "ends", "row", _why(window).alias("why")).sort("row", *CARD, nulls_last=True)
 
 
 def _why(window: RenewalWindow) -> pl.Expr:
@@ -87,59 +109,22 @@ def _why(window: RenewalWindow) -> pl.Expr:
     )  # fmt: skip
 
 
-class NoExtractError(OperatorError):
-    """Nothing tells which cardholders are still there."""
-
-    message = "{issuer}: no committed run of {extract}, so nothing shows which cardholders are still active."
-    next_step = "Submit the extract first; `cardlink status` lists the runs."
-
-
-class Request(NamedTuple):
-    """What is asked for: links that end within so many days, of those in an extract (default: the latest)."""
-
-    within_days: int
-    extract: str = ""
-
-
-class RenewalPlan(NamedTuple):
-    """Which cards are renewed: `rows` has cuid, last_4, ends, row of the run `of`; who is left out and why."""
-
-    of: Manifest
-    until: date
-    rows: pl.DataFrame
-    left_out: dict[str, int]
-    commit: int
-
-    @property
-    def sha256(self) -> str:
-        """The digest of the rows."""
-        return rows_digest(_pick(self.rows))
-
-
-class RenewedRun(NamedTuple):
-    """What was due, and the run that renews it; None where nothing was due."""
-
-    due: RenewalPlan
-    submitted: Submitted | None
-
-
 def renewals(context: IssuerContext, request: Request) -> RenewalPlan:
-    """Say whose link is made anew and who is left out; nothing is written. NoExtractError."""
+    """Return whose link would be renewed, and who is left out; nothing is written. NoExtractError."""
     store, issuer = context.adapters.store, context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     links = list(commits_since(store, issuer))
     latest = _latest(context, request.extract, links)
-    ledger = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
+    records = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
     window = RenewalWindow(today, today + timedelta(days=request.within_days))
-    found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), ledger, window)
-    reported = found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
-    return RenewalPlan(
-        latest, window.until, found.filter(pl.col("why").is_null()), dict(reported.iter_rows()), len(links)
-    )
+    found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), records, window)
+    left = found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
+    due = found.filter(pl.col("why").is_null())
+    return RenewalPlan(latest, window.until, due, dict(left.iter_rows()), len(links))
 
 
 def renew(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> RenewedRun:
-    """Make and commit the run that renews; where nothing is due nothing is written.
+    """Build and commit the run that renews what is due; if nothing is due, write nothing.
 
     Repeated after a crash it finishes the same run. Raises NoExtractError, SourceGoneError, OvertakenError and what a
     submit raises.
@@ -161,22 +146,17 @@ def command(issuer: str, request: Request) -> str:
 
 def _job(context: IssuerContext, request: Request, due: RenewalPlan) -> Job:
     entry, source = reopen_source(context, due.of.run, due.of.source)
-    picked = _pick(due.rows)
+    rows = due.rows.select("row", origin="row")  # the row of the extract is the row of the run that is repeated
     reason = f"links that end by {due.until}"
-    selection = Selection(kind="renew", of=due.of.run, rows=due.rows.height, sha256=due.sha256, reason=reason)
+    selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
     plan = plan_selection(context, source, local_day(context.adapters.now(), context.issuer.time_zone), selection)
-    write_selection(context, keys_of(plan.run), picked)
+    write_selection(context, keys_of(plan.run), rows)
     again = command(context.issuer.issuer, request)
-    return Job(plan, entry, Choice(picked=Picked(picked)), (), again, since=due.commit)
-
-
-def _pick(rows: pl.DataFrame) -> pl.DataFrame:
-    """The row of the extract is the row of the run that is repeated."""
-    return rows.select("row", origin="row")
+    return Job(plan, entry, Choice(picked=Picked(rows)), (), again, since=due.commit)
 
 
 def _latest(context: IssuerContext, extract: str, links: Sequence[Manifest]) -> Manifest:
-    """Return the newest committed run of a whole extract, or of the one that is named."""
+    """Return the newest committed run of a whole extract, or of the named one."""
     issuer = context.issuer.issuer
     turns = {link.run: turn for turn, link in enumerate(links)}
     named = {extract, extracts(issuer) + extract}

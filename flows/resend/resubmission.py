@@ -1,9 +1,9 @@
-"""Send rows of a run again: choose them by what is known now, read them anew from their source, commit a run."""
+"""Resubmit rows of a run: select them by their state now, read them again from their source, commit a run."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date
 from itertools import chain
 from typing import NamedTuple
@@ -58,77 +58,16 @@ from schemas import ledger
 from schemas.manifest import Manifest, Plan, Selection, SourceIdentity
 from schemas.portal import CUID
 
-RESENT = "sent again"
-
-
-class Source(NamedTuple):
-    """Where rows are read from; `picks`: row there, and origin, the run's row that it is; `strangers`: none of them."""
-
-    entry: Entry
-    identity: SourceIdentity
-    picks: pl.DataFrame
-    strangers: pl.Series
-
-    def only(self, origins: pl.Series) -> Source:
-        """Return the source with the picks of these rows of the run alone; the others are strangers."""
-        asked = pl.col("origin").is_in(origins.implode())
-        others = self.picks.filter(~asked)["row"]
-        return self._replace(picks=self.picks.filter(asked), strangers=pl.concat([self.strangers, others]).sort())
-
-
-def run_source(context: IssuerContext, manifest: Manifest, numbers: pl.Series) -> Source:
-    """Return these rows of a run in the source it was made of; SourceGoneError."""
-    entry, identity = reopen_source(context, manifest.run, manifest.source)
-    return Source(entry, identity, pl.DataFrame({"row": numbers, "origin": numbers}, PICK), numbers.clear())
-
-
-def corrected_extract(context: IssuerContext, manifest: Manifest, name: str) -> Source:
-    """Return the rows of a corrected extract that replace rows of a run; AmbiguousRowsError, what reading raises."""
-    entry = find_dropped(context, name)
-    identity = identify(context.adapters.store, entry)
-    picks, numbers = replaced_rows(context, entry, identity, manifest)
-    return Source(entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())))
-
-
-def recheck_rows(context: IssuerContext, source: Source, picked: Picked) -> pl.DataFrame:
-    """Return what the rules say today of the rows as they would go out (`flows.resend.selection.TRIED`)."""
-    if source.picks.is_empty():
-        return pl.DataFrame(schema=TRIED)
-    with open_extract(context, source.entry, source.identity) as stream:
-        scan = Scan(context, stream, source.identity, _today(context), Choice(picked=picked))
-        return pl.concat(list(_tried(scan)))
-
-
-def _tried(scan: Scan) -> Iterator[pl.DataFrame]:
-    for piece in scan:
-        good = [chunk.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)) for chunk in piece.chunks]
-        for frame in (piece.others, *good):
-            yield frame.select(pl.col(name).cast(kind) for name, kind in TRIED.items())
-
-
-def active_attempts_of(
-    context: IssuerContext, manifest: Manifest, cards: pl.DataFrame, links: Sequence[Manifest]
-) -> pl.DataFrame:
-    """Return what stands (STANDING) of these cards, in the run itself and in every run that still says something."""
-    store, today = context.adapters.store, _today(context)
-    every = chain(attempts_of(store, manifest), attempts(store, context.issuer.issuer, today, links))
-    reported = (one.rows.join(cards, on=CARD, how="semi").with_columns(run=pl.lit(one.run)) for one in every)
-    return pl.concat([pl.DataFrame(schema=STANDING), *(active_attempts(rows, today) for rows in reported)])
-
-
-def _today(context: IssuerContext) -> date:
-    return local_day(context.adapters.now(), context.issuer.time_zone)
-
 
 class NothingAskedError(OperatorError):
-    """A resubmission that does not say which rows, or says it in two ways."""
+    """The rows to resubmit are not given, or given in two ways."""
 
     message = "{run}: rows to resubmit are not given, or given in two ways."
     next_step = "Select them by errors, codes, actions, missing, rejects or rows, and name at most one corrected file."
 
 
 class StandingRowsError(OperatorError):
-    """Rows asked for by name have a link already, or wait for their answer."""
+    """Rows selected by number are linked or awaiting their result."""
 
     message = (
         "{run}: {count} of the selected rows are linked or awaiting their result (rows {rows}; in {where}). Nothing "
@@ -138,14 +77,14 @@ class StandingRowsError(OperatorError):
 
 
 class NothingToSendError(OperatorError):
-    """None of the rows asked for goes out."""
+    """None of the selected rows would go out."""
 
     message = "{run}: nothing to send: {reason}."
     next_step = "The same command with --dry-run lists every row and why it is left out."
 
 
 class Request(NamedTuple):
-    """Which rows of which run, why, and, by name below the issuer's corrections, a corrected file to take them from."""
+    """Which rows of which run to resubmit, and why; corrected files are named as below the issuer's corrections."""
 
     run: str
     wanted: RowSelection
@@ -155,15 +94,24 @@ class Request(NamedTuple):
     extract: str = ""  # a corrected extract
 
 
+class Source(NamedTuple):
+    """Where rows are read from; `picks`: row there, and origin, the row of the run; `strangers`: all other rows."""
+
+    entry: Entry
+    identity: SourceIdentity
+    picks: pl.DataFrame
+    strangers: pl.Series
+
+
 class ResendPlan(NamedTuple):
-    """What a resubmission would do: `rows` as `flows.resend.selection.decide` gives them, of the run `of`."""
+    """What a resubmission would do with the rows of the run `of` (columns: `flows.resend.selection.decide`)."""
 
     of: Manifest
     source: Source
     rows: pl.DataFrame
-    corrected: pl.DataFrame  # what is merged with the source, as Picked takes it
+    corrected: pl.DataFrame  # the corrections to merge, as Picked takes them
     given: CorrectionFile | None  # the filled-in template
-    commit: int  # the last one known
+    commit: int  # number of the last known one
     already: Manifest | None  # the run that did just this before
 
     @property
@@ -174,44 +122,123 @@ class ResendPlan(NamedTuple):
     @property
     def left(self) -> dict[str, int]:
         """How many rows stay, by reason."""
-        reported = self.rows.drop_nulls("why").get_column("why").value_counts()
-        return dict(reported.sort(["count", "why"], descending=[True, False]).iter_rows())
+        counts = self.rows.drop_nulls("why")["why"].value_counts()
+        return dict(counts.sort(["count", "why"], descending=[True, False]).iter_rows())
 
 
 def plan_resubmit(context: IssuerContext, request: Request, content: bytes | None = None) -> ResendPlan:
-    """Say which rows would go out, and why the others stay: the dry run, which writes nothing.
+    """Return which rows would go out, and why the others stay: the dry run, which writes nothing.
 
-    `content`: the filled-in template, where it is not dropped yet. Raises NothingAskedError, NoSuchRowError,
+    `content`: the filled-in template, if it is not in the store yet. Raises NothingAskedError, NoSuchRowError,
     StandingRowsError, SourceGoneError and what corrected files are refused with.
     """
     if not (any(request[4:]) or request.wanted.anything) or (request.corrections and request.extract):
         raise NothingAskedError(run=request.run)
     store, name = context.adapters.store, context.issuer.issuer
-    links = list(commits_since(store, name))  # first: what is committed after it is looked at at our own commit
+    links = list(commits_since(store, name))  # first: what is committed later is checked at our own commit
     of = committed(store, request.run)
-    given = _given_corrections(context, request, content)
-    fresh = corrected_cells(given, of, store) if given else None
-    extract = corrected_extract(context, of, request.extract) if request.extract else None
-    spoken = _spoken_of(extract, fresh)
-    named = _selected_rows(context, request, of, spoken)
-    source = extract.only(named["row"]) if extract else run_source(context, of, named["row"])
-    corrected = by_row(_cells(context, of, fresh, request))
-    tried = recheck_rows(context, source, Picked(source.picks, corrected))
-    stands = active_attempts_of(context, of, cards(named, source.picks, tried), links)
+    given, cells, spoken = None, pl.DataFrame(schema=CELL), pl.Series(dtype=pl.UInt32)
+    if request.corrections and content is None:
+        given = read_corrections(context, request.corrections)
+    elif request.corrections and content is not None:
+        given = given_as(context, request.corrections, content)
+    if given is not None:
+        cells = corrected_cells(given, of, store)
+        spoken = cells["row"]
+    if request.extract:
+        source = _corrected_extract(context, of, request.extract)
+        spoken = source.picks["origin"]
+        named = _selected_rows(context, request, of, frozenset() if request.wanted.anything else frozenset(spoken))
+        ours = pl.col("origin").is_in(named["row"].implode())
+        others = source.picks.filter(~ours)["row"]
+        strangers = pl.concat([source.strangers, others]).sort()
+        source = source._replace(picks=source.picks.filter(ours), strangers=strangers)
+    else:
+        named = _selected_rows(context, request, of, frozenset(spoken))
+        numbers = named["row"]
+        entry, identity = reopen_source(context, of.run, of.source)
+        source = Source(entry, identity, pl.DataFrame({"row": numbers, "origin": numbers}, PICK), numbers.clear())
+        cells = merge_corrections(cells_of(context, of), cells)
+    corrected = by_row(cells)
+    tried = _recheck(context, source, Picked(source.picks, corrected))
+    stands = _active(context, of, cards(named, source.picks, tried), links)
     alike = [link for link in links if _is_repeat(link.selection, request)]
     lifted = frozenset(link.run for link in alike) if request.override else None
     rows = decide(RowFacts(named, source.picks, tried, stands, spoken), lifted)
     return ResendPlan(of, source, rows, corrected, given, len(links), _refuse_active(request, rows, alike))
 
 
+def _corrected_extract(context: IssuerContext, manifest: Manifest, name: str) -> Source:
+    """Return the rows of a corrected extract that replace rows of a run; AmbiguousRowsError, what reading raises."""
+    entry = find_dropped(context, name)
+    identity = identify(context.adapters.store, entry)
+    picks, numbers = replaced_rows(context, entry, identity, manifest)
+    return Source(entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())))
+
+
+def _selected_rows(context: IssuerContext, request: Request, of: Manifest, also: frozenset[int]) -> pl.DataFrame:
+    """Return the rows asked for, and `also`: those of a corrected file."""
+    named = pl.concat([asked(rows, request.wanted, also) for rows in run_rows(context.adapters.store, of)])
+    lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
+    if len(lacking):
+        raise NoSuchRowError(place=request.run, rows=numbered(lacking))
+    return named
+
+
+def _recheck(context: IssuerContext, source: Source, picked: Picked) -> pl.DataFrame:
+    """Return the verdict of today's rules (TRIED) on the rows as they would go out."""
+    if source.picks.is_empty():
+        return pl.DataFrame(schema=TRIED)
+    with open_extract(context, source.entry, source.identity) as stream:
+        frames = []
+        for piece in Scan(context, stream, source.identity, _today(context), Choice(picked=picked)):
+            good = [chunk.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)) for chunk in piece.chunks]
+            frames += [
+                one.select(pl.col(name).cast(kind) for name, kind in TRIED.items()) for one in (piece.others, *good)
+            ]
+        return pl.concat(frames)
+
+
+def _active(context: IssuerContext, manifest: Manifest, cards: pl.DataFrame, links: Sequence[Manifest]) -> pl.DataFrame:
+    """Return the active attempts (STANDING) with these cards, in the run itself and in every run that still counts."""
+    store, today = context.adapters.store, _today(context)
+    every = chain(attempts_of(store, manifest), attempts(store, context.issuer.issuer, today, links))
+    ours = (one.rows.join(cards, on=CARD, how="semi").with_columns(run=pl.lit(one.run)) for one in every)
+    return pl.concat([pl.DataFrame(schema=STANDING), *(active_attempts(rows, today) for rows in ours)])
+
+
+def _today(context: IssuerContext) -> date:
+    return local_day(context.adapters.now(), context.issuer.time_zone)
+
+
+def _is_repeat(selection: Selection | None, request: Request) -> bool:
+    """True where a run has the same reason and override: it used the override up, and may be what is asked for."""
+    if selection is None or (selection.kind, selection.of) != ("resubmit", request.run):
+        return False
+    return (selection.reason, selection.override) == (redact(request.reason), redact(request.override))
+
+
+def _refuse_active(request: Request, rows: pl.DataFrame, alike: Sequence[Manifest]) -> Manifest | None:
+    """Return the run that did just this before; StandingRowsError for rows asked for by name that may not go out."""
+    stand = rows.filter(pl.col("why").is_in(STANDS))
+    where = set(stand["where"])
+    before = next((link for link in alike[::-1] if {link.run} == where), None)
+    named = stand.filter("named")
+    if named.height and not where <= {link.run for link in alike}:
+        runs = named["where"].unique().sort().to_list()
+        raise StandingRowsError(
+            run=request.run, count=named.height, rows=numbered(named["origin"]), where=", ".join(runs[:5])
+        )
+    return before if rows.drop_nulls("why").height == rows.height else None
+
+
 def resubmit(
     context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None, content: bytes | None = None
 ) -> Submitted:
-    """Send what `plan_resubmit` chooses as a run of its own; the results that are there are taken up first.
+    """Send what `plan_resubmit` selects as a run of its own; results that arrived meanwhile are ingested first.
 
-    `content`: the filled-in template of that name, dropped here where it is not there yet. The same command again
-    finishes the same run, and does nothing once it is committed. Raises NothingToSendError, OvertakenError and what
-    a submit raises.
+    `content`: the filled-in template of that name, if it is to be stored first. The same command again finishes the
+    same run, and does nothing once it is committed. Raises NothingToSendError, OvertakenError and what a submit raises.
     """
     if not request.reason.strip():
         raise NoReasonError()
@@ -224,8 +251,7 @@ def resubmit(
         left = ", ".join(f"{rows:,} {why}" for why, rows in chosen.left.items())
         raise NothingToSendError(run=request.run, reason=left or "no row is as asked for")
     if content is not None:
-        given = drop_corrections(context, request.corrections, content)
-        chosen = chosen._replace(given=given)
+        chosen = chosen._replace(given=drop_corrections(context, request.corrections, content))
     with context.sealer() as sealer:
         ensure_store_safe(context)
         return _send(context, request, chosen, sealer, on_progress)
@@ -239,15 +265,15 @@ def command(request: Request) -> str:
     for option, values in (("--code", wanted.codes), ("--action", wanted.actions), ("--row", wanted.rows)):
         words += [word for value in sorted(values) for word in (option, str(value))]
     for option in ("corrections", "extract", "reason", "override"):
-        said = redact(getattr(request, option))
-        words += [f"--{option}", said] if said else []
+        value = redact(getattr(request, option))
+        words += [f"--{option}", value] if value else []
     return shlex.join(words)
 
 
 def _send(
     context: IssuerContext, request: Request, chosen: ResendPlan, sealer: Sealer, on_progress: OnProgress
 ) -> Submitted:
-    """Plan the run, keep its rows, and carry it out."""
+    """Plan the run, store its selection, carry it out, and update the reports of the runs it repeats."""
     plan = _plan(context, request, chosen)
     keys, rows = keys_of(plan.run), chosen.outgoing.select("row", "origin")
     write_selection(context, keys, rows)
@@ -259,9 +285,7 @@ def _send(
     choice = Choice(picked=Picked(rows, chosen.corrected))
     job = Job(plan, chosen.source.entry, choice, (), command(request), since=chosen.commit)
     done = execute(context, job, sealer, on_progress)
-    for run in repeated_runs(
-        context.adapters.store, plan.run
-    ):  # their reports tell what became of their rows after all attempts
+    for run in repeated_runs(context.adapters.store, plan.run):
         rebuild(context, run)
     return done
 
@@ -280,62 +304,4 @@ def _plan(context: IssuerContext, request: Request, chosen: ResendPlan) -> Plan:
         override=redact(request.override),
         corrections=corrections,
     )
-    return plan_selection(
-        context, chosen.source.identity, local_day(context.adapters.now(), context.issuer.time_zone), selection
-    )
-
-
-def _given_corrections(context: IssuerContext, request: Request, content: bytes | None) -> CorrectionFile | None:
-    if not request.corrections:
-        return None
-    return (
-        read_corrections(context, request.corrections)
-        if content is None
-        else given_as(context, request.corrections, content)
-    )
-
-
-def _cells(context: IssuerContext, of: Manifest, fresh: pl.DataFrame | None, request: Request) -> pl.DataFrame:
-    """Return what was corrected of a run's rows, now and before; a corrected extract stands for itself."""
-    if request.extract:
-        return pl.DataFrame(schema=CELL)
-    earlier = cells_of(context, of)
-    return earlier if fresh is None else merge_corrections(earlier, fresh)
-
-
-def _spoken_of(extract: Source | None, fresh: pl.DataFrame | None) -> pl.Series:
-    """Return the rows of the run that a corrected file speaks of."""
-    if extract is not None:
-        return extract.picks["origin"]
-    return pl.Series(dtype=pl.UInt32) if fresh is None else fresh["row"]
-
-
-def _selected_rows(context: IssuerContext, request: Request, of: Manifest, spoken: pl.Series) -> pl.DataFrame:
-    """Return the rows asked for; a corrected extract asks for its own only where nothing else is asked for."""
-    also = frozenset() if request.extract and request.wanted.anything else frozenset(spoken)
-    named = pl.concat([asked(rows, request.wanted, also) for rows in run_rows(context.adapters.store, of)])
-    lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
-    if len(lacking):
-        raise NoSuchRowError(place=request.run, rows=numbered(lacking))
-    return named
-
-
-def _is_repeat(selection: Selection | None, request: Request) -> bool:
-    """Tell whether a run was made by the same words: its override is used up, and it may be what is asked for."""
-    if selection is None or (selection.kind, selection.of) != ("resubmit", request.run):
-        return False
-    return (selection.reason, selection.override) == (redact(request.reason), redact(request.override))
-
-
-def _refuse_active(request: Request, rows: pl.DataFrame, alike: Sequence[Manifest]) -> Manifest | None:
-    """Return the run that did just this before; StandingRowsError where rows were named that may not go out."""
-    stand = rows.filter(pl.col("why").is_in(STANDS))
-    where = set(stand["where"])
-    before = next((link for link in alike[::-1] if {link.run} == where), None)
-    named = stand.filter("named")
-    if named.height and not where <= {link.run for link in alike}:
-        runs = named["where"].unique().sort().to_list()
-        raise StandingRowsError(
-            run=request.run, count=named.height, rows=numbered(named["origin"]), where=", ".join(runs[:5])
-        )
-    return before if rows.drop_nulls("why").height == rows.height else None
+    return plan_selection(context, chosen.source.identity, _today(context), selection)

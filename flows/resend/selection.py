@@ -1,6 +1,5 @@
-"""Which rows of a run go out again: those an operator selects, less those that must not.
-
-Never a card that is linked or awaiting, never a row that would be refused as it was before.
+"""Which rows of a run are resent: those an operator selects, but no linked or awaiting card, and no row that would be
+refused as before.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ ASKED: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 CARD = ["cuid", "last_4"]
-# Why a row that is asked for does not go out.
+# Why a selected row does not go out.
 STANDS = (LINKED, AWAITING)
 NOT_IN_EXTRACT = "not in the corrected extract"
-SOURCE = "card fields are mended at the source only"
+SOURCE = "card fields are corrected at the source only"
 UNCHANGED = "would be refused as before"
 REPEATED = "repeats another of these rows"
 EXCLUDED = "the filter leaves it out"
@@ -52,29 +51,29 @@ STANDING: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 class RowSelection(NamedTuple):
-    """What an operator asks for; every part adds rows."""
+    """Which rows an operator selects; every part adds rows."""
 
     errors: bool = False  # every row the partner refused
-    codes: frozenset[str] = frozenset()  # reason codes, ours or the partner's, or their first dotted parts
-    actions: frozenset[str] = frozenset()  # what is to be done (schemas.reasons), such as "resubmit as is"
-    missing: bool = False  # rows without an answer
+    codes: frozenset[str] = frozenset()  # reason codes, ours or the partner's, or their first parts
+    actions: frozenset[str] = frozenset()  # (schemas.reasons), such as "resubmit as is"
+    missing: bool = False  # rows without a result
     rejects: bool = False  # rows we refused
     rows: frozenset[int] = frozenset()  # numbers of the run's rows
 
     @property
     def anything(self) -> bool:
-        """True where something is asked for."""
+        """True where any row is selected."""
         return any(self)
 
 
 def asked(rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = frozenset()) -> pl.DataFrame:
-    """Return the rows (RUN_ROW) that are asked for, as ASKED.
+    """Return the selected rows (RUN_ROW) as ASKED, and those of a corrected file (`also`).
 
-    `reason`: the first code that refused it. `named`: asked for by number or as missing, not by what became of it, and
-    not since a corrected file speaks of it (`also`).
+    `reason`: the first code it was refused for. `named`: selected by number or as missing, not by its errors.
     """
     state = pl.col("state")
-    hits = [reported for reported in _reported(rows) if _selects(reported.rpartition("|")[2], wanted)]
+    found = rows["reasons"].explode().drop_nulls().unique()
+    hits = [reported for reported in found if _selects(reported.rpartition("|")[2], wanted)]
     by_reason = state.is_in(REFUSED) & pl.col("reasons").list.eval(pl.element().is_in(hits)).list.any()
     by_kind = (
         (pl.lit(wanted.errors) & (state == ERROR))
@@ -88,21 +87,17 @@ def asked(rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = froze
     return reported.filter(by_kind | pl.col("named")).select(pl.col(name).cast(kind) for name, kind in ASKED.items())
 
 
-def _reported(rows: pl.DataFrame) -> list[str]:
-    return rows.get_column("reasons").explode().drop_nulls().unique().to_list()
-
-
 def _selects(code: str, wanted: RowSelection) -> bool:
     by_code = any(code == one or code.startswith(f"{one}.") for one in wanted.codes)
     return by_code or reason(code).action in wanted.actions
 
 
 class RowFacts(NamedTuple):
-    """What is known of the rows asked for.
+    """What is known of the selected rows.
 
-    `asked`: ASKED. `picks`: row of the source, and origin, the row asked for that it is. `tried`: TRIED, what the
-    rules say of each row of the source today. `standing`: STANDING, cards that are linked or awaiting anywhere.
-    `corrected`: rows asked for (their numbers) that do not come as they came before.
+    `asked`: ASKED. `picks`: row of the source, and origin, the selected row it stands for. `tried`: TRIED, today's
+    verdict on each row of the source. `standing`: STANDING, cards that are linked or awaiting in any run.
+    `corrected`: numbers of the selected rows that a corrected file changes.
     """
 
     asked: pl.DataFrame
@@ -113,31 +108,37 @@ class RowFacts(NamedTuple):
 
 
 def active_attempts(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
-    """Return the attempts (STANDING and expires_on) that stand in a card's way: awaiting, or linked and not ended."""
+    """Return the attempts (STANDING and expires_on) that keep a card from being resent: awaiting, or a living link."""
     ended = (pl.col("expires_on") < today).fill_null(value=False)
     stands = (pl.col("state") == AWAITING) | ((pl.col("state") == LINKED) & ~ended)
     return attempts.filter(stands).select(pl.col(name).cast(kind) for name, kind in STANDING.items())
 
 
 def cards(asked: pl.DataFrame, picks: pl.DataFrame, tried: pl.DataFrame) -> pl.DataFrame:
-    """Return origin, cuid, last_4 of every card that the rows asked for were, and that they would be now."""
+    """Return origin, cuid, last_4 of the card of every selected row, as it was and as it would be now."""
     before = asked.select(pl.col("row").alias("origin"), *CARD)
     now = tried.join(picks, on="row").select("origin", *CARD)
     return pl.concat([before, now]).drop_nulls().unique(maintain_order=True)
 
 
 def decide(facts: RowFacts, lifted: frozenset[str] | None = None) -> pl.DataFrame:
-    """Return every row asked for: row (of the source), origin, cuid, last_4, state, reason, named, why, where, over.
+    """Return every selected row: row (of the source), origin, cuid, last_4, state, reason, named, why, where, over.
 
-    `why` is null where it goes out; LINKED and AWAITING name the run in `where`. `lifted`: the override is given, and
-    lifts what stands in any run but these; such rows go out with `over` true.
+    `why` is null where it goes out; for LINKED and AWAITING `where` names the run. `lifted`: an override is given; it
+    lifts active attempts of all runs but these, and such rows go out with `over` true.
     """
-    reported = facts.asked.rename({"row": "origin"}).join(facts.picks, on="origin", how="left", maintain_order="left")
-    reported = reported.join(
-        _blocking_attempts(facts, lifted or frozenset()), on="origin", how="left", maintain_order="left"
+    # of a row's active attempts the last counts, and one of a run in `lifted` before all
+    found = cards(facts.asked, facts.picks, facts.tried).join(facts.standing, on=CARD, maintain_order="right")
+    ordered = found.sort(pl.col("run").is_in(sorted(lifted or ())), maintain_order=True)
+    blocking = ordered.group_by("origin", maintain_order=True).agg(
+        stands=pl.col("state").last(), where=pl.col("run").last()
     )
-    reported = reported.join(
-        facts.tried.select("row", "fate", now="reasons"), on="row", how="left", maintain_order="left"
+    verdicts = facts.tried.select("row", "fate", now="reasons")
+    reported = (
+        facts.asked.rename({"row": "origin"})
+        .join(facts.picks, on="origin", how="left", maintain_order="left")
+        .join(blocking, on="origin", how="left", maintain_order="left")
+        .join(verdicts, on="row", how="left", maintain_order="left")
     )
     stands = pl.col("stands").is_not_null()
     free = pl.lit(value=False) if lifted is None else ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
@@ -148,16 +149,8 @@ def decide(facts: RowFacts, lifted: frozenset[str] | None = None) -> pl.DataFram
     )  # fmt: skip
 
 
-def _blocking_attempts(facts: RowFacts, used: frozenset[str]) -> pl.DataFrame:
-    """Return origin, stands, where: the last attempt that stands in a row's way, one of a run in `used` before all."""
-    found = cards(facts.asked, facts.picks, facts.tried).join(facts.standing, on=CARD, maintain_order="right")
-    ordered = found.sort(pl.col("run").is_in(sorted(used)), maintain_order=True)
-    last = ordered.group_by("origin", maintain_order=True).agg(pl.col("state", "run").last())
-    return last.rename({"state": "stands", "run": "where"})
-
-
 def _refused(corrected: pl.Series) -> pl.Expr:
-    """Say why a row is not sent as it would come; one that was corrected shows its reasons as a reject of its run."""
+    """Return why a row is not sent; one that was corrected goes out all the same, to be rejected in its own run."""
     column = pl.element().str.split("|").list.first()
     at_source = pl.col("now").list.eval(column.is_in(sorted(AT_SOURCE))).list.any().fill_null(value=False)
     rejected = (pl.col("fate") == ledger.REJECTED) & ~pl.col("origin").is_in(corrected.implode())

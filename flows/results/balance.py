@@ -1,6 +1,6 @@
-"""The balance: six equations and no open break, or the run says where it does not add up.
+"""The balance of a run: six equations and no open break, or the places where it does not add up.
 
-A difference that an operator has closed with a reason stays to be seen; it is not a matter of balance any more.
+A difference that an operator closed with a reason is still shown, but no longer out of balance.
 """
 
 from __future__ import annotations
@@ -14,23 +14,17 @@ from schemas.manifest import Manifest
 
 
 class Line(NamedTuple):
-    """One equation with both of its sides."""
+    """One equation with both sides."""
 
     name: str
     left: int
     right: int
-    closed: int = 0  # breaks closed by hand that stand behind it
+    closed: int = 0  # breaks closed by operators that explain a difference
 
     @property
     def holds(self) -> bool:
-        """True where both sides are the same number."""
+        """True where both sides are equal."""
         return self.left == self.right
-
-    @property
-    def verdict(self) -> str:
-        """`ok`, or by how much the left side is too large, and whether that was closed by hand."""
-        reported = "ok" if self.holds else f"{self.left - self.right:+,}"
-        return f"{reported}, {self.closed:,} closed" if self.closed else reported
 
 
 class Balance(NamedTuple):
@@ -40,27 +34,14 @@ class Balance(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """True where every equation holds, but for differences that were closed by hand."""
+        """True where every equation holds or its difference was closed."""
         return all(line.holds or line.closed for line in self.lines)
-
-    def text(self) -> str:
-        """Return the balance as a table for a terminal."""
-        width = max(len(line.name) for line in self.lines)
-        return "\n".join(
-            f"{line.name:<{width}}  {line.left:>12,} {'=' if line.holds else '≠'} {line.right:<12,} {line.verdict}"
-            for line in self.lines
-        )
-
-    def markdown(self) -> str:
-        """Return the balance as a Markdown table."""
-        rows = [f"| {line.name} | {line.left:,} | {line.right:,} | {line.verdict} |" for line in self.lines]
-        return "\n".join(["| equation | left | right | holds |", "|---|---:|---:|---|", *rows])
 
 
 def balance(manifest: Manifest, reconciled: Reconciled | None = None, closed: int = 0) -> Balance:
-    """Balance a committed run, with its results where they are reconciled (all of this run alone).
+    """Balance a committed run, with its reconciled results, if any (of this run alone).
 
-    `reconciled.breaks` are those that are open; `closed` counts those closed by hand.
+    `reconciled.breaks`: the open ones; `closed`: how many operators closed.
     """
     counts = manifest.counts
     lines = [
@@ -77,7 +58,7 @@ def balance(manifest: Manifest, reconciled: Reconciled | None = None, closed: in
 
 
 def _results(submitted: int, reconciled: Reconciled, closed: int) -> list[Line]:
-    """Return the equations of what came back; each difference has a break, so where none is open all are closed."""
+    """Return the equations of the results. Each difference has a break, so where none is open all are closed."""
     still = sum(not one.notice for one in reconciled.breaks)
     behind = 0 if still else closed
     chunks = reconciled.chunks

@@ -1,4 +1,4 @@
-"""What operators decided about the results of a run, read from its records: rows attributed, breaks closed by hand."""
+"""Operators' decisions about the results of a run, read from its records: rows attributed, breaks closed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from flows.runs.store import Store
 from schemas.breaks import Break
 from schemas.records import Attribution, Closing
 
-SHOWN = 5  # row numbers a place names; where a break has no more rows than that, it names them all
+SHOWN = 5  # row numbers in the place of a break; with no more rows than that, it has them all
 _ROWS = ", rows "
 
 
 class Closed(NamedTuple):
-    """A break as it was when it was closed, and who closed it when and why."""
+    """A break as it was when closed, with who closed it, when and why."""
 
     name: str
     place: str
@@ -29,14 +29,14 @@ class Closed(NamedTuple):
     reason: str
 
     def covers(self, found: Break) -> bool:
-        """Tell whether this closing holds for a break: the same kind and place, with no row that was not closed."""
+        """True for a break of the same kind and place without a row that was not closed then."""
         if (found.name, place_of(found.place)) != (self.name, place_of(self.place)) or found.rows > self.rows:
             return False
         return self.rows > SHOWN or _named(found.place) <= _named(self.place)
 
 
 class SortedBreaks(NamedTuple):
-    """The breaks of a run: open ones and notices, and those closed with what closed them."""
+    """The breaks of a run: open ones and notices, and the closed ones with their closing."""
 
     open: tuple[Break, ...]
     closed: tuple[tuple[Break, Closed], ...]
@@ -48,7 +48,7 @@ def place_of(place: str) -> str:
 
 
 def sort_breaks(found: Iterable[Break], closings: Iterable[Closed]) -> SortedBreaks:
-    """Tell the breaks that are closed from those that are open; a notice is never closed."""
+    """Separate the closed breaks from the open ones; a notice is never closed."""
     known = list(closings)
     covered = {one: next((by for by in known if by.covers(one)), None) for one in found}
     still = tuple(one for one, by in covered.items() if by is None or one.notice)
@@ -60,7 +60,7 @@ def _named(place: str) -> frozenset[str]:
 
 
 def closed_breaks(store: Store, keys: RunKeys) -> frozenset[Closed]:
-    """Return what is closed in a run; a break is covered by it as `Closed.covers` says."""
+    """Return the closings of a run that are not reopened; `Closed.covers` applies them to breaks."""
     last = {(one.name, place_of(one.place)): one for one in records(store, keys.closed, Closing)}
     return frozenset(
         Closed(one.name, one.place, one.rows, one.at, one.by, one.reason)
@@ -70,23 +70,23 @@ def closed_breaks(store: Store, keys: RunKeys) -> frozenset[Closed]:
 
 
 def open_breaks(store: Store, keys: RunKeys, found: Iterable[Break]) -> tuple[Break, ...]:
-    """Return those of a run's breaks that are out of balance and that nobody has closed."""
+    """Return those of a run's breaks that are out of balance and not closed."""
     return tuple(one for one in sort_breaks(found, closed_breaks(store, keys)).open if not one.notice)
 
 
 def chain_of(issuer: str, result: str) -> str:
-    """Return the prefix of the chain of the result file of that key; a hash, since a key may hold a card number."""
+    """Return the prefix of a result file's chain of decisions; a hash, since the key may hold a card number."""
     return f"{attributions(issuer)}{digest(result.encode())[:32]}/"
 
 
 def decisions(store: Store, issuer: str) -> dict[str, tuple[Attribution, ...]]:
-    """Return every chain of an issuer by its prefix, oldest record first."""
+    """Return every chain of decisions of an issuer by its prefix, oldest record first."""
     chains = [folder.key for folder in store.keys(attributions(issuer), shallow=True)]
     return {chain: tuple(records(store, chain, Attribution)) for chain in chains}
 
 
 def by_hand(file: int, sha256: str, decided: Sequence[Attribution]) -> Iterator[ByHand]:
-    """Yield where rows of the result file numbered `file`, with these bytes, belong: the last word on each row."""
+    """Yield the last attribution of each row of the result file numbered `file`, with these bytes."""
     last = {one.position: one for one in decided if one.digest == sha256 and one.what != "again"}
     for one in last.values():
         if one.what == "attributed":
@@ -94,5 +94,5 @@ def by_hand(file: int, sha256: str, decided: Sequence[Attribution]) -> Iterator[
 
 
 def affected_runs(decided: Sequence[Attribution]) -> frozenset[str]:
-    """Return the runs a file's rows were with, or were given to, when something was decided about it."""
+    """Return the runs that had a file's rows, or were given them, when it was decided about."""
     return frozenset(run for one in decided for run in (*one.runs, one.run) if run)

@@ -1,7 +1,7 @@
-"""The partner's stringified error object: a ladder that never raises and always gives a reason (interface.md 2.7, 7).
+"""Read the partner's stringified error objects: never raises, always gives a reason (interface.md 2.7, 7).
 
-JSON, then Python literals, then node's util.inspect, each also on the text with its dressing taken off; then a
-walk over what was found; else cuid and messages are picked out of the text, and at worst the text is the message.
+Tried in turn: JSON, Python literals, node's util.inspect, each also without the quoting around it; then the result is
+walked for messages. Otherwise cuid and messages are picked out of the text; at worst the text is the message.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import html
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -19,40 +19,23 @@ from urllib.parse import unquote
 from flows.results.masking import printable
 from flows.results.partner_terms import PartnerReason, partner_reason, shape_of
 
-LONGEST = 20_000  # characters that are looked at: an error object is a few hundred
+LONGEST = 20_000  # characters that are read: an error object has a few hundred
 DEPTH = 12  # levels of nesting that are walked
 
 
 class ErrorObject(NamedTuple):
-    """What an error cell says: the failing cuid where it names one, at least one reason, its shape for grouping."""
+    """An error cell: the cuid it names, if any, at least one reason, and its shape for grouping."""
 
     cuid: str | None
     reasons: tuple[PartnerReason, ...]
     shape: str
 
 
+@lru_cache(maxsize=1024)  # many rows have the same error
 def parse_error(text: str) -> ErrorObject:
-    """Read one error cell; never raises, at least one reason, messages masked (interface.md 2.7)."""
-    head = _HEAD.match(text)
-    rest = _nameless("{" + text[head.end() :]) if head and len(text) <= LONGEST else None
-    return rest._replace(cuid=head["cuid"]) if head and rest else _parse(text)
-
-
-# Beside the cuid, most error objects say the same as many others: `{"cuid": "c-1", "errors": ...}`.
-_HEAD = re.compile(r'\{\s*"cuid"\s*:\s*"(?P<cuid>[A-Za-z0-9_.:-]+)"\s*,')
-
-
-@lru_cache(maxsize=1024)
-def _nameless(text: str) -> ErrorObject | None:
-    """Read a JSON object without a cuid and with messages; None for anything else."""
-    tree = _json(printable(_readable(text)))
-    faults = list(_walk(tree, _Place())) if isinstance(tree, dict) and _cuid(tree, 0) is None else []
-    return _error(None, faults) if faults else None
-
-
-@lru_cache(maxsize=1024)  # many rows say the same
-def _parse(text: str) -> ErrorObject:
-    text = printable(_readable(text[:LONGEST]))
+    """Read one error cell; never raises, gives at least one reason, messages masked (interface.md 2.7)."""
+    text = text[:LONGEST]
+    text = printable(unquote(text) if "%22" in text or "%27" in text else text)
     cuid, faults = None, list[_Fault]()
     for tree in _trees(text):
         cuid = cuid or _cuid(tree, 0)
@@ -60,16 +43,12 @@ def _parse(text: str) -> ErrorObject:
         if cuid and faults:
             break
     faults = faults or _scavenge(text) or [_Fault((), text)]
-    return _error(cuid or _scavenge_cuid(text), faults)
-
-
-def _error(cuid: str | None, faults: Iterable[_Fault]) -> ErrorObject:
     reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
-    return ErrorObject(cuid, reasons, shape_of(reasons))
+    return ErrorObject(cuid or _scavenge_cuid(text), reasons, shape_of(reasons))
 
 
 class _Fault(NamedTuple):
-    path: tuple[str, ...]  # names that lead to it: entities, properties
+    path: tuple[str, ...]  # the names above it: entities, properties
     message: str
     name: str = ""
 
@@ -80,17 +59,13 @@ class _Place(NamedTuple):
     inside: bool = False  # below errors, _errors and the like: every text is a message
 
 
-def _readable(text: str) -> str:
-    return unquote(text) if "%22" in text or "%27" in text else text
-
-
 # The rungs ----------------------------------------------------------------------------------------------------
 
 _BROKEN = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
 
 
 def _trees(text: str) -> Iterator[object]:
-    """Yield what the text can be read as, the surest reading first."""
+    """Yield what the text can be read as, the most certain reading first."""
     for variant in _variants(text):
         if "{" not in variant and "[" not in variant:
             continue
@@ -102,7 +77,7 @@ def _trees(text: str) -> Iterator[object]:
 
 
 def _variants(text: str) -> Iterator[str]:
-    """Yield the text, then the text with one or two layers of dressing taken off."""
+    """Yield the text, then the text without one or two layers of quoting."""
     seen = {text.strip()}
     yield text.strip()
     strips: tuple[Callable[[str], str], ...] = (html.unescape, _unescape, _undouble_quotes, _inner)
@@ -145,7 +120,7 @@ def _literal(text: str) -> object:
     if text[:1] not in ("{", "[", "(", "'", '"'):
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an odd escape in the partner's text is no fault of our source
+        warnings.simplefilter("ignore")  # about odd escapes in the partner's text
         try:
             tree: object = ast.literal_eval(text)
         except _BROKEN:
@@ -153,8 +128,8 @@ def _literal(text: str) -> object:
     return _json(tree) if isinstance(tree, str) else tree
 
 
-# Quoted texts are matched first, so that nothing within them is taken for a key or a word of JavaScript. One that
-# never closes is taken to the end: whatever a file holds, a text is gone through once.
+# Quoted texts match first, so that nothing inside them counts as a key or a word of JavaScript. One that never closes
+# extends to the end, so any text is scanned only once.
 _INSPECTED = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*(?:'|\\?\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|`(?:[^`\\]|\\.)*(?:`|\\?\Z))"""
     r"""|(?P<key>(?<![\w$])[A-Za-z_$][\w$]*)(?=\s*:)"""
@@ -166,7 +141,7 @@ _CONSTANTS = {"true": "True", "false": "False"}
 
 
 def _inspected(text: str) -> object:
-    """Read what node's util.inspect prints: bare keys, single quotes and backticks, undefined, [Object]."""
+    """Read the output of node's util.inspect: bare keys, single quotes and backticks, undefined, [Object]."""
     if "{" not in text and "[" not in text:
         return None
     return _literal(_INSPECTED.sub(_as_python, re.sub(r"'\s*\+\n\s*'", "", text)).strip())
@@ -224,14 +199,14 @@ def _below(tree: object) -> list[object]:
 
 
 def _nested(value: object) -> object:
-    """Return the object that a text holds, where it holds one."""
+    """Return the object inside a text, if there is one."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
         return _json(value) or _literal(value) or value
     return value
 
 
 def _walk(tree: object, at: _Place) -> Iterator[_Fault]:
-    """Yield the messages of a tree with the names that lead to each."""
+    """Yield the messages of a tree, each with the names above it."""
     tree = _nested(tree)
     if at.depth > DEPTH:
         return
@@ -261,7 +236,7 @@ def _walk_object(fields: dict[str, object], at: _Place) -> Iterator[_Fault]:
 
 
 def _first(fields: dict[str, object], keys: tuple[str, ...]) -> str:
-    """Return the first of the keys that holds words; a path may be a list of names."""
+    """Return the first key's value that is text; a path may be a list of names."""
     for key in keys:
         if key not in fields:
             continue
@@ -295,7 +270,7 @@ _CUID_IN_TEXT = re.compile(
 
 
 def _scavenge(text: str) -> list[_Fault]:
-    """Pick messages out of a text, each with the property and entity that stand beside it."""
+    """Pick messages out of a text, each with the property and entity next to it."""
     groups: list[dict[str, str]] = [{}]
     for found in _PAIR.finditer(text):
         key = "message" if found["key"] == "msg" else found["key"]

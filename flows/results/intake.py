@@ -1,7 +1,7 @@
-"""Take in result files: open, read, attribute every row to the run and row it answers, keep the outcome.
+"""Ingest result files: open and read them, attribute every row to the run and row it answers, store the outcomes.
 
-A file gets its ingest marker last, once all of its rows found their place. Killed half-way, or fed again, it gives
-the same outcome; a file of no run we know gets none and is tried again each time.
+A file gets its ingest marker last, and only if all of its rows were attributed: any other is tried again each time.
+Killed half-way, or ingested again, a file has the same outcome.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flows.redaction import redact
 from flows.results.attribution import ByHand, attribute_claims, read_claims
 from flows.results.decisions import affected_runs, by_hand
 from flows.results.match import Candidates, named_in
-from flows.results.read import TOO_LARGE, Arrived, ResultRows, read_results
+from flows.results.read import LIMIT, TOO_LARGE, Arrived, ResultRows, read_results
 from flows.results.sent_rows import SentIndex
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import keys_of
@@ -34,20 +34,14 @@ from flows.runs.sealing import Opener
 from flows.runs.store import Entry, ObjectMissingError, Store, prefetch, read
 from schemas.records import Attribution
 
-CHUNKS = 50  # chunks reconciled together
-
-BATCH_PREFIX = (
-    "files-"  # begins the name of a mark of many files; older versions left one object each, named by its mark
-)
+CHUNKS = 50  # reconciled together, and result files attributed together: so a report reads back what was stored at once
+BATCH_PREFIX = "files-"  # of an object with the markers of many files; version 0.1 wrote one object per marker
 READERS = 16
-
-BATCH = CHUNKS  # result files attributed at a time: a report mostly reads back just what was kept together
 MISSING = "file.content.missing"
-LARGEST = 64 << 20  # bytes a result file may have, sealed or opened
 
 
 class MarkSpoiledError(OperatorError):
-    """An object among the ingest markers was not written by an ingest."""
+    """An object among the ingest markers is not one."""
 
     message = "{key} is not an ingest marker. Nothing was ingested."
     next_step = (
@@ -56,36 +50,33 @@ class MarkSpoiledError(OperatorError):
 
 
 def marker_key(entry: Entry, decisions: int) -> str:
-    """Return the mark of a result file about which so much was decided by hand."""
+    """Return the ingest marker of a result file with so many decisions of operators about it."""
     identity = f"{entry.key}|{entry.size}|{entry.version}" + (f"|{decisions}" if decisions else "")
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 def read_markers(store: Store, issuer: str) -> frozenset[str]:
-    """Return the marks of all result files that are taken up; MarkSpoiledError where one cannot be read."""
+    """Return the ingest markers of all ingested result files; MarkSpoiledError where they cannot be read."""
     prefix = ingested(issuer)
     names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
+    batches = {name for name in names if name.startswith(BATCH_PREFIX)}
     with ThreadPoolExecutor(READERS) as readers:
-        together = readers.map(lambda name: _read(store, f"{prefix}{name}.json"), filter(_is_batch_marker, names))
-        return frozenset(name for name in names if not _is_batch_marker(name)).union(*together)
+        together = readers.map(lambda name: _read(store, f"{prefix}{name}.json"), batches)
+        return frozenset(names).difference(batches).union(*together)
 
 
 def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None:
-    """Mark result files, each under its mark, as taken up."""
+    """Store the ingest markers of result files, with the key of each file."""
     if files:
         name = hashlib.sha256("".join(sorted(files)).encode()).hexdigest()[:32]
         reported = {marker: redact(entry.key) for marker, entry in files.items()}
         store.create(f"{ingested(issuer)}{BATCH_PREFIX}{name}.json", canonical(reported))
 
 
-def _is_batch_marker(name: str) -> bool:
-    return name.startswith(BATCH_PREFIX)
-
-
 def _read(store: Store, key: str) -> frozenset[str]:
     try:
         reported = json.loads(read(store, key))
-    except ValueError:  # no JSON, and raised below without a chain
+    except ValueError:  # raised below without a chain
         reported = None
     if not isinstance(reported, dict):
         raise MarkSpoiledError(key=key)
@@ -93,19 +84,19 @@ def _read(store: Store, key: str) -> frozenset[str]:
 
 
 class ResultObject(NamedTuple):
-    """A result file, and what was decided about it by hand."""
+    """A result file, and what operators decided about it."""
 
     entry: Entry
     decided: tuple[Attribution, ...] = ()
 
     @property
     def mark(self) -> str:
-        """What it is marked by once it is taken up."""
+        """Its ingest marker."""
         return marker_key(self.entry, len(self.decided))
 
 
 class Batch(NamedTuple):
-    """Some result files, read, and what their rows claim."""
+    """Some result files, their rows, and what these claim."""
 
     found: Sequence[ResultObject]
     files: Sequence[ResultRows]
@@ -113,13 +104,13 @@ class Batch(NamedTuple):
 
     @property
     def forced(self) -> list[ByHand]:
-        """The rows that were given their place by hand."""
+        """The rows that an operator attributed."""
         numbered = enumerate(zip(self.found, self.files, strict=True))
         return [one for at, (found, file) in numbered for one in by_hand(at, file.digest, found.decided)]
 
 
 class IngestedFile(NamedTuple):
-    """One result file, attributed and kept: the runs it touches, its rows, how many of them belong to no sent row."""
+    """One ingested result file: its runs, its rows, and how many of them (`lost`) belong to no sent row."""
 
     found: ResultObject
     digest: str
@@ -127,24 +118,23 @@ class IngestedFile(NamedTuple):
     rows: int
     runs: frozenset[str]
     lost: int
-    kept: tuple[str, ...] = ()  # keys of the outcomes written
+    kept: tuple[str, ...] = ()  # keys of the stored outcomes
 
     @property
     def settled(self) -> bool:
-        """True where every row found its place: only then the file need not be looked at again."""
+        """True where every row was attributed: only then the file is not read again."""
         return not self.lost and not self.problems
 
     def trouble(self, purged: Set[str]) -> str:
-        """Say what found no place; `purged` are the runs whose ledgers are gone: nothing can be placed there."""
+        """Return what was not attributed, and why; to `purged` runs, whose ledgers are gone, nothing can be."""
         named = purged & {run for run, _ in named_in(self.found.entry.key)}
-        nobody = f"run {min(named)} is purged" if named else "no run of this issuer sent them"
-        why = ", ".join(self.problems) or nobody
-        lost = f"{self.lost} of {self.rows} rows belong to no sent row ({why})"
-        return f"{redact(self.found.entry.key)}: {lost}"
+        unknown = f"run {min(named)} is purged" if named else "no run of this issuer sent them"
+        why = ", ".join(self.problems) or unknown
+        return f"{redact(self.found.entry.key)}: {self.lost} of {self.rows} rows belong to no sent row ({why})"
 
 
 def examine(context: IssuerContext, found: ResultObject) -> tuple[ResultRows, Attributed]:
-    """Read and attribute one result file as an ingest would; nothing is kept."""
+    """Read and attribute one result file as an ingest would; nothing is stored."""
     store = context.adapters.store
     with context.opener() as opener:
         files = _read_files(context.issuer.time_zone, [found.entry], [_content(store, opener, found.entry)])
@@ -153,7 +143,7 @@ def examine(context: IssuerContext, found: ResultObject) -> tuple[ResultRows, At
 
 
 def take_in(context: IssuerContext, fresh: Sequence[ResultObject]) -> Iterator[IngestedFile]:
-    """Attribute result files, a batch at a time, and keep their outcomes."""
+    """Attribute result files, a batch at a time, and store their outcomes."""
     books = SentIndex(context.adapters.store, context.issuer.issuer)
     with (
         context.opener() as opener,
@@ -168,9 +158,9 @@ def take_in(context: IssuerContext, fresh: Sequence[ResultObject]) -> Iterator[I
 def _read_all(
     context: IssuerContext, opener: Opener | None, readers: ThreadPoolExecutor, fresh: Sequence[ResultObject]
 ) -> Iterator[Batch]:
-    """Fetch and read result files, a batch at a time, and what their rows claim."""
-    for start in range(0, len(fresh), BATCH):
-        batch = fresh[start : start + BATCH]
+    """Fetch and read result files, a batch at a time."""
+    for start in range(0, len(fresh), CHUNKS):
+        batch = fresh[start : start + CHUNKS]
         entries = [found.entry for found in batch]
         contents = readers.map(lambda entry: _content(context.adapters.store, opener, entry), entries)
         files = _read_files(context.issuer.time_zone, entries, list(contents))
@@ -178,7 +168,7 @@ def _read_all(
 
 
 def _search(books: SentIndex, batch: Batch) -> tuple[Batch, Candidates]:
-    """Find the sent rows that a batch may answer."""
+    """Load the sent rows that a batch may answer."""
     return batch, books.candidates([one.name for one in batch.files], batch.claims, batch.forced)
 
 
@@ -190,9 +180,8 @@ def _attribute(
 
 
 def _read_files(time_zone: str, entries: Sequence[Entry], contents: Sequence[tuple[bytes, str]]) -> list[ResultRows]:
-    """Read result files; what kept one from being opened is one more problem of it, or its only one."""
-    arrived = [
-        # whoever names a result may name it after a card
+    """Read result files; why one could not be opened is one more problem of it, or its only one."""
+    arrived = [  # a file name may hold a card number
         Arrived(content, redact(entry.key.rpartition("/")[2]), local_day(entry.modified, time_zone))
         for entry, (content, _) in zip(entries, contents, strict=True)
     ]
@@ -203,17 +192,17 @@ def _read_files(time_zone: str, entries: Sequence[Entry], contents: Sequence[tup
 
 
 def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, str]:
-    """Return a result's bytes, opened where sealed, and a code where that did not work: one stops no others."""
-    if entry.size > LARGEST:
-        return b"", TOO_LARGE  # nothing of it is taken into memory
+    """Return a result's bytes, decrypted where sealed, and a code where that failed: other files go on."""
+    if entry.size > LIMIT:
+        return b"", TOO_LARGE  # never in memory
     try:
         content = read(store, entry.key)
-    except ObjectMissingError:  # taken away since, or under a name that no key can have
+    except ObjectMissingError:  # removed since it was listed, or its name is no valid key
         return b"", MISSING
     if opener is None or not looks_like_message(content):
         return content, ""
     try:
-        return opener.open(content, LARGEST), ""
+        return opener.open(content, LIMIT), ""
     except CardlinkError as error:
         return content, f"file.seal.{type(error).__name__}"
 
@@ -221,7 +210,7 @@ def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, 
 def _keep(
     context: IssuerContext, batch: Sequence[ResultObject], outcomes: Sequence[Attributed]
 ) -> Iterator[IngestedFile]:
-    """Keep what the files say with every run they touch; rows of no run stay with a file's first."""
+    """Store the outcomes of the files with each of their runs; rows of no run go with a file's first run."""
     answers: dict[str, list[RunOutcomes]] = {}
     parted = [_by_run(one.outcomes) for one in outcomes]
     for found, one, parts in zip(batch, outcomes, parted, strict=True):
@@ -231,31 +220,22 @@ def _keep(
     for found, one, parts in zip(batch, outcomes, parted, strict=True):
         runs = frozenset(parts)
         lost = one.outcomes["row"].null_count()
-        left = affected_runs(found.decided) - runs  # reported again even where an ingest before this one was killed
-        gone = [
-            _withdraw_outcomes(context, run, found.entry, one)
-            for run in sorted(left)
-            if _has_results(context, run, found.entry)
-        ]
+        left = affected_runs(found.decided) - runs  # also where an earlier ingest was killed
+        store, key = context.adapters.store, found.entry.key
+        stale = [run for run in sorted(left) if StoredOutcomes(store, keys_of(run)).has_results_for(key)]
+        gone = [_withdraw_outcomes(context, run, found.entry, one) for run in stale]
         written = (*(kept[run] for run in runs), *gone)
         yield IngestedFile(found, one.digest, one.problems, one.outcomes.height, runs | left, lost, written)
 
 
-def _has_results(context: IssuerContext, run: str, entry: Entry) -> bool:
-    return StoredOutcomes(context.adapters.store, keys_of(run)).has_results_for(entry.key)
-
-
 def _withdraw_outcomes(context: IssuerContext, run: str, entry: Entry, one: Attributed) -> str:
-    """Keep that a file says nothing of a run any more, since its rows were given to other runs by hand."""
+    """Store that a file answers nothing of a run any more: an operator gave its rows to other runs."""
     keys, nothing = keys_of(run), pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)
     record_event(context.adapters, keys, "answer taken back", results=[one.name], digests=[one.digest])
     return write_outcomes(context.adapters.store, keys, context.adapters.now(), [RunOutcomes(entry, one, nothing)])
 
 
 def _by_run(outcomes: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    first = outcomes["run"].first()
-    if first is not None and (outcomes["run"] == first).all(ignore_nulls=False):  # the usual file
-        return {str(first): outcomes}
     runs = outcomes["run"].unique().drop_nulls().sort().to_list()
     if len(runs) < 2:
         return dict.fromkeys(runs, outcomes)

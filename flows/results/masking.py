@@ -1,4 +1,4 @@
-"""What may be stored of a foreign text: card numbers and CVVs masked, cells that open safely in a spreadsheet."""
+"""Make foreign text safe to store (card numbers and CVVs masked) and to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 import polars as pl
 
 MASK = "[masked]"
-LONGEST = 200  # characters of a message that are kept
+LONGEST = 200  # characters of a message that are stored
 
 # Up to three separators between digits: 4-4-4-4 with anything but letters between is still a card number, and so
-# are digits that stayed escaped (\u0034, \x34) in a text nobody could read as JSON.
+# are digits left escaped (\u0034, \x34) in a text that is no JSON.
 CARD_DIGITS = 13  # the fewest a card number has
 CARD_NUMBER = r"\d(?:(?:\\+(?:u00|x)3|[^0-9A-Za-z]){0,3}\d){12,}"
 _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)?|^[1-3][0-9]{12}$"
@@ -20,7 +20,7 @@ _CVV = re.compile(
     r"(?:(?:is|was|of|value|code|got|received)[^0-9A-Za-z]{1,4}){0,3})\d{3,4}(?!\d)",
     re.IGNORECASE,
 )
-# SHA-256 as Base64 or hex: all CVVs invert from a table, so a hash of one is one.
+# SHA-256 as Base64 or hex: a table of all CVVs reverses it, so the hash of a CVV is a CVV.
 _HASH = re.compile(r"[A-Za-z0-9+/_-]{43}=|(?<![0-9A-Fa-f])[0-9A-Fa-f]{64}(?![0-9A-Fa-f])")
 _FORMULA = r"^[=+\-@\t\r]"
 
@@ -38,18 +38,17 @@ def printable(text: str) -> str:
 
 
 def storable(column: str, where: pl.Expr | None = None) -> pl.Expr:
-    """Return the column of foreign cells, null where one looks like a card number, at most 200 characters.
+    """Return a column of foreign cells, null where one looks like a card number or `where` is false.
 
-    A moment at a cell's beginning (ISO, or epoch milliseconds) is none, however many digits it has. Cells that are not
-    asked for (`where`) are null.
+    At most 200 characters. A timestamp at the start of a cell (ISO, or epoch milliseconds) is no card number.
     """
     cell = pl.col(column) if where is None else pl.when(where).then(column)
-    long = pl.when(cell.str.len_bytes() >= CARD_DIGITS).then(cell)  # what is null costs nothing to search
+    long = pl.when(cell.str.len_bytes() >= CARD_DIGITS).then(cell)  # nulls cost nothing to search
     holds_card = long.str.replace(_MOMENT, "").str.contains(CARD_NUMBER).fill_null(value=False)
     return pl.when(~holds_card).then(cell.str.slice(0, LONGEST)).alias(column)
 
 
 def spreadsheet_safe(column: str) -> pl.Expr:
-    """Return the column with `'` before cells a spreadsheet would run as a formula; never for links.csv."""
+    """Return the column with `'` before cells that a spreadsheet would run as a formula; never for links.csv."""
     cell = pl.col(column)
     return pl.when(cell.str.contains(_FORMULA)).then("'" + cell).otherwise(cell).alias(column)

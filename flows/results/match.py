@@ -11,7 +11,7 @@ import polars as pl
 
 from flows.runs.keys import RunId
 
-PROOF = 3  # link rows that must stand where they were sent from before a position counts
+PROOF = 3  # links in the order they were sent that prove the order, so that positions count
 
 PLACED_TYPES = {
     "at": pl.UInt32,  # the result row
@@ -39,7 +39,7 @@ class SentRows(NamedTuple):
 
 
 def number_sent_rows(sent: pl.DataFrame) -> SentRows:
-    """Give numbers to ledger rows (row, cuid, last_4, chunk, position[, run; "" where there is but one])."""
+    """Number ledger rows (row, cuid, last_4, chunk, position[, run; "" where all are of one])."""
     run = pl.col("run") if "run" in sent.columns else pl.lit("", pl.String).alias("run")
     rows = sent.select(
         run,
@@ -162,7 +162,7 @@ def _rank(
 
 
 def _turns(places: pl.DataFrame) -> pl.DataFrame:
-    """Return place, day, turn: the business day of a place's run, and its turn among the runs, oldest first."""
+    """Return place, day, turn: the business date of a place's run, and the run's rank, oldest first."""
     runs = {text: RunId.parse(text) for text in places["run"].unique()}
     dated = sorted((run.day, run.again, text) for text, run in runs.items() if run is not None)
     reported = [(text, day, turn) for turn, (day, _, text) in enumerate(dated, start=1)]
@@ -175,7 +175,7 @@ def _turns(places: pl.DataFrame) -> pl.DataFrame:
 
 
 def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same: list[str]) -> pl.DataFrame:
-    """Give the k-th claim to the same card its k-th free candidate; one too many keeps the chunk, but no row."""
+    """Give the k-th claim to the same card its k-th free candidate; a surplus claim gets the chunk but no row."""
     free = ranked.join(taken.drop_nulls("spot"), on=["file", "spot"], how="anti", maintain_order="left")
     clear = ~pl.col("at").is_duplicated() & ~pl.struct("file", "spot").is_duplicated()
     plain = free.filter(clear)  # the usual night: one claim, one candidate
@@ -194,7 +194,7 @@ def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same: list[str]) -> pl.Da
 
 
 def _distrust(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:
-    """Trust no cuid alone in a file most of whose last four digits are wrong: another issuer counts from 1 too."""
+    """Mark cuids as not exact in a file with mostly wrong last four digits: another issuer's cuids may be equal."""
     wrong = others.group_by("file").agg((~pl.col("exact")).sum().alias("wrong"))
     right = sure.group_by("file").agg(pl.len().alias("right"))
     votes = wrong.join(right, on="file", how="left").filter(pl.col("wrong") > pl.col("right").fill_null(0))
@@ -203,6 +203,7 @@ def _distrust(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:
 
 
 def _leftover(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    """Return the errors that name no cuid in their column and are not placed."""
     nameless = claims.filter(pl.col("cuid").is_null() & pl.col("error").is_not_null())
     return nameless.join(placed, on="at", how="anti")
 
@@ -210,9 +211,9 @@ def _leftover(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
 def _by_token(
     claims: pl.DataFrame, placed: pl.DataFrame, among: Candidates, received: Sequence[date | None]
 ) -> pl.DataFrame:
-    """Place errors whose text holds exactly one cuid still open in the file's chunks.
+    """Place errors whose text has exactly one cuid without a result in the file's chunks.
 
-    Where no row of a file names a cuid, any chunk will do that half of its rows speak of.
+    If no row of a file names a cuid, any chunk counts that half of its rows may mean.
     """
     rest = _leftover(claims, placed)
     if rest.is_empty():

@@ -1,6 +1,6 @@
-"""The partner's words for entities, properties and faults, read as reason codes `entity.property.kind`.
+"""The partner's words for entities, properties and faults as reason codes `entity.property.kind`.
 
-One reason to change: the partner words its errors differently.
+Change this file when the partner words its errors differently.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _ENTITY_WORDS = {"card": "card", "cards": "card", "address": "address", "address
     ("cardholder", "cardholders", "holder", "person"), "cardholder"
 )
 
-# In this order: what passes by itself first, so that "timeout: invalid response" is sent again.
-_KINDS = tuple(
+# In this order: temporary faults first, so that "timeout: invalid response" is resent.
+KINDS = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
         (
@@ -72,32 +72,27 @@ _OBJECT = re.compile(r"^(?:(?:\[object \w+\],?)+|\{\s*\}|\[\s*\]|\"\"|''|)$")
 
 
 class PartnerReason(NamedTuple):
-    """One thing the partner objects to; the message is masked."""
+    """One objection of the partner; the message is masked."""
 
     entity: str
     property: str
     kind: str
     message: str
 
-    @builtins.property  # the field above has taken the plain name
+    @builtins.property  # the field above hides the plain name
     def code(self) -> str:
         """The reason code `entity.property.kind`, as in schemas/reasons.py."""
         return f"{self.entity}.{self.property}.{self.kind}"
 
 
-def partner_kinds() -> frozenset[str]:
-    """Return every kind of fault that a partner's words can be read as."""
-    return frozenset((*(kind for kind, _ in _KINDS), OTHER, UNREADABLE))
-
-
-@lru_cache(maxsize=4096)  # a night has few different faults: the texts repeat, the cuids stand elsewhere
+@lru_cache(maxsize=4096)  # one night has few different faults, and the cuids are not in these texts
 def partner_reason(path: tuple[str, ...], message: str, name: str = "") -> PartnerReason:
-    """Classify one fault by the names that lead to it, its message and the error's own name."""
+    """Classify one fault by the names on its path, its message and the error's own name."""
     text = mask(html.unescape(message))
     if _OBJECT.match(text):
         return PartnerReason("partner", "error", UNREADABLE, text or "(no text)")
     names = [snake(part) for step in reversed(path) for part in reversed(re.split(r"[.\[\]/]", step)) if part]
-    kind = next((kind for kind, pattern in _KINDS if pattern.search(f"{text} {name}")), OTHER)
+    kind = next((kind for kind, pattern in KINDS if pattern.search(f"{text} {name}")), OTHER)
     named = next((name for name in names if name in _ENTITY_OF), "") or _mentioned(text)
     entity = _ENTITY_OF.get(named) or _entity([*names, snake(text)])
     if kind == "expired" and entity == "card":
@@ -118,7 +113,7 @@ def _entity(names: list[str]) -> str:
 
 
 def snake(name: str, *, alias: bool = True) -> str:
-    """Return a name in lower case with underscores, under our spelling where we know another."""
+    """Return a name in snake case, in our spelling where it is a known alias."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     folded = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
     return _ALIASES.get(folded, folded) if alias else folded
@@ -132,7 +127,7 @@ _BLANKS = (
 
 
 def shape_of(reasons: tuple[PartnerReason, ...]) -> str:
-    """Return reasons as one text with ids, numbers and quoted values blanked: same kind of error, same shape."""
+    """Return reasons as one text without ids, numbers and quoted values: same kind of error, same shape."""
     return " | ".join(dict.fromkeys(f"{one.code}: {_blank(one.message)}" for one in reasons))
 
 

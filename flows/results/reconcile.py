@@ -32,13 +32,6 @@ class Reconciled(NamedTuple):
     chunks: pl.DataFrame
     breaks: tuple[Break, ...]
 
-    def of(self, run: str) -> Reconciled:
-        """Return the part of one run; breaks of files that belong to no run are left out."""
-        mine = pl.col("run") == run
-        return Reconciled(
-            self.rows.filter(mine), self.chunks.filter(mine), tuple(one for one in self.breaks if one.run == run)
-        )
-
 
 def reconcile(sent: pl.DataFrame, outcomes: Sequence[Attributed], today: date) -> Reconciled:
     """Settle every submitted ledger row (row, cuid, last_4, chunk, position[, run]) by the attributed results.

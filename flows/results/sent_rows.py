@@ -1,4 +1,4 @@
-"""The sent rows that result files may answer: of the chunk a file is named after, else of every chunk it may be of."""
+"""The sent rows that result files may answer: those of the chunk a file is named after, else of all runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
 
 SENT = ["row", "cuid", "last_4", "fate", "chunk", "position"]
-AT_HAND = 4  # ledger parts kept decoded, about 15 MB each: result files come in the order of their chunks
+AT_HAND = 4  # ledger parts kept decoded, about 15 MB each: result files arrive in the order of their chunks
 _NONE = pl.DataFrame(schema={"run": pl.String, **{name: ledger.dtypes()[name] for name in SENT}}).drop("fate")
 
 
 def candidate_ids(claims: pl.DataFrame) -> pl.Series:
-    """Return every cuid that rows claim (columns `claim`, `error`), and every word of error texts that name none."""
+    """Return every cuid that rows claim (columns `claim`, `error`), and every word of the errors that name none."""
     silent = claims.filter(pl.col("claim").is_null() & pl.col("error").is_not_null())
     words = silent.select(pl.col("error").unique()).select(words_of(pl.col("error"))).to_series().explode()
     return pl.concat([claims["claim"].drop_nulls(), words.drop_nulls()]).unique()
@@ -35,12 +35,12 @@ class SentIndex:
         self._issuer = issuer
         self._part = lru_cache(AT_HAND)(self._read_part)
         self._manifest = lru_cache(AT_HAND)(self._read_manifest)
-        self._chunks: dict[tuple[str, str], frozenset[int]] = {}  # of each part that was read, by run and name
+        self._chunks: dict[tuple[str, str], frozenset[int]] = {}  # of each part read so far, by run and name
 
     def candidates(self, names: Sequence[str], claims: pl.DataFrame, forced: Sequence[ByHand] = ()) -> Candidates:
         """Return the sent rows of every chunk that result files may answer.
 
-        `names` are the files', `claims` what `read_claims` makes of them, `forced` the rows named by hand.
+        `names`: of the files. `claims`: of their rows (`read_claims`). `forced`: rows that an operator attributed.
         """
         spoken: dict[str, set[int]] = {}
         for run, chunk in (one for name in names for one in named_in(name)):
@@ -55,7 +55,7 @@ class SentIndex:
         return candidates(names, sent)
 
     def _chunk_of(self, run: str, row: int) -> pl.DataFrame:
-        """Return the sent rows of the chunk that a row of a run stands in, none where it was not sent."""
+        """Return the sent rows of the chunk that has a row of a run; none if it was not sent."""
         manifest = self._manifest(run)
         for part in manifest.ledger if manifest else ():
             sent = self._part(run, part)
@@ -65,7 +65,7 @@ class SentIndex:
         return _NONE
 
     def _search(self, claims: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of every chunk that holds one of the cuids these claims mention."""
+        """Return the rows of every chunk with one of these claims' candidate ids."""
         if claims.is_empty():
             return _NONE
         cuids = candidate_ids(claims).implode()
@@ -78,13 +78,13 @@ class SentIndex:
         return pl.concat(found)
 
     def _chunks_of(self, run: str, chunks: Collection[int]) -> pl.DataFrame:
-        """Return the rows of some chunks of a run, none where there is no such run."""
+        """Return the rows of some chunks of a run; none if there is no such run."""
         manifest = self._manifest(run)
         parts = self._parts_of(manifest, frozenset(chunks)) if manifest else ()
         return pl.concat([_NONE, *(part.filter(pl.col("chunk").is_in(list(chunks))) for part in parts)])
 
     def _parts_of(self, manifest: Manifest, chunks: frozenset[int]) -> Iterator[pl.DataFrame]:
-        """Yield the ledger parts that hold the chunks; a part is opened again only where it is known to."""
+        """Yield the ledger parts that may hold the chunks; a part read before is read again only if it does."""
         for part in manifest.ledger:
             known = self._chunks.get((manifest.run, part.name))
             if known is None or known & chunks:

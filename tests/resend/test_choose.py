@@ -79,7 +79,7 @@ def test_each_row_that_stays_has_one_reason() -> None:
     assert [
         (1, None, None),
         (2, "linked", "r9"),
-        (3, "card fields are mended at the source only", None),
+        (3, "card fields are corrected at the source only", None),
         (4, "would be refused as before", None),
         (5, None, None),
         (6, "repeats another of these rows", None),

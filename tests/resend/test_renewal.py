@@ -115,7 +115,7 @@ def test_the_dry_run_names_the_same_cards_and_writes_nothing(tmp_path: Path) -> 
     done = renew(bench.context, Request(14))
 
     assert before == after
-    assert (told.rows.rows(), told.sha256) == (done.due.rows.rows(), done.due.sha256)
+    assert told.rows.rows() == done.due.rows.rows()
 
 
 def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_latest_extracts(tmp_path: Path) -> None:

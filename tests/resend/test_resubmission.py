@@ -176,7 +176,7 @@ def test_rejects_whose_source_is_unchanged_stay(tmp_path: Path) -> None:
     with pytest.raises(NothingToSendError) as refused:
         again(bench, run, REJECTS)
 
-    told = "1 card fields are mended at the source only, 1 would be refused as before"
+    told = "1 card fields are corrected at the source only, 1 would be refused as before"
     assert {"run": run, "reason": told} == refused.value.fields
 
 

@@ -74,10 +74,3 @@ def test_a_link_that_was_not_taken_shows_in_the_links() -> None:
 
     assert Line("links received = rows linked", 5, 4) in told.lines
     assert not told.holds
-
-
-def test_the_balance_reads_as_a_table() -> None:
-    told = Balance((Line("a = b", 1000, 1000), Line("links = rows", 5, 4)))
-
-    assert "a = b                1,000 = 1,000        ok\nlinks = rows             5 ≠ 4            +1" == told.text()
-    assert "| links = rows | 5 | 4 | +1 |" in told.markdown()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
-from flows.results.intake import LARGEST
+from flows.results.read import LIMIT
 from flows.runs.keys import results
 from flows.runs.sealing import Plain, SealedUnreadableError
 from tests import keys
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_result_too_large_is_named_and_not_read(bench: Bench, tmp_path: Path) -> None:
     submitted(bench)
     with (folder(tmp_path) / "huge.csv").open("wb") as file:
-        file.truncate(40 * LARGEST)  # sparse
+        file.truncate(40 * LIMIT)  # sparse
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     done = bench.ingest()
@@ -65,7 +65,7 @@ def test_a_result_too_large_is_named_and_not_read(bench: Bench, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "bomb", [gzip.compress(bytes(LARGEST + 1), mtime=0), gzip.compress(HEAD.encode() * (LARGEST // 38 + 9), mtime=0)]
+    "bomb", [gzip.compress(bytes(LIMIT + 1), mtime=0), gzip.compress(HEAD.encode() * (LIMIT // 38 + 9), mtime=0)]
 )
 def test_what_unpacks_beyond_the_limit_is_named(bench: Bench, bomb: bytes) -> None:
     submitted(bench)
