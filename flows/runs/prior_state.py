@@ -74,7 +74,7 @@ class PriorState:
 
     def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min) -> None:
         self._newest = newest
-        table = pl.concat([pl.DataFrame(schema=_COMPACT), *map(_compact, attempts)])
+        table = pl.concat([_compact(pl.DataFrame(schema=ATTEMPT)), *map(_compact, attempts)])
         cards = _last_of_each(table).sort("card", "expiration")
         self._cards: NDArray[np.uint64] = cards["card"].to_numpy()
         self._facts = cards.drop("card")
@@ -123,15 +123,6 @@ class PriorState:
         return places
 
 
-_COMPACT: dict[str, pl.DataType | type[pl.DataType]] = {
-    "card": pl.UInt64,
-    "expiration": pl.UInt16,
-    "state": pl.Enum(STATES),
-    "until": pl.Date,
-    "again": pl.Boolean,
-    "name_check": pl.UInt32,
-    "address_check": pl.UInt32,
-}
 CHECKS = ("name_check", "address_check")
 
 

@@ -61,28 +61,28 @@ class GateFacts(NamedTuple):
     real_cards: int
 
 
-def refusal(night: GateFacts, limits: Limits, *, test: bool, opened: Collection[str] = ()) -> CardlinkError | None:
+def refusal(facts: GateFacts, limits: Limits, *, test: bool, opened: Collection[str] = ()) -> CardlinkError | None:
     """Return the first gate that does not hold, as the error to raise, or None."""
-    counts = night.counts
+    counts = facts.counts
     if counts.trailer is not None and counts.trailer != counts.read:
-        return TrailerMismatchError(extract=night.extract, trailer=counts.trailer, read=counts.read)
-    if test and night.real_cards:
-        return WrongCardsError(extract=night.extract, count=night.real_cards, kind="real", test="true")
-    if not test and night.test_cards:
-        return WrongCardsError(extract=night.extract, count=night.test_cards, kind="test", test="false")
+        return TrailerMismatchError(extract=facts.extract, trailer=counts.trailer, read=counts.read)
+    if test and facts.real_cards:
+        return WrongCardsError(extract=facts.extract, count=facts.real_cards, kind="real", test="true")
+    if not test and facts.test_cards:
+        return WrongCardsError(extract=facts.extract, count=facts.test_cards, kind="test", test="false")
     if REJECT_RATE not in opened and counts.rejected > limits.max_reject_rate * counts.read:
         return RejectRateError(
-            extract=night.extract, refused=counts.rejected, read=counts.read, limit=limits.max_reject_rate
+            extract=facts.extract, refused=counts.rejected, read=counts.read, limit=limits.max_reject_rate
         )
     if ROW_JUMP not in opened:
-        return _jump(night, limits.max_row_jump)
+        return _jump(facts, limits.max_row_jump)
     return None
 
 
-def _jump(night: GateFacts, limit: float) -> RowJumpError | None:
-    if len(night.before) < 3:  # two runs make no habit
+def _jump(facts: GateFacts, limit: float) -> RowJumpError | None:
+    if len(facts.before) < 3:  # two runs make no habit
         return None
-    usual = round(median(night.before))
-    if abs(night.counts.read - usual) <= limit * usual:
+    usual = round(median(facts.before))
+    if abs(facts.counts.read - usual) <= limit * usual:
         return None
-    return RowJumpError(extract=night.extract, read=night.counts.read, runs=len(night.before), median=usual)
+    return RowJumpError(extract=facts.extract, read=facts.counts.read, runs=len(facts.before), median=usual)
