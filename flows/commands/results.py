@@ -29,11 +29,11 @@ INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60))
 
 @entry("ingest", form=INGEST)
 def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
-    """Take up new result files, attribute every row, and bring the reports up to date.
+    """Ingest new result files: match every row to the row it answers, and update the reports.
 
     Args:
-        issuer: Whose results. All that are new are taken up.
-        run: A run id whose report is rebuilt even without new results.
+        issuer: Whose results; all new files are ingested.
+        run: A run whose report is rebuilt even without new results.
     """
     from flows.reports.ingest import ingest as ingest_step
 
@@ -57,7 +57,7 @@ def ingested(context: IssuerContext, done: Ingested, line: str, facts: dict[str,
 
 @entry("history", form=READ_ONLY)
 def history(context: Context, run: RunName) -> Result:
-    """Tell who did what to RUN and when, from its first plan to its last result: the audit trail.
+    """Show who did what to RUN and when, from its plan to its last result: the audit trail.
 
     Args:
         run: The run's id.
@@ -163,7 +163,7 @@ def reconcile(
     from_date: Annotated[date | None, Cli("--from")] = None,
     to_date: Annotated[date | None, Cli("--to")] = None,
 ) -> Result:
-    """Report across runs: what is outstanding and overdue, what failed over time, who has no link.
+    """Report across runs: what is outstanding or overdue, errors over time, cardholders without a link.
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
@@ -205,15 +205,15 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         shown += ["", Table(("outstanding since", "chunks", "rows"), ages), ""]
         shown += [Table(("chunk", "awaiting", "age", ""), chunks)]
         shown += [f"and {waiting['count'] - TOP:,} more in outstanding.csv"] if waiting["count"] > TOP else []
-    shown += [f"alert: the answer of {run} is overdue" for run in alerts["opened"]]
-    shown += [f"still overdue, told before: {run}" for run in alerts["standing"]]
-    shown += [f"closed, its answer has come: {run}" for run in alerts["closed"]]
+    shown += [f"alert: results of {run} are overdue" for run in alerts["opened"]]
+    shown += [f"still overdue, reported before: {run}" for run in alerts["standing"]]
+    shown += [f"closed, results have arrived: {run}" for run in alerts["closed"]]
     return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
 
 
 @entry("status", form=READ_ONLY)
 def status(context: Context, issuer: str = "") -> Result:
-    """Show every run, newest first: where its rows went and what waits.
+    """List all runs, newest first: where their rows went and what is open.
 
     Args:
         issuer: Only this issuer's runs (default: those of all that are configured).
@@ -229,9 +229,9 @@ def status(context: Context, issuer: str = "") -> Result:
     return Result({"runs": [standing._asdict() for standing in found]}, [table if found else "no runs yet"])
 
 
-@entry("trace", form="what is known of one person stands in no form's log")
+@entry("trace", form="what is known of one person does not belong in a flow's log")
 def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -> Result:
-    """Tell everything that happened to one cardholder, over all runs, and what to do next.
+    """Show everything that happened to one cardholder, across runs, and what to do next.
 
     Args:
         cuid: The cardholder's reference at the issuer.
@@ -254,9 +254,9 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         reported += card_statuses(found.attempts, local_day(now(), settings.time_zone))
     lines = list(_attempt_lines(attempts))
     lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in reported]
-    lines = lines or ["no run that has its ledger still knows this cuid"]
+    lines = lines or ["no run with a ledger has this cuid"]
     if purged:
-        lines.append(f"{len(purged):,} runs are purged, from {purged[0]} to {purged[-1]}: what they knew is gone")
+        lines.append(f"not searched: {len(purged):,} runs whose ledgers are purged, {purged[0]} to {purged[-1]}")
     facts = {
         "cuid": cuid,
         "attempts": [one._asdict() for one in attempts],
@@ -267,7 +267,7 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
 
 
 def _attempt_lines(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Yield the lines of every attempt; nights in a row that sent nothing, for the same reason, are one line."""
+    """Yield the lines of every attempt; consecutive runs that sent nothing for the same reason share one line."""
     from schemas import ledger
 
     for (state, *_), alike in groupby(attempts, lambda one: (one.state, one.reasons, one.issuer)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import datetime
-from typing import NamedTuple
+from datetime import date, datetime
+from typing import Any, NamedTuple
 
 from flows.redaction import redact
 from flows.runs.identity import Header, canonical, digest
@@ -13,6 +13,7 @@ from flows.runs.keys import RunKeys
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
 from schemas.issuer import Issuer
+from schemas.manifest import Manifest
 
 
 class Adapters(NamedTuple):
@@ -33,6 +34,8 @@ class IssuerContext(NamedTuple):
     header: Header
     sealer: Callable[[], AbstractContextManager[Sealer]]
     opener: Callable[[], AbstractContextManager[Opener | None]]
+    # what the partner's interface beyond the file adds to a run's report, as of a day; None where it has nothing
+    funnel: Callable[[Store, Manifest, date], dict[str, Any] | None] = lambda *_: None
 
 
 def record_event(adapters: Adapters, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:

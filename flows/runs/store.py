@@ -53,8 +53,8 @@ class Store(Protocol):
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write a derived object (reports only) whole and atomically, over any earlier one."""
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
-        """Open `key` from byte `start`, at the version of `pin` if given; ObjectMissingError or ObjectChangedError."""
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        """Open `key`, at the version of `pin` if given; ObjectMissingError or ObjectChangedError."""
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects under `prefix` in key order; shallow: one level, folders end in '/' with size 0."""

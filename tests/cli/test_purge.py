@@ -117,6 +117,6 @@ def test_an_unknown_cuid_is_no_error_and_a_card_number_is(tmp_path: Path) -> Non
 
     answer = trace(Context(tmp_path), "nobody")
 
-    assert (0, ["no run that has its ledger still knows this cuid"]) == (answer.exit_code, answer.lines)
+    assert (0, ["no run with a ledger has this cuid"]) == (answer.exit_code, answer.lines)
     with pytest.raises(CardGivenError):
         trace(Context(tmp_path), PUBLISHED[0])
