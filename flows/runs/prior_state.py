@@ -98,7 +98,7 @@ class PriorState:
         cards, expirations = rows.select(_card(CUID), pl.col("expiration").cast(pl.UInt16)).get_columns()
         places = self._places(cards.to_numpy(), expirations.to_numpy())
         known = pl.Series(self._cards[places] == cards.to_numpy())
-        beside = pl.concat(
+        joined = pl.concat(
             [
                 expirations.to_frame("expiration_asked"),
                 self._facts[places],
@@ -107,7 +107,7 @@ class PriorState:
             how="horizontal",
         )
         changes = terms.portfolio.changes if terms.as_of >= self._newest else ()
-        return beside.select(pl.when(known).then(_verdict(terms, changes))).to_series()
+        return joined.select(pl.when(known).then(_verdict(terms, changes))).to_series()
 
     def _places(self, cards: NDArray[np.uint64], expirations: NDArray[np.uint16]) -> NDArray[np.intp]:
         """Return each card's place in the table: the entry of its expiration, else its first entry, else any place."""
@@ -117,9 +117,9 @@ class PriorState:
         known, places = self._facts["expiration"].to_numpy(), first.copy()
         odd = np.flatnonzero((self._cards[first] == cards) & (known[first] != expirations))  # few have two cards
         for step in range(1, EXPIRATIONS):
-            beside = np.minimum(first[odd] + step, len(self) - 1)
-            hit = (self._cards[beside] == cards[odd]) & (known[beside] == expirations[odd])
-            places[odd[hit]] = beside[hit]
+            after = np.minimum(first[odd] + step, len(self) - 1)
+            hit = (self._cards[after] == cards[odd]) & (known[after] == expirations[odd])
+            places[odd[hit]] = after[hit]
         return places
 
 
