@@ -31,7 +31,7 @@ class OvertakenError(TryAgainError):
     """Another run committed some of the same cards while this one was built."""
 
     message = "{run}: run {other} was committed meanwhile and sends {cards} of its cards. Nothing was committed."
-    next_step = "Run the same command again: it selects the rows anew, without those that run sent."
+    next_step = "Run the same command again: it selects rows without those that the other run sent."
 
 
 def records(store: Store, prefix: str, kind: type[T], start: int = 1, digits: int = 6) -> Iterator[T]:

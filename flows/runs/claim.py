@@ -89,17 +89,6 @@ class Lease:
             raise LeaseLostError(prefix=self.prefix)
         self.number, self.until = self.number + 1, renewed.until
 
-    def release(self, now: datetime) -> None:
-        """Give the claim back; nothing happens where another has taken it over already."""
-        _give_back(self.store, self.prefix, self.holder, now)
-
-
-def _give_back(store: Store, prefix: str, holder: str, now: datetime) -> None:
-    """End any claim of `holder`, also one whose taking was interrupted before the answer came."""
-    number, last = last_record(store, prefix, _Claim)
-    if last is not None and last.holder == holder and last.holds(now):
-        add_next(store, prefix, number + 1, _Claim(holder=holder, since=now, until=now))
-
 
 class ClaimHolder(NamedTuple):
     """Who holds a claim, since when without a break, and until when if nobody renews it."""
@@ -122,14 +111,14 @@ def held(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
     return ClaimHolder(last.holder, first.since, last.until)
 
 
-def end(store: Store, prefix: str, by: str, now: datetime) -> None:
-    """End any claim on `prefix`; a holder that is still alive gets LeaseLostError at its next renewal.
+def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") -> None:
+    """End any claim on `prefix`, or only one of that holder; one that is still alive gets LeaseLostError on renewing.
 
     Raises ClaimedError where it is renewed faster than it can be ended.
     """
     for _ in range(CONTESTS):
         number, last = last_record(store, prefix, _Claim)
-        if last is None or not last.holds(now):
+        if last is None or not last.holds(now) or only not in ("", last.holder):
             return
         if add_next(store, prefix, number + 1, _Claim(holder=by, since=now, until=now)):
             return
@@ -185,7 +174,7 @@ def claimed(adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: fl
             claim.end()
         if mine:  # also where a signal came just after the claim was written
             with suppress(CardlinkError):  # the error that ended the work counts; the claim runs out by itself
-                _give_back(adapters.store, prefix, adapters.actor, adapters.now())
+                end(adapters.store, prefix, adapters.actor, adapters.now(), only=adapters.actor)
 
 
 def clean_up(adapters: Adapters, *prefixes: str) -> int:

@@ -19,7 +19,7 @@ from schemas.manifest import LedgerPart, Manifest, Plan
 from schemas.records import Abandoned, Part, Purged
 
 T = TypeVar("T", bound=BaseModel)
-HABIT = 14  # runs whose median shows how large a night usually is
+HABIT = 14  # runs whose median is the usual row count
 READERS = 16
 
 

@@ -35,7 +35,7 @@ def from_parquet(data: bytes, columns: list[str] | None, only: pl.Expr | None) -
 
 
 def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
-    """Write a derived frame as Parquet, `metadata` beside its columns."""
+    """Write a derived frame as Parquet, with `metadata`."""
     out = BytesIO()
     # links are random: a higher level compresses no better
     frame.write_parquet(out, compression="zstd", compression_level=1, metadata=metadata)

@@ -109,7 +109,7 @@ class RunKeys:
     ledger = _Below("ledger/")
     manifest = _Below("manifest.json")  # the commit, written last
     events = _Below("events/")  # what people and flows did to the run
-    reseals = _Below("reseals/")  # the chain of records of chunks that were sealed anew
+    reseals = _Below("reseals/")  # the chain of records of chunks that were sealed again
     resealed = _Below("sealed/")  # those chunks, a folder for each time
     outcomes = _Below("outcomes/")  # attributed result rows, derived from result files and ledger
     closed = _Below("closed/")  # the chain of breaks that operators closed and reopened
@@ -123,7 +123,7 @@ class RunKeys:
         return f"{runs(self.run.issuer)}{self.run}/"
 
     def sealed(self, generation: int) -> str:
-        """Return the prefix of the chunks that were sealed anew for that time (from 1)."""
+        """Return the prefix of the chunks of the given time (from 1) of sealing again."""
         return f"{self.resealed}{generation}/"
 
     def purged(self, part: str) -> str:
@@ -137,10 +137,6 @@ class RunKeys:
     def chunk_name(self, number: int, extension: str = "csv.pgp") -> str:
         """Return the file name of chunk `number` (from 1) as it is uploaded."""
         return f"{self.run}-{number:05d}.{extension}"
-
-    def chunk(self, number: int, extension: str = "csv.pgp") -> str:
-        """Return the key of chunk `number`."""
-        return self.chunks + self.chunk_name(number, extension)
 
 
 def checked(key: str) -> str:

@@ -74,7 +74,7 @@ class PriorState:
 
     def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min) -> None:
         self._newest = newest
-        table = pl.concat([pl.DataFrame(schema=_COMPACT), *map(_compact, attempts)])
+        table = pl.concat([_compact(pl.DataFrame(schema=ATTEMPT)), *map(_compact, attempts)])
         cards = _last_of_each(table).sort("card", "expiration")
         self._cards: NDArray[np.uint64] = cards["card"].to_numpy()
         self._facts = cards.drop("card")
@@ -98,7 +98,7 @@ class PriorState:
         cards, expirations = rows.select(_card(CUID), pl.col("expiration").cast(pl.UInt16)).get_columns()
         places = self._places(cards.to_numpy(), expirations.to_numpy())
         known = pl.Series(self._cards[places] == cards.to_numpy())
-        beside = pl.concat(
+        joined = pl.concat(
             [
                 expirations.to_frame("expiration_asked"),
                 self._facts[places],
@@ -107,7 +107,7 @@ class PriorState:
             how="horizontal",
         )
         changes = terms.portfolio.changes if terms.as_of >= self._newest else ()
-        return beside.select(pl.when(known).then(_verdict(terms, changes))).to_series()
+        return joined.select(pl.when(known).then(_verdict(terms, changes))).to_series()
 
     def _places(self, cards: NDArray[np.uint64], expirations: NDArray[np.uint16]) -> NDArray[np.intp]:
         """Return each card's place in the table: the entry of its expiration, else its first entry, else any place."""
@@ -117,21 +117,12 @@ class PriorState:
         known, places = self._facts["expiration"].to_numpy(), first.copy()
         odd = np.flatnonzero((self._cards[first] == cards) & (known[first] != expirations))  # few have two cards
         for step in range(1, EXPIRATIONS):
-            beside = np.minimum(first[odd] + step, len(self) - 1)
-            hit = (self._cards[beside] == cards[odd]) & (known[beside] == expirations[odd])
-            places[odd[hit]] = beside[hit]
+            after = np.minimum(first[odd] + step, len(self) - 1)
+            hit = (self._cards[after] == cards[odd]) & (known[after] == expirations[odd])
+            places[odd[hit]] = after[hit]
         return places
 
 
-_COMPACT: dict[str, pl.DataType | type[pl.DataType]] = {
-    "card": pl.UInt64,
-    "expiration": pl.UInt16,
-    "state": pl.Enum(STATES),
-    "until": pl.Date,
-    "again": pl.Boolean,
-    "name_check": pl.UInt32,
-    "address_check": pl.UInt32,
-}
 CHECKS = ("name_check", "address_check")
 
 

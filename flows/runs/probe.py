@@ -37,7 +37,7 @@ def race(store: Store, prefix: str) -> None:
 
 
 def _wins(store: Store, key: str, pool: ThreadPoolExecutor) -> list[bool]:
-    """Let all writers create one key at the same moment; return which of them were told that they did."""
+    """Let all writers create one key at the same moment; return which of them succeeded."""
     start = Barrier(WRITERS)
 
     def write(writer: int) -> bool:
@@ -55,7 +55,7 @@ def _judge(store: Store, prefix: str, key: str, wins: list[bool]) -> None:
     """Raise unless exactly one writer won, its bytes are there, and they stay when written again."""
     if sum(wins) != 1:
         raise StoreUnsafeError(
-            place=prefix, problem=f"{sum(wins)} of {WRITERS} writers were told that they created one object"
+            place=prefix, problem=f"{sum(wins)} of {WRITERS} writers succeeded in creating the same object"
         )
     if store.create(key, b"late") or read(store, key) != _content(wins.index(True)):
         raise StoreUnsafeError(place=prefix, problem="an object that was created once was overwritten")

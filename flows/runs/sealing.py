@@ -29,16 +29,13 @@ class Sealer(Protocol):
     @property
     def fingerprints(self) -> tuple[str, ...]:
         """The 40-hex fingerprints every message is sealed to."""
-        ...
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What an operator should know about the keys, such as one that expires within 30 days."""
-        ...
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
         """Seal a group of chunks, in order; one that fails has its trouble, the others are sealed."""
-        ...
 
 
 class Opener(Protocol):
@@ -46,7 +43,6 @@ class Opener(Protocol):
 
     def open(self, message: bytes, limit: int) -> bytes:
         """Return the content of one message, at most `limit` bytes; SealedUnreadableError otherwise."""
-        ...
 
 
 class GpgMissingError(OperatorError):

@@ -33,11 +33,9 @@ class Source(Protocol):
     @property
     def entry(self) -> Entry:
         """The object this stream is pinned to."""
-        ...
 
     def read(self, size: int = -1, /) -> bytes:
         """Return at most `size` more bytes (all that is left for -1), b'' at the end."""
-        ...
 
     def __enter__(self) -> Self: ...
 
@@ -51,19 +49,15 @@ class Store(Protocol):
 
     def create(self, key: str, data: bytes) -> bool:
         """Write `key` unless it exists; False where it does (read it and compare)."""
-        ...
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write a derived object (reports only) whole and atomically, over any earlier one."""
-        ...
 
     def open(self, key: str, pin: Entry | None = None) -> Source:
         """Open `key`, at the version of `pin` if given; ObjectMissingError or ObjectChangedError."""
-        ...
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects under `prefix` in key order; shallow: one level, folders end in '/' with size 0."""
-        ...
 
 
 @runtime_checkable
@@ -72,19 +66,15 @@ class Cleaner(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove `key`; nothing happens where it does not exist."""
-        ...
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         """List what writers that died before `before` left under `prefix`: partial files, incomplete uploads."""
-        ...
 
     def clean_up(self, prefix: str, before: datetime) -> int:
         """Remove those leftovers, which never were objects, and return how many there were."""
-        ...
 
     def hides(self) -> bool | None:
         """Return whether the store is versioned, so that `delete` only hides; None where it does not say."""
-        ...
 
 
 class ObjectMissingError(OperatorError):

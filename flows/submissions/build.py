@@ -1,6 +1,6 @@
 """Build a run between plan and commit: one streaming pass from blocks to sealed chunks and ledger parts.
 
-A submit publishes the pieces of the pass; a check only counts them. Every row is accounted for.
+A submit publishes the pieces of the pass; a dry run only counts them. Every row is accounted for.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from schemas.manifest import Counts, LedgerPart, ManifestChunk, Plan, SourceIden
 
 
 def describe_pace(rows: int, share: float, elapsed: float) -> str:
-    """Say rows read, rows a second and time left; `share` of the extract's bytes is read after `elapsed` seconds."""
-    reported = f"{rows:,} rows"
+    """Return rows read, rows a second and time left; `share` of the extract's bytes was read in `elapsed` seconds."""
+    pace = f"{rows:,} rows"
     if elapsed <= 0 or not rows:
-        return reported
-    reported += f", {rows / elapsed:,.0f} a second"
+        return pace
+    pace += f", {rows / elapsed:,.0f} a second"
     if share <= 0:
-        return reported
+        return pace
     left = timedelta(seconds=round(elapsed * (1 - share) / share))
-    return f"{reported}, {left} left"
+    return f"{pace}, {left} left"
 
 
 class Piece(NamedTuple):
-    """What one block gave: chunks that are full, and ledger records of rows that are not sent."""
+    """The result of one block: chunks that are full, and ledger records of rows that are not sent."""
 
     chunks: list[pl.DataFrame]
     others: pl.DataFrame
@@ -89,7 +89,7 @@ class Scan:
 
     @property
     def counts(self) -> Counts:
-        """Where the rows went so far."""
+        """The counts of the rows so far."""
         seen = self._extract.counts
         if self._picked:  # the extract as a whole was counted by the run that is repeated
             return Counts(lines=seen.lines, read=sum(self._fates.values()), **self._fates)
@@ -102,7 +102,7 @@ class Scan:
 
 
 class ExpectedOutcome(NamedTuple):
-    """What somebody was shown before saying yes: the extract's digest, and where its rows go and why."""
+    """What an operator approved: the extract's digest, and where its rows go and why."""
 
     sha256: str
     counts: Counts
@@ -110,7 +110,7 @@ class ExpectedOutcome(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A planned run and how it is done: which rows, which gates are open, and the command that finishes it."""
+    """A planned run and how to do it: which rows, which gates are open, and the command that finishes it."""
 
     plan: Plan
     entry: Entry
@@ -122,7 +122,7 @@ class Job(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far the work is."""
+    """How far a run has got."""
 
     rows: int
     chunks: int
@@ -133,7 +133,7 @@ OnProgress = Callable[[Progress], None]
 
 
 class BuiltRun(NamedTuple):
-    """Where the rows went and why, the kinds of cards seen, and the chunks and ledger parts that stand."""
+    """Where the rows went and why, the kinds of cards, and the chunks and ledger parts that were written."""
 
     counts: Counts
     reasons: dict[str, int]
@@ -145,9 +145,9 @@ class BuiltRun(NamedTuple):
 
 
 def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> BuiltRun:
-    """Make the one pass over an extract: every piece to the ledger, every chunk sealed and published.
+    """Make the one pass over an extract: every row to the ledger, every chunk sealed and published.
 
-    Raises PartialRunError where a chunk does not stand.
+    Raises PartialRunError where a chunk could not be published.
     """
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
     ledger, publisher = LedgerWriter(store, keys), Publisher(context, sealer, keys)
@@ -164,7 +164,7 @@ def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnP
                 if publisher.has_given_up:
                     break
         publisher.send()
-        # Beside the last chunks' sealing; never of half an extract.
+        # While the last chunks are sealed; never of half an extract.
         parts = [] if publisher.has_given_up else ledger.finish()
         chunks = _all_published(plan, job.again, publisher.finish())
     route = scan.route
@@ -180,7 +180,7 @@ def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnP
 
 
 def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[ManifestChunk]:
-    """Return every chunk, or say how many are in trouble; what only an operator can mend comes first."""
+    """Return every chunk, or raise PartialRunError; ForeignChunkError, which needs an operator, comes first."""
     published = [outcome.chunk for outcome in outcomes if outcome.chunk is not None]
     foreign = next((outcome.foreign for outcome in outcomes if outcome.foreign is not None), None)
     if foreign is not None:

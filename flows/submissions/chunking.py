@@ -11,11 +11,11 @@ from flows.errors import BugError
 from flows.runs.identity import Header
 from schemas.portal import CUID, MAX_ROWS
 
-PATIENCE = 100_000  # rows looked through for a full chunk; bounds memory where one cuid fills an extract
+PATIENCE = 100_000  # rows searched for a full chunk; limits memory where one cuid fills an extract
 
 
 class Splitter:
-    """Hold rows back until they make whole chunks; rows keep their order except for repeated cuids."""
+    """Collect rows until they make whole chunks; rows keep their order except for repeated cuids."""
 
     def __init__(self, limit: int = MAX_ROWS, patience: int = PATIENCE) -> None:
         self._limit = limit
@@ -25,7 +25,7 @@ class Splitter:
     def add(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Take more rows (any columns, `cardholder.cuid` among them) and yield the chunks that are full."""
         waiting = rows if self._waiting is None else pl.concat([self._waiting, rows])
-        alone = waiting.get_column(CUID).n_unique() == waiting.height  # as nearly always: one look, not one a chunk
+        alone = waiting.get_column(CUID).n_unique() == waiting.height  # the usual case: one check for all chunks
         whole = waiting.height - waiting.height % self._limit if alone else 0
         self._waiting = waiting.slice(whole)
         yield from waiting.head(whole).iter_slices(self._limit)
@@ -33,7 +33,7 @@ class Splitter:
             yield chunk
 
     def finish(self) -> Iterator[pl.DataFrame]:
-        """Yield what is left, the last chunks being as short as they have to be."""
+        """Yield the rest in as few chunks as possible."""
         while (chunk := self._next(last=True)) is not None:
             yield chunk
 

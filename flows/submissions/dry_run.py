@@ -1,4 +1,4 @@
-"""The dry run: settings, key, a trial seal, the store, and every row of an extract; nothing is written."""
+"""The dry run: every row of an extract is read and checked as a submit would; nothing is sealed or written."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from flows.submissions.plan import expected_run, find_extract, identify
 from flows.submissions.rows import Choice
 from flows.submissions.submit import Request, plans_of_extract, refuse_resend
 from schemas.ledger import AWAITING
-from schemas.manifest import Counts, Plan
+from schemas.manifest import Counts
 from schemas.portal import CUID
 
 FIRST_ROWS = 5  # row numbers named for each reason
 
 
 class ReasonRows(NamedTuple):
-    """One reason of an extract: how many rows have it, and the first of them."""
+    """One reason: how many rows of an extract have it, and the first of them."""
 
     code: str
     rows: int
@@ -38,7 +38,7 @@ class ReasonRows(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What a dry run of an extract found: where rows would go, why, and the gate that would refuse the run."""
+    """The result of a dry run: where rows would go, why, and the gate that would refuse the run."""
 
     extract: str
     run: str
@@ -53,7 +53,7 @@ class Checked(NamedTuple):
 
 @dataclass
 class EarlierRuns:
-    """What earlier nights of one rehearsal would have left: attempts at the cards they send, and their rows."""
+    """What earlier extracts of one dry run would leave: attempts at the cards they send, and their row counts."""
 
     sent: list[pl.DataFrame] = field(default_factory=list)
     read: list[tuple[date, int]] = field(default_factory=list)
@@ -62,56 +62,54 @@ class EarlierRuns:
 def check_extract(
     context: IssuerContext, name: str, day: date | None, opened: Collection[str] = (), nights: EarlierRuns | None = None
 ) -> Checked:
-    """Read and check the whole extract exactly as a submit would; nothing is sealed, nothing is written.
+    """Read and check the whole extract exactly as a submit would.
 
-    `nights` are taken for sent before it; where it would pass, it is added to them.
+    `nights` are assumed to be sent before it; where it would pass, it is added to them.
     """
     entry = find_extract(context, name)
     source = identify(context.adapters.store, entry)
     as_of = day or business_date(entry.key, entry.modified, context.issuer.time_zone)
-    world = survey_cards(context, nights.sent if nights else ()) if context.issuer.full_portfolio else None
-    run = expected_run(context, source, as_of, world.digest if world else "")
+    survey = survey_cards(context, nights.sent if nights else ()) if context.issuer.full_portfolio else None
+    run = expected_run(context, source, as_of, survey.digest if survey else "")
+    sizes: list[int] = []
+    reasons, sent = [], []
     with open_extract(context, entry, source) as stream:
-        scan = Scan(context, stream, source, as_of, Choice(known=world.known if world else None))
-        seen = _scan_extract(scan, keep=world is not None and nights is not None)
+        scan = Scan(context, stream, source, as_of, Choice(known=survey.known if survey else None))
+        for piece in scan:
+            sizes += [chunk.height for chunk in piece.chunks]
+            reasons += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
+            if survey and nights:
+                sent += [_attempts(chunk) for chunk in piece.chunks]
     refused = _refusal(context, source.key, run, scan, opened, nights)
-    if nights is not None and refused is None:
-        nights.sent += seen.sent
+    if nights and refused is None:
+        nights.sent += sent
         nights.read.append((as_of, scan.counts.read))
-    repairs, chunks = dict(scan.route.repairs), seen.chunk_rows
-    found = _found(seen.reasons)
-    return Checked(source.key, run, as_of, scan.counts, len(chunks), chunks, found, repairs, str(refused or ""))
-
-
-class _Seen(NamedTuple):
-    chunk_rows: tuple[int, ...]
-    reasons: list[pl.DataFrame]
-    sent: list[pl.DataFrame]
-
-
-def _scan_extract(scan: Scan, *, keep: bool) -> _Seen:
-    """Make the pass; keep who is sent only where a later night has to know."""
-    sizes, reasons, sent = [], [], []
-    for piece in scan:
-        sizes += [chunk.height for chunk in piece.chunks]
-        reasons += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
-        sent += [_attempts(chunk) for chunk in piece.chunks] if keep else []
-    return _Seen(tuple(sizes), reasons, sent)
+    return Checked(
+        extract=source.key,
+        run=run,
+        as_of=as_of,
+        counts=scan.counts,
+        chunks=len(sizes),
+        chunk_rows=tuple(sizes),
+        found=_found(pl.concat(reasons)),
+        repairs=dict(scan.route.repairs),
+        refused=str(refused or ""),
+    )
 
 
 def _refusal(
     context: IssuerContext, extract: str, run: str, scan: Scan, opened: Collection[str], nights: EarlierRuns | None
 ) -> CardlinkError | None:
-    """Return what would refuse the run, the nights before it taken for committed."""
+    """Return the gate's error that would refuse the run, if the nights before it were committed."""
     this, route = keys_of(run).run, scan.route
     between = [read for day, read in nights.read if day < this.day] if nights else []
     before = (rows_before(context.adapters.store, this) + between)[-HABIT:]
-    night = GateFacts(extract, scan.counts, before, route.test_cards, route.other_cards)
-    return refusal(night, context.issuer.limits, test=context.issuer.test, opened=opened)
+    facts = GateFacts(extract, scan.counts, before, route.test_cards, route.other_cards)
+    return refusal(facts, context.issuer.limits, test=context.issuer.test, opened=opened)
 
 
 def _attempts(chunk: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of a chunk as attempts that wait for their answer."""
+    """Return the rows of a chunk as attempts that await their result."""
     waiting = chunk.with_columns(
         pl.col(CUID).alias("cuid"), pl.lit(AWAITING).alias("state"), pl.lit(None).alias("expires_on")
     )
@@ -119,29 +117,28 @@ def _attempts(chunk: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reasons(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return row and code of every reason, thinned to the first rows and the count of each."""
-    reported = frame.select("row", "reasons").explode("reasons").drop_nulls()
-    codes = reported.select("row", pl.col("reasons").str.split("|").list.last().alias("code"))
+    """Return how many rows each reason of a frame has, and the first of them."""
+    found = frame.select("row", "reasons").explode("reasons").drop_nulls()
+    codes = found.select("row", pl.col("reasons").str.split("|").list.last().alias("code"))
     return codes.group_by("code").agg(pl.len().alias("rows"), pl.col("row").sort().head(FIRST_ROWS).alias("first"))
 
 
-def _found(frames: list[pl.DataFrame]) -> tuple[ReasonRows, ...]:
-    every = pl.concat(frames).explode("first")
-    counts = pl.concat(frames).group_by("code").agg(pl.col("rows").sum())
-    first = every.group_by("code").agg(pl.col("first").sort().head(FIRST_ROWS))
-    joined = counts.join(first, on="code").sort(["rows", "code"], descending=[True, False])
-    return tuple(ReasonRows(code, rows, tuple(numbers)) for code, rows, numbers in joined.iter_rows())
+def _found(reasons: pl.DataFrame) -> tuple[ReasonRows, ...]:
+    """Add up the reasons of all frames, the most frequent first."""
+    total = reasons.group_by("code").agg(pl.col("rows").sum(), pl.col("first").explode().sort().head(FIRST_ROWS))
+    ordered = total.sort(["rows", "code"], descending=[True, False])
+    return tuple(ReasonRows(code, rows, tuple(first)) for code, rows, first in ordered.iter_rows())
 
 
 class Rehearsal(NamedTuple):
-    """What a real run would do: the run it would be, its rows, and `already` where it is committed."""
+    """What a submit would do: the run, its rows, and `already`, the committed run of the extract if there is one."""
 
     checked: Checked
     already: str
 
     @property
     def verdict(self) -> str:
-        """Say in a sentence what a real run would do."""
+        """A sentence on what a submit would do."""
         checked = self.checked
         if self.already:
             return f"{checked.extract} is committed as run {self.already}: a real run would send nothing."
@@ -153,23 +150,15 @@ class Rehearsal(NamedTuple):
 
 def rehearse(context: IssuerContext, request: Request, nights: EarlierRuns | None = None) -> Rehearsal:
     """Check every row as a submit would after `nights`; SentTwiceError where a new run would send a card twice."""
+    store = context.adapters.store
     refuse_resend(context, request)
-    found = [] if request.new_run else plans_of_extract(context, request.extract)
-    known = [plan for plan in found if plan.selection is None]
-    for plan in known[-1:]:
-        finished(context.adapters.store, keys_of(plan.run))  # AbandonedError, as a real run would raise it
-    committed = [plan.run for plan in known if plan.run in _finishing_runs(context) or _committed(context, plan)]
-    day = known[-1].as_of if known else request.business_date  # a rerun takes the day over from the plan
+    plans = [] if request.new_run else plans_of_extract(context, request.extract)
+    whole = [plan for plan in plans if plan.selection is None]
+    if whole:
+        finished(store, keys_of(whole[-1].run))  # AbandonedError, as a real run would raise it
+    recent = {manifest.run for manifest in recent_commits(store, context.issuer.issuer)}
+    dying = {run for run in recent if not has_manifest(store, keys_of(run))}  # a real run finishes these first
+    committed = [plan.run for plan in whole if plan.run in dying or read_manifest(store, keys_of(plan.run)) is not None]
+    day = whole[-1].as_of if whole else request.business_date  # a rerun keeps the date of its plan
     checked = check_extract(context, request.extract, day, request.opened, nights)
     return Rehearsal(checked, committed[-1] if committed else "")
-
-
-def _finishing_runs(context: IssuerContext) -> set[str]:
-    """Return the runs that died between their turn and their manifest: a real run finishes them first."""
-    store = context.adapters.store
-    lately = (manifest.run for manifest in recent_commits(store, context.issuer.issuer))
-    return {run for run in lately if not has_manifest(store, keys_of(run))}
-
-
-def _committed(context: IssuerContext, plan: Plan) -> bool:
-    return read_manifest(context.adapters.store, keys_of(plan.run)) is not None

@@ -1,4 +1,4 @@
-"""Rows an extract holds more than once: found across blocks, in memory only, in 16 bytes a row."""
+"""Rows that an extract holds more than once, found across blocks; in memory only, 16 bytes a row."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class SeenRows:
         self._table = Table(max(expected, BLOCK))
 
     def mark(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return verdicts (row, column, code, severity): a repeat is rejected, a card under another cuid is as set.
+        """Return verdicts (row, column, code, severity): repeats are rejected, cards under another cuid as configured.
 
-        `rows` are the accepted rows of one block, keyed. The first row of its kind is never marked: it is the one sent.
+        `rows` are the accepted rows of one block, keyed. The first of equal rows is never marked: it is sent.
         """
         seen = self._table.add(rows["key"].to_numpy(), rows["tag"].to_numpy())
-        at = np.flatnonzero(seen.repeated | seen.other)  # next to nothing, so the others cost nothing below
+        at = np.flatnonzero(seen.repeated | seen.other)  # few: all below is done for these only
         same, repeated = (pl.Series(mask[at], dtype=pl.Boolean) for mask in (seen.same, seen.repeated))
         marked = pl.DataFrame({"row": rows["row"][at]}).with_columns(
             column=pl.when(same).then(pl.lit("")).otherwise(pl.lit(PAN)),
@@ -48,7 +48,7 @@ class SeenRows:
 
 
 class Seen(NamedTuple):
-    """What the table knew of each row: all its content, its cuid and card, its card under another cuid."""
+    """What the table knew of each row: its whole content, its card and cuid, its card under another cuid."""
 
     same: Mask
     repeated: Mask
@@ -66,11 +66,11 @@ class Table:
 
     @property
     def bytes(self) -> int:
-        """What the table takes of memory."""
+        """The memory that the table takes."""
         return self._keys.nbytes + self._tags.nbytes
 
     def add(self, keys: Keys, tags: Tags) -> Seen:
-        """Take in the rows of a block, in order, and return what was known of each before it."""
+        """Add the rows of a block, in order, and return what was known of each before."""
         if self._used + len(keys) > FULL * len(self._keys):
             self._grow(self._used + len(keys))
         fresh = pl.Series((keys >> 16) * TIMES ^ tags).is_first_distinct().to_numpy()
@@ -84,8 +84,8 @@ class Table:
     def _walk(self, keys: Keys, tags: Tags, active: NDArray[np.intp], seen: Seen) -> None:
         """Follow each card's path through the table to its entry, or to the first empty slot, which it takes.
 
-        A row that finds its card under another cuid goes on along a path of its own: a test extract has thousands of
-        cuids on one card, and on one path they would queue up.
+        A row that finds its card under another cuid continues on a path of its own: a test extract has thousands of
+        cuids on one card, and on a single path each would probe all the others.
         """
         paths = keys >> 16
         while active.size:
@@ -111,12 +111,12 @@ class Table:
     def _make(self, rows: int) -> None:
         size = int(rows / ROOMY) + 1
         self._used = 0
-        # Filled, not `zeros`: whole pages at once, where a first touch here and there takes 30,000 page faults.
+        # `full`, not `zeros`: writes whole pages at once; touching them here and there takes 30,000 page faults.
         self._keys: Keys = np.full(size, 0, np.uint64)
         self._tags: Tags = np.full(size, 0, np.uint32)
 
     def _grow(self, rows: int) -> None:
-        """Make a table half as large again, and walk every entry into it."""
+        """Make a table half as large again and add every entry to it."""
         keys, tags = self._keys, self._tags
         self._make(max(rows, int(len(keys) * FULL * 1.5)))
         for at in range(0, len(keys), BLOCK):
@@ -127,7 +127,7 @@ class Table:
 def keyed(rows: pl.DataFrame) -> pl.DataFrame:
     """Add key (48 bits of the card's hash, 16 of the whole content's) and tag (32 of the given cuid's).
 
-    The content is the row's line, its `text`; its 20 columns where its cuid is one that we made.
+    The content is the row's line, its `text`; its 20 columns where we made its cuid.
     """
     content, cards = rows.select("text").hash_rows(), rows.select(PAN).hash_rows().to_numpy()
     cuids = rows.select(CUID)

@@ -1,7 +1,7 @@
 """The gates a run passes before its commit: trailer, reject rate, jump in row count, test cards and real ones.
 
-A gate that does not hold refuses the run; nothing is committed and nothing is shown for upload. Those an
-operator may open have a name (`reject-rate`, `row-jump`); opening one is recorded with the run.
+A gate that fails refuses the run: nothing is committed, nothing is shown for upload. Gates that an operator may open
+have a name (`reject-rate`, `row-jump`); opening one is recorded with the run.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ OPENABLE = (REJECT_RATE, ROW_JUMP)
 
 
 class TrailerMismatchError(BalanceError):
-    """The extract's trailer counts other rows than the extract has."""
+    """The extract's trailer has another row count than the extract."""
 
     message = "{extract}: the trailer counts {trailer} rows, the extract has {read}. Nothing was committed."
     next_step = "The extract is incomplete: ask the issuer to send it again."
 
 
 class RejectRateError(GateError):
-    """More rows were refused than the limit allows."""
+    """More rows were rejected than the limit allows."""
 
     message = (
         "{extract}: {refused} of {read} rows rejected, above limits.max_reject_rate = {limit}. Nothing was committed."
@@ -38,7 +38,7 @@ class RejectRateError(GateError):
 
 
 class RowJumpError(GateError):
-    """The extract is much larger or smaller than the ones before it."""
+    """The extract is much larger or smaller than those before it."""
 
     message = "{extract}: {read} rows, where the last {runs} runs had {median} (median). Nothing was committed."
     next_step = "Ask the issuer whether this is the whole extract; if it is, submit with --open row-jump."
@@ -52,7 +52,7 @@ class WrongCardsError(OperatorError):
 
 
 class GateFacts(NamedTuple):
-    """What the gates look at: counts of this run, the rows of the runs before it, the kinds of its cards."""
+    """What the gates check: the run's counts, the row counts of the runs before it, the kinds of its cards."""
 
     extract: str
     counts: Counts
@@ -61,28 +61,22 @@ class GateFacts(NamedTuple):
     real_cards: int
 
 
-def refusal(night: GateFacts, limits: Limits, *, test: bool, opened: Collection[str] = ()) -> CardlinkError | None:
-    """Return the first gate that does not hold, as the error to raise, or None."""
-    counts = night.counts
+def refusal(facts: GateFacts, limits: Limits, *, test: bool, opened: Collection[str] = ()) -> CardlinkError | None:
+    """Return the error of the first gate that fails, or None."""
+    counts = facts.counts
     if counts.trailer is not None and counts.trailer != counts.read:
-        return TrailerMismatchError(extract=night.extract, trailer=counts.trailer, read=counts.read)
-    if test and night.real_cards:
-        return WrongCardsError(extract=night.extract, count=night.real_cards, kind="real", test="true")
-    if not test and night.test_cards:
-        return WrongCardsError(extract=night.extract, count=night.test_cards, kind="test", test="false")
+        return TrailerMismatchError(extract=facts.extract, trailer=counts.trailer, read=counts.read)
+    if test and facts.real_cards:
+        return WrongCardsError(extract=facts.extract, count=facts.real_cards, kind="real", test="true")
+    if not test and facts.test_cards:
+        return WrongCardsError(extract=facts.extract, count=facts.test_cards, kind="test", test="false")
     if REJECT_RATE not in opened and counts.rejected > limits.max_reject_rate * counts.read:
         return RejectRateError(
-            extract=night.extract, refused=counts.rejected, read=counts.read, limit=limits.max_reject_rate
+            extract=facts.extract, refused=counts.rejected, read=counts.read, limit=limits.max_reject_rate
         )
-    if ROW_JUMP not in opened:
-        return _jump(night, limits.max_row_jump)
-    return None
-
-
-def _jump(night: GateFacts, limit: float) -> RowJumpError | None:
-    if len(night.before) < 3:  # two runs make no habit
+    if ROW_JUMP in opened or len(facts.before) < 3:  # two runs show no usual size
         return None
-    usual = round(median(night.before))
-    if abs(night.counts.read - usual) <= limit * usual:
+    usual = round(median(facts.before))
+    if abs(counts.read - usual) <= limits.max_row_jump * usual:
         return None
-    return RowJumpError(extract=night.extract, read=night.counts.read, runs=len(night.before), median=usual)
+    return RowJumpError(extract=facts.extract, read=counts.read, runs=len(facts.before), median=usual)

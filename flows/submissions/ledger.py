@@ -27,21 +27,13 @@ def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.D
     """Return the ledger records of the rows of some chunks (at least one), in the chunks' order."""
     heights = [chunk.height for chunk in chunks]
     places = np.concatenate([np.arange(1, height + 1, dtype=np.uint16) for height in heights])
-    return pl.concat(chunks).select(
-        "row",
-        "line",
+    records = pl.concat(chunks).with_columns(
         pl.col(CUID).alias("cuid"),
-        "cuid_made",
-        "last_4",
-        "expiration",
         pl.lit(ledger.SUBMITTED).alias("fate"),
         pl.Series("chunk", np.repeat(np.array(numbers, np.uint32), heights)),
         pl.Series("position", places),
-        "origin",
-        "name_check",
-        "address_check",
-        "reasons",
     )
+    return records.select(*ledger.dtypes())
 
 
 def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
@@ -51,10 +43,9 @@ def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     """
     if verdicts.is_empty():
         return rows.with_columns(pl.lit([], pl.List(pl.String)).alias("reasons"))
-    reported = verdicts.select("row", reasons=pl.concat_str("column", "code", separator="|")).group_by(
-        "row", maintain_order=True
-    )
-    joined = rows.select("row").join(reported.agg("reasons"), on="row", how="left", maintain_order="left")
+    coded = verdicts.select("row", reasons=pl.concat_str("column", "code", separator="|"))
+    reasons = coded.group_by("row", maintain_order=True).agg("reasons")
+    joined = rows.select("row").join(reasons, on="row", how="left", maintain_order="left")
     return rows.with_columns(joined["reasons"].fill_null([]))
 
 
@@ -68,41 +59,20 @@ def unsent_records(rows: pl.DataFrame, verdicts: pl.DataFrame, fate: str) -> pl.
 def resting_records(rows: pl.DataFrame, fate: str) -> pl.DataFrame:
     """Return ledger records of rows with their `reasons`; a cuid that holds a card number is left out."""
     holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
-    return rows.select(
-        "row",
-        "line",
-        pl.when(~holds_card).then(CUID).alias("cuid"),
-        "cuid_made",
-        "last_4",
-        "expiration",
-        *_unsent(fate),
-        "reasons",
-    )
+    kept = {name: pl.col(name) for name in ("cuid_made", "last_4", "expiration", "reasons")}
+    return _unsent(rows, fate, cuid=pl.when(~holds_card).then(CUID), **kept)
 
 
 def unread_records(lines: pl.DataFrame, fate: str) -> pl.DataFrame:
     """Return ledger records of lines of which only the place and one code are known."""
-    nothing = pl.lit(None, pl.String)
-    return lines.select(
-        "row",
-        "line",
-        nothing.alias("cuid"),
-        pl.lit(False).alias("cuid_made"),
-        nothing.alias("last_4"),
-        nothing.alias("expiration"),
-        *_unsent(fate),
-        pl.concat_list("|" + pl.col("code")).alias("reasons"),
-    )
+    return _unsent(lines, fate, cuid_made=pl.lit(False), reasons=pl.concat_list("|" + pl.col("code")))
 
 
-def _unsent(fate: str) -> tuple[pl.Expr, ...]:
-    return (
-        pl.lit(fate).alias("fate"),
-        pl.lit(None, pl.UInt32).alias("chunk"),
-        pl.lit(None, pl.UInt16).alias("position"),
-        pl.lit(None, pl.UInt32).alias("name_check"),
-        pl.lit(None, pl.UInt32).alias("address_check"),
-    )
+def _unsent(rows: pl.DataFrame, fate: str, **cells: pl.Expr) -> pl.DataFrame:
+    """Return ledger records, without origin, of rows that are not sent; cells that are not given are null."""
+    given = {"row": pl.col("row"), "line": pl.col("line"), "fate": pl.lit(fate), **cells}
+    kinds = {name: kind for name, kind in ledger.dtypes().items() if name != "origin"}
+    return rows.select(given.get(name, pl.lit(None)).cast(kind).alias(name) for name, kind in kinds.items())
 
 
 def check_records(records: pl.DataFrame) -> None:

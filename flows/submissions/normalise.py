@@ -1,7 +1,7 @@
-"""Normalising: the spellings extracts use become the one the portal takes. Decides nothing, refuses nothing.
+"""Normalise cells to the spelling that the portal accepts. Decides nothing, rejects nothing.
 
-Most cells arrive as they should, and asking is five times cheaper than rewriting: every step finds the cells
-that need it and touches only those.
+Most cells need no change, and looking is five times cheaper than rewriting: every step finds the cells that need it
+and changes only those.
 """
 
 from __future__ import annotations
@@ -35,13 +35,22 @@ from schemas.portal import (
 )
 from schemas.row_settings import RuleSettings
 
-VERBATIM = (CUID, CVV, CVV_HASH)  # identities and secrets of others: trimmed, never rewritten
-OPTIONAL = (NAME_ON_CARD, CVV_HASH, CVV, CUSTOMER_KEY, NICKNAME, ADDRESS2, EMAIL, PHONE)  # NULL there is just absent
-# Printable ASCII and composed Latin letters, no blank at an end: nothing to trim. One anchored regex is the quickest.
+VERBATIM = (CUID, CVV, CVV_HASH)  # others' identifiers and secrets: trimmed, never rewritten
+OPTIONAL = (
+    NAME_ON_CARD,
+    CVV_HASH,
+    CVV,
+    CUSTOMER_KEY,
+    NICKNAME,
+    ADDRESS2,
+    EMAIL,
+    PHONE,
+)  # NULL means absent
+# Printable ASCII and composed Latin letters, no blank at either end: nothing to trim. One anchored regex is fastest.
 TIDY = r"^[!-~\x{C0}-\x{FF}](?:[ -~\x{C0}-\x{FF}]*[!-~\x{C0}-\x{FF}])?$"
-BREAKS = r"[\p{Cc}\x{2028}\x{2029}]+"  # no newline inside a field may leave us
-SPACED = r"^[0-9]+[\s\p{Pd}\p{Cf}][0-9\s\p{Pd}\p{Cf}]*$"  # digits parted by blanks, dashes, things unseen
-# strip_chars() alone leaves U+200B, U+FEFF and their like, which no eye sees and every comparison does.
+BREAKS = r"[\p{Cc}\x{2028}\x{2029}]+"  # no line break inside a field may be sent
+SPACED = r"^[0-9]+[\s\p{Pd}\p{Cf}][0-9\s\p{Pd}\p{Cf}]*$"  # digits separated by blanks, dashes, invisible characters
+# strip_chars() alone leaves U+200B, U+FEFF and the like: invisible, but different in every comparison.
 INVISIBLE = (0x1680, *range(0x2000, 0x200E), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
 EDGES = "".join(chr(n) for n in (*range(0x21), *range(0x7F, 0xA1), *INVISIBLE))
 _ODD = (
@@ -57,7 +66,7 @@ TRUTHS = dict.fromkeys(("TRUE", "T", "YES", "Y", "1"), "TRUE") | dict.fromkeys((
 
 
 def normalise(rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
-    """Return `rows` (row, line, the 20 columns) as the portal spells: same shape, twice is once (interface.md 2.6)."""
+    """Return `rows` (row, line, the 20 columns) as the portal spells them; idempotent (interface.md 2.6)."""
     rows = _trim(rows).with_columns(_absent(rules.placeholders))
     odd = rows.select(_ODD)
     rows = rows.with_columns(
@@ -73,7 +82,7 @@ def normalise(rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
 
 
 def _trim(rows: pl.DataFrame) -> pl.DataFrame:
-    """Trim, join lines, compose accents; what is empty then is absent."""
+    """Trim, join lines, compose accents; a cell that is empty then is absent."""
     odd = rows.select(~pl.col(columns()).str.contains(TIDY))
     return rows.with_columns(
         _replace(rows[name], odd[name], _plain if name in VERBATIM else _text) for name in columns() if odd[name].any()
@@ -91,18 +100,18 @@ def _text(cells: pl.Series) -> pl.Series:
 
 @cache
 def _absent(placeholders: tuple[str, ...]) -> tuple[pl.Expr, ...]:
-    """Return the optional columns without the cells that stand for nothing."""
+    """Return the optional columns without placeholder cells."""
     return tuple(pl.when(~pl.col(name).is_in(placeholders)).then(name).alias(name) for name in OPTIONAL)
 
 
 def _replace(cells: pl.Series, odd: pl.Series, how: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Return `cells` with `how` applied to the odd ones; null is never odd."""
+    """Return `cells` with `how` applied to those that are `odd`; null never is."""
     at = odd.arg_true()
     return cells if at.is_empty() else cells.clone().scatter(at, how(cells.gather(at)))
 
 
 def _spell(cells: pl.Series, spellings: dict[str, str]) -> pl.Series:
-    """Replace each known spelling, whatever its case, dots and spaces; by distinct word, as there are few."""
+    """Replace each known spelling, whatever its case, dots and spaces; looked up once for each distinct cell."""
     known = {cell: spellings.get(_key(cell), cell) for cell in cells.drop_nulls().unique()}
     changed = {cell: spelled for cell, spelled in known.items() if cell != spelled}
     return cells.replace(changed) if changed else cells
@@ -113,7 +122,7 @@ def _key(cell: str) -> str:
 
 
 def _subnational(rows: pl.DataFrame) -> pl.Series:
-    """Spell states and provinces as their codes, by the country they are in: NL is a province, and no state."""
+    """Spell states and provinces as codes, by country: NL is a province, not a state."""
     cells = rows[SUBNATIONAL]
     for country in (places.US, places.CANADA):
         there = (rows[COUNTRY] == country).fill_null(False)
@@ -122,7 +131,7 @@ def _subnational(rows: pl.DataFrame) -> pl.Series:
 
 
 def _postal_code(rows: pl.DataFrame, rules: RuleSettings) -> pl.Series:
-    """Spell ZIP and Canadian codes; ZIP+4 is cut, as the challenge at the link asks for what a cardholder knows."""
+    """Spell ZIP and Canadian codes; ZIP+4 is cut, since the challenge at the link asks for what a cardholder knows."""
     american, canadian = rows.select(_ODD_CODES).get_columns()
     kept = "${1}-${2}" if rules.keep_zip_plus_4 else "${1}"
     longer = r"^([0-9]{5})[-\s]?([0-9]{4})$"
@@ -135,6 +144,6 @@ def _canadian(cells: pl.Series) -> pl.Series:
 
 
 def _name_on_card() -> pl.Expr:
-    """Return the name on the card; where there is none, first and last name are it."""
+    """Return the name on the card; where it is absent, first and last name."""
     whole = pl.concat_str(FIRST_NAME, LAST_NAME, separator=" ")
     return pl.coalesce(NAME_ON_CARD, whole).alias(NAME_ON_CARD)

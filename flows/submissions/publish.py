@@ -173,10 +173,8 @@ class Publisher:
         todo = [draft for draft, outcome in zip(group, found, strict=True) if outcome is None]
         fresh = self._seal(todo)
         digests = [digest(one.data) for one in fresh]
-        sealed = {
-            draft.name: sha256 for draft, one, sha256 in zip(todo, fresh, digests, strict=True) if not one.trouble
-        }
-        if sealed:
+        named = zip(todo, fresh, digests, strict=True)
+        if sealed := {draft.name: sha256 for draft, one, sha256 in named if not one.trouble}:
             records.add(sealed)
         stored = self._connections.map(
             lambda draft, one, sha256: self._store_one(draft, one, sha256, records), todo, fresh, digests

@@ -1,4 +1,4 @@
-"""Repairs of whole columns: decided once, on the evidence of the first block, then held; never row by row."""
+"""Repairs of whole columns: decided once, by the first block, for the whole extract; never row by row."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from schemas.expressions import MONTH_SHAPE, YEAR_SHAPE
 from schemas.portal import COUNTRY, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR
 from schemas.row_settings import Repairs
 
-ENOUGH = 20  # values; one CVV in ten starts with 0, so among twenty the lack of any begins to mean something
+ENOUGH = 20  # values; one CVV in ten starts with 0, so if none of twenty does, zeros were probably lost
 SHORT_ZIP, WHOLE_ZIP = "^[0-9]{3,4}$", "^0[0-9]{4}"
 SHORT_CVV, WHOLE_CVV = "^[0-9]{1,2}$", "^0[0-9]{2}$"
 
 
 class ExcelDamageError(ExtractError):
-    """The extract went through a spreadsheet, and digits of its card numbers are gone."""
+    """A spreadsheet has destroyed digits of the extract's card numbers."""
 
     message = "Extract {name}: card numbers were damaged by a spreadsheet ({sign})."
     next_step = "Nothing was sent. The issuer must export it again without opening it in a spreadsheet."
 
 
 class RepairContradictedError(ExtractError):
-    """A later row contradicts the evidence on which a repair was decided."""
+    """A later row contradicts a repair that the first rows needed."""
 
-    message = "Extract {name}: row {row} contradicts the repair {repair}, which the first rows called for."
+    message = "Extract {name}: row {row} contradicts the repair {repair}, which the first rows needed."
     next_step = (
-        "Nothing was sent. The issuer must write the column one way throughout, or [repairs] must switch {repair} off."
+        "Nothing was sent. The issuer must write the column one way throughout, or set {repair} = false in [repairs]."
     )
 
 
 class Decided(NamedTuple):
-    """The repairs held for the whole extract, under the names of the settings `[repairs]`."""
+    """The repairs of an extract, named as in the settings `[repairs]`."""
 
     zip_zeros: bool = False
     cvv_zeros: bool = False
@@ -42,9 +42,9 @@ class Decided(NamedTuple):
 
 
 def decide(rows: pl.DataFrame, repairs: Repairs, name: str) -> Decided:
-    """Return what the first block, normalised, shows to be needed.
+    """Return the repairs that the first block, normalised, shows to be needed; `name` is the extract's.
 
-    Raises ExcelDamageError where digits are gone for good. `name` is the extract's.
+    Raises ExcelDamageError where digits are lost for good.
     """
     if repairs.refuse_excel:
         _refuse_excel(rows[PAN].drop_nulls(), name)
@@ -56,10 +56,10 @@ def decide(rows: pl.DataFrame, repairs: Repairs, name: str) -> Decided:
 
 
 def repair(rows: pl.DataFrame, decided: Decided, name: str) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Return a normalised block mended, and the cells changed per repair; RepairContradictedError names the row."""
+    """Return a normalised block repaired, and the cells changed per repair; RepairContradictedError names the row."""
     american, zipped, cvv, year, month = (pl.col(COUNTRY) == places.US, *map(pl.col, (POSTAL_CODE, CVV, YEAR, MONTH)))
     short_zip, short_cvv = american & zipped.str.contains(SHORT_ZIP), cvv.str.contains(SHORT_CVV)
-    # Per repair: the cells it changes, the rows that speak against it, the columns after it.
+    # Per repair: the rows it changes, the rows that contradict it, the columns after it.
     steps = {
         "zip_zeros": (short_zip, american & zipped.str.contains(WHOLE_ZIP), [_padded(POSTAL_CODE, short_zip, 5)]),
         "cvv_zeros": (short_cvv, cvv.str.contains(WHOLE_CVV), [_padded(CVV, short_cvv, 3)]),
@@ -70,13 +70,13 @@ def repair(rows: pl.DataFrame, decided: Decided, name: str) -> tuple[pl.DataFram
         ),
     }
     counts: dict[str, int] = {}
-    for repaired in (field for field, wanted in decided._asdict().items() if wanted):
-        changes, against, remediated = steps[repaired]
+    for field in (field for field, needed in decided._asdict().items() if needed):
+        changes, against, columns = steps[field]
         contrary = rows.filter(against)["row"]
         if len(contrary):
-            raise RepairContradictedError(name=name, repair=repaired, row=contrary[0])
-        counts[repaired] = rows.filter(changes).height
-        rows = rows.with_columns(remediated)
+            raise RepairContradictedError(name=name, repair=field, row=contrary[0])
+        counts[field] = rows.filter(changes).height
+        rows = rows.with_columns(columns)
     return rows, counts
 
 
@@ -85,22 +85,22 @@ def _padded(column: str, short: pl.Expr, width: int) -> pl.Expr:
 
 
 def _zips_lost_zeros(rows: pl.DataFrame) -> bool:
-    """Say whether no ZIP kept a zero in front, and the short ones, padded, lie in their states."""
+    """Return whether no ZIP has a leading zero, and the short ones, padded, are in their states."""
     american = rows.filter(pl.col(COUNTRY) == places.US).select(POSTAL_CODE, SUBNATIONAL).drop_nulls()
     short = american.filter(pl.col(POSTAL_CODE).str.contains(SHORT_ZIP))
     padded = short.select(pl.col(POSTAL_CODE).str.zfill(5).str.slice(0, 3) + pl.col(SUBNATIONAL)).to_series()
-    lie_there = padded.is_in(places.postal_places()).sum()
-    return 0 < 0.95 * len(padded) <= lie_there and not american[POSTAL_CODE].str.contains(WHOLE_ZIP).any()
+    in_state = padded.is_in(places.postal_places()).sum()
+    return 0 < 0.95 * len(padded) <= in_state and not american[POSTAL_CODE].str.contains(WHOLE_ZIP).any()
 
 
 def _cvvs_lost_zeros(cvvs: pl.Series) -> bool:
-    """Say whether no CVV kept a zero in front, and about as many as would have one are short."""
+    """Return whether no CVV has a leading zero, and about as many are short as should have one."""
     short = cvvs.str.contains(SHORT_CVV).sum()
     return len(cvvs) >= ENOUGH and 0 < short < 0.3 * len(cvvs) and not cvvs.str.contains(WHOLE_CVV).any()
 
 
 def _month_and_year_swapped(rows: pl.DataFrame) -> bool:
-    """Say whether only the other reading, YYMM for MMYY, fits every value."""
+    """Return whether every value fits YYMM for MMYY, and not every value fits as read."""
     as_read = rows[MONTH].str.contains(MONTH_SHAPE).all() and rows[YEAR].str.contains(YEAR_SHAPE).all()
     other = rows[YEAR].str.contains(MONTH_SHAPE).all() and rows[MONTH].str.contains(YEAR_SHAPE).all()
     return rows.height > 0 and other and not as_read

@@ -1,4 +1,4 @@
-"""The one route from a source row to a chunk line: map, normalise, repair, validate, tell duplicates, hash, write.
+"""The one route from a source row to a chunk line: map, normalise, repair, validate, hash, write, find duplicates.
 
 Every row that is sent, by whatever command and however large its file, passes these functions in this order. Every row
 of a block comes out exactly once: as good, or as a ledger record that says why it is not sent.
@@ -31,17 +31,17 @@ from schemas.manifest import SourceIdentity
 from schemas.portal import CUID, MONTH, PAN, YEAR
 
 EXCLUDED = "row.filter.excluded"
-NAMELESS = "cardholder.cuid.missing"  # of a portfolio: nobody could tell whether it was sent before
+NAMELESS = "cardholder.cuid.missing"  # in a portfolio: whether it was sent before cannot be known
 _KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag", "test", *CHECKS, "text"]
 _UNCHECKED = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
 
 
 class Choice(NamedTuple):
-    """Which rows of an extract a run is of, and what earlier runs say of its cards."""
+    """Which rows of an extract a run sends, and what earlier runs know of its cards."""
 
     picked: Picked | None = None
     known: PriorState | None = None
-    keep_cells: bool = False  # the 20 columns are kept, and the CVV as the source has it (a single request, 2.8)
+    keep_cells: bool = False  # the 20 columns are kept, with the CVV as in the source (single links, interface.md 2.8)
 
 
 EVERY_ROW = Choice()
@@ -57,14 +57,14 @@ class Validated(NamedTuple):
 
 
 class Processed(NamedTuple):
-    """`good`: ledger's identity columns, the cuid and `text`, a chunk's line; `others`: ledger records of the rest."""
+    """`good`: the ledger's columns, the cuid and `text`, a chunk's line; `others`: ledger records of the rest."""
 
     good: pl.DataFrame
     others: pl.DataFrame
 
 
 class Route:
-    """Take block after block of one extract along; remembers what it has seen to tell repeats apart."""
+    """Take the blocks of one extract along the route, in order; remembers their rows to find duplicates."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Route:
         return Processed(good.drop("key", "tag", "test"), records)
 
     def _written(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Hash CVVs, write each row's line, note what other rows and runs know it by, and drop its cells."""
+        """Hash CVVs, write each row's line, add the keys that identify it in other blocks and runs, drop its cells."""
         keep = self._choice.keep_cells
         hashed = hash_cvv(rows)
         text = lines(hashed, self._order)
@@ -148,7 +148,7 @@ class Route:
         return rows.with_columns(origin.alias("origin"))
 
     def _suppress(self, good: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Part the rows to send from those that earlier runs leave nothing to do for."""
+        """Separate the rows to send from those that earlier runs have made unnecessary."""
         known = self._choice.known
         if known is None:
             return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
@@ -159,7 +159,7 @@ class Route:
         return good.filter(why.is_null()), resting_records(resting, ledger.SUPPRESSED)
 
     def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
-        """Count what the ledger says: the reasons of both, and the kinds of cards that are sent."""
+        """Count the reasons in the ledger and the kinds of cards that are sent."""
         reported = pl.concat([good["reasons"], records["reasons"]]).explode().drop_nulls()
         codes = reported.str.split("|").list.last().value_counts()
         self.reasons.update(dict(codes.iter_rows()))
@@ -169,13 +169,13 @@ class Route:
 
 
 def _without(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that no verdict refuses."""
+    """Return the rows that no verdict rejects."""
     refused = _refused(verdicts)
     return rows if refused.is_empty() else rows.filter(~rows["row"].is_in(refused.implode()))
 
 
 def _only(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that a verdict refuses."""
+    """Return the rows that a verdict rejects."""
     refused = _refused(verdicts)
     return rows.clear() if refused.is_empty() else rows.filter(rows["row"].is_in(refused.implode()))
 
@@ -185,15 +185,15 @@ def _refused(verdicts: pl.DataFrame) -> pl.Series:
 
 
 def _identify(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
-    """Add cuid_made, last_4 and expiration (YYMM); give a row without cuid the one its place in the extract makes.
+    """Add cuid_made, last_4 and expiration (YYMM); make a cuid for a row without one.
 
-    The made cuid is `cl-<12 hex of the extract's SHA-256>-<row>`: the same again when the run is repeated,
-    unique within and across extracts, and traceable by hand.
+    It is `cl-<12 hex of the extract's SHA-256>-<row>`: the same when the run is repeated, unique within and across
+    extracts, and easy to trace.
     """
     pan, month, year = pl.col(PAN), pl.col(MONTH), pl.col(YEAR)
     dated = year.str.contains("^[0-9]{2}$") & month.str.contains("^(0[1-9]|1[0-2])$")
     absent = rows[CUID].is_null()
-    if absent.any():  # rare, and making the texts for all rows is not free
+    if absent.any():  # rare, and texts for all rows are not free
         rows = rows.with_columns(pl.col(CUID).fill_null(prefix + pl.col("row").cast(pl.String)))
     return rows.with_columns(
         absent.alias("cuid_made"),
@@ -203,6 +203,6 @@ def _identify(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
 
 
 def _nameless(rows: pl.DataFrame) -> pl.DataFrame:
-    """Refuse the rows of a portfolio that have no cuid of their own: they would be sent anew every night."""
+    """Reject the rows of a portfolio without a cuid: they would be sent again every night."""
     verdict = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
     return rows.filter("cuid_made").select("row", **verdict).select(*VERDICT)

@@ -1,4 +1,4 @@
-"""The rows of an extract that a run sends again, by number, with the fields that were corrected since."""
+"""The rows of an extract that a run sends again, by number, with their corrected fields."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import polars as pl
 
 from schemas.portal import POSTAL_CODE, columns
 
-CLEARED = "(empty)"  # written as a correction: the field is left out
+CLEARED = "(empty)"  # a correction that clears the field
 PICK: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "origin": pl.UInt32}
 
 
 class Picked:
-    """Rows to keep: `rows` has row, and origin, the row of the earlier run that is repeated.
+    """Rows to send again: `rows` has row, and origin, the row of the earlier run that is repeated.
 
-    `corrections`: row and any of the portal's columns; null leaves the source's value, CLEARED takes it away.
+    `corrections`: row and any of the portal's columns; null keeps the source's value, CLEARED removes it.
     """
 
     def __init__(self, rows: pl.DataFrame, corrections: pl.DataFrame | None = None) -> None:
@@ -22,7 +22,7 @@ class Picked:
         self._corrections = given.select(pl.col("row").cast(pl.UInt32), *(name for name in columns() if name in given))
 
     def keep(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of a frame (with `row`) that are picked."""
+        """Return the selected rows of a frame (with `row`)."""
         return frame.join(self.rows.select("row"), on="row", how="semi", maintain_order="left")
 
     def origins(self, rows: pl.DataFrame) -> pl.Series:
@@ -30,11 +30,11 @@ class Picked:
         return rows.select("row").join(self.rows, on="row", how="left", maintain_order="left")["origin"]
 
     def correct(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Put corrected values over the source's, as they were mapped; postal codes come after the repairs."""
+        """Replace mapped values by corrected ones, except postal codes."""
         return self._over(rows, [name for name in self._corrections.columns[1:] if name != POSTAL_CODE])
 
     def correct_codes(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Put corrected postal codes over the repaired ones: a column's lost zeros say nothing of them."""
+        """Replace repaired postal codes by corrected ones, which have lost no zeros."""
         return self._over(rows, [name for name in self._corrections.columns if name == POSTAL_CODE])
 
     def _over(self, rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Validating: which row breaks which rule, as verdicts without a value, and the shape that pandera declares."""
+"""Validate rows with pandera: which row breaks which rule, as verdicts without a value."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _NONE = pl.DataFrame(
 
 
 class RunInputs(NamedTuple):
-    """The rules of one severity: an expression of each, and what is reported where it fails."""
+    """The rules of one severity: the expression of each, and its verdict where it fails."""
 
     holds: tuple[pl.Expr, ...]
     reported: pl.DataFrame  # column, code, severity, and rank: the rule's place in the table
 
 
 class Contract(NamedTuple):
-    """The pandera schema of a business date and an issuer's settings, and its rules one by one."""
+    """The pandera schema for a business date and an issuer's settings, and its rules one by one."""
 
     schema: pa.DataFrameSchema
     by_severity: dict[Severity, RunInputs]
@@ -44,8 +44,8 @@ class Contract(NamedTuple):
 def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
     """Return verdicts (VERDICT) in the order of the rows; a row without a verdict `reject` passed pandera (2.6).
 
-    `rows`: row, and the 20 columns, normalised; `as_of` is the business date. A cell has at most one verdict of each
-    severity: the first rule it breaks. Raises BugError, without any value, where pandera finds another shape.
+    `rows`: row and the 20 columns, normalised; `as_of` is the business date. A cell has at most one verdict of each
+    severity: the first rule it breaks. Raises BugError, without any value, where the columns are not the schema's.
     """
     contract = contract_of(rules.RULES, as_of, settings)
     problem = "pandera and the rules disagree"
@@ -62,7 +62,7 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
 
 @lru_cache(8)
 def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings) -> Contract:
-    """Make the pandera schema of the table: the columns in order, and a composite check of each severity."""
+    """Make the pandera schema of the table: the columns in order, and one composite check for each severity."""
     asked: dict[Severity, RunInputs] = {}
     checks = []
     severities = {rule.code: rule.severity_by(settings) for rule in table}
@@ -98,7 +98,7 @@ def _composite(holds: Sequence[pl.Expr]) -> Callable[[Any], pl.LazyFrame]:
 
 
 def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[Severity, pl.Series] | None:
-    """Return which rows fail the check of each severity that any row fails; None where their shape is wrong."""
+    """Return, for each severity with failures, which rows fail its check; None where the columns are wrong."""
     failed: dict[Severity, pl.Series] = {}
     with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
         try:
@@ -113,9 +113,9 @@ def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[Severity, pl
 
 
 def _by_rule(rows: pl.DataFrame, asked: RunInputs) -> pl.DataFrame:
-    """Return row, rank, column, code, severity of every rule that these rows break; each of them breaks one at least.
+    """Return row, rank, column, code, severity of every rule that these rows break.
 
-    Raises ValueError where one breaks none.
+    Raises ValueError where a row breaks none.
     """
     rule, at = np.nonzero(~rows.select(asked.holds).to_numpy().T)
     if len(np.unique(at)) != rows.height:

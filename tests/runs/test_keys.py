@@ -33,6 +33,6 @@ def test_what_is_no_run_id_is_none(text: str) -> None:
 def test_chunks_are_named_after_their_run_and_number() -> None:
     keys = RunKeys(RunId("first-bank", date(2026, 11, 20), "3f9c21aa"))
 
-    assert keys.chunk(1) == (
+    assert keys.chunks + keys.chunk_name(1) == (
         "first-bank/runs/first-bank-20261120-3f9c21aa/chunks/first-bank-20261120-3f9c21aa-00001.csv.pgp"
     )

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
-from flows.runs.claim import ClaimedError, Lease, LeaseLostError
+from flows.runs.claim import ClaimedError, Lease, LeaseLostError, end
 from flows.runs.store import ConflictError, Entry
 
 NOW = datetime(2026, 11, 20, 2, 0, tzinfo=UTC)
@@ -25,6 +25,10 @@ CHAIN = "first-bank/runs/x/claims/"
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path)
+
+
+def give_back(lease: Lease, now: datetime) -> None:
+    end(lease.store, lease.prefix, lease.holder, now, only=lease.holder)
 
 
 def test_a_second_holder_is_told_who_works_and_until_when(store: LocalStore) -> None:
@@ -44,7 +48,7 @@ def test_a_second_process_of_the_same_name_is_told_too(store: LocalStore) -> Non
 
 
 def test_a_claim_that_was_given_back_is_free_at_once(store: LocalStore) -> None:
-    Lease.take(store, CHAIN, "night-1", NOW, TTL).release(NOW)
+    give_back(Lease.take(store, CHAIN, "night-1", NOW, TTL), NOW)
 
     lease = Lease.take(store, CHAIN, "night-2", NOW, TTL)
 
@@ -91,7 +95,7 @@ def test_giving_back_a_lost_claim_leaves_the_new_holder_s(store: LocalStore) -> 
     slow = Lease.take(store, CHAIN, "slow", NOW, TTL)
     Lease.take(store, CHAIN, "next", NOW + 2 * TTL, TTL)
 
-    slow.release(NOW + 2 * TTL)
+    give_back(slow, NOW + 2 * TTL)
 
     with pytest.raises(ClaimedError, match="next"):
         Lease.take(store, CHAIN, "third", NOW + 2 * TTL, TTL)
@@ -176,5 +180,5 @@ def test_at_any_time_at_most_one_holder_has_a_claim_that_would_be_renewed(moves:
                     assert not mine
                     del held[who]
             elif who in held:
-                held.pop(who).release(now)
+                give_back(held.pop(who), now)
                 owner = None if mine else owner

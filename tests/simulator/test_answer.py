@@ -78,7 +78,7 @@ def test_a_second_call_answers_nothing_again(store: LocalStore) -> None:
 
 def test_a_run_without_manifest_is_not_uploaded(store: LocalStore) -> None:
     keys = RunKeys(RunId(ISSUER, DAY, "3f9c21aa"))
-    store.create(keys.chunk(1), paper_seal(upload_csv(people(1))))
+    store.create(keys.chunks + keys.chunk_name(1), paper_seal(upload_csv(people(1))))
 
     answered = answer_store(store, ISSUER, portal())
 

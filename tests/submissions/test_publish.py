@@ -114,13 +114,13 @@ def test_a_foreign_chunk_is_told_after_all_others_stand(tmp_path: Path) -> None:
     keys = keys_of(bench.submit(extract).manifest.run)
     for path in (tmp_path / "store" / keys.base).rglob("*.*"):
         path.unlink()
-    bench.store.create(keys.chunk(2), b"something else")
+    bench.store.create(keys.chunks + keys.chunk_name(2), b"something else")
 
     with pytest.raises(ForeignChunkError):
         bench.submit(extract)
 
     assert 40 == len(uploaded(bench))
-    assert b"something else" == bench.content(keys.chunk(2))
+    assert b"something else" == bench.content(keys.chunks + keys.chunk_name(2))
     assert read_manifest(bench.store, keys) is None
 
 

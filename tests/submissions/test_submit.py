@@ -92,7 +92,7 @@ def test_what_a_dead_run_published_is_adopted_and_the_outcome_is_the_same(tmp_pa
     done = bench.submit(extract).manifest
     keys = keys_of(done.run)
     (tmp_path / "store" / keys.manifest).unlink()
-    (tmp_path / "store" / keys.chunk(2)).unlink()
+    (tmp_path / "store" / keys.chunks / keys.chunk_name(2)).unlink()
 
     again = bench.submit(extract)
 
@@ -108,7 +108,7 @@ def test_a_truncated_or_foreign_object_under_a_chunks_name_is_never_adopted(tmp_
     extract = bench.drop(10)
     keys = keys_of(bench.submit(extract).manifest.run)
     (tmp_path / "store" / keys.manifest).unlink()
-    chunk = tmp_path / "store" / keys.chunk(1)
+    chunk = tmp_path / "store" / keys.chunks / keys.chunk_name(1)
     chunk.write_bytes(damage(chunk.read_bytes()))  # type: ignore[operator]  # a function of bytes
     left = chunk.read_bytes()
 
