@@ -18,10 +18,11 @@ SOURCE_ONLY = "correct it at the source"
 ROW, RUN = "row_", "run"
 BESIDE = (ROW, RUN)
 
+UNNAMED = "is not accepted"  # of a rule whose kind has no words of its own below
 WRONG = {
     "missing": "is missing", "placeholder": "is a placeholder", "format": "has the wrong form",
     "unknown": "is not known", "mismatch": "does not fit the rest", "luhn": "has a wrong check digit",
-    "expired": "has expired", "far": "lies too far ahead", "soon": "ends too soon", "both": "is given twice",
+    "expired": "has expired", "far": "lies too far ahead", "soon": "ends too soon",
     "card_number": "holds a card number", "other_cuid": "stands under another cuid too",
     "newline": "was hashed with a line break", "utf16": "was hashed as UTF-16", "lost_zero": "lost a leading zero",
     "empty": "is the hash of nothing", "hex": "is written in hexadecimal", "base64_of_hex": "is encoded twice",

@@ -44,12 +44,12 @@ COLUMNS = (
     Column(
         CUID,
         "cardholder.cuid",
-        "a reference of your own without line breaks, which is no card number and differs by cardholder",
+        "a reference of your own: another one for each cardholder, without line breaks, and no card number",
     ),
     Column(PAN, "card.pan", "16 digits with the right check digit"),
     Column(YEAR, "card.expiration_year", "two digits: 27 for 2027"),
     Column(MONTH, "card.expiration_month", "01 to 12"),
-    Column(NAME_ON_CARD, "card.name_on_card", "a name of letters, without digits"),
+    Column(NAME_ON_CARD, "card.name_on_card", "a name: letters, no digits"),
     Column(
         CVV_HASH,
         "card.cvv_hash",
@@ -70,7 +70,7 @@ COLUMNS = (
     Column(
         POSTAL_CODE,
         "address.postal_code",
-        "a ZIP of five digits, leading zeros kept, or A1A 1A1, lying in the row's state or province",
+        "a ZIP of five digits, leading zeros kept, or A1A 1A1, in the row's state or province",
     ),
     Column(EMAIL, "address.email", "one address: name@example.com"),
     Column(PHONE, "address.phone_number", "7 to 15 digits, with or without + and separators"),

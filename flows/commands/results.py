@@ -29,11 +29,11 @@ INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60))
 
 @entry("ingest", form=INGEST)
 def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
-    """Take up new result files, attribute every row, and bring the reports up to date.
+    """Ingest new result files: match every row to the row it answers, and update the reports.
 
     Args:
-        issuer: Whose results. All that are new are taken up.
-        run: A run id whose report is rebuilt even without new results.
+        issuer: Whose results; all new files are ingested.
+        run: A run whose report is rebuilt even without new results.
     """
     from flows.reports.ingest import ingest as ingest_step
 
@@ -163,7 +163,7 @@ def reconcile(
     from_date: Annotated[date | None, Cli("--from")] = None,
     to_date: Annotated[date | None, Cli("--to")] = None,
 ) -> Result:
-    """Report across runs: what is outstanding and overdue, what failed over time, who has no link.
+    """Report across runs: what is outstanding or overdue, errors over time, cardholders without a link.
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
@@ -213,7 +213,7 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
 
 @entry("status", form=READ_ONLY)
 def status(context: Context, issuer: str = "") -> Result:
-    """Show every run, newest first: where its rows went and what is awaiting.
+    """List all runs, newest first: where their rows went and what is open.
 
     Args:
         issuer: Only this issuer's runs (default: those of all that are configured).
@@ -229,9 +229,9 @@ def status(context: Context, issuer: str = "") -> Result:
     return Result({"runs": [standing._asdict() for standing in found]}, [table if found else "no runs yet"])
 
 
-@entry("trace", form="personal data does not go into a form's log")
+@entry("trace", form="what is known of one person does not belong in a flow's log")
 def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -> Result:
-    """Show everything that happened to one cardholder, over all runs, and what to do next.
+    """Show everything that happened to one cardholder, across runs, and what to do next.
 
     Args:
         cuid: The cardholder's reference at the issuer.

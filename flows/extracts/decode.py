@@ -17,7 +17,7 @@ import zstandard
 from flows.extracts.errors import EmptyExtractError, EncodingError, NotCsvError, TruncatedError
 
 PIECE = 1 << 20  # bytes asked of a stream at once
-BLOCK = 3 << 20  # bytes of a block of whole lines; larger ones are no faster and cost memory: 12 MiB takes 150 MB more
+BLOCK = 4 << 20  # bytes of a block of whole lines; with 5 MiB a tenth less CPU, and 40 MB more memory
 UNREADABLE = b"\x00"  # stands for a line that is not in the encoding: no record can look like it
 LONGEST_LINE = 1 << 20  # bytes; a longer "line" is another kind of file
 KINDS = (

@@ -33,15 +33,15 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "extract-missing": Kind("Extract missing by its hour", "Ask the issuer for the extract; the next night takes it."),
-    "night-skipped": Kind("Night skipped by the calendar", "Nothing; the next business night takes what is there."),
+    "extract-missing": Kind("Extract missing by its hour", "Ask the issuer for the file; the next run submits it."),
+    "night-skipped": Kind("Night skipped by the calendar", "Nothing; the next business day submits what is there."),
     "empty-extract": Kind("Empty extract", "Ask the issuer whether there was nothing to send."),
-    "run-refused": Kind("Run refused before its commit", "Read the reason; have the extract fixed, or open the gate."),
-    "flow-failed": Kind("Flow failed", "Read the flow's message; after a temporary failure run it again."),
-    "out-of-balance": Kind("Out of balance", "Read the breaks in the report; each names its next step."),
+    "run-refused": Kind("Run refused before its commit", "Read the reason; correct the extract, or open the gate."),
+    "flow-failed": Kind("Flow failed", "Read the flow's message; after a temporary failure, run it again."),
+    "out-of-balance": Kind("Out of balance", "Read the breaks of the report; each names its next step."),
     "result-overdue": Kind("Result overdue", "Check the outbox; fetch the results from the portal."),
     "key-ending": Kind("Portal key expires soon", "Get the next key from the portal and pin its fingerprint."),
-    "key-unusable": Kind("Portal key cannot be used", "Nothing can be encrypted: get a valid key from the portal."),
+    "key-unusable": Kind("Portal key cannot be used", "Nothing can be sealed: get a valid key from the portal."),
 }
 
 

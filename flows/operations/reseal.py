@@ -84,18 +84,18 @@ def _complete_chunks(run: str, scan: Scan, sent: pl.DataFrame) -> Iterator[tuple
     """Yield the chunks that are complete; memory holds those begun."""
     sizes = sent.group_by("chunk").agg(pl.len().alias("size"))
     begun: list[pl.DataFrame] = []
-    seen = 0
+    missing = sent["row"]
     for piece in scan:
         fresh = [_checked(run, rows, sent) for rows in piece.chunks]
-        seen += sum(rows.height for rows in fresh)
+        missing = missing.filter(~missing.is_in(pl.concat([missing.clear(), *(one["row"] for one in fresh)]).implode()))
         begun += fresh
         if begun:
             rows = pl.concat(begun).join(sizes, on="chunk").with_columns(pl.len().over("chunk").alias("read"))
             whole = rows.filter(pl.col("read") == pl.col("size")).sort("chunk", "position")
             begun = [rows.filter(pl.col("read") < pl.col("size")).drop("size", "read")]
             yield from ((int(key[0]), part) for key, part in whole.partition_by("chunk", as_dict=True).items())
-    if seen != sent.height:
-        raise RowsDifferError(run=run, count=sent.height - seen, rows=_named(pl.concat([sent.clear(), *begun])))
+    if len(missing):
+        raise RowsDifferError(run=run, count=len(missing), rows=_named(missing))
 
 
 def _checked(run: str, rows: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
@@ -109,13 +109,12 @@ def _checked(run: str, rows: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     ]
     differing = beside.filter(pl.any_horizontal(unlike))
     if differing.height:
-        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing))
+        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing["row"]))
     return beside
 
 
-def _named(rows: pl.DataFrame) -> str:
-    first = rows["row"].sort().head(FIRST).to_list()
-    return ", ".join(map(str, first)) or "none found"
+def _named(rows: pl.Series) -> str:
+    return ", ".join(map(str, rows.sort().head(FIRST)))
 
 
 class Resealed(NamedTuple):
