@@ -15,7 +15,6 @@ AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
 
 from __future__ import annotations
 
-import atexit
 import getpass
 import os
 import random
@@ -25,7 +24,6 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, date, datetime
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -33,7 +31,6 @@ from urllib.parse import urlsplit
 from flows.errors import OperatorError
 
 if TYPE_CHECKING:
-    from flows.adapters.gpg_sealer import Sealers
     from flows.operations.provenance import Setting
     from flows.partner_api.client import ServiceClient
     from flows.partner_api.transport import Credentials
@@ -263,7 +260,7 @@ def _user() -> str:
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
     from flows.adapters.gpg import remove_dead_homes
-    from flows.adapters.gpg_sealer import SealerSpec
+    from flows.adapters.gpg_sealer import GpgSealer, trial_seal
     from flows.adapters.unsealed import PlainSealer
 
     portal = issuer.portal
@@ -272,20 +269,12 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
         return
     remove_dead_homes()  # what a kill -9 left behind
     files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
-    keys = tuple(read_file(folder / file, "[portal] key_file") for file in files)
-    wanted = SealerSpec(keys, portal.fingerprints, portal.armor, portal.compression, now().date())
-    with _sealers().borrow(wanted) as sealer:
+    keys = [read_file(folder / file, "[portal] key_file") for file in files]
+    with GpgSealer(
+        keys, portal.fingerprints, armor=portal.armor, compression=portal.compression, today=now().date()
+    ) as sealer:
+        trial_seal(sealer)
         yield sealer
-
-
-@cache
-def _sealers() -> Sealers:
-    """Return this process's sealers; those that are idle end with it."""
-    from flows.adapters.gpg_sealer import Sealers
-
-    sealers = Sealers()
-    atexit.register(sealers.close)
-    return sealers
 
 
 @contextmanager

@@ -39,7 +39,7 @@ KINDS: dict[str, Kind] = {
     "run-refused": Kind("Run refused before its commit", "Read the reason; correct the extract, or open the gate."),
     "flow-failed": Kind("Flow failed", "Read the flow's message; after a temporary failure, run it again."),
     "out-of-balance": Kind("Out of balance", "Read the breaks of the report; each names its next step."),
-    "result-overdue": Kind("Result overdue", "Check the outbox; fetch the results from the portal."),
+    "result-overdue": Kind("Result overdue", "Look at the outbox; fetch the results from the portal."),
     "key-ending": Kind("Portal key expires soon", "Get the next key from the portal and pin its fingerprint."),
     "key-unusable": Kind("Portal key cannot be used", "Nothing can be sealed: get a valid key from the portal."),
 }

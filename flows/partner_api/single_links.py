@@ -13,7 +13,8 @@ import polars as pl
 from pydantic import ValidationError
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError
-from flows.extracts.open import Readable, open_extract
+from flows.extracts.decode import Readable
+from flows.extracts.open import open_extract
 from flows.partner_api.service import AnswerLostError, Linking, LinkRequestError, NoServiceError, StrangeAnswerError
 from flows.redaction import redact
 from flows.reports.cardholder import SINGLE, Attempt, trace

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.extracts.decode import Readable
 from flows.extracts.mapping import plan_mapping
-from flows.extracts.open import Counting, Readable, open_extract
+from flows.extracts.open import Counting, open_extract
 from flows.extracts.reader import read_extract
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of

@@ -249,8 +249,8 @@ class DyingStore:
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         self._written(lambda: self.store.replace(key, parts))
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
-        return self.store.open(key, pin, start)
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        return self.store.open(key, pin)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         return self.store.keys(prefix, shallow=shallow)
