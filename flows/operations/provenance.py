@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-FROM_FILE: Final = "file"
-FROM_DEFAULT: Final = "default"
-FROM_ENVIRONMENT: Final = "environment"
 OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
 # Variables whose values are no secrets; of the others only that they are set is shown.
 REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
@@ -19,7 +16,7 @@ class Setting(NamedTuple):
 
     name: str
     value: Any
-    origin: str
+    origin: Literal["file", "default", "environment"]
 
 
 def settings_in_effect(
@@ -30,18 +27,18 @@ def settings_in_effect(
     `effective` is the issuer's whole model as plain values, `given` the content of its TOML.
     """
     named = sorted(name for name in environment if name.startswith(OURS))
-    added = [Setting(name, _shown(name, environment[name]), FROM_ENVIRONMENT) for name in named]
+    added = [Setting(name, _shown(name, environment[name]), "environment") for name in named]
     return [*_flat(effective, given), *added]
 
 
 def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[Setting]:
     for name, value in effective.items():
-        there = isinstance(given, Mapping) and name in given
-        below = given[name] if there else {}
+        in_file = isinstance(given, Mapping) and name in given
+        below = given[name] if in_file else {}
         if isinstance(value, Mapping) and value:
             yield from _flat(value, below, f"{prefix}{name}.")
         else:
-            yield Setting(f"{prefix}{name}", value, FROM_FILE if there else FROM_DEFAULT)
+            yield Setting(f"{prefix}{name}", value, "file" if in_file else "default")
 
 
 def _shown(name: str, value: str) -> str:

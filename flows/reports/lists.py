@@ -47,12 +47,6 @@ def verified_links(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(state=LINKED).select(LINK)
 
 
-def mailing(links: pl.DataFrame, settings: LinkSettings) -> pl.DataFrame:
-    """Return links in the form of the sending system: its columns, its names, its date format, all cells text."""
-    written = links.with_columns(pl.col("expires_on").dt.strftime(settings.strftime))
-    return written.select(pl.col(column).alias(name) for column, name in settings.columns.items())
-
-
 def errors(rows: pl.DataFrame) -> pl.DataFrame:
     """Return errors.csv of reconciled rows: one line per row and reason the partner gave."""
     reported = rows.filter(FAILED).select("row", "cuid", "last_4", "message", pl.col("reasons").alias("reason"))
@@ -204,11 +198,14 @@ def keep_links(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame
 def write_links(store: Store, keys: RunKeys, links: Iterator[pl.DataFrame], settings: LinkSettings) -> None:
     """Write all links of a run as links.csv, or as links-00001.csv and so on, of `rows_per_file` rows each.
 
-    Link files of an earlier report keep only their header: a link withdrawn since must not be sent from them.
+    Columns, their names and the date format are those of the sending system. Link files of an earlier report keep only
+    their header: a link withdrawn since must not be sent from them.
     """
     columns = list(settings.columns.values())
+    cells = [pl.col(column).alias(name) for column, name in settings.columns.items()]
+    day = pl.col("expires_on").dt.strftime(settings.strftime)
     written = set()
-    mailed = (mailing(part, settings) for part in links)
+    mailed = (part.with_columns(day).select(cells) for part in links)
     for number, frames in enumerate(_files(mailed, settings.rows_per_file), start=1):
         key = keys.report(f"links-{number:05d}.csv" if settings.rows_per_file else "links.csv")
         store.replace(key, csv_pieces(frames, columns))

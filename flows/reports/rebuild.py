@@ -76,7 +76,8 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
     total = total._replace(breaks=frozenset(found.open))
     books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found.open), len(found.closed))
     moment = waiting_since(store, keys, manifest, now)
-    summary = summarise(manifest, total, books, context.issuer, moment, _versions(), found.closed)
+    versions = {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}
+    summary = summarise(manifest, total, books, context.issuer, moment, versions, found.closed)
     if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
@@ -203,7 +204,3 @@ def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
     earlier = [run for run in run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
     runs = [*earlier, keys.run][-TREND:]
     return [{**run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in runs]
-
-
-def _versions() -> dict[str, str]:
-    return {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}

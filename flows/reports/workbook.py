@@ -24,7 +24,7 @@ CREATED = datetime(2000, 1, 1, tzinfo=UTC)  # the file's own date: the same fact
 
 def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
     """Return the workbook of a run from its summary (with `trend`) and its chunks (`schemas.reports.Chunks`)."""
-    shown = chunks.head(MOST_CHUNKS)
+    shown, closed = chunks.head(MOST_CHUNKS), summary["closed"]
     return workbook(
         {
             "Run": (["fact", "value"], _facts(summary)),
@@ -43,7 +43,7 @@ def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
             "Reasons": _table(refused_by(summary), "code", "by", "rows", "action", "hint"),
             "Error texts": _table(summary["shapes"], "shape", "reason", "rows", "message"),
             "Breaks": _table(summary["breaks"], "name", "place", "rows", "since", "meaning", "then"),
-            **_closed(summary["closed"]),
+            **({"Closed": _table(closed, "name", "place", "rows", "reason", "by", "at")} if closed else {}),
             "Chunks": (shown.columns, shown.iter_rows()),
             "Trend": _table(summary["trend"], "as_of", "run", "state", *FIGURES),
         }
@@ -83,11 +83,6 @@ def _width(title: str) -> int:
 
 def _table(facts: Iterable[Mapping[str, Any]], *names: str) -> tuple[Sequence[str], list[list[Cell]]]:
     return names, [[one[name] for name in names] for one in facts]
-
-
-def _closed(closed: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
-    """Return the sheet of breaks that an operator closed, if any."""
-    return {"Closed": _table(closed, "name", "place", "rows", "reason", "by", "at")} if closed else {}
 
 
 def _attempts(attempts: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
