@@ -44,11 +44,11 @@ class NotADemoError(OperatorError):
 def demo(
     context: Context, *, rows: Number | None = None, folder: Annotated[Path, Folder(), Cli("--dir")] = Path("demo")
 ) -> Result:
-    """Run a whole night on sample data with a simulated partner: Prefect flows, real gpg, no network.
+    """Run the whole pipeline on sample data with a simulated partner: Prefect flows, real gpg, no network.
 
     Args:
         rows: Generate an extract of this size instead of the sample.
-        folder: Where everything is made; an earlier demo there is removed.
+        folder: Folder for everything the demo writes; an earlier demo there is removed.
     """
     folder, say = folder.resolve(), context.terminal.say
     make_room(folder)

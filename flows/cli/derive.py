@@ -90,9 +90,8 @@ def _option(one: Parameter) -> click.Option:
     if one.many:
         shape = {"multiple": True}
     said = usual not in (REQUIRED, "", None, ())
-    return click.Option(
-        [name, one.name], type=_type(one), metavar=spelled.metavar or None, help=one.help, show_default=said, **shape
-    )
+    metavar = spelled.metavar or ("YYYY-MM-DD" if one.type is date else None)
+    return click.Option([name, one.name], type=_type(one), metavar=metavar, help=one.help, show_default=said, **shape)
 
 
 def _type(one: Parameter) -> click.ParamType[Any]:

@@ -20,8 +20,8 @@ from flows.redaction import harden_process
 from flows.wiring import config_folder
 
 GROUPS = {
-    "outbox": "List the chunks to upload, fetch them to a folder, and note what was done with them.",
-    "mend": "Put right what went wrong: each verb has --dry-run, and is kept with who, when and why.",
+    "outbox": "List the chunks to upload, fetch them to a folder, and record what was done with them.",
+    "mend": "Put a run right: each command has --dry-run, and is recorded with who, when and why.",
     "job": "Follow a placement job at the partner.",
 }
 

@@ -90,7 +90,7 @@ def _breaks() -> Sequence[str]:
 Issuer = Annotated[str, OneOf(lambda: issuers(config_folder())), Help("The issuer, as its TOML file is named.")]
 RunName = Annotated[str, Text(r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?"), Help("The run's id.")]
 ExtractName = Annotated[str, Text(r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
-Reason = Annotated[str, Text(r"[^0-9]*([0-9][^0-9]*){0,12}"), Help("Why; kept with what is done.")]  # no card number
+Reason = Annotated[str, Text(r"[^0-9]*([0-9][^0-9]*){0,12}"), Help("Why; recorded with the change.")]  # no card number
 ReasonCode = Annotated[str, Text(r"[a-z_]+(\.[a-z0-9_]+){0,2}", 80)]
 ListDigest = Annotated[str, Text(r"[0-9a-f]{12}")]
 BreakName = Annotated[str, OneOf(_breaks)]
@@ -99,7 +99,7 @@ Number = Annotated[int, Range(1)]
 Share = Annotated[float, Range(0, 1)]
 Days = Annotated[int, Range(0, 365), DayCount()]
 Day = Annotated[date | None, Cli("--date")]
-DryRun = Annotated[bool, Help("Only report what would be done, and refuse what would be refused.")]
+DryRun = Annotated[bool, Help("Report what would be done, and refuse what would be refused; change nothing.")]
 
 
 def silent(_name: str) -> AbstractContextManager[Callable[[Progress], None]]:
@@ -148,7 +148,7 @@ class Choice(NamedTuple):
 
 DRY_OR_SEND = Choice(
     "mode",
-    "A dry run shows what would be sent, what stays, and why; nothing is written.",
+    "A dry run shows what would be sent, what is left out, and why; nothing is written.",
     {"dry run": {"dry_run": True}, "send": {"dry_run": False}},
 )
 

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
 
 MEND = Form("mend", "mend: {verb} {run}", picks="verb")
-ONE_FILE = "a row of a result file is named where the file is at hand"
+ONE_FILE = "result files are named where they are at hand"
 ResultName = Annotated[str, Help("The result file, by its name below the issuer's results.")]
 ResultRow = Annotated[Number, Help("Data row of the result file, from 1.")]
-Break = Annotated[BreakName, Cli(metavar="BREAK"), Help("Which kind of break, such as RESULT_SHORT.")]
+Break = Annotated[BreakName, Cli(metavar="BREAK"), Help("Kind of break, such as RESULT_SHORT.")]
 Place = Annotated[ChunkPlace, Help('A chunk, such as "chunk 7"; without it, all breaks of that kind.')]
 
 
 @entry("mend abandon", form=MEND)
 def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """End RUN before its commit, for good: it is never taken up again, and nothing of it is sent."""
+    """Abandon RUN before its commit, for good: it is never resumed, and nothing of it is sent."""
     from flows.operations.remediation import abandon as abandon_step
 
     issuer_context = context.context_of(run)
@@ -53,7 +53,7 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
 
 @entry("mend take-over", form=MEND)
 def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """End the claim of a dead process on RUN, so that the next submit goes on at once."""
+    """End the claim of a dead process on RUN, so that the next submit continues at once."""
     from flows.operations.remediation import take_over as take_over_step
 
     issuer_context = context.context_of(run)
@@ -66,7 +66,7 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
 
 @entry("mend reseal", form=MEND)
 def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """Seal waiting and held chunks of RUN anew (or the CHUNKS numbered) to the keys the settings name now."""
+    """Reseal waiting and held chunks of RUN (or the numbered CHUNKS) to the keys that are configured now."""
     from flows.operations.reseal import reseal as reseal_step
 
     issuer_context = context.context_of(run)
@@ -88,7 +88,7 @@ def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reaso
 def reingest(
     context: Context, issuer: Issuer, result: ResultName, *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Take the file RESULT up again although it was taken up, and report the runs it speaks of."""
+    """Ingest the file RESULT again, and update the reports of the runs it answers."""
     from flows.operations.by_hand import reingest as again_step
 
     issuer_context = wire(context.folder, issuer)
@@ -109,11 +109,11 @@ def attribute(
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
-    """Give a row of the file RESULT that no rule could place to the row it answers.
+    """Match a row of the file RESULT by hand to the row it answers.
 
     Args:
-        to: The row that was sent: run, and row of its extract.
-        last_4_confirmed: The partner says it is that card, whatever its last digits.
+        to: The row that was sent: run and row number, as RUN:ROW.
+        last_4_confirmed: The partner confirmed that it is this card, although its last four digits differ.
     """
     from flows.operations.by_hand import attribute_row
     from flows.runs.documents import run_of
@@ -130,7 +130,7 @@ def attribute(
 def withdraw(
     context: Context, issuer: Issuer, result: ResultName, *, row: ResultRow, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Take back what `mend attribute` said of a row of the file RESULT."""
+    """Withdraw a match that `mend attribute` made."""
     from flows.operations.by_hand import withdraw as withdraw_step
 
     issuer_context = wire(context.folder, issuer)
@@ -142,7 +142,7 @@ def withdraw(
 def close(
     context: Context, run: RunName, break_name: Break, place: Place = "", *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Close breaks of RUN that nothing more can be done about, such as RESULT_SHORT, all or those at PLACE."""
+    """Close breaks of RUN that are settled or beyond repair: all of a kind, such as RESULT_SHORT, or those at PLACE."""
     from flows.operations.remediation import close_break
 
     issuer_context = context.context_of(run)
@@ -159,7 +159,7 @@ def close(
 def reopen(
     context: Context, run: RunName, break_name: Break, place: Place = "", *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Take back the closing of breaks of RUN, all of a kind or those at PLACE."""
+    """Reopen closed breaks of RUN: all of a kind, or those at PLACE."""
     from flows.operations.remediation import reopen_break
 
     issuer_context = context.context_of(run)

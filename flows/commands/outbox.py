@@ -23,16 +23,16 @@ DONE: dict[Move, str] = {
     "released": "waiting again",
     "cancelled": "cancelled; they will not be sent",
 }
-Chunks = Annotated[Sequence[Number], Help("Numbers of chunks; without any, all that it can be done to.")]
+Chunks = Annotated[Sequence[Number], Help("Chunk numbers; default: all chunks in a state that allows it.")]
 
 
 @entry("outbox list", form="every form that sends shows the outbox")
 def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
-    """List the chunks that are not answered yet: what to upload, what is held, what is out since when.
+    """List the chunks without a result: those to upload, those held, those uploaded and since when.
 
     Args:
         issuer: Whose chunks.
-        run: Every chunk of one run, answered ones too.
+        run: All chunks of one run, answered ones included.
     """
     from flows.reports.lists import outbox_rows
     from flows.reports.summary import duration
@@ -57,7 +57,7 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
 
 @entry("outbox fetch", form="it fills a folder on the machine of whoever uploads")
 def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[Path, Folder()]) -> Result:
-    """Copy the waiting chunks of RUN (or the CHUNKS numbered) to a folder, with their SHA-256 sums.
+    """Copy waiting chunks of RUN (or the numbered CHUNKS) to a folder, with their SHA-256 sums.
 
     Args:
         to: The folder to fill.
@@ -78,25 +78,25 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
 
 @entry("outbox uploaded", form=OUTBOX)
 def uploaded(context: Context, run: RunName, chunks: Chunks = (), *, dry_run: DryRun = False) -> Result:
-    """Note that the waiting chunks of RUN (or the CHUNKS numbered) are in the portal."""
+    """Mark waiting chunks of RUN (or the numbered CHUNKS) as uploaded."""
     return _move(context, run, "uploaded", chunks, "", dry_run)
 
 
 @entry("outbox hold", form=OUTBOX)
 def hold(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """Hold waiting chunks back: they are not given out until they are released."""
+    """Hold waiting chunks back until they are released."""
     return _move(context, run, "held", chunks, reason, dry_run)
 
 
 @entry("outbox release", form=OUTBOX)
 def release(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """Let held chunks, or ones marked as uploaded by mistake, wait for their upload again."""
+    """Return held chunks, or chunks marked as uploaded by mistake, to waiting."""
     return _move(context, run, "released", chunks, reason, dry_run)
 
 
 @entry("outbox cancel", form=OUTBOX)
 def cancel(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """Cancel chunks that wait or are held, for good: a cancelled chunk is never sent."""
+    """Cancel waiting or held chunks for good: a cancelled chunk is never sent."""
     return _move(context, run, "cancelled", chunks, reason, dry_run)
 
 

@@ -49,13 +49,13 @@ def link(
     prompt: bool = False,
     override: Annotated[Reason, Cli(metavar="REASON")] = "",
 ) -> Result:
-    """Ask the partner for one link now: for ROW of RUN, or with --prompt for fields typed in for ISSUER.
+    """Request one link now: for ROW of RUN, or with --prompt for fields typed in for ISSUER.
 
     Args:
         target: A run, or with --prompt an issuer.
-        row: A row of the run by its number.
-        prompt: Type the fields in for ISSUER instead of naming a row of a run.
-        override: Ask although the card has a link or waits for one.
+        row: Row number in the run.
+        prompt: Prompt for the fields, for ISSUER, instead of a row of a run.
+        override: Why a link is requested although the card has one or is awaiting one.
     """
     from flows.partner_api.single_links import link_row, link_typed
     from flows.partner_api.terminal import supplied, typed_fields
@@ -88,12 +88,12 @@ def _linked(single: SingleLink) -> Result:
 def job_follow(
     context: Context, issuer: Issuer, job: Annotated[str, Cli(metavar="JOB")], *, poll: bool = False
 ) -> Result:
-    """Follow JOB to its end: show how it goes, prompt for what it needs, warn before its time is up.
+    """Follow JOB to its end: show its progress, prompt for what it needs, warn before it times out.
 
     Args:
         issuer: Whose job.
         job: Its id at the partner.
-        poll: Poll the job's record instead of reading its messages, which come once.
+        poll: Poll the job's record instead of reading its messages, which are given once.
     """
     from flows.partner_api.follow_job import EVERY_SECONDS, Clock, follow
     from flows.partner_api.terminal import Watcher, shown
@@ -114,12 +114,12 @@ def job_follow(
 
 @entry("placements", form=Form("placements", "placements of {issuer}", hours=12, retries=(60, 600)))
 def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bool = False) -> Result:
-    """Look what became of the links of ISSUER, or of one RUN: opened, authenticated, placed, failed by kind.
+    """Check what became of the links of ISSUER, or of one RUN: opened, authenticated, placed, failed by kind.
 
     Args:
-        issuer: Whose links. Every run with links that live is looked at.
-        run: A run id, to look at its links alone.
-        again: Ask even of links that were asked of lately.
+        issuer: Whose links; every run with live links is checked.
+        run: Check the links of this run only.
+        again: Check links again that were checked recently.
     """
     from flows.partner_api.follow_links import follow_links
     from flows.runs.documents import keys_of, run_of

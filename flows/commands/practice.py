@@ -39,8 +39,8 @@ def sample(
     Args:
         file: Where to write it.
         rows: How many rows.
-        bad: Share of rows to be refused.
-        seed: Same seed, same extract.
+        bad: Share of rows that will be rejected.
+        seed: The same seed gives the same extract.
         business_date: Business date the cards are valid on (default: today).
     """
     from flows.simulator.extract import write_sample
@@ -66,15 +66,15 @@ def simulate(
     port: Annotated[int, Range(0, 65535)] = 0,
     speed: Annotated[float, Range(0, above=True)] = 1.0,
 ) -> Result:
-    """Let the simulated portal answer every committed chunk that has no result yet, or serve its whole interface.
+    """Let the simulated portal answer committed chunks without a result, or serve the partner's API.
 
     Args:
         issuer: Whose chunks.
         secret_key: The simulated portal's secret key.
         fail: Share of rows that fail.
-        shuffle: Answer rows in another order than sent.
-        seed: Same seed, same answers.
-        serve: Serve the partner's whole interface on loopback until told to end.
+        shuffle: Return rows in another order than sent.
+        seed: The same seed gives the same results.
+        serve: Serve the partner's API on loopback until stopped.
         port: With --serve; default: a free one.
         speed: With --serve: how many times as fast as real time its clock runs.
     """

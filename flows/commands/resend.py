@@ -51,17 +51,17 @@ WHICH = Choice(
     },
 )
 AGAIN = Form("resubmit", "resubmit {run}: {mode}", hours=LONGEST, without=("row",), choices=(WHICH, DRY_OR_SEND))
-Errors = Annotated[bool, Help("Every row the partner refused.")]
+Errors = Annotated[bool, Help("Rows refused by the partner.")]
 Codes = Annotated[
     Sequence[ReasonCode],
     Cli("--code"),
-    Help("Rows refused for these reasons, ours or the partner's, or their first parts, such as address.postal_code."),
+    Help("Rows with these reason codes, or with codes that begin with them, such as address.postal_code."),
 ]
 Action = Annotated[str, OneOf(lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
-Actions = Annotated[Sequence[Action], Help("By what to do.")]
-Missing = Annotated[bool, Help("Rows without an answer.")]
-Rejects = Annotated[bool, Help("Rows we refused.")]
-Rows = Annotated[Sequence[Number], Help("A row of RUN by its number.")]
+Actions = Annotated[Sequence[Action], Help("Rows whose reason asks for this action.")]
+Missing = Annotated[bool, Help("Rows without a result.")]
+Rejects = Annotated[bool, Help("Rows rejected by us.")]
+Rows = Annotated[Sequence[Number], Help("A row of RUN, by number.")]
 
 
 @entry("resubmit", form=AGAIN)
@@ -81,17 +81,17 @@ def resubmit(
     override_reason: Annotated[Reason, Cli("--override", "REASON")] = "",
     dry_run: bool = False,
 ) -> Result:
-    """Send rows of RUN again as a run of their own, read anew from its extract or taken from a corrected file.
+    """Send rows of RUN again as a new run, from its extract or from a corrected file.
 
     Args:
-        run: The run whose rows are sent again; what has a link or waits for its answer stays.
-        corrections: A filled-in correction template, by its name below the issuer's corrections; on the command line
-            also a file here.
-        extract: A corrected extract there, whose rows replace rows by number or cuid; not together with a template.
-        reason: Why; kept with the new run. Needed to send.
-        override_reason: Why cards that are linked or awaiting are sent a second time, which is recorded; without it
-            they stay.
-        dry_run: Report how many rows would go out and why the others stay; write nothing.
+        run: The run whose rows are sent again; rows that are linked or awaiting a result are left out.
+        corrections: A completed correction template: its name below the issuer's corrections, or on the command line
+            a local file.
+        extract: A corrected extract there, whose rows replace rows by number or cuid; not combined with a template.
+        reason: Why; recorded with the new run. Required to send.
+        override_reason: Why cards that are linked or awaiting a result are sent a second time; recorded. Without it
+            they are left out.
+        dry_run: Report how many rows would be sent and why the others are left out; write nothing.
     """
     from flows.resend.resubmission import Request, plan_resubmit
     from flows.resend.resubmission import resubmit as resubmit_step
@@ -127,7 +127,7 @@ def corrections(
     row: Rows = (),
     to: Path | None = None,
 ) -> Result:
-    """Write what RUN's rows were refused for as a template to fill in, without card numbers (default: all of them).
+    """Write a correction template of RUN's refused rows (default: all of them), without card numbers.
 
     Args:
         to: The file (default: RUN-corrections.csv).
@@ -199,13 +199,13 @@ def renew(
     extract: ExtractName = "",
     dry_run: bool = False,
 ) -> Result:
-    """Make new links for cardholders whose link is about to end and who are still in the latest extract.
+    """Renew links that are about to expire, for cardholders who are still in the latest extract.
 
     Args:
         issuer: Whose cardholders.
-        within_days: Links that end within so many days, or have ended, are made anew.
-        extract: The extract that says who is still there (default: the latest).
-        dry_run: Report whose link would be made anew and who is left out and why; write nothing.
+        within_days: Renew links that expire within this many days, or have expired.
+        extract: The extract that shows who is still a cardholder (default: the latest).
+        dry_run: Report how many links would be renewed, and who is left out and why; write nothing.
     """
     from flows.resend.renewal import Request, command, renewals
     from flows.resend.renewal import renew as renew_step
@@ -252,14 +252,14 @@ def backfill(
     last_day: Annotated[date, Cli("--to")],
     send_list: Annotated[ListDigest, Cli("--send", "DIGEST")] = "",
 ) -> Result:
-    """List the extracts of missed nights and what would be sent of them, or send exactly such a list.
+    """List the extracts of missed days and what would be sent, or send exactly such a list.
 
     Args:
-        issuer: Whose nights.
+        issuer: Whose extracts.
         first_day: The first business date.
         last_day: The last business date.
-        send_list: Leave it empty to look first: the list is shown with its digest and nothing is written. With that
-            digest exactly this list is sent, and refused if anything would come out otherwise by then.
+        send_list: Leave empty to see the list with its digest; nothing is written. With that digest, exactly this
+            list is sent; it is refused if the outcome would differ by then.
     """
     from flows.resend.backfill import DateRange, missed_table, send
     from flows.resend.backfill import backfill as list_step

@@ -29,11 +29,11 @@ INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60))
 
 @entry("ingest", form=INGEST)
 def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
-    """Take up new result files, attribute every row, and bring the reports up to date.
+    """Ingest new result files: match every row to the row it answers, and update the reports.
 
     Args:
-        issuer: Whose results. All that are new are taken up.
-        run: A run id whose report is rebuilt even without new results.
+        issuer: Whose results; all new files are ingested.
+        run: A run whose report is rebuilt even without new results.
     """
     from flows.reports.ingest import ingest as ingest_step
 
@@ -57,7 +57,7 @@ def ingested(context: IssuerContext, done: Ingested, line: str, facts: dict[str,
 
 @entry("history", form=READ_ONLY)
 def history(context: Context, run: RunName) -> Result:
-    """Tell who did what to RUN and when, from its first plan to its last result: the audit trail.
+    """Show who did what to RUN and when, from its plan to its last result: the audit trail.
 
     Args:
         run: The run's id.
@@ -163,7 +163,7 @@ def reconcile(
     from_date: Annotated[date | None, Cli("--from")] = None,
     to_date: Annotated[date | None, Cli("--to")] = None,
 ) -> Result:
-    """Report across runs: what is outstanding and overdue, what failed over time, who has no link.
+    """Report across runs: what is outstanding or overdue, errors over time, cardholders without a link.
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
@@ -213,7 +213,7 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
 
 @entry("status", form=READ_ONLY)
 def status(context: Context, issuer: str = "") -> Result:
-    """Show every run, newest first: where its rows went and what waits.
+    """List all runs, newest first: where their rows went and what is open.
 
     Args:
         issuer: Only this issuer's runs (default: those of all that are configured).
@@ -229,9 +229,9 @@ def status(context: Context, issuer: str = "") -> Result:
     return Result({"runs": [standing._asdict() for standing in found]}, [table if found else "no runs yet"])
 
 
-@entry("trace", form="what is known of one person stands in no form's log")
+@entry("trace", form="what is known of one person does not belong in a flow's log")
 def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -> Result:
-    """Tell everything that happened to one cardholder, over all runs, and what to do next.
+    """Show everything that happened to one cardholder, across runs, and what to do next.
 
     Args:
         cuid: The cardholder's reference at the issuer.

@@ -19,11 +19,11 @@ LIFECYCLE = "deploy/s3-lifecycle.json"
 
 @entry("purge", form=Form("purge", "purge {issuer}", needs=("issuer",), retries=(10, 60)))
 def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Result:
-    """Delete what [retention] lets go: sealed chunks, then ledgers and reports; never what is open, never a source.
+    """Delete what [retention] no longer keeps: sealed chunks, then ledgers and reports; never what is open or a source.
 
     Args:
         issuer: Whose runs (default: those of all that are configured).
-        dry_run: Only show what would be deleted and why the rest is kept; nothing is deleted.
+        dry_run: Show what would be deleted, and why the rest is kept; delete nothing.
     """
     from flows.operations.purge import plan_purge
     from flows.operations.purge import purge as purge_step

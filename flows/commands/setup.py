@@ -36,7 +36,7 @@ HEAD = 1 << 20  # bytes of an extract a mapping is guessed from
 def init(
     context: Context, issuer: str, *, extract: Annotated[Path | None, Cli("--from")] = None, root: str = "store"
 ) -> Result:
-    """Write a first TOML for an issuer, with a guessed mapping where an extract is given.
+    """Write a first TOML for an issuer; with an extract, the column mapping is guessed from it.
 
     Args:
         issuer: Its name, in lower case with hyphens.
@@ -68,12 +68,12 @@ def _mapping(extract: Path | None) -> str:
 
 @entry("check", form="the dry run of `rerun` checks an extract; settings are checked where they are edited")
 def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, business_date: Day = None) -> Result:
-    """Check configuration, key and store, and with EXTRACT every row of it; publish nothing (the dry run).
+    """Check settings, key and store, and with EXTRACT every row of it; nothing is published (a dry run).
 
     Args:
         issuer: Whose settings.
         extract: An extract below the issuer's extracts.
-        business_date: Business date, where the extract's name does not say it.
+        business_date: Business date, where the extract's name does not give it.
     """
     from flows.runs.probe import race
     from flows.submissions.dry_run import Rehearsal, check_extract

@@ -19,7 +19,7 @@ LONGEST = 6.0  # hours: tens of millions of rows take one
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
 OPEN_GATE = Choice(
     "open_gate",
-    "A gate to let this run pass on purpose, after asking the issuer; recorded with the run.",
+    "A gate to open for this run, after asking the issuer; recorded with the run.",
     {
         "none": {},
         "reject-rate": {"opened": ("reject-rate",)},
@@ -48,17 +48,17 @@ def submit(
     new_run_reason: Annotated[Reason, Cli("--new-run", "REASON")] = "",
     dry_run: bool = False,
 ) -> Result:
-    """Take extracts to sealed chunks and commit them for upload.
+    """Submit extracts: validate every row, seal the chunks, commit them for upload.
 
     Args:
         issuer: Whose extracts.
-        extract: An extract by its name below the issuer's extracts, such as first-bank-20261120.csv; a command without
-            it takes all that are not submitted yet.
-        business_date: The day the cards must be valid on, where the extract's name does not say it.
-        opened: Let a run pass a gate on purpose; it is recorded.
-        new_run_reason: Why an extract that already has a run gets another one. Refused as long as one chunk of the
-            earlier run is uploaded, answered or waiting, since its cards would go out twice.
-        dry_run: Check every row and show exactly what would be sent; write nothing.
+        extract: Name of an extract below the issuer's extracts, such as first-bank-20261120.csv; without it, the
+            command submits all that are not submitted yet.
+        business_date: Business date, on which cards must be valid, where the extract's name does not give it.
+        opened: Open a gate for this run; recorded with the run.
+        new_run_reason: Why an extract that already has a run gets another one; refused unless all chunks of the
+            earlier run are cancelled, since its cards would be sent twice.
+        dry_run: Validate every row and show exactly what would be sent; write nothing.
     """
     from flows.submissions.plan import pending
     from flows.submissions.submit import Request

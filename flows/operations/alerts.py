@@ -33,15 +33,15 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "extract-missing": Kind("Extract missing by its hour", "Ask the issuer for the drop; the next night takes it."),
-    "night-skipped": Kind("Night skipped by the calendar", "Nothing; what is there goes with the next business night."),
+    "extract-missing": Kind("Extract missing by its hour", "Ask the issuer for the file; the next run submits it."),
+    "night-skipped": Kind("Night skipped by the calendar", "Nothing; the next business day submits what is there."),
     "empty-extract": Kind("Empty extract", "Ask the issuer whether there was nothing to send."),
-    "run-refused": Kind("Run refused before its commit", "Read the reason; mend the extract or open the gate."),
-    "flow-failed": Kind("Flow failed", "Read the flow's message; passing trouble needs the same run again."),
+    "run-refused": Kind("Run refused before its commit", "Read the reason; correct the extract, or open the gate."),
+    "flow-failed": Kind("Flow failed", "Read the flow's message; after a temporary failure, run it again."),
     "out-of-balance": Kind("Out of balance", "Read the breaks of the report; each names its next step."),
     "result-overdue": Kind("Result overdue", "Look at the outbox; fetch the results from the portal."),
-    "key-ending": Kind("Portal key ends soon", "Get the next key from the portal and pin its fingerprint."),
-    "key-unusable": Kind("Portal key cannot be used", "Nothing can be sealed: get a sound key from the portal."),
+    "key-ending": Kind("Portal key expires soon", "Get the next key from the portal and pin its fingerprint."),
+    "key-unusable": Kind("Portal key cannot be used", "Nothing can be sealed: get a valid key from the portal."),
 }
 
 
