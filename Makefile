@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quarter leaks torture demo ui test test-all check setup clean screenshots screenshots-ui
+.PHONY: bench bench-issuers quarter leaks torture demo ui test test-all check setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -34,6 +34,11 @@ ui: .venv/run-ready
 N ?= 1000000
 bench: .venv/test-ready
 	@$(BIN)/python -m tests.bench --rows $(N) $(BENCH)
+
+# What scales out: the runs of twenty issuers on a Prefect work pool, by one worker, by two, and by two of which one is
+# killed; Linux. ISSUERS='--issuers 3 --rows 2000' is quick.
+bench-issuers: .venv/test-ready
+	@$(BIN)/python -m tests.bench.issuers $(ISSUERS)
 
 # Screenshots of the reports after twelve nights, kept under deploy/screenshots (needs a Chromium).
 screenshots: .venv/test-ready

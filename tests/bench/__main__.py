@@ -26,7 +26,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="cardlink-bench-", dir=asked.work))
     before = machine()
     try:
-        scene = make_scene(folder / "scene", asked.rows)
+        scene = make_scene(folder / "scene", asked.rows, bad=0.02)
         found, costs, sizes = _measure(asked, folder, scene)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

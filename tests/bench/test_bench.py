@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,16 +13,18 @@ import pytest
 
 from flows.adapters.gpg_sealer import GpgOpener
 from schemas import portal
-from tests.bench import script
+from tests.bench import issuers, script
 from tests.bench.__main__ import PARTS
 from tests.bench.measure import cost_of
 from tests.bench.scene import BANK, make_scene
+from tests.ops.stage import ROOT
 
 SMALL = "--rows 1500 --sizes 500 1500 --nights 2 --runs 3 --year 5 --rounds 1"
 FIGURES = {
     "contest": [
         "shell loop / submit",
         "straightforward script / submit",
+        "peak memory of that submit",
         "submit / floor",
         "submit without compression / floor",
     ],
@@ -96,6 +99,27 @@ def test_the_straightforward_script_sends_the_same_rows_in_the_same_words(tmp_pa
         )
     assert 3 == len(sent)
     assert sent == straightforward
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(shutil.which("taskset") is None, reason="workers are pinned to cores with taskset (Linux)")
+def test_a_killed_worker_of_a_pool_leaves_nothing_lost_and_nothing_twice(tmp_path: Path) -> None:
+    sizes = ["--issuers", "3", "--rows", "2000", "--only", "killed", "--out", str(tmp_path), "--work", str(tmp_path)]
+
+    ended = subprocess.run([sys.executable, "-m", "tests.bench.issuers", *sizes], capture_output=True, text=True)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = json.loads((tmp_path / "issuers.json").read_text())["scenarios"]["killed"]
+    assert found["wrong"] == []
+    assert found["killed"]["chunks"] > 0
+
+
+def test_the_page_of_scaling_out_has_the_commands_that_its_bench_follows() -> None:
+    page = (ROOT / "deploy" / "SCALE.md").read_text()
+
+    for command in ("python -m flows.install", issuers.WORKER, issuers.LIMIT.format(runs=2)):
+        assert f"\n{command}\n" in page
 
 
 def test_there_is_a_part_for_every_figure() -> None:
