@@ -188,7 +188,7 @@ def test_init_writes_a_toml_that_loads_and_overwrites_nothing(tmp_path: Path) ->
     first, second = cardlink(tmp_path, "init", "new-bank"), cardlink(tmp_path, "init", "new-bank")
 
     assert (first.returncode, second.returncode) == (0, 2)
-    assert "is there already" in second.stderr
+    assert "already exists" in second.stderr
 
 
 def test_check_writes_nothing_below_the_runs(bank: Path) -> None:

@@ -106,7 +106,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(folder: Path, servi
     seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], [("User name: ", CTRL_C)])
 
     assert seen.code == 75
-    assert f"Job {job} of bank is no longer followed; it goes on" in seen.terminal
+    assert f"Stopped following job {job} of bank. The job continues" in seen.terminal
     assert f"To follow it again: cardlink job follow bank {job}" in seen.terminal
     assert service.act(lambda books: books.job(int(job)).status) == "PENDING"
 
@@ -117,7 +117,7 @@ def test_ctrl_c_between_two_looks_says_the_same(folder: Path, service: RunningSe
     seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], [("REQUESTED", CTRL_C)])
 
     assert seen.code == 75
-    assert "it goes on" in seen.terminal
+    assert "The job continues" in seen.terminal
 
 
 def test_the_warning_comes_while_somebody_types(folder: Path, service: RunningService) -> None:

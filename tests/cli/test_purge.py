@@ -77,7 +77,7 @@ def test_what_is_not_ours_is_shown(tmp_path: Path) -> None:
 
     answer = purge(Context(tmp_path), "bank", dry_run=True)
 
-    assert f"not ours, left alone: bank/runs/{run}/copy of [masked].csv" in answer.lines
+    assert f"unknown, left alone: bank/runs/{run}/copy of [masked].csv" in answer.lines
 
 
 def test_a_cardholder_is_traced_over_all_issuers_and_told_what_to_do_next(tmp_path: Path) -> None:
@@ -117,6 +117,6 @@ def test_an_unknown_cuid_is_no_error_and_a_card_number_is(tmp_path: Path) -> Non
 
     answer = trace(Context(tmp_path), "nobody")
 
-    assert (0, ["no run that has its ledger still knows this cuid"]) == (answer.exit_code, answer.lines)
+    assert (0, ["no run with a ledger has this cuid"]) == (answer.exit_code, answer.lines)
     with pytest.raises(CardGivenError):
         trace(Context(tmp_path), PUBLISHED[0])
