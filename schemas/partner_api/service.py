@@ -1,4 +1,4 @@
-"""The table `[service]` of the issuer's TOML: the partner's interface beyond the file, all it leaves open a setting."""
+"""The table `[service]` of the issuer's TOML: where the partner's interface is, and what it leaves open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 
 
 class ServiceSettings(Settings):
-    """Where the partner's interface is and how it is spoken; who we are there comes from the environment only."""
+    """Address and details of the partner's interface; the credentials come from the environment only."""
 
     base_url: str
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")] = "service"
@@ -30,29 +30,29 @@ class ServiceSettings(Settings):
     session_field: Name = "session_token"  # what its answer calls the token, sent as `Authorization: Bearer`
     link_path: Path = "/card_links"  # POST creates a link; its record is always GET /card_links/<id>
     service_property: Name = "service"  # the request's property that holds the service object of 2.8
-    fi_key: str = ""  # identifies the institution; asked for only where a link is made
+    fi_key: str = ""  # identifies the institution; required only to request a link
     fi_key_property: Name = "financial_institution_key"
     safe_key: str | None = None  # none: the service manages key storage
     safe_key_property: Name = "safe_key"
     job_hydration: str = '["credential_requests"]'  # value of the hydration header when a job is read
     access_key_fields: tuple[Name, ...] = ("access_key", "messaging_access_key", "key")  # first one present
-    link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = (
-        None  # where records hold no URL
-    )
+    link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = None  # if records have no URL
     link_id: str = r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$"  # finds a link's id in its URL: its last segment
     connect_timeout_seconds: float = Field(5, gt=0)
     read_timeout_seconds: float = Field(30, gt=0)
-    tries: int = Field(4, ge=1, le=20)  # of what is safe to try again
+    tries: int = Field(4, ge=1, le=20)  # of requests that are safe to retry
     requests_per_second: float = Field(10, gt=0)
-    requests_at_a_time: int = Field(4, ge=1, le=64)  # of the look at placements
-    look_again_hours: float = Field(6, gt=0)  # so long a link that is not placed yet is left alone after a look
-    follow_every_seconds: float = Field(2, gt=0)  # from one look at a job that is followed in the terminal to the next
-    follow_cardholders: bool = False  # read cardholders' messages: each is read once, so another client misses it
+    requests_at_a_time: int = Field(4, ge=1, le=64)  # when checking placements
+    look_again_hours: float = Field(6, gt=0)  # hours from one check of a link that is not placed to the next
+    follow_every_seconds: float = Field(2, gt=0)  # between two polls of a job followed in the terminal
+    follow_cardholders: bool = (
+        False  # read cardholders' messages: each can be read only once, so another client misses it
+    )
 
     @field_validator("link_id")
     @classmethod
     def _finds_an_id(cls, given: str) -> str:
-        """Hold the expression to one named group `id`."""
+        """Require one named group `id` in the expression."""
         try:
             groups = re.compile(given).groupindex
         except re.error:
@@ -78,7 +78,7 @@ class ServiceSettings(Settings):
 
     @property
     def hydration_header(self) -> str:
-        """The header that asks for linked records to come along (interface.md 4)."""
+        """The header that requests linked records too (interface.md 4)."""
         return f"x-{self.prefix}-hydration"
 
     @property
@@ -95,6 +95,6 @@ class ServiceSettings(Settings):
         return self.link_url.replace("{token}", token) if self.link_url and token else None
 
     def id_of(self, url: str) -> str | None:
-        """Return the id of the link a URL leads to; None where `link_id` finds none."""
+        """Return the id of the link a URL leads to; None if `link_id` finds none."""
         found = re.search(self.link_id, url)
         return found["id"] if found else None

@@ -39,6 +39,7 @@ needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)"
 )
 EXTRACT = "sample-bank-20261120.csv"
+pytestmark = pytest.mark.timeout(3600)  # the first test of each fixture pays for all that the fixture does
 
 
 class GateFacts(NamedTuple):

@@ -12,8 +12,8 @@ CARD = PUBLISHED[0]
 CHILD = f"""
 import logging, os, resource, sys
 logging.getLogger("early").addHandler(logging.StreamHandler(sys.stdout))
-from flows.redaction import harden
-harden(); harden()
+from flows.redaction import harden_process
+harden_process(); harden_process()
 import polars as pl
 frame = pl.DataFrame({{"pan": ["{CARD}"] * 3, "all": [["{CARD}"]] * 3}})
 print(frame, frame["pan"], frame["all"], frame._repr_html_(), frame.lazy(), pl.lit(frame["pan"]))
