@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import yaml
@@ -29,40 +29,6 @@ class DeployError(OperatorError):
 
     message = "prefect {command} for {subject} ended with code {code}."
     next_step = "Its own message is above; `prefect version` shows which server it used."
-
-
-class Installed(NamedTuple):
-    """What the server now has."""
-
-    issuers: list[str]
-    channels: list[str]
-    automations: list[str]
-
-
-def install(folder: Path, pool: str, named: Channels) -> Installed:
-    """Install everything for the issuers configured in `folder`; DeployError if Prefect refuses."""
-    with get_client(sync_client=True) as client:
-        try:
-            client.read_work_pool(pool)
-        except ObjectNotFound:  # a pool of another kind than process is made by the operator
-            _prefect(["work-pool", "create", pool, "--type", "process"], pool, {})
-        blocks: dict[str, UUID] = {}
-        for name, block in notifications(named).items():
-            saved: Any = block.save(name, overwrite=True)  # outside a running event loop it returns the id itself
-            blocks[name] = UUID(str(saved))
-        installed = [_automate(client, automation(spec, list(blocks.values()))) for spec in automations()]
-    configured = issuers(folder)
-    for issuer in configured:
-        settings = load_issuer(folder, issuer)
-        filled = {
-            "CARDLINK_CONFIG": str(folder.resolve()),
-            "CARDLINK_ISSUER": issuer,
-            "CARDLINK_CRON": settings.schedule.cron,
-            "CARDLINK_TIME_ZONE": settings.time_zone,
-            "CARDLINK_WORK_POOL": pool,
-        }
-        _prefect(["deploy", "--prefect-file", str(DEPLOY / "prefect.yaml"), "--all"], issuer, filled)
-    return Installed(configured, list(blocks), installed)
 
 
 def notifications(named: Channels) -> dict[str, NotificationBlock]:
@@ -116,12 +82,33 @@ def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None
 
 
 def main() -> None:
-    """Install, and print what the server now has."""
-    done = install(config_folder(), work_pool(), channels())
+    """Install everything for the configured issuers, and print what the server now has; DeployError."""
+    folder, pool = config_folder(), work_pool()
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_work_pool(pool)
+        except ObjectNotFound:  # a pool of another kind than process is made by the operator
+            _prefect(["work-pool", "create", pool, "--type", "process"], pool, {})
+        blocks: dict[str, UUID] = {}
+        for name, block in notifications(channels()).items():
+            saved: Any = block.save(name, overwrite=True)  # outside a running event loop it returns the id itself
+            blocks[name] = UUID(str(saved))
+        installed = [_automate(client, automation(spec, list(blocks.values()))) for spec in automations()]
+    configured = issuers(folder)
+    for issuer in configured:
+        settings = load_issuer(folder, issuer)
+        filled = {
+            "CARDLINK_CONFIG": str(folder.resolve()),
+            "CARDLINK_ISSUER": issuer,
+            "CARDLINK_CRON": settings.schedule.cron,
+            "CARDLINK_TIME_ZONE": settings.time_zone,
+            "CARDLINK_WORK_POOL": pool,
+        }
+        _prefect(["deploy", "--prefect-file", str(DEPLOY / "prefect.yaml"), "--all"], issuer, filled)
     sys.stdout.write(
-        f"issuers: {', '.join(done.issuers) or 'none'}\n"
-        f"alerts go to: {', '.join(done.channels) or 'no channel (name one in the environment)'}\n"
-        f"automations: {', '.join(done.automations)}\n"
+        f"issuers: {', '.join(configured) or 'none'}\n"
+        f"alerts go to: {', '.join(blocks) or 'no channel (name one in the environment)'}\n"
+        f"automations: {', '.join(installed)}\n"
     )
 
 

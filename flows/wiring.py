@@ -31,12 +31,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from flows.errors import OperatorError
+from flows.operations.provenance import Setting, settings_in_effect
+from flows.partner_api.service import NoServiceError, ServiceSecretsError
+from flows.redaction import harden_process
 
 if TYPE_CHECKING:
     from flows.adapters.gpg_sealer import Sealers
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
-    from flows.operations.provenance import Setting
     from flows.partner_api.client import ServiceClient
     from flows.runs.context import Adapters, IssuerContext
     from flows.runs.sealing import Opener, Sealer
@@ -115,8 +117,6 @@ def load_issuer(folder: Path, name: str) -> Issuer:
 
 def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:
     """Return every setting in effect and its origin; of secrets only that they are set."""
-    from flows.operations.provenance import settings_in_effect
-
     given = tomllib.loads(read_file(folder / f"{issuer.issuer}.toml", "the issuer's TOML").decode("utf-8"))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
 
@@ -162,7 +162,6 @@ def wire(folder: Path, name: str) -> IssuerContext:
 
 def edges(root: str, folder: Path) -> Adapters:
     """Return what every step shares: the store, the clock, the actor, the probe; hardens the process."""
-    from flows.redaction import harden_process
     from flows.runs.context import Adapters
     from flows.runs.probe import race
 
@@ -177,9 +176,7 @@ def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
     Raises NoServiceError, ServiceSecretsError, FileUnreadableError.
     """
     from flows.partner_api.client import open_client
-    from flows.partner_api.service import NoServiceError, ServiceSecretsError
     from flows.partner_api.transport import Credentials
-    from flows.redaction import harden_process
     from flows.runs.store import Retry
 
     harden_process()

@@ -34,7 +34,14 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
         issuer_context = wire(context.folder, name)
         due = act(issuer_context, cleaner(issuer_context.issuer.root, context.folder))
         found.append(facts(name, due))
-        shown += [*_due(name, due, verb), *_artifacts(found[-1], verb), ""]
+        gone = [{column: lot[column] for column in ("run", "part", "setting", "bytes")} for lot in found[-1]["lots"]]
+        stays = [{"run": one.run, "part": one.part, "why": one.why} for one in due.kept if one.until is None]
+        shown += [
+            *_due(name, due, verb),
+            artifact(gone, f"{name}-purged", f"{name}: {verb}, each part with its record"),
+            artifact(stays, f"{name}-kept", f"{name}: kept for open work, however old"),
+            "",
+        ]
     if homes := clean_up_machine(dry_run=dry_run):
         shown += [f"gpg homes of killed processes on this machine: {homes}", ""]
     next_step = f"cardlink purge {issuer}".rstrip() if dry_run and any(one["lots"] for one in found) else ""
@@ -55,15 +62,6 @@ def facts(issuer: str, due: PurgePlan) -> dict[str, Any]:
         "temporary": [entry.key for entry in (*due.leftovers, *due.temporary)],
         "versions_stay": due.hides,
     }
-
-
-def _artifacts(reported: dict[str, Any], verb: str) -> Iterator[Table]:
-    name = reported["issuer"]
-    gone = [{column: lot[column] for column in ("run", "part", "setting", "bytes")} for lot in reported["lots"]]
-    open_work = [one for one in reported["kept"] if one["until"] is None]
-    stays = [{column: one[column] for column in ("run", "part", "why")} for one in open_work]
-    yield artifact(gone, f"{name}-purged", f"{name}: {verb}, each part with its record")
-    yield artifact(stays, f"{name}-kept", f"{name}: kept for what is open, however old")
 
 
 def _due(name: str, due: PurgePlan, verb: str) -> Iterator[str | Table]:

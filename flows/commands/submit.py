@@ -14,7 +14,7 @@ from flows.wiring import wire
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
     from flows.submissions.dry_run import Rehearsal
-    from flows.submissions.submit import Request, Submitted
+    from flows.submissions.submit import Submitted
 
 LONGEST = 6.0  # hours: tens of millions of rows take one
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
@@ -58,37 +58,31 @@ def submit(
     """
     from flows.submissions import dry_run as rehearsal
     from flows.submissions.plan import pending
-    from flows.submissions.submit import Request
+    from flows.submissions.submit import Request, refuse_resend
+    from flows.submissions.submit import submit as submit_step
 
     issuer_context = wire(context.folder, issuer)
     names = [extract] if extract else [entry.key for entry in pending(issuer_context)]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
     if dry_run:
         return _rehearsed(issuer, [rehearsal.rehearse(issuer_context, request) for request in requests])
-    tried = [_tried(context, issuer_context, request) for request in requests]
-    refused = [one for one in tried if isinstance(one, CardlinkError)]
-    if refused and len(tried) == 1:
-        raise refused[0]
-    done = [one for one in tried if not isinstance(one, CardlinkError)]
+    done: list[Submitted] = []
+    refused: list[CardlinkError] = []
+    for request in requests:  # a refused extract does not stop the others
+        try:
+            refuse_resend(issuer_context, request)
+            with context.progress(request.extract.rpartition("/")[2]) as progress:
+                done.append(submit_step(issuer_context, request, progress))
+        except CardlinkError as error:
+            if len(requests) == 1:
+                raise
+            refused.append(error)
     facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
-    if not tried:
+    if not requests:
         return Result(facts, [f"{issuer}: every extract is already submitted"], f"cardlink ingest {issuer}")
     shown = [part for one in done for part in submitted(issuer_context, one)] + [f"refused: {one}" for one in refused]
     code = max((one.exit_code for one in refused), default=0)
     return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer)
-
-
-def _tried(context: Context, issuer_context: IssuerContext, request: Request) -> Submitted | CardlinkError:
-    """Submit one extract; return an error of ours, so that the other extracts are still submitted."""
-    from flows.submissions.submit import refuse_resend
-    from flows.submissions.submit import submit as submit_step
-
-    try:
-        refuse_resend(issuer_context, request)
-        with context.progress(request.extract.rpartition("/")[2]) as progress:
-            return submit_step(issuer_context, request, progress)
-    except CardlinkError as error:
-        return error
 
 
 def run_facts(done: Submitted) -> dict[str, Any]:
