@@ -2,7 +2,7 @@
 
 CARDLINK_CONFIG            folder of the issuers' TOML files (default: the current folder)
 CARDLINK_PRIVATE_KEY_FILE  private key that opens PGP-encrypted extracts and results
-CARDLINK_PASSPHRASE_FILE   its passphrase, where it has one
+CARDLINK_PASSPHRASE_FILE   its passphrase, if it has one
 CARDLINK_ACTOR             who is acting, for the audit trail (default: user@host)
 CARDLINK_WORK_POOL         Prefect work pool of the deployments (default: cardlink)
 CARDLINK_PURGE_PROFILE     AWS profile whose role may delete, for `purge` alone (default: the process's own)

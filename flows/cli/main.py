@@ -1,4 +1,4 @@
-"""The command line: every entry as a command, in groups where its name has two words."""
+"""The command line: every entry as a command, in a group if its name has two words."""
 
 from __future__ import annotations
 

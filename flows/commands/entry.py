@@ -64,7 +64,7 @@ class Context(NamedTuple):
     local_files: bool = False
 
     def context_of(self, run: str) -> IssuerContext:
-        """Return the context of a run's issuer; UnknownRunError where the text is no run id."""
+        """Return the context of a run's issuer; UnknownRunError if the text is no run id."""
         from flows.runs.documents import run_of
 
         return wire(self.folder, run_of(run).issuer)
@@ -111,7 +111,7 @@ class Parameter(NamedTuple):
     help: str
 
     def mark(self, kind: type[Any]) -> Any:
-        """Return the mark of a kind, None where there is none."""
+        """Return the mark of a kind, if any."""
         return next((mark for mark in self.marks if isinstance(mark, kind)), None)
 
     @property

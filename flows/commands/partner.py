@@ -17,7 +17,7 @@ from flows.wiring import load_issuer, service_client, wire
 if TYPE_CHECKING:
     from flows.runs.links import SingleLink
 
-NO_LINK_OR_CARD = 3  # exit code where the partner made no link, or a job ended without its card placed
+NO_LINK_OR_CARD = 3  # exit code if the partner created no link, or a job ended without its card placed
 
 
 class OneWayError(OperatorError):

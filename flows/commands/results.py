@@ -22,10 +22,7 @@ TOP = 10  # lines of a table on a terminal; the files have them all
 READ_ONLY = "it changes nothing; the tables of the other flows show the same"
 FILES = "report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json"
 INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60))
-STAGES = (
-    ("submit", "why we refused or warned", "rejects.csv"),
-    ("partner", "why the partner refused", "errors.csv"),
-)
+STAGES = (("submit", "why we refused or warned", "rejects.csv"), ("partner", "why the partner refused", "errors.csv"))
 
 
 @entry("ingest", form=INGEST)
@@ -118,8 +115,8 @@ def break_lines(one: Mapping[str, Any], what: str) -> list[str]:
 
 
 def _holds(line: Mapping[str, Any]) -> str:
-    verdict = "ok" if line["holds"] else "DIFFERS"
-    return f"{verdict}, {line['closed']:,} closed by hand" if line["closed"] else verdict
+    closed = f", {line['closed']:,} closed by hand" if line["closed"] else ""
+    return f"{'ok' if line['holds'] else 'DIFFERS'}{closed}"
 
 
 @entry("reconcile", form=Form("reconciliation", "reconciliation {issuer}"))
@@ -222,13 +219,12 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     lines = lines or ["no run with a ledger has this cuid"]
     if purged:
         lines.append(f"{len(purged):,} runs are purged, from {purged[0]} to {purged[-1]}: their records are gone")
-    facts = {
-        "cuid": cuid,
-        "attempts": [one._asdict() for one in attempts],
-        "stands": [one._asdict() for one in cards],
-        "purged": purged,
-    }
-    return Result(facts, lines, "; ".join(dict.fromkeys(one.then for one in cards if one.then)))
+    known = {"attempts": [one._asdict() for one in attempts], "stands": [one._asdict() for one in cards]}
+    return Result(
+        {"cuid": cuid, **known, "purged": purged},
+        lines,
+        "; ".join(dict.fromkeys(one.then for one in cards if one.then)),
+    )
 
 
 def _attempt_lines(attempts: list[Attempt]) -> Iterator[str]:

@@ -87,16 +87,8 @@ def submit(
 
 def run_facts(done: Submitted) -> dict[str, Any]:
     """Return the facts of a committed run."""
-    manifest = done.manifest
-    return {
-        "run": manifest.run,
-        "already": done.already,
-        "counts": manifest.counts.model_dump(),
-        "reasons": manifest.reasons,
-        "repairs": manifest.repairs,
-        "chunks": len(manifest.chunks),
-        "remarks": list(done.remarks),
-    }
+    facts = done.manifest.model_dump(include={"run", "counts", "reasons", "repairs"})
+    return {**facts, "already": done.already, "chunks": len(done.manifest.chunks), "remarks": list(done.remarks)}
 
 
 def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> list[str | Table]:

@@ -241,10 +241,10 @@ class _Part:
 def _with_messages(placement: Placement, content: bytes) -> Placement:
     """Count in stored messages; a credential request carries its job's state too."""
     reported = messages_of(canonical({"messages": json.loads(content)["messages"]}))
-    said = [(one.job_id, one.message) for one in reported.statuses] + [
+    states = [(one.job_id, one.message) for one in reported.statuses] + [
         (one.job_id, one.message) for one in reported.requests
     ]
-    return placement.hear(found for job_id, standing in said if (found := job(job_id, standing)) is not None)
+    return placement.hear(found for job_id, standing in states if (found := job(job_id, standing)) is not None)
 
 
 def _joined(links: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
