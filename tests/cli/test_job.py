@@ -161,7 +161,7 @@ def test_who_we_are_is_asked_for_by_name_and_a_file_may_say_it(folder: Path, ser
 
     assert missing.exit_code == 2
     assert "not in the environment: CARDLINK_SERVICE_PASSWORD." in missing.stderr
-    assert found.stdout.startswith(f"job {job}: TIMEOUT_TFA, USER_DATA_FAILURE\nWhat the cardholder gave")
+    assert found.stdout.startswith(f"job {job}: TIMEOUT_TFA, USER_DATA_FAILURE\nThe cardholder's input")
 
 
 def test_a_foreign_text_cannot_steer_the_terminal_or_show_a_card() -> None:
