@@ -45,7 +45,7 @@ class NotADemoError(OperatorError):
 def demo(
     context: Context, *, rows: Number | None = None, folder: Annotated[Path, Cli("--dir", folder=True)] = Path("demo")
 ) -> Result:
-    """Run a whole night on sample data with a simulated partner: Prefect flows, real gpg, no network.
+    """Run the whole pipeline on sample data with a simulated partner: Prefect flows, real gpg, no network.
 
     Args:
         rows: Generate an extract of this size instead of using the sample.

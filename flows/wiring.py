@@ -15,7 +15,6 @@ AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
 
 from __future__ import annotations
 
-import atexit
 import getpass
 import os
 import random
@@ -24,10 +23,9 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
-from functools import cache
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from flows.errors import OperatorError
@@ -36,7 +34,6 @@ from flows.partner_api.service import NoServiceError, ServiceSecretsError
 from flows.redaction import harden_process
 
 if TYPE_CHECKING:
-    from flows.adapters.gpg_sealer import Sealers
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
     from flows.partner_api.client import ServiceClient
@@ -44,6 +41,7 @@ if TYPE_CHECKING:
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
     from schemas.issuer import Issuer
+    from schemas.manifest import Manifest
 
 
 class NoIssuerError(OperatorError):
@@ -157,7 +155,13 @@ def wire(folder: Path, name: str) -> IssuerContext:
     header = default_header()
     if template := issuer.portal.template:
         header = header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
-    return IssuerContext(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener)
+    return IssuerContext(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener, _funnel)
+
+
+def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | None:
+    from flows.partner_api.funnel import run_funnel
+
+    return run_funnel(store, manifest, today)
 
 
 def edges(root: str, folder: Path) -> Adapters:
@@ -239,7 +243,7 @@ def actor() -> str:
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
     from flows.adapters.gpg import remove_dead_homes
-    from flows.adapters.gpg_sealer import SealerSpec
+    from flows.adapters.gpg_sealer import GpgSealer, trial_seal
     from flows.adapters.unsealed import PlainSealer
 
     portal = issuer.portal
@@ -248,20 +252,12 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
         return
     remove_dead_homes()  # what a kill -9 left behind
     files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
-    keys = tuple(read_file(folder / file, "[portal] key_file") for file in files)
-    spec = SealerSpec(keys, portal.fingerprints, portal.armor, portal.compression, now().date())
-    with _sealers().borrow(spec) as sealer:
+    keys = [read_file(folder / file, "[portal] key_file") for file in files]
+    with GpgSealer(
+        keys, portal.fingerprints, armor=portal.armor, compression=portal.compression, today=now().date()
+    ) as sealer:
+        trial_seal(sealer)
         yield sealer
-
-
-@cache
-def _sealers() -> Sealers:
-    """Return this process's sealers; idle ones are closed at its end."""
-    from flows.adapters.gpg_sealer import Sealers
-
-    sealers = Sealers()
-    atexit.register(sealers.close)
-    return sealers
 
 
 @contextmanager

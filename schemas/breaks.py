@@ -1,4 +1,4 @@
-"""The breaks: what does not balance between what was sent and what came back, with its meaning and next step."""
+"""The breaks: every way the results may not balance with what was sent, with its meaning and next step."""
 
 from __future__ import annotations
 
@@ -24,111 +24,90 @@ DAMAGED_TRANSACTIONS = "DAMAGED_TRANSACTIONS"
 
 
 class BreakKind(NamedTuple):
-    """A kind of break; a `notice` is worth reading but nothing is out of balance."""
+    """A kind of break; a `notice` is worth reading, but nothing is out of balance."""
 
-    name: str
     meaning: str
     then: str
     notice: bool = False
 
 
 KINDS = {
-    kind.name: kind
-    for kind in (
-        BreakKind(
-            RESULT_SHORT,
-            "A chunk is answered, but not for all of its rows.",
-            "Download the chunk's result again from the portal; if it is still short, ask the partner for the rest.",
-        ),
-        BreakKind(
-            RESULT_LONG,
-            "A chunk got more result rows than it has rows.",
-            "Compare the result with the upload; ask the partner why rows came twice.",
-        ),
-        BreakKind(
-            UNKNOWN_CUID,
-            "A result row names a cuid that was not sent in the chunks of its file.",
-            "Check whether the file was uploaded by hand or for another issuer; its rows were not used.",
-        ),
-        BreakKind(
-            LAST4_MISMATCH,
-            "A result row has the cuid of a sent row but other last four digits.",
-            "Do not send this link; ask the partner which card it belongs to.",
-        ),
-        BreakKind(
-            DUPLICATE_RESULT,
-            "The same answer came in more than one file.",
-            "Nothing: it was counted once. The spare file may stay.",
-            notice=True,
-        ),
-        BreakKind(
-            CONFLICTING_RESULT,
-            "Two files answer the same row differently.",
-            "Find out whether the chunk was uploaded twice; ask the partner which answer holds.",
-        ),
-        BreakKind(
-            URL_AND_ERROR,
-            "A result row has a link and an error.",
-            "Do not send this link; ask the partner whether the card was created.",
-        ),
-        BreakKind(
-            NEITHER_URL_NOR_ERROR,
-            "A result row has neither a link nor an error.",
-            "Ask the partner what became of these rows.",
-        ),
-        BreakKind(
-            UNATTRIBUTED_ERROR,
-            "An error cannot be tied to a sent row: it names no cuid and its place proves nothing.",
-            "Read the message in the report; upload the chunk's awaiting rows again one by one, or ask the partner.",
-        ),
-        BreakKind(
-            FOREIGN_FILE,
-            "No row of the file answers anything that was sent.",
-            "Move the file to the issuer it belongs to, or remove it from the results folder.",
-        ),
-        BreakKind(
-            DAMAGED_FILE,
-            "A result file is empty, cut off or not a result.",
-            "Download it again from the portal.",
-        ),
-        BreakKind(
-            MISNAMED_FILE,
-            "A result file is named after one chunk and answers another.",
-            "Nothing: the rows decided. Look at how downloads are named.",
-            notice=True,
-        ),
-        BreakKind(
-            MERGED_FILE,
-            "One result file answers more than one chunk.",
-            "Nothing: every row was counted where it belongs.",
-            notice=True,
-        ),
-        BreakKind(
-            URL_NOT_ALLOWED,
-            "A link is not https or its host is not one of the issuer's allowed hosts.",
-            "Do not send this link; add its host to allowed_hosts only when the partner confirms it.",
-        ),
-        BreakKind(
-            LINK_EXPIRED,
-            "A link had already expired when its result came in.",
-            "Do not send this link; resubmit the row for a new one.",
-        ),
-        BreakKind(
-            UNKNOWN_TRANSACTION,
-            "A row of a transaction report names no cuid that has a link from us.",
-            "Check whether the report is of another issuer; ask the partner how that cardholder got a link.",
-        ),
-        BreakKind(
-            DAMAGED_TRANSACTIONS,
-            "A transaction report is empty, too large or not one.",
-            "Download it again from the portal.",
-        ),
-    )
+    RESULT_SHORT: BreakKind(
+        "The result of a chunk does not cover all of its rows.",
+        "Download the chunk's result again from the portal; if rows are still missing, ask the partner for them.",
+    ),
+    RESULT_LONG: BreakKind(
+        "A chunk has more result rows than rows sent.",
+        "Compare the result with the upload; ask the partner why rows appear twice.",
+    ),
+    UNKNOWN_CUID: BreakKind(
+        "A result row names a cuid that was not sent in the chunks of its file.",
+        "Check whether the file was uploaded manually or for another issuer; its rows were not used.",
+    ),
+    LAST4_MISMATCH: BreakKind(
+        "A result row has the cuid of a sent row but other last four digits.",
+        "Do not send this link; ask the partner which card it belongs to.",
+    ),
+    DUPLICATE_RESULT: BreakKind(
+        "The same result row came in more than one file.",
+        "Nothing: it was counted once. The extra file can stay.",
+        notice=True,
+    ),
+    CONFLICTING_RESULT: BreakKind(
+        "Two files give different results for the same row.",
+        "Find out whether the chunk was uploaded twice; ask the partner which result is valid.",
+    ),
+    URL_AND_ERROR: BreakKind(
+        "A result row has a link and an error.",
+        "Do not send this link; ask the partner whether the card was created.",
+    ),
+    NEITHER_URL_NOR_ERROR: BreakKind(
+        "A result row has neither a link nor an error.",
+        "Ask the partner what became of these rows.",
+    ),
+    UNATTRIBUTED_ERROR: BreakKind(
+        "An error cannot be matched to a sent row: it names no cuid, and its position proves nothing.",
+        "Read the message in the report; upload the chunk's awaiting rows again one by one, or ask the partner.",
+    ),
+    FOREIGN_FILE: BreakKind(
+        "No row of the file matches a row that was sent.",
+        "Move the file to the issuer it belongs to, or remove it from the results folder.",
+    ),
+    DAMAGED_FILE: BreakKind(
+        "A result file is empty, truncated or not a result file.",
+        "Download it again from the portal.",
+    ),
+    MISNAMED_FILE: BreakKind(
+        "A result file is named after one chunk but contains the results of another.",
+        "Nothing: its rows decided. Check how downloads are named.",
+        notice=True,
+    ),
+    MERGED_FILE: BreakKind(
+        "One result file contains the results of more than one chunk.",
+        "Nothing: every row was counted where it belongs.",
+        notice=True,
+    ),
+    URL_NOT_ALLOWED: BreakKind(
+        "A link is not https or its host is not one of the issuer's allowed hosts.",
+        "Do not send this link; add its host to allowed_hosts only if the partner confirms it.",
+    ),
+    LINK_EXPIRED: BreakKind(
+        "A link had already expired when its result arrived.",
+        "Do not send this link; resubmit the row for a new one.",
+    ),
+    UNKNOWN_TRANSACTION: BreakKind(
+        "A row of a transaction report names no cuid with a link from us.",
+        "Check whether the report belongs to another issuer; ask the partner how that cardholder got a link.",
+    ),
+    DAMAGED_TRANSACTIONS: BreakKind(
+        "A transaction file is empty, too large or not a transaction report.",
+        "Download it again from the portal.",
+    ),
 }
 
 
 class Break(NamedTuple):
-    """One finding: kind, how many rows (files answered, for a merged one), where, what to do next, which run."""
+    """One break: kind, rows affected (chunks, for a merged file), place, next step, run."""
 
     name: str
     rows: int

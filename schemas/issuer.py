@@ -43,20 +43,28 @@ PortalColumn = Annotated[str, AfterValidator(_portal_column)]
 
 
 class SourceSettings(Settings):
-    """How the extract is written: format, delimiter, encoding, header, comments and trailer."""
+    """How the extract is written: format, delimiter, encoding, header, comments, trailer."""
 
-    pattern: str = "*"
-    format: Literal["csv", "fixed"] = "csv"
-    width: int | None = Field(None, ge=1)  # fixed: characters of every line
-    delimiter: Literal[",", ";", "\t", "|"] = ","
-    encoding: Literal["utf-8", "cp1252", "latin-1", "utf-16"] = "utf-8"
-    header_rows: int = Field(1, ge=0)  # lines before the data; the last of them bears the names
-    names: tuple[Header, ...] = ()  # the names, where the extract has no header
-    comment: str | None = Field(None, min_length=1)  # lines that begin like this are no rows
-    trailer: Pattern | None = None  # regular expression of the trailer; its first group is the count
-    trailer_field: int | None = Field(None, ge=1)  # or: which field of the trailer holds the count, from 1
-    final_newline: bool = False  # true: an extract whose last line has no newline was cut off
-    strict: bool = False  # true: a header that no column asks for refuses the extract
+    pattern: str = Field("*", description="names of files that are extracts, as a shell pattern")
+    format: Literal["csv", "fixed"] = Field("csv", description="delimited text, or fields at fixed positions")
+    width: int | None = Field(None, ge=1, description="fixed format: characters per line")
+    delimiter: Literal[",", ";", "\t", "|"] = Field(",", description="field separator")
+    encoding: Literal["utf-8", "cp1252", "latin-1", "utf-16"] = Field(
+        "utf-8", description="character encoding; it is never guessed"
+    )
+    header_rows: int = Field(1, ge=0, description="lines before the data; the last of them holds the column names")
+    names: tuple[Header, ...] = Field((), description="column names, where the extract has no header")
+    comment: str | None = Field(None, min_length=1, description="lines that begin with this text are not rows")
+    trailer: Pattern | None = Field(
+        None, description="regular expression of the trailer line; its first group is the row count"
+    )
+    trailer_field: int | None = Field(
+        None, ge=1, description="the trailer field that holds the row count, from 1, instead of a group"
+    )
+    final_newline: bool = Field(
+        False, description="`true`: an extract whose last line does not end in a newline was cut off"
+    )
+    strict: bool = Field(False, description="`true`: a source column that nothing uses refuses the extract")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -70,12 +78,18 @@ class SourceSettings(Settings):
 
 
 class From(Settings):
-    """One portal column made of one source column (or the first found of several), or of fixed positions."""
+    """One portal column from a source column (of several, the first that exists) or from fixed positions."""
 
-    source: Header | tuple[Header, ...] | None = Field(None, alias="from")
-    at: tuple[int, int] | None = None  # fixed width: first and last character, from 1
-    format: Format | None = None  # which part is taken, the portal column says
-    pad: int | None = Field(None, ge=1, le=16)  # zeros in front of digits, to this many; before the format
+    source: Header | tuple[Header, ...] | None = Field(
+        None, alias="from", description="source column; of several, the first that exists"
+    )
+    at: tuple[int, int] | None = Field(None, description="fixed format: first and last character of the field, from 1")
+    format: Format | None = Field(
+        None, description="how the text is written; the part its portal column needs is taken"
+    )
+    pad: int | None = Field(
+        None, ge=1, le=16, description="left-pad digits with zeros to this length, before `format` is applied"
+    )
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -89,13 +103,13 @@ class From(Settings):
 class Constant(Settings):
     """One portal column with the same text in every row."""
 
-    constant: Header
+    constant: Header = Field(description="the same text in every row")
 
 
 class Except(Settings):
-    """A filter by what does not count."""
+    """A filter that leaves out rows with these values."""
 
-    exclude: tuple[str, ...] = Field(alias="not", min_length=1)
+    exclude: tuple[str, ...] = Field(alias="not", min_length=1, description="values of rows to leave out")
 
 
 Columns = dict[PortalColumn, Header | tuple[Header, ...] | From | Constant]  # portal column -> where it comes from
@@ -103,26 +117,51 @@ Filter = dict[str, str | tuple[str, ...] | Except]  # source header -> the value
 
 
 class Limits(Settings):
-    """The gates a run passes before its commit, and the shares that make a finished night worth a look."""
+    """Gates that a run must pass before its commit, and the error rate above which a finished run needs a look."""
 
-    max_reject_rate: float = Field(0.05, ge=0, le=1)
-    max_row_jump: float = Field(0.5, gt=0)  # share of the median of the last runs
-    max_error_rate: float = Field(0.05, ge=0, le=1)
+    max_reject_rate: float = Field(
+        0.05, ge=0, le=1, description="share of rejected rows above which nothing is committed"
+    )
+    max_row_jump: float = Field(
+        0.5,
+        gt=0,
+        description="distance from the median row count of the last runs above which nothing is committed; 0.5 is half",
+    )
+    max_error_rate: float = Field(
+        0.05, ge=0, le=1, description="share of partner errors above which a finished run needs a look"
+    )
 
 
 class PortalSettings(Settings):
-    """The partner's portal: public key, file form, template and the hosts a link may point to."""
+    """The partner's portal: its public key, the form of chunks, and the hosts a link may point to."""
 
-    key_file: str | tuple[str, ...] = "portal.asc"  # several: the portal's key and an escrow key, or a rotation
-    fingerprints: tuple[Fingerprint, ...] = ()
-    sealed: bool = True  # false: chunks in the clear, for a test issuer and published test cards only
-    template: str | None = None
-    extension: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(\.[a-z0-9]+)*$")] = "csv.pgp"
-    armor: bool = False
-    compression: Literal["zip", "none"] = "zip"
-    rows_per_chunk: int = Field(MAX_ROWS, ge=1, le=MAX_ROWS)
-    allowed_hosts: tuple[str, ...] = Field(min_length=1)
-    answer_within_hours: int = Field(48, ge=1)  # from upload to result; a chunk without one is overdue after it
+    key_file: str | tuple[str, ...] = Field(
+        "portal.asc",
+        description="the portal's public key, beside the TOML; several files for an escrow key or a key rotation",
+    )
+    fingerprints: tuple[Fingerprint, ...] = Field(
+        (), description="full fingerprints of the keys, compared with the partner by another channel"
+    )
+    sealed: bool = Field(
+        True, description="`false`: chunks in the clear; for a test issuer and published test cards only"
+    )
+    template: str | None = Field(
+        None, description="the blank template downloaded from the portal, where its header names or their order differ"
+    )
+    extension: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(\.[a-z0-9]+)*$")] = Field(
+        "csv.pgp", description="file extension of chunks; `csv` where `sealed = false`"
+    )
+    armor: bool = Field(False, description="write ASCII-armored messages")
+    compression: Literal["zip", "none"] = Field("zip", description="compression inside the OpenPGP message")
+    rows_per_chunk: int = Field(
+        MAX_ROWS, ge=1, le=MAX_ROWS, description="rows of a chunk; the portal takes at most 1000"
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        min_length=1, description="hosts a card link may point to; a link to any other is a break"
+    )
+    answer_within_hours: int = Field(
+        48, ge=1, description="from upload to result; a chunk without a result is overdue after it"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -141,11 +180,20 @@ class PortalSettings(Settings):
 class Issuer(Settings):
     """One issuer: the whole TOML."""
 
-    issuer: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
-    root: str
-    test: bool = False
-    full_portfolio: bool = False  # each extract repeats everybody: [portfolio] says who of them is sent
-    time_zone: str = "UTC"
+    issuer: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")] = Field(
+        description="name of the issuer: lower case, digits, hyphens; the TOML file has the same name"
+    )
+    root: str = Field(description="`s3://bucket/prefix`, or a directory relative to the TOML")
+    test: bool = Field(
+        False, description="`true`: test cards only, and a real card refuses the run; `false`: the other way round"
+    )
+    full_portfolio: bool = Field(
+        False, description="`true`: every extract repeats all cardholders, and `[portfolio]` decides who is sent"
+    )
+    time_zone: str = Field(
+        "UTC",
+        description="time zone of the schedule, and of the business date where the extract's name does not give it",
+    )
     source: SourceSettings = SourceSettings()
     columns: Columns = Field(default_factory=dict)
     filter: Filter = Field(default_factory=dict)
@@ -157,7 +205,7 @@ class Issuer(Settings):
     links: LinkSettings = LinkSettings()
     schedule: Schedule = Schedule()
     alerts: Alerts = Alerts()
-    service: ServiceSettings | None = None  # the partner's interface beyond the file, where it is used
+    service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: Retention = Retention()
 
     @model_validator(mode="before")

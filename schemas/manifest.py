@@ -1,6 +1,6 @@
 """The documents of a run: the plan (written first) and the manifest (the commit, written last).
 
-Canonical JSON: sorted keys, no spaces, no clock and no process id, so that twins write the same bytes.
+Canonical JSON: sorted keys, no spaces, no clock and no process id, so that two identical runs write the same bytes.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 from datetime import date
 from typing import Any, Literal
 
-import pandera.polars as pa
-import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 RECIPE = 3  # goes up when the same extract and settings would give other chunks
@@ -22,45 +20,50 @@ class Document(BaseModel):
 
 
 class SourceIdentity(Document):
-    """Which bytes a run is of: key below the store's root, pinned version, size and SHA-256."""
+    """The bytes a run reads: key below the store's root, pinned version, size and SHA-256."""
 
     key: str
     version: str
     size: int
     sha256: str
-    newlines: int = 0  # line ends among the bytes: how many rows to make room for; means nothing where compressed
+    newlines: int = 0  # line ends among the bytes, to estimate the rows; no help where compressed
 
 
 class Selection(Document):
-    """Which rows of its source a run sends, where that is not all of them; they lie in its `selection.parquet`."""
+    """The rows of its source that a run sends, if not all of them; they are stored in its `selection.parquet`."""
 
     kind: Literal["resubmit", "renew"]
     of: str  # the run whose rows are sent again
     rows: int
     sha256: str  # of the rows asked for, and of the corrections
-    reason: str  # why, as the operator said it
-    override: str = ""  # why rows that are linked or awaiting may go out again
+    reason: str  # why, in the operator's words
+    override: str = ""  # why rows that are linked or awaiting may be sent again
     corrections: SourceIdentity | None = None  # the filled-in template that is merged with the source
 
 
-class Plan(Document):
-    """What a run is of, fixed before any work: a rerun takes it over, and is refused where it differs."""
+class Inputs(Document):
+    """What a run is made from."""
 
     run: str
     source: SourceIdentity
     as_of: date
     settings_sha256: str
-    settings: dict[str, Any]
     recipe: int
     recipients: tuple[str, ...]
-    reason: str = ""  # why there is a new run of an extract that already had one
     selection: Selection | None = None
-    cut: dict[str, Any] | None = None  # where an earlier version read the extract in parts; always null now
-    known: str = ""  # digest of what earlier runs said of the issuer's cards; only where the extract is a portfolio
+
+
+class Plan(Inputs):
+    """The inputs of a run, fixed before any work starts: a rerun uses the same plan, and is refused if it differs."""
+
+    settings: dict[str, Any]
+    reason: str = ""  # why an extract that already had a run gets another
+    cut: dict[str, Any] | None = None  # set by an earlier version that read extracts in parts; always null now
+    known: str = ""  # digest of the prior state of the issuer's cards; full portfolios only
 
 
 class Counts(Document):
-    """Where the source's rows went; `read` is the sum of the four fates."""
+    """What became of the source's rows; `read` is the sum of the four fates."""
 
     lines: int
     read: int
@@ -89,34 +92,11 @@ class LedgerPart(Document):
     sha256: str
 
 
-class Manifest(Document):
-    """The commit of a run: nothing counts and nothing is shown for upload until it exists."""
+class Manifest(Inputs):
+    """The commit of a run: nothing counts, and nothing is offered for upload, until it exists."""
 
-    run: str
-    source: SourceIdentity
-    as_of: date
-    settings_sha256: str
-    recipe: int
-    recipients: tuple[str, ...]
-    selection: Selection | None = None
     counts: Counts
     reasons: dict[str, int]
     repairs: dict[str, int]
     chunks: tuple[ManifestChunk, ...]
     ledger: tuple[LedgerPart, ...]
-
-
-class ChunkTable(pa.DataFrameModel):
-    """The manifest's chunks as a table: numbered from 1 without a gap, at most 1000 rows each."""
-
-    number: pl.Int64 = pa.Field(ge=1, unique=True)
-    name: pl.String = pa.Field(unique=True)
-    rows: pl.Int64 = pa.Field(ge=1, le=1000)
-    bytes: pl.Int64 = pa.Field(ge=1)
-    sha256: pl.String = pa.Field(str_matches=r"^[0-9a-f]{64}$")
-
-    class Config:
-        """Exactly these columns in this order."""
-
-        strict = True
-        ordered = True

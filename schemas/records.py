@@ -1,4 +1,4 @@
-"""Records added to a run after its commit: what an operator put right, single links, what was purged.
+"""Records added to a run after its commit: corrections by an operator, single links, purges.
 
 Small immutable objects, each with who, when and why.
 """
@@ -13,9 +13,9 @@ from pydantic import AwareDatetime, Field
 from schemas.manifest import Document, ManifestChunk
 
 LINKED: Final = "linked"
-REFUSED: Final = "refused"  # by the partner: no link
-UNSENT: Final = "unsent"  # the service did not take the request: nothing was done
-UNKNOWN: Final = "unknown"  # asked for, and nobody knows what came of it
+REFUSED: Final = "refused"  # the partner gave no link
+UNSENT: Final = "unsent"  # the service did not accept the request: nothing was done
+UNKNOWN: Final = "unknown"  # requested, outcome unknown
 
 Outcome = Literal["linked", "refused", "unsent"]
 
@@ -24,7 +24,7 @@ PARTS: tuple[Part, ...] = ("chunks", "ledger")
 
 
 class Record(Document):
-    """What every record says: who did it, when, and why."""
+    """The base of a record: who did it, when, and why."""
 
     at: AwareDatetime
     by: str
@@ -32,14 +32,14 @@ class Record(Document):
 
 
 class Abandoned(Record):
-    """What stands under a run's manifest key where an operator ended the run before its commit."""
+    """Stored at a run's manifest key when an operator abandoned the run before its commit."""
 
     abandoned: Literal[True] = True
     run: str
 
 
 class Closing(Record):
-    """One link of a run's chain `closed/`: a break was closed with so many rows, or is open again."""
+    """One record of a run's chain `closed/`: a break was closed with so many rows, or reopened."""
 
     what: Literal["closed", "reopened"]
     name: str
@@ -48,15 +48,15 @@ class Closing(Record):
 
 
 class Attribution(Record):
-    """One link of a result file's chain: where one of its rows belongs, or no longer, or that it is taken up again.
+    """One record of a result file's chain: a row was attributed to a sent row, or no longer, or the file reread.
 
-    It counts for the file of exactly these bytes. `position` is a data row of it; `run` and `row` are the row sent.
+    It holds only for a file of exactly these bytes. `position` is its data row; `run` and `row` are the row sent.
     """
 
     what: Literal["attributed", "withdrawn", "again"]
     result: str  # its key, card numbers masked
     digest: str
-    runs: tuple[str, ...] = ()  # those its rows were with, as far as they were taken up
+    runs: tuple[str, ...] = ()  # the runs its rows were attributed to so far
     position: int = 0
     run: str = ""
     row: int = 0
@@ -64,7 +64,7 @@ class Attribution(Record):
 
 
 class Reseal(Record):
-    """One link of a run's chain `reseals/`: these chunks were sealed anew to these keys, and replace what was."""
+    """One record of a run's chain `reseals/`: these chunks, sealed again to these keys, replace the earlier ones."""
 
     run: str
     generation: int
@@ -73,7 +73,7 @@ class Reseal(Record):
 
 
 class SingleAsked(Document):
-    """One link that is about to be asked for; `row` is None where its fields were typed in."""
+    """One link that is about to be requested; `row` is None if its fields were typed in."""
 
     row: int | None
     cuid: str
@@ -81,11 +81,11 @@ class SingleAsked(Document):
     expiration: str  # YYMM
     at: datetime
     by: str
-    override: str = ""  # why, although the card had a link or waited for one
+    override: str = ""  # why, although the card has or awaits a link
 
 
 class SingleAnswered(Document):
-    """What came of it."""
+    """The outcome of one requested link."""
 
     outcome: Outcome
     at: datetime
@@ -98,15 +98,15 @@ class SingleAnswered(Document):
 
 
 class Purged(Document):
-    """One part of a run that is gone; `verdict` and `rows` are what its last report said."""
+    """One purged part of a run; `verdict` and `rows` are those of its last report."""
 
-    run: str  # empty for single links that came from no run
+    run: str  # empty for single links outside a run
     part: Part
     at: AwareDatetime
     by: str
-    since: AwareDatetime  # the last answer, or the last sign of life of a run that was never committed
+    since: AwareDatetime  # the last answer, or the last activity of a run that was never committed
     setting: str  # `chunks_days = 7`
-    objects: dict[str, int]  # how many, by folder of the run
+    objects: dict[str, int]  # number of objects by folder of the run
     bytes: int
     verdict: str = ""
     rows: dict[str, int] = Field(default_factory=dict)

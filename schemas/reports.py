@@ -1,4 +1,4 @@
-"""The files of reports, derived and rebuilt at any time.
+"""The CSV files of the reports; all of them can be rebuilt at any time.
 
 Of a run: links.csv, errors.csv, rejects.csv, chunks.csv. Across runs: outstanding.csv, unlinked.csv.
 """
@@ -8,26 +8,22 @@ from __future__ import annotations
 import pandera.polars as pa
 import polars as pl
 
-STAGES = ("submit", "partner")  # who refused: we before sending, or the partner
+from schemas.tables import Table
+
+STAGES = ("submit", "partner")  # where a row was refused: by us before sending, or by the partner
 
 
-class Links(pa.DataFrameModel):
-    """links.csv: what the marketing system sends; verified links only."""
+class Links(Table):
+    """links.csv: the verified links, for the marketing system to send."""
 
     cuid: pl.String
     last_4: pl.String = pa.Field(str_matches=r"^[0-9]{4}$")
     url: pl.String = pa.Field(str_startswith="https://")
     expires_on: pl.Date = pa.Field(nullable=True)
 
-    class Config:
-        """Exactly these columns in this order."""
 
-        strict = True
-        ordered = True
-
-
-class Refusals(pa.DataFrameModel):
-    """errors.csv and rejects.csv: one line per row and reason, with what to do."""
+class Refusals(Table):
+    """errors.csv and rejects.csv: one line per row and reason, with the action to take."""
 
     row: pl.UInt32 = pa.Field(ge=1)  # data record of the extract, from 1
     cuid: pl.String = pa.Field(nullable=True)
@@ -38,14 +34,8 @@ class Refusals(pa.DataFrameModel):
     message: pl.String = pa.Field(nullable=True)  # masked, safe in a spreadsheet
     action: pl.String
 
-    class Config:
-        """Exactly these columns in this order."""
 
-        strict = True
-        ordered = True
-
-
-class Chunks(pa.DataFrameModel):
+class Chunks(Table):
     """chunks.csv: every chunk with what was sent and what came back."""
 
     chunk: pl.UInt32 = pa.Field(ge=1, unique=True)
@@ -60,15 +50,9 @@ class Chunks(pa.DataFrameModel):
     state: pl.String = pa.Field(isin=("answered", "partial", "awaiting"))
     results: pl.String = pa.Field(nullable=True)  # file names, joined by " | "
 
-    class Config:
-        """Exactly these columns in this order."""
 
-        strict = True
-        ordered = True
-
-
-class Outstanding(pa.DataFrameModel):
-    """outstanding.csv: every chunk that is not wholly answered, the longest waiting first."""
+class Outstanding(Table):
+    """outstanding.csv: every chunk that is not fully answered, the longest waiting first."""
 
     run: pl.String
     chunk: pl.UInt32 = pa.Field(ge=1)
@@ -76,31 +60,19 @@ class Outstanding(pa.DataFrameModel):
     missing: pl.String = pa.Field(isin=("no result", "partial result", "result unsettled", "held or cancelled"))
     sent: pl.UInt32
     awaiting: pl.UInt32 = pa.Field(ge=1)
-    since: pl.String  # when it was uploaded, else committed
-    due: pl.String  # when its answer is expected
+    since: pl.String  # time of upload, or of commit if the upload is unknown
+    due: pl.String  # when its result is expected
     overdue: pl.Boolean
 
-    class Config:
-        """Exactly these columns in this order."""
 
-        strict = True
-        ordered = True
-
-
-class Unlinked(pa.DataFrameModel):
+class Unlinked(Table):
     """unlinked.csv: cardholders without a link after all attempts, most attempts first."""
 
     cuid: pl.String
     last_4: pl.String = pa.Field(nullable=True)
     attempts: pl.UInt32 = pa.Field(ge=1)  # runs that read it
     sent: pl.UInt32  # runs that sent it
-    run: pl.String  # the last attempt, and what it ended with
+    run: pl.String  # the last attempt; stage, reason and action are its outcome
     stage: pl.String = pa.Field(isin=STAGES)
     reason: pl.String = pa.Field(nullable=True)
     action: pl.String = pa.Field(nullable=True)
-
-    class Config:
-        """Exactly these columns in this order."""
-
-        strict = True
-        ordered = True

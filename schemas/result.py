@@ -1,9 +1,11 @@
-"""The result file that comes back from the portal (interface.md 2.7): its columns, their spellings, its rows."""
+"""The result file that the portal returns (interface.md 2.7): its columns, their spellings, its rows."""
 
 from __future__ import annotations
 
 import pandera.polars as pa
 import polars as pl
+
+from schemas.tables import Table
 
 CUID = "cuid"
 LAST_4 = "last_4"
@@ -11,7 +13,7 @@ URL = "url"
 EXPIRATION_DATE = "expiration_date"
 ERROR = "error"
 
-# Folded spellings (lower case, letters and digits only) a portal's column may have; first the documented one.
+# Accepted spellings of each column (lower case, letters and digits only), the documented one first.
 SPELLINGS: dict[str, tuple[str, ...]] = {
     CUID: ("cuid", "cardholdercuid"),
     LAST_4: ("last4", "lastfour", "cardlast4", "panlast4"),
@@ -21,35 +23,13 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
 }
 
 
-class ResultFile(pa.DataFrameModel):
-    """A result file as interface.md 2.7 describes it: text only, an error row has nothing but its error."""
-
-    cuid: pl.String = pa.Field(nullable=True)
-    last_4: pl.String = pa.Field(nullable=True, str_matches=r"^[0-9]{4}$")
-    url: pl.String = pa.Field(nullable=True, str_startswith="https://")
-    expiration_date: pl.String = pa.Field(nullable=True)
-    error: pl.String = pa.Field(nullable=True)
-
-    class Config:
-        """Exactly these columns in this order."""
-
-        strict = True
-        ordered = True
-
-
-class ResultTable(pa.DataFrameModel):
-    """The rows of a result file as we hold them: every row of the file once, absent is null."""
+class ResultTable(Table):
+    """The rows of a result file once read: every row once, null where a cell is absent."""
 
     position: pl.UInt32 = pa.Field(ge=1, unique=True)  # data row of the file, from 1
     cuid: pl.String = pa.Field(nullable=True)
     last_4: pl.String = pa.Field(nullable=True)
     url: pl.String = pa.Field(nullable=True)
-    expires_on: pl.Date = pa.Field(nullable=True)  # null where the text is no date
+    expires_on: pl.Date = pa.Field(nullable=True)  # null if the text is not a date
     expires_raw: pl.String = pa.Field(nullable=True)
     error: pl.String = pa.Field(nullable=True)  # raw: may echo card data, so it is never stored
-
-    class Config:
-        """Exactly these columns in this order."""
-
-        strict = True
-        ordered = True

@@ -1,4 +1,4 @@
-"""The tables `[rules]` and `[repairs]` of the issuer's TOML: how strict the checks are and what may be mended."""
+"""The tables `[rules]` and `[repairs]` of the issuer's TOML: how strict the checks are, and what may be repaired."""
 
 from __future__ import annotations
 
@@ -12,27 +12,44 @@ Severity = Literal["reject", "warn", "off"]
 
 
 class RuleSettings(Settings):
-    """Severity of the checks the partner leaves open, and what normalising may fill in or cut."""
+    """Severity of the rules that the partner leaves open, and what normalising may fill in or cut."""
 
-    luhn: Severity = "reject"  # the partner's own published sample PAN fails Luhn
-    cvv_missing: Severity = "warn"  # the default challenge at the link is CVV plus ZIP: it may not open
-    address_mismatch: Severity = "reject"  # a wrong ZIP makes a valid link that nobody can open
-    expires_soon: Severity = "warn"
-    email: Severity = "warn"  # optional, plays no part at the link
-    phone: Severity = "warn"
-    name_on_card: Severity = "warn"
-    other_cuid: Severity = "warn"  # joint accounts share a card; a mix-up looks the same
-    link_life_months: int = Field(2, ge=0, le=24)  # interface.md 2.8 and 8: a link lives two months
-    fill_name_on_card: bool = True  # optional in the file, required by the partner's sibling interface
-    keep_zip_plus_4: bool = False  # the challenge asks for the ZIP a cardholder knows: five digits
+    luhn: Severity = Field(
+        "reject", description="check digit of the card number (the partner's own published sample number fails it)"
+    )
+    cvv_missing: Severity = Field(
+        "warn",
+        description="no CVV and no hash: the link may not open, since it asks the cardholder for CVV and ZIP",
+    )
+    address_mismatch: Severity = Field(
+        "reject", description="a postal code outside its state: a wrong ZIP makes a valid link that nobody can open"
+    )
+    expires_soon: Severity = Field("warn", description="a card that expires before its link does")
+    email: Severity = Field("warn", description="format of the e-mail address; plays no part when the link is opened")
+    phone: Severity = Field("warn", description="format of the phone number")
+    name_on_card: Severity = Field("warn", description="a missing name on the card, or one with digits")
+    other_cuid: Severity = Field("warn", description="one card under two cuids: a joint account, or a mix-up")
+    link_life_months: int = Field(2, ge=0, le=24, description="how long a link lives, for `expires_soon`")
+    fill_name_on_card: bool = Field(True, description="take first and last name where the name on the card is empty")
+    keep_zip_plus_4: bool = Field(False, description="`false`: ZIP+4 is cut to the five digits a cardholder knows")
     # "Null" and "Test" with one capital are family names; these spellings come from programs.
-    placeholders: tuple[str, ...] = ("NULL", "null", "(null)", "N/A", "n/a", "#N/A", "TEST", "test")
+    placeholders: tuple[str, ...] = Field(
+        ("NULL", "null", "(null)", "N/A", "n/a", "#N/A", "TEST", "test"),
+        description="exact texts that count as a placeholder in a required column",
+    )
 
 
 class Repairs(Settings):
-    """Column-level repairs, each decided once on the evidence of the first block and counted in the report."""
+    """Repairs of whole columns: each is decided once, from the first rows of the extract, and counted in the report."""
 
-    zip_zeros: bool = True  # 2108 is 02108 where no ZIP of the column kept its zero
-    cvv_zeros: bool = True  # 7 is 007 where no CVV of the column kept its zero
-    expiration_order: bool = True  # MMYY read as YYMM, where only the other reading fits every value
-    refuse_excel: bool = True  # 4.11E+15, or every PAN ending in 0: the digits are gone
+    zip_zeros: bool = Field(
+        True,
+        description="put back leading zeros of ZIP codes (2108 becomes 02108) where no ZIP of the column kept its zero",
+    )
+    cvv_zeros: bool = Field(
+        True, description="put back leading zeros of CVVs (7 becomes 007) where no CVV of the column kept its zero"
+    )
+    expiration_order: bool = Field(True, description="read MMYY as YYMM where only the other order fits every value")
+    refuse_excel: bool = Field(
+        True, description="refuse card numbers that went through a spreadsheet (4.11E+15, or every number ends in 0)"
+    )

@@ -1,9 +1,10 @@
 """The one table of rules: what must hold of every row that is sent (interface.md 2.6, 2.10, 8).
 
 A rule is one entry: its code, the column it is reported on, an expression that is false where a row breaks it, an
-example that breaks it, how strict it is, who acts, and what would be accepted. Everything else is derived from the
+example that breaks it, its severity, who acts, and what would be accepted. Everything else is derived from the
 entries: the pandera schema (`flows.submissions.validate`), the verdicts, hints and actions (`schemas.reasons`),
-`deploy/REASONS.md`, and a row of the sample extract. Of the rules that a cell breaks only the first is reported.
+`deploy/REASONS.md`, and a row of the sample extract. Of the rules that a cell breaks, the first of the table is
+reported. Rules see cells as the portal would get them: trimmed, in its spelling, null where there is nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from typing import get_args
 
 import polars as pl
 
@@ -51,12 +53,17 @@ from schemas.portal import (
     POSTAL_CODE,
     SUBNATIONAL,
     YEAR,
+    columns,
 )
 from schemas.row_settings import RuleSettings, Severity
 
-FARTHEST = 20 * 12  # months; no card is made for longer, so the digits mean something else
+FARTHEST = 20 * 12  # months; no card is valid for longer, so the digits mean something else
+AMERICAN = [name for name in places.COUNTRIES if name[0] in "uU"]
+CANADIAN = [name for name in places.COUNTRIES if name[0] in "cC"]
+SEVERITIES = get_args(Severity)
+SETTINGS = [name for name, one in RuleSettings.model_fields.items() if get_args(one.annotation) == SEVERITIES]
 
-Holds = pl.Expr | Callable[[date, RuleSettings], pl.Expr]
+Holds = pl.Expr | Callable[[date, RuleSettings], pl.Expr]  # or a function of business date and settings
 
 
 @dataclass(frozen=True, eq=False)  # told apart by identity: a dict of cells has no hash
@@ -65,17 +72,21 @@ class Rule:
 
     code: str  # entity.property.kind
     column: str  # the portal column it is reported on
-    holds: Holds  # false where a row breaks it, null where there is nothing to judge; of day and settings where it asks
-    example: Mapping[str, str | None]  # the cells of an otherwise good row that break it
+    holds: Holds  # false where a row breaks it; true or null, which is nothing to judge, where not
+    example: Mapping[str, str | None]  # cells that break it, in a row that is good otherwise
     severity: str = "reject"  # reject, warn, or the setting of `[rules]` that decides
-    action: str = FIX
+    action: str = FIX  # who acts
     hint: str = ""  # what would be accepted, where that is not what its column accepts
-    narrows: str = ""  # the rule that every row breaking this one breaks too: this one only names it more precisely
+    narrows: str = ""  # a wider rule, broken by every row that breaks this one, which names the mistake exactly
 
     def __post_init__(self) -> None:
-        """Refuse an entry that nobody could see at work."""
+        """Refuse an entry that could not work, or that nobody could see at work."""
         if not self.example:
             raise ValueError(f"{self.code}: a rule needs an example that breaks it")
+        if unknown := {self.column, *self.example}.difference(columns()):
+            raise ValueError(f"{self.code}: the portal has no column {', '.join(sorted(unknown))}")
+        if self.severity not in ("reject", "warn", *SETTINGS):
+            raise ValueError(f"{self.code}: severity is reject, warn or one of {', '.join(SETTINGS)}")
 
     def severity_by(self, settings: RuleSettings) -> Severity:
         """Return what happens to a row that breaks the rule."""
@@ -96,14 +107,14 @@ def _no_placeholder(column: str) -> Holds:
     return lambda _, settings: ~pl.col(column).str.contains(one_of(settings.placeholders, FILLER_SHAPE))
 
 
-def _is_there(column: str) -> pl.Expr:
+def _present(column: str) -> pl.Expr:
     return pl.col(column).is_not_null()
 
 
 def _by_country(american: pl.Expr, canadian: pl.Expr) -> pl.Expr:
-    """Return the expression of the row's country; null, which holds, where we do not know the country."""
-    us, ca = (pl.col(COUNTRY).is_in([name for name in places.COUNTRIES if name[0] in first]) for first in ("uU", "cC"))
-    return pl.when(us).then(american).when(ca).then(canadian)
+    """Return the expression of the row's country; null, which holds, where the country is unknown."""
+    country = pl.col(COUNTRY)
+    return pl.when(country.is_in(AMERICAN)).then(american).when(country.is_in(CANADIAN)).then(canadian)
 
 
 def _in_its_state() -> pl.Expr:
@@ -154,11 +165,11 @@ RULES: tuple[Rule, ...] = (
         example={CUID: "C-1\u0085C-2"},
     ),
     Rule("card.pan.placeholder", PAN, _no_placeholder(PAN), example={PAN: "0000000000000000"}),
-    Rule("card.pan.missing", PAN, _is_there(PAN), example={PAN: None}),
+    Rule("card.pan.missing", PAN, _present(PAN), example={PAN: None}),
     Rule("card.pan.format", PAN, _matches(PAN, PAN_SHAPE), example={PAN: "424242424242424"}),
     Rule("card.pan.luhn", PAN, luhn_holds(pl.col(PAN)), example={PAN: "4242424242424241"}, severity="luhn"),
     Rule("card.expiration_year.placeholder", YEAR, _no_placeholder(YEAR), example={YEAR: "N/A"}),
-    Rule("card.expiration_year.missing", YEAR, _is_there(YEAR), example={YEAR: None}),
+    Rule("card.expiration_year.missing", YEAR, _present(YEAR), example={YEAR: None}),
     Rule("card.expiration_year.format", YEAR, _matches(YEAR, YEAR_SHAPE), example={YEAR: "9"}),
     Rule(
         "card.expiration.expired",
@@ -167,7 +178,13 @@ RULES: tuple[Rule, ...] = (
         example={YEAR: "20", MONTH: "01"},
         hint=EXPIRATION_HINT,
     ),
-    Rule("card.expiration.far", YEAR, _not_too_far, example={YEAR: "98"}, hint=EXPIRATION_HINT),
+    Rule(
+        "card.expiration.far",
+        YEAR,
+        _not_too_far,
+        example={YEAR: "98"},
+        hint=f"an expiration date within {FARTHEST // 12} years",
+    ),
     Rule(
         "card.expiration.soon",
         YEAR,
@@ -177,12 +194,12 @@ RULES: tuple[Rule, ...] = (
         hint=EXPIRATION_HINT,
     ),
     Rule("card.expiration_month.placeholder", MONTH, _no_placeholder(MONTH), example={MONTH: "N/A"}),
-    Rule("card.expiration_month.missing", MONTH, _is_there(MONTH), example={MONTH: None}),
+    Rule("card.expiration_month.missing", MONTH, _present(MONTH), example={MONTH: None}),
     Rule("card.expiration_month.format", MONTH, _matches(MONTH, MONTH_SHAPE), example={MONTH: "13"}),
     Rule(
         "card.name_on_card.missing",
         NAME_ON_CARD,
-        _is_there(NAME_ON_CARD),
+        _present(NAME_ON_CARD),
         example={NAME_ON_CARD: None, FIRST_NAME: None},
         severity="name_on_card",
     ),
@@ -196,7 +213,7 @@ RULES: tuple[Rule, ...] = (
     _hash_rule("newline", "the hash of the digits alone: a line break was hashed with them"),
     _hash_rule("utf16", "the hash of the digits as ASCII: they were hashed as UTF-16"),
     _hash_rule("lost_zero", "the hash of all three digits: leading zeros were lost before hashing"),
-    _hash_rule("empty", "nothing at all where there is no CVV: the empty text was hashed"),
+    _hash_rule("empty", "an empty field where there is no CVV: the empty text was hashed"),
     _hash_rule("hex", "the digest in Base64: it was written in hexadecimal"),
     _hash_rule("base64_of_hex", "the Base64 of the digest's 32 bytes, not of its hexadecimal text"),
     _hash_rule("base64url", "the plain Base64 alphabet with + and /, not the one for URLs"),
@@ -218,24 +235,24 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "card.cvv_hash.mismatch",
         CVV_HASH,
-        cvv.hash_of(pl.when(_is_there(CVV_HASH)).then(CVV)) == pl.col(CVV_HASH),
+        cvv.hash_of(pl.when(_present(CVV_HASH)).then(CVV)) == pl.col(CVV_HASH),
         example={CVV: "123", CVV_HASH: cvv.hashed("007")},
         hint="the hash of the CVV beside it, or only one of the two",
     ),
     Rule(
         "card.cvv.missing",
         CVV,
-        _is_there(CVV) | _is_there(CVV_HASH),
+        _present(CVV) | _present(CVV_HASH),
         example={CVV: None},
         severity="cvv_missing",
     ),
     Rule("card.cvv.format", CVV, _matches(CVV, CVV_SHAPE), example={CVV: "12"}),
     Rule("address.address1.placeholder", ADDRESS1, _no_placeholder(ADDRESS1), example={ADDRESS1: "N/A"}),
-    Rule("address.address1.missing", ADDRESS1, _is_there(ADDRESS1), example={ADDRESS1: None}),
+    Rule("address.address1.missing", ADDRESS1, _present(ADDRESS1), example={ADDRESS1: None}),
     Rule("address.city.placeholder", CITY, _no_placeholder(CITY), example={CITY: "N/A"}),
-    Rule("address.city.missing", CITY, _is_there(CITY), example={CITY: None}),
+    Rule("address.city.missing", CITY, _present(CITY), example={CITY: None}),
     Rule("address.subnational.placeholder", SUBNATIONAL, _no_placeholder(SUBNATIONAL), example={SUBNATIONAL: "N/A"}),
-    Rule("address.subnational.missing", SUBNATIONAL, _is_there(SUBNATIONAL), example={SUBNATIONAL: None}),
+    Rule("address.subnational.missing", SUBNATIONAL, _present(SUBNATIONAL), example={SUBNATIONAL: None}),
     Rule(
         "address.subnational.unknown",
         SUBNATIONAL,
@@ -243,7 +260,7 @@ RULES: tuple[Rule, ...] = (
         example={SUBNATIONAL: "ON", COUNTRY: "US"},
     ),
     Rule("address.country.placeholder", COUNTRY, _no_placeholder(COUNTRY), example={COUNTRY: "NULL"}),
-    Rule("address.country.missing", COUNTRY, _is_there(COUNTRY), example={COUNTRY: None}),
+    Rule("address.country.missing", COUNTRY, _present(COUNTRY), example={COUNTRY: None}),
     Rule(
         "address.country.unknown",
         COUNTRY,
@@ -251,7 +268,7 @@ RULES: tuple[Rule, ...] = (
         example={COUNTRY: "Atlantis"},
     ),
     Rule("address.postal_code.placeholder", POSTAL_CODE, _no_placeholder(POSTAL_CODE), example={POSTAL_CODE: "00000"}),
-    Rule("address.postal_code.missing", POSTAL_CODE, _is_there(POSTAL_CODE), example={POSTAL_CODE: None}),
+    Rule("address.postal_code.missing", POSTAL_CODE, _present(POSTAL_CODE), example={POSTAL_CODE: None}),
     Rule(
         "address.postal_code.format",
         POSTAL_CODE,
@@ -274,11 +291,11 @@ RULES: tuple[Rule, ...] = (
         severity="phone",
     ),
     Rule("address.first_name.placeholder", FIRST_NAME, _no_placeholder(FIRST_NAME), example={FIRST_NAME: "TEST"}),
-    Rule("address.first_name.missing", FIRST_NAME, _is_there(FIRST_NAME), example={FIRST_NAME: None}),
+    Rule("address.first_name.missing", FIRST_NAME, _present(FIRST_NAME), example={FIRST_NAME: None}),
     Rule("address.last_name.placeholder", LAST_NAME, _no_placeholder(LAST_NAME), example={LAST_NAME: "XXX"}),
-    Rule("address.last_name.missing", LAST_NAME, _is_there(LAST_NAME), example={LAST_NAME: None}),
+    Rule("address.last_name.missing", LAST_NAME, _present(LAST_NAME), example={LAST_NAME: None}),
     Rule("address.is_primary.placeholder", IS_PRIMARY, _no_placeholder(IS_PRIMARY), example={IS_PRIMARY: "N/A"}),
-    Rule("address.is_primary.missing", IS_PRIMARY, _is_there(IS_PRIMARY), example={IS_PRIMARY: None}),
+    Rule("address.is_primary.missing", IS_PRIMARY, _present(IS_PRIMARY), example={IS_PRIMARY: None}),
     Rule(
         "address.is_primary.format",
         IS_PRIMARY,

@@ -41,19 +41,28 @@ class Settings(BaseModel):
 
 
 class Portfolio(Settings):
-    """With `full_portfolio = true` the new, the changed and those whose link is about to expire are sent."""
+    """With `full_portfolio = true`, new and changed cardholders are sent, and those whose link is about to expire."""
 
-    changes: tuple[Change, ...] = ("name", "address", "expiration")  # what of a card known counts as a change
-    renew_within_days: int = Field(14, ge=0, le=365)  # a link that ends within so many days is made anew
-    resend_errors: bool = False  # true: what the partner refused goes again every night, unchanged as it is
+    changes: tuple[Change, ...] = Field(
+        ("name", "address", "expiration"), description="which changes of a known card send it again"
+    )
+    renew_within_days: int = Field(14, ge=0, le=365, description="replace a link that expires within this many days")
+    resend_errors: bool = Field(
+        False, description="`true`: rows the partner refused are sent again every night, even unchanged"
+    )
 
 
 class LinkSettings(Settings):
-    """Columns of links.csv with their names there, in this order; its date format; how many rows a file may have."""
+    """The columns of `links.csv`, its date format, and the rows of a file."""
 
-    columns: dict[LinkColumn, Name] = Field(default_factory=lambda: dict(OWN_NAMES))
-    date_format: DateFormat = "YYYY-MM-DD"
-    rows_per_file: int | None = Field(None, ge=1)  # set: links-00001.csv, links-00002.csv … instead of links.csv
+    columns: dict[LinkColumn, Name] = Field(
+        default_factory=lambda: dict(OWN_NAMES),
+        description="columns of `links.csv`, in order, each with its name there",
+    )
+    date_format: DateFormat = Field("YYYY-MM-DD", description="how `expires_on` is written")
+    rows_per_file: int | None = Field(
+        None, ge=1, description="split into `links-00001.csv`, `links-00002.csv` … of this many rows"
+    )
 
     @field_validator("columns")
     @classmethod
@@ -71,30 +80,40 @@ class LinkSettings(Settings):
 
 
 class Schedule(Settings):
-    """When the night is, in the issuer's time zone; a day that is not in `days`, or a holiday, is skipped and told."""
+    """When `nightly` runs, in the issuer's time zone; other days and holidays are skipped, with an alert."""
 
-    cron: Cron = "30 1 * * *"
-    days: tuple[Weekday, ...] = Field(WEEK, min_length=1)
-    holidays: tuple[date, ...] = ()
-    extract_by: time | None = None  # the hour by which an extract must be there; none: nobody waits for one
+    cron: Cron = Field("30 1 * * *", description="when `nightly` runs, in the issuer's time zone")
+    days: tuple[Weekday, ...] = Field(
+        WEEK, min_length=1, description="business days; other days are skipped, with an alert"
+    )
+    holidays: tuple[date, ...] = Field((), description="dates that are skipped as well")
+    extract_by: time | None = Field(
+        None, description="time of day by which an extract must have arrived; unset: no alert"
+    )
 
 
 class Alerts(Settings):
-    """What somebody is told about, beyond what always is."""
+    """What raises an alert, and where alerts and tables link to."""
 
-    empty_extract: Literal["alert", "allow"] = "alert"  # an extract without a row
-    report_url: Address = ""  # where the store is browsed: reports are linked below it
+    empty_extract: Literal["alert", "allow"] = Field(
+        "alert", description="`allow`: an extract without rows is nothing unusual"
+    )
+    report_url: Address = Field(
+        "", description="address under which the store can be browsed; reports are linked below it"
+    )
 
 
 class Retention(Settings):
-    """Days after a run's last answer; what is unsent, unanswered or has an open break stays, however old.
+    """Days after a run's last result; what is unsent, unanswered or has an open break is kept, however old.
 
-    Links have no term of their own: they lie in the report, the outcomes and the result files alike, and go with
-    the ledger. The result files are the operator's, like everything that is dropped.
+    Links have no term of their own: they are in report, outcomes and result files alike, and go with the ledger.
+    Result files belong to the operator, like everything that is dropped.
     """
 
-    chunks_days: int = Field(7, ge=0)  # sealed chunks: the portal has them, and the source makes them again
-    ledger_days: int = Field(395, ge=63)  # ledger, outcomes, report: no shorter than a link lives (interface.md 8)
+    chunks_days: int = Field(7, ge=0, description="days to keep sealed chunks after the run's last result")
+    ledger_days: int = Field(
+        395, ge=63, description="the same for ledger, outcomes and report; never shorter than a link lives"
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

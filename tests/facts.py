@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.reports import funnel as report_funnel
+from flows.partner_api import funnel as report_funnel
 from flows.reports import lists as tables
 from flows.reports.summary import ReportTimes, summarise
 from flows.reports.tally import CHUNKS, ResultFile, Tally, add

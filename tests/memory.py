@@ -58,14 +58,14 @@ class MemoryStore:
         with self._alive(key):
             self._put(key, data)
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> MemorySource:
+    def open(self, key: str, pin: Entry | None = None) -> MemorySource:
         with self._alive(key):
             if key not in self.objects:
                 raise ObjectMissingError(key=key)
             entry, data = self.objects[key]
             if pin is not None and pin.version != entry.version:
                 raise ObjectChangedError(key=key)
-        return MemorySource(entry, data, start)
+        return MemorySource(entry, data)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         with self._alive(prefix):
@@ -93,10 +93,9 @@ class MemoryStore:
 class MemorySource:
     """A stream over one object's bytes."""
 
-    def __init__(self, entry: Entry, data: bytes, start: int) -> None:
+    def __init__(self, entry: Entry, data: bytes) -> None:
         self.entry = entry
         self._stream = BytesIO(data)
-        self._stream.seek(start)
 
     def read(self, size: int = -1, /) -> bytes:
         return self._stream.read(size)

@@ -14,6 +14,7 @@ import polars as pl
 
 from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, PortalKey
 from flows.adapters.local import LocalStore
+from flows.partner_api.funnel import run_funnel
 from flows.reports.ingest import Ingested, ingest
 from flows.runs.chunks import stored_chunks
 from flows.runs.context import Adapters, IssuerContext
@@ -60,7 +61,7 @@ class Bench:
     def context(self) -> IssuerContext:
         """The issuer's edges: this store, real gpg."""
         outside = Adapters(self.store, self.now, self.actor, lambda *_: None)  # the probe has tests of its own
-        return IssuerContext(self.issuer, outside, default_header(), self._sealer, self._opener)
+        return IssuerContext(self.issuer, outside, default_header(), self._sealer, self._opener, run_funnel)
 
     def drop(self, rows: int = 50, name: str = "bank-20261120.csv", *, bad: float = 0.0, seed: int = 0) -> str:
         """Drop a generated extract; return its name."""

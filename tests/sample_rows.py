@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from flows.simulator.people import PLACES
 from flows.simulator.validation import REQUIRED
-from schemas import ledger, portal
+from schemas import ledger, portal, rules
 from schemas.expressions import PUBLISHED
 from schemas.portal import (
     ADDRESS1,
@@ -34,8 +34,9 @@ from schemas.portal import (
     SUBNATIONAL,
     YEAR,
 )
+from schemas.row_settings import RuleSettings
 
-FREE_TEXT = (CUID, ADDRESS1, CITY, FIRST_NAME, LAST_NAME)  # elsewhere a placeholder has the wrong format already
+FREE_TEXT = (CUID, ADDRESS1, CITY, FIRST_NAME, LAST_NAME)  # a placeholder elsewhere is like one of the card number
 BOSTON = {CITY: "Boston", SUBNATIONAL: "MA", POSTAL_CODE: "02108", COUNTRY: "US"}
 QUEBEC = {CITY: "Québec", SUBNATIONAL: "QC", POSTAL_CODE: "G1R 4S9", COUNTRY: "CA"}
 SAME_AS = "same as row"  # in the fields of a case that repeats another
@@ -201,11 +202,29 @@ def broken_lines() -> Iterator[Case]:
         yield Case(f"line: {why}", {}, (f"|{code}",), ledger.REJECTED, damage=damage)
 
 
+def examples(covered: frozenset[str]) -> Iterator[Case]:
+    """Yield the example of every rule that has no row of its own, so that a rule is one entry of one table."""
+    for rule in rules.RULES:
+        severity = rule.severity_by(RuleSettings())
+        if rule.code not in covered | elsewhere() and severity != "off":
+            fate = ledger.REJECTED if severity == "reject" else ledger.SUBMITTED
+            fields = {name: cell or "" for name, cell in rule.example.items()}
+            yield Case(f"the example of `{rule.code}`", fields, (f"{rule.column}|{rule.code}",), fate)
+
+
+def elsewhere() -> frozenset[str]:
+    """Return the codes that the sample shows on other columns only, or that its settings do not let happen."""
+    placeholders = {f"{_stem(column)}.placeholder" for column in portal.columns() if column not in (*FREE_TEXT, PAN)}
+    return frozenset(placeholders | {"card.name_on_card.missing"})  # it is filled from first and last name
+
+
 def cases() -> list[Case]:
     """Return every row of the sample, in order; the refused stand between good ones."""
     good = [*ordinary(), *awkward_names(), *spellings(), *warned()]
-    mixed = (one for pair in zip_longest(good, [*refused(), *broken_lines()]) for one in pair if one is not None)
-    return [*(Case("published test card", {PAN: pan}) for pan in PUBLISHED), *mixed, *repeats()]
+    mixed = [one for pair in zip_longest(good, [*refused(), *broken_lines()]) for one in pair if one is not None]
+    covered = frozenset(reason.partition("|")[2] for one in mixed for reason in one.reasons)
+    published = [Case("published test card", {PAN: pan}) for pan in PUBLISHED]
+    return [*published, *mixed, *examples(covered), *repeats()]
 
 
 def repeats() -> Iterator[Case]:

@@ -24,9 +24,9 @@ class FailingStore:
         self._fail("replace", key)
         self.store.replace(key, parts)
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
+    def open(self, key: str, pin: Entry | None = None) -> Source:
         self._fail("open", key)
-        return self.store.open(key, pin, start)
+        return self.store.open(key, pin)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         self._fail("keys", prefix)
@@ -54,8 +54,8 @@ class LateStore:
         self.store.replace(key, parts)
         self.hidden.add(key)
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
-        return self.store.open(key, pin, start)
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        return self.store.open(key, pin)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         shown = (entry for entry in self.store.keys(prefix) if entry.key not in self.hidden)

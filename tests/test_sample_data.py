@@ -27,16 +27,20 @@ from flows.wiring import wire
 from schemas import ledger, portal
 from schemas.expressions import GENERATED, PUBLISHED
 from schemas.manifest import Manifest
-from schemas.rules import RULES
+from schemas.portal import NICKNAME
+from schemas.reasons import LINES
+from schemas.rules import RULES, Rule
 from tests import keys, sample_bank
 from tests.sample_bank import AS_OF, EXTRACT, FOLDER, placed
+from tests.sample_rows import elsewhere
+from tests.submissions.made_up import added
 
 ISSUER = "sample-bank"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)  # the links of the example results end in January
 EXPECTED = json.loads((FOLDER / "expected.json").read_text("utf-8"))
 
 
-class GateFacts(NamedTuple):
+class Night(NamedTuple):
     """The sample, submitted by the real steps with real gpg."""
 
     context: IssuerContext
@@ -51,8 +55,12 @@ class GateFacts(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory) -> GateFacts:
-    folder = tmp_path_factory.mktemp("night")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    return submitted(tmp_path_factory.mktemp("night"), (FOLDER / "extracts" / EXTRACT).read_bytes())
+
+
+def submitted(folder: Path, extract: bytes) -> Night:
+    """Submit an extract of the sample issuer."""
     key = keys.sound()
     (folder / "portal.asc").write_bytes(key.public)
     settings = (FOLDER / f"{ISSUER}.toml").read_text("utf-8")
@@ -60,10 +68,10 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> GateFacts:
     (folder / "store").mkdir()
     context = wire(folder, ISSUER)
     context = context._replace(adapters=context.adapters._replace(now=lambda: NOON))
-    context.adapters.store.create(f"{ISSUER}/extracts/{EXTRACT}", (FOLDER / "extracts" / EXTRACT).read_bytes())
+    context.adapters.store.create(f"{ISSUER}/extracts/{EXTRACT}", extract)
     manifest = submit(context, Request(EXTRACT)).manifest
     parts = read_ledger(context.adapters.store, keys_of(manifest.run), manifest.ledger)
-    return GateFacts(context, key, manifest, pl.concat(parts).sort("row"))
+    return Night(context, key, manifest, pl.concat(parts).sort("row"))
 
 
 def test_the_files_are_what_their_rows_make_of_them(tmp_path: Path) -> None:
@@ -75,7 +83,7 @@ def test_the_files_are_what_their_rows_make_of_them(tmp_path: Path) -> None:
     assert kept == written
 
 
-def test_the_counts_are_the_expected_ones(night: GateFacts) -> None:
+def test_the_counts_are_the_expected_ones(night: Night) -> None:
     counts = night.manifest.counts.model_dump()
 
     assert EXPECTED["as_of"] == night.manifest.as_of.isoformat()
@@ -84,7 +92,7 @@ def test_the_counts_are_the_expected_ones(night: GateFacts) -> None:
     assert EXPECTED["reasons"] == dict(sorted(told.items()))
 
 
-def test_every_row_has_the_fate_and_the_reasons_the_table_says(night: GateFacts) -> None:
+def test_every_row_has_the_fate_and_the_reasons_the_table_says(night: Night) -> None:
     told = {
         str(row): {"line": line, "fate": fate, "reasons": reasons}
         for row, line, fate, reasons in night.ledger.select("row", "line", "fate", "reasons").iter_rows()
@@ -95,7 +103,7 @@ def test_every_row_has_the_fate_and_the_reasons_the_table_says(night: GateFacts)
     assert {(ledger.SUBMITTED, 0)} == {(one["fate"], len(one["reasons"])) for one in quiet.values()}
 
 
-def test_what_is_sent_is_spelled_as_the_table_says(night: GateFacts) -> None:
+def test_what_is_sent_is_spelled_as_the_table_says(night: Night) -> None:
     places = {(chunk, position): row for row, chunk, position in _places(night)}
     sent = {places[number, at]: fields for number, at, fields in _opened(night)}
 
@@ -104,34 +112,42 @@ def test_what_is_sent_is_spelled_as_the_table_says(night: GateFacts) -> None:
 
 
 def test_every_reason_a_row_can_have_stands_in_the_sample() -> None:
-    rules = {rule.code for rule in RULES}
-    lines = {code for code in vars(grammar).values() if isinstance(code, str) and code.startswith("line.")}
-    elsewhere = {grammar.TOO_SHORT, grammar.TOO_LONG}  # in fixed width
-    elsewhere |= {"card.name_on_card.missing"}  # only where it is not filled from first and last name
-    elsewhere |= {code for code in rules if code.endswith(".placeholder") and _has_a_format(code, rules)}
+    codes = {rule.code for rule in RULES} | {entry.code for entry in LINES}
+    fixed_width = {grammar.TOO_SHORT, grammar.TOO_LONG}
 
-    missing = (rules | lines) - elsewhere - set(EXPECTED["reasons"])
+    missing = codes - fixed_width - elsewhere() - set(EXPECTED["reasons"])
 
     assert set() == missing
 
 
-def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_it(night: GateFacts) -> None:
+def test_a_rule_without_a_row_of_its_own_has_its_example_in_the_sample_and_is_refused_by_it(tmp_path: Path) -> None:
+    long = Rule("made.up.long", NICKNAME, pl.col(NICKNAME).str.len_chars() <= 20, {NICKNAME: "x" * 21})
+
+    with added(long):
+        [row] = [one.row for one in placed() if one.case.why == "the example of `made.up.long`"]
+        night = submitted(tmp_path, sample_bank.extract())
+
+    told = night.ledger.filter(row=row).select("fate", "reasons").rows()
+    assert [(ledger.REJECTED, [f"{NICKNAME}|{long.code}"])] == told
+
+
+def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_it(night: Night) -> None:
     with GpgOpener([night.key.secret]) as opener:
-        handle = Portal(opener, today=AS_OF)
+        desk = Portal(opener, today=AS_OF)
         for name, content in night.chunks():
-            handle.upload(name, content)
+            desk.upload(name, content)
 
     by_place = {(chunk, position): placed()[row - 1] for row, chunk, position in _places(night)}
     closed = {
         by_place[number, booked.row].case.why
-        for number, upload in enumerate(handle.books, start=1)
+        for number, upload in enumerate(desk.books, start=1)
         for booked in upload.rows
-        if not handle.opens(booked.url or "", *_known(by_place[number, booked.row]))
+        if not desk.opens(booked.url or "", *_known(by_place[number, booked.row]))
     }
     assert {"no CVV and no hash: the link may not open"} == closed
 
 
-def test_the_example_results_answer_every_row_sent(night: GateFacts) -> None:
+def test_the_example_results_answer_every_row_sent(night: Night) -> None:
     for file in (FOLDER / "results").iterdir():
         night.context.adapters.store.create(results(ISSUER) + file.name, file.read_bytes())
 
@@ -157,18 +173,12 @@ def test_the_sample_holds_test_cards_only() -> None:
     assert set() == real
 
 
-def _has_a_format(code: str, rules: set[str]) -> bool:
-    """Return whether a placeholder in this property is refused for its format, or as unknown, already."""
-    stem = code.removesuffix(".placeholder")
-    return stem != "cardholder.cuid" and bool({f"{stem}.format", f"{stem}.unknown"} & rules)
-
-
-def _places(night: GateFacts) -> Iterator[tuple[int, int, int]]:
+def _places(night: Night) -> Iterator[tuple[int, int, int]]:
     sent = night.ledger.filter(fate=ledger.SUBMITTED)
     yield from sent.select("row", "chunk", "position").iter_rows()
 
 
-def _opened(night: GateFacts) -> Iterator[tuple[int, int, dict[str, str]]]:
+def _opened(night: Night) -> Iterator[tuple[int, int, dict[str, str]]]:
     with GpgOpener([night.key.secret]) as opener:
         for number, (_, message) in enumerate(night.chunks(), start=1):
             text = opener.open(message, 1 << 20).decode()

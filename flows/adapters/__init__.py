@@ -1,4 +1,4 @@
-"""One file per outside thing: S3, the local directory, gpg; each turns foreign errors into ours.
+"""One file per external system: S3, the local directory, gpg; each translates foreign errors into ours.
 
-Only `flows.wiring` imports an adapter, everything else meets it as a Protocol of `flows.runs`. Keep out every decision.
+Only `flows.wiring` imports an adapter; other code sees the Protocols of `flows.runs`. Keep decisions out.
 """

@@ -1,4 +1,4 @@
-"""Runs gpg by python-gnupg: a private short-lived home, hard limits of time, and public keys judged as they come in."""
+"""Run gpg through python-gnupg: a private short-lived home, hard time limits, and checks of every public key."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from subprocess import Popen
-from types import TracebackType
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import gnupg
 
@@ -36,15 +36,15 @@ from flows.runs.sealing import (
     SecretKeyGivenError,
 )
 
-PATIENCE: Final = 120.0  # seconds one gpg process may take; a group of 64 chunks takes one
-SHORT: Final = "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it
-MEMORY: Final = "/dev/shm"  # noqa: S108 - as above; making and removing files there costs next to nothing
-ROOM: Final = 48 << 20  # bytes: the ciphertext of a few groups
-SOCKET_ROOM: Final = 86  # longest home below which the agent's sockets fit the kernel's 108 bytes
+PATIENCE: Final = 120.0  # seconds; sealing a group of 64 chunks takes one
+SHORT: Final = "/tmp"  # noqa: S108  mkdtemp makes a private folder in it
+MEMORY: Final = "/dev/shm"  # noqa: S108  as above; files there never touch a disk
+ROOM: Final = 48 << 20  # bytes free in memory: the ciphertext of a few groups
+SOCKET_ROOM: Final = 86  # longest path of a home: the agent's sockets below it must fit in the kernel's 108 bytes
 QUIET: Final = (
     "--no-options",
     "--no-encrypt-to",
-    "--no-random-seed-file",  # two processes at once stall on its lock
+    "--no-random-seed-file",  # concurrent processes would wait for its lock
     "--lock-never",
     "--no-auto-check-trustdb",
 )
@@ -53,7 +53,7 @@ _AGENT = "s2k-count 65536\nmax-cache-ttl 0\ndefault-cache-ttl 0\nallow-loopback-
 
 
 class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
-    """python-gnupg with an end: it waits for ever, so a timer kills what takes too long. Raises GpgHungError."""
+    """python-gnupg with a timeout, which it lacks: a timer kills gpg after `patience` seconds. Raises GpgHungError."""
 
     def __init__(self, patience: float, **settings: Any) -> None:
         self._patience = patience
@@ -67,25 +67,20 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
             code: int = super()._collect_output(process, *args, **kwargs)
         finally:
             timer.cancel()
-        if code < 0:  # before python-gnupg reports the broken pipe that follows from it
+        if code < 0:  # raised here, before python-gnupg reports the resulting broken pipe
             raise GpgHungError(seconds=self._patience)
         return code
 
 
 class Keyring:
-    """A private gpg home (0700, short path) that is gone, agent included, when the context ends.
+    """A private gpg home (0700, short path), removed with its agent when the context ends.
 
-    `agent` allows the agent that secret keys need; without it gpg cannot start one. `options` go to every call.
-    GpgMissingError where gpg does not run.
+    `agent` allows gpg to start an agent, which secret keys need. `options` are added to every call.
+    Raises GpgMissingError if gpg does not run.
     """
 
     def __init__(
-        self,
-        *,
-        agent: bool = False,
-        patience: float = PATIENCE,
-        gpg: str = "gpg",
-        options: Sequence[str] = (),
+        self, *, agent: bool = False, patience: float = PATIENCE, gpg: str = "gpg", options: Sequence[str] = ()
     ) -> None:
         binary = shutil.which(gpg)
         if binary is None:
@@ -93,8 +88,9 @@ class Keyring:
         self._agent = agent
         self.patience = patience
         self.home = _make_home()
-        self._held = _hold(self.home)
-        logging.getLogger("gnupg").setLevel(logging.WARNING)  # at DEBUG it writes keys and statuses
+        self._held = (self.home / "held").open("wb")
+        fcntl.flock(self._held, fcntl.LOCK_EX)  # for as long as this process lives: the kernel unlocks it on a kill
+        logging.getLogger("gnupg").setLevel(logging.WARNING)  # DEBUG would log keys and statuses
         try:
             (self.home / "gpg-agent.conf").write_text(_AGENT)
             self.gpg = self._start(binary, options)
@@ -103,50 +99,43 @@ class Keyring:
             raise
 
     def _start(self, binary: str, more: Sequence[str]) -> gnupg.GPG:
-        environment = {
-            "LC_ALL": "C",
-            "LANGUAGE": "C",
-            "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}",
-        }
+        environment = {"LC_ALL": "C", "LANGUAGE": "C", "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}"}
         options = [*QUIET, *([] if self._agent else ["--no-autostart"]), *more]
-        why = ""
         try:
             return _TimedGPG(
                 self.patience, gpgbinary=binary, gnupghome=str(self.home), options=options, env=environment
             )
         except (OSError, ValueError) as error:
-            why = type(error).__name__
-        raise GpgMissingError(reason=why)
+            reason = type(error).__name__
+        raise GpgMissingError(reason=reason)
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
-        """Return python-gnupg's result of `work`, None where it raised: its exceptions stay here, they may hold rows.
+        """Return python-gnupg's result of `work`, None if it raised: its exceptions are dropped, they may hold rows.
 
-        Raises GpgHungError where gpg was killed, by us for being late or by somebody else.
+        Raises GpgHungError if gpg was killed, by our timer or from outside.
         """
         try:
             return work(self.gpg)
         except GpgHungError:
             raise
-        except Exception:  # noqa: BLE001 - broken pipes, statuses python-gnupg cannot read
+        except Exception:  # noqa: BLE001  broken pipes, statuses python-gnupg cannot read
             return None
 
     def close(self) -> None:
-        """End the agent and remove the home; nothing happens the second time."""
+        """Stop the agent and remove the home; closing twice is harmless."""
         _remove_home(self.home, agent=self._agent)
         self._held.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 @contextmanager
 def memory_files(chunks: Sequence[Content], folder: Path) -> Iterator[list[str]]:
-    """Show gpg each content as a file of its name that lies in memory only; yields the paths, in order."""
+    """Give gpg each content as a named file that exists in memory only; yields the paths, in order."""
     with ExitStack() as open_files:
         for chunk in chunks:
             file = open_files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
@@ -157,12 +146,12 @@ def memory_files(chunks: Sequence[Content], folder: Path) -> Iterator[list[str]]
 
 
 def dead_homes() -> list[Path]:
-    """Return the homes that killed processes left behind."""
+    """Return the homes left behind by killed processes."""
     return [home for root in _roots() for home in root.glob("cardlink-gpg-*") if _is_dead(home)]
 
 
 def remove_dead_homes() -> int:
-    """Remove the homes that killed processes left behind and return how many there were."""
+    """Remove the homes left behind by killed processes; return how many there were."""
     dead = dead_homes()
     for home in dead:
         _remove_home(home, agent=True)
@@ -170,9 +159,9 @@ def remove_dead_homes() -> int:
 
 
 def _roots() -> list[Path]:
-    """Return the folders a home may be in, the best first: in memory, unless somebody has named another in TMPDIR."""
-    named = [os.environ["TMPDIR"]] if os.environ.get("TMPDIR") else []
-    return [Path(root) for root in dict.fromkeys([*named, MEMORY, tempfile.gettempdir(), SHORT])]
+    """Return the folders a home may be in, in order of preference: TMPDIR if it is set, then memory."""
+    roots = (os.environ.get("TMPDIR"), MEMORY, tempfile.gettempdir(), SHORT)
+    return [Path(root) for root in dict.fromkeys(roots) if root]
 
 
 def _make_home() -> Path:
@@ -182,22 +171,15 @@ def _make_home() -> Path:
 
 
 def _has_room(root: Path) -> bool:
-    """Tell whether a home can be made in a folder; a container's memory may be small, and is not for us to fill."""
+    """Return whether a home fits in a folder; a container's memory may be small, and we must not fill it."""
     if not os.access(root, os.W_OK | os.X_OK):
         return False
     free = os.statvfs(root)
     return str(root) != MEMORY or free.f_bavail * free.f_frsize >= ROOM
 
 
-def _hold(home: Path) -> IO[bytes]:
-    """Lock a home for as long as this process lives; the kernel lets go when it is killed."""
-    held = (home / "held").open("wb")
-    fcntl.flock(held, fcntl.LOCK_EX)
-    return held
-
-
 def _is_dead(home: Path) -> bool:
-    """Tell a home of ours whose process is gone; homes of other users and of live processes are left alone."""
+    """Return whether a home is ours and its process is gone."""
     name = _NAME.match(home.name)
     if not name or home.is_symlink() or not home.is_dir() or home.stat().st_uid != os.getuid():
         return False
@@ -215,7 +197,7 @@ def _runs(pid: int) -> bool:
 
 
 def _is_held(home: Path) -> bool:
-    """Tell whether a process of another container, whose ids mean nothing here, holds a home in a shared folder."""
+    """Return whether a process of another container, whose ids mean nothing here, holds a home in a shared folder."""
     try:
         with (home / "held").open("rb") as held:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -231,12 +213,12 @@ def _remove_home(home: Path, *, agent: bool) -> None:
         return
     if agent:
         _gpgconf(home, "--kill", "gpg-agent")
-        _gpgconf(home, "--remove-socketdir")  # under /run/user where that exists, else nothing
-    shutil.rmtree(home, ignore_errors=True)  # the agent takes its sockets away meanwhile
+        _gpgconf(home, "--remove-socketdir")  # under /run/user, if that exists
+    shutil.rmtree(home, ignore_errors=True)  # the agent may remove its sockets meanwhile
 
 
 def _gpgconf(home: Path, *arguments: str) -> None:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):  # without its home an agent ends by itself
+    with contextlib.suppress(OSError, subprocess.SubprocessError):  # an agent without its home ends by itself
         subprocess.run(["gpgconf", "--homedir", str(home), *arguments], check=False, capture_output=True, timeout=20)
 
 
@@ -250,12 +232,12 @@ class Part(NamedTuple):
     expires: date | None
 
     def alive(self, today: date) -> bool:
-        """Tell whether the key works all of `today`: on the day it expires a night may outlive it."""
+        """Return whether the key is valid for all of `today`: on its last day it could expire during a run."""
         return self.state != "e" and (self.expires is None or today < self.expires)
 
 
 class Recipient(NamedTuple):
-    """A pinned key that may be sealed to: its fingerprint, the key id messages will name, its last day."""
+    """A pinned key to seal to: its fingerprint, the key id that messages will name, and its expiry."""
 
     fingerprint: str
     key_id: str
@@ -265,20 +247,21 @@ class Recipient(NamedTuple):
 def import_public_keys(
     ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], today: date
 ) -> tuple[Recipient, ...]:
-    """Import one public key per file and return the pinned ones in the order of their fingerprints.
+    """Import one public key per file and return the pinned ones, in the order of `pinned`.
 
-    Raises the error of `key_errors` that names the key and its flaw; nothing unsound is left to gpg to notice.
+    An unusable key raises its error of `flows.runs.sealing`; no flaw is left for gpg to notice.
     """
-    wanted = ", ".join(pinned)
-    public = [_one_public_key(key, number, len(keys), wanted) for number, key in enumerate(keys, start=1)]
+    public = [_one_public_key(key, number, len(keys), ", ".join(pinned)) for number, key in enumerate(keys, start=1)]
     for number, key in enumerate(public, start=1):
-        _import(ring, key, number, len(keys))
+        result = ring.ask(partial(gnupg.GPG.import_keys, key_data=key))
+        if result is None or len(set(result.fingerprints)) != 1:
+            raise KeyUnreadableError(number=number, total=len(keys), reason="key.import.refused")
     found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
     return tuple(_recipient(_pinned(found, fingerprint, pinned), fingerprint, today) for fingerprint in pinned)
 
 
 def _one_public_key(key: bytes, number: int, of: int, pinned: str) -> bytes:
-    """Return the key in binary, so that gpg sees what was counted here and no more."""
+    """Return the key in binary, so that gpg sees exactly what was counted here."""
     found, why = [], "key.packet.missing"
     try:
         found = blocks(key)
@@ -294,12 +277,6 @@ def _one_public_key(key: bytes, number: int, of: int, pinned: str) -> bytes:
     return b"".join(found)
 
 
-def _import(ring: Keyring, key: bytes, number: int, of: int) -> None:
-    result = ring.ask(lambda gpg: gpg.import_keys(key))
-    if result is None or len(set(result.fingerprints)) != 1:
-        raise KeyUnreadableError(number=number, total=of, reason="key.import.refused")
-
-
 def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -> Any:
     if fingerprint in found:
         return found[fingerprint]
@@ -310,29 +287,25 @@ def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -
 
 
 def _recipient(listed: Any, fingerprint: str, today: date) -> Recipient:
-    """Choose the subkey gpg will choose (the newest that is sound), or say why there is none."""
+    """Return the recipient with the subkey gpg will choose, the newest valid one; raise what is wrong if none is."""
     key = _part(listed, listed["cap"])
     subkeys = [_part(info, info["capability"]) for info in listed.get("subkey_info", {}).values()]
-    able = [part for part in (key, *subkeys) if "e" in part.capabilities]  # lower case: the part's own ability
+    able = [part for part in (key, *subkeys) if "e" in part.capabilities]  # lower case: its own capability
     if key.state == "r":
         raise KeyRevokedError(fingerprint=fingerprint)
     if not key.alive(today):
         raise KeyExpiredError(fingerprint=fingerprint, date=str(key.expires))
     if not able:
         raise KeyCannotEncryptError(fingerprint=fingerprint)
-    chosen = _newest_alive(able, fingerprint, today)
+    unrevoked = [part for part in able if part.state != "r"]
+    if not unrevoked:
+        raise KeyRevokedError(fingerprint=fingerprint)
+    alive = [part for part in unrevoked if part.alive(today)]
+    if not alive:
+        raise KeyExpiredError(fingerprint=fingerprint, date=max(str(part.expires) for part in unrevoked))
+    chosen = max(alive, key=lambda part: part.created)
     days = [part.expires for part in (key, chosen) if part.expires is not None]
     return Recipient(fingerprint, chosen.key_id, min(days, default=None))
-
-
-def _newest_alive(able: Sequence[Part], fingerprint: str, today: date) -> Part:
-    standing = [part for part in able if part.state != "r"]
-    if not standing:
-        raise KeyRevokedError(fingerprint=fingerprint)
-    alive = [part for part in standing if part.alive(today)]
-    if not alive:
-        raise KeyExpiredError(fingerprint=fingerprint, date=max(str(part.expires) for part in standing))
-    return max(alive, key=lambda part: part.created)
 
 
 def _part(fields: Any, capabilities: str) -> Part:

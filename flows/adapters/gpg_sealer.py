@@ -1,20 +1,17 @@
-"""Seals chunks to pinned keys and opens messages sealed to ours, by gpg; plaintext never is a file on disk."""
+"""Seal chunks to pinned keys, and open messages sealed to ours, with gpg; plaintext is never a file on disk."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import date, timedelta
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
-from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self
 
-from flows.adapters.gpg import PATIENCE, Keyring, Recipient, import_public_keys, memory_files
+from flows.adapters.gpg import PATIENCE, Keyring, import_public_keys, memory_files
 from flows.errors import BugError
 from flows.runs.openpgp import Compression, Content, blocks, content, inspect
 from flows.runs.sealing import (
@@ -31,9 +28,10 @@ from flows.runs.sealing import (
 WARN_DAYS: Final = 30
 GROUP: Final = 64  # chunks per gpg process: two open files each, so far below any limit
 _SAFE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-_CIPHER: Final = ("--cipher-algo", "AES256")  # without preferences in the key gpg 2.2 picks 3DES
-_AS_IT_IS: Final = ("--compress-algo", "none", "--no-literal")  # what is sealed is a whole packet already
-
+_OPTIONS: Final = (
+    *("--cipher-algo", "AES256"),  # gpg 2.2 picks 3DES if the key states no preferences
+    *("--compress-algo", "none", "--no-literal"),  # the content is already a compressed literal packet
+)
 
 Algorithm = Literal["rsa2048", "rsa3072", "rsa4096", "curve25519"]
 _PARTS: Final = {
@@ -42,7 +40,7 @@ _PARTS: Final = {
     "rsa4096": ("RSA\nKey-Length: 4096", "RSA\nSubkey-Length: 4096"),
     "curve25519": ("EDDSA\nKey-Curve: ed25519", "ECDH\nSubkey-Curve: cv25519"),
 }
-# Without --openpgp gpg 2.4 asks for AEAD, which 2.2 cannot read; with it, the digest must be said not to be SHA-1.
+# Without --openpgp gpg 2.4 asks for AEAD, which 2.2 cannot read; with it, the digest would be SHA-1.
 BUILDING: Final = ("--openpgp", "--cert-digest-algo", "SHA256")
 _PORTAL_KEY: Final = """\
 Key-Type: {0}
@@ -55,8 +53,6 @@ Expire-Date: 2y
 %no-protection
 %commit
 """
-
-IDLE = 4  # sealers kept, each a private gpg home of a few small files with public keys
 
 
 class PortalKey(NamedTuple):
@@ -71,10 +67,10 @@ class PortalKey(NamedTuple):
 
 
 class GpgSealer:
-    """Seal chunks to every pinned fingerprint; implements `ports.Sealer`, ends with its context.
+    """Seals chunks to every pinned fingerprint; implements `Sealer`, and is closed by its context.
 
-    Each of `keys` is the content of one public key file. Raises an error of `key_errors` that names the key and
-    its flaw before anything is sealed. `today` decides on expiry and its warning.
+    Each of `keys` is the content of one public key file. An unusable key raises its error of `flows.runs.sealing`
+    before anything is sealed. `today` decides about expiry and its warning.
     """
 
     def __init__(
@@ -97,42 +93,37 @@ class GpgSealer:
         except BaseException:
             self.close()
             raise
-        self.warnings = tuple(_warn(recipient, today) for recipient in self._recipients if _is_ending(recipient, today))
+        self.warnings = tuple(
+            f"Key {fingerprint} expires on {expires}, in {(expires - today).days} days."
+            for fingerprint, _, expires in self._recipients
+            if expires is not None and expires - today <= timedelta(days=WARN_DAYS)
+        )
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
         """The 40-hex fingerprints every message is sealed to."""
         return tuple(recipient.fingerprint for recipient in self._recipients)
 
-    @property
-    def key_expiry(self) -> dict[str, date | None]:
-        """The day each fingerprint's key stops working, None for never."""
-        return {recipient.fingerprint: recipient.expires for recipient in self._recipients}
-
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
         """Seal chunks in order, in groups of one gpg process each; safe to call from several threads.
 
-        A chunk that does not work carries its trouble (`seal.process.*`, `seal.message.*`), the others stand.
+        A chunk that cannot be sealed carries its trouble (`seal.process.*`, `seal.message.*`); the others are sealed.
         """
-        sealed = []
-        for start in range(0, len(chunks), GROUP):
-            sealed += self._seal_group(chunks[start : start + GROUP])
-        return sealed
+        groups = (chunks[start : start + GROUP] for start in range(0, len(chunks), GROUP))
+        return [sealed for group in groups for sealed in self._seal_group(group)]
 
     def close(self) -> None:
-        """Remove the ring; nothing happens the second time."""
+        """Remove the private home; closing twice is harmless."""
         self._ring.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _seal_group(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Seal one group by one process; where that is not clean, each chunk by its own, so that only one suffers."""
+        """Seal a group with one process; if that fails, each chunk with its own, so that only a bad one is lost."""
         if len({chunk.name for chunk in chunks if _SAFE_NAME.match(chunk.name)}) != len(chunks):
             raise BugError(place="sealing", kind="chunk names")
         packed = [content(chunk, self._compression) for chunk in chunks]
@@ -145,7 +136,7 @@ class GpgSealer:
         return [self._checked(chunk.name, message) for chunk, message in zip(chunks, messages, strict=True)]
 
     def _encrypt_group(self, chunks: Sequence[Content]) -> list[bytes] | None:
-        """Return one message per chunk, None where memory files are missing (macOS) or gpg was not clean."""
+        """Return one message per chunk, None if there are no memory files (macOS) or gpg reported a failure."""
         if not hasattr(os, "memfd_create"):
             return None
         try:
@@ -153,7 +144,7 @@ class GpgSealer:
                 result = self._encrypt("".join(f"{path}\n" for path in paths).encode(), "--multifile")
                 suffix = ".asc" if self._armor else ".gpg"
                 return [Path(path + suffix).read_bytes() for path in paths] if _clean(result, len(paths)) else None
-        except OSError:  # no room for files or ciphertext: one by one goes through pipes
+        except OSError:  # no space for files or ciphertext: sealing one by one uses pipes instead
             return None
 
     def _seal_one(self, chunk: Content) -> Sealed:
@@ -172,12 +163,12 @@ class GpgSealer:
                 list(self.fingerprints),
                 always_trust=True,
                 armor=self._armor,
-                extra_args=[*_CIPHER, *_AS_IT_IS, *arguments],
+                extra_args=[*_OPTIONS, *arguments],
             )
         )
 
     def _checked(self, name: str, message: bytes) -> Sealed:
-        """Accept a message only if its outside shows exactly the wanted keys: gpg's own `ok` is not enough."""
+        """Accept a message only if its packets name exactly our recipients: gpg's own `ok` is not enough."""
         wanted = sorted(recipient.key_id for recipient in self._recipients)
         try:
             found = sorted(inspect(message).recipients)
@@ -189,7 +180,7 @@ class GpgSealer:
 
 
 class GpgOpener:
-    """Open messages sealed to any of our secret keys; implements `ports.Opener`, ends with its context."""
+    """Opens messages sealed to any of our secret keys; implements `Opener`, and is closed by its context."""
 
     def __init__(
         self,
@@ -199,7 +190,7 @@ class GpgOpener:
         patience: float = PATIENCE,
         gpg: str = "gpg",
     ) -> None:
-        # An empty one would eat the first line of the message; python-gnupg writes latin-1, keys want UTF-8.
+        # An empty one would swallow the first line of the message; python-gnupg writes latin-1, keys expect UTF-8.
         self._passphrase = passphrase.encode().decode("latin-1") if passphrase else None
         self._no_questions = [] if passphrase else ["--pinentry-mode", "error"]
         self._ring = Keyring(agent=True, patience=patience, gpg=gpg)
@@ -227,15 +218,13 @@ class GpgOpener:
         return content
 
     def close(self) -> None:
-        """End the agent and remove the ring; nothing happens the second time."""
+        """Stop the agent and remove the private home; closing twice is harmless."""
         self._ring.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _import(self, key: bytes, number: int, of: int) -> None:
@@ -245,14 +234,14 @@ class GpgOpener:
 
 
 def trial_seal(sealer: Sealer) -> None:
-    """Seal a dummy and check the message from outside; SealBrokenError where it is not what was asked for."""
-    sealed = sealer.seal([Plain("trial.csv", b"trial\n")])
-    if sealed[0].trouble:
-        raise SealBrokenError(reason=sealed[0].trouble, expected=", ".join(sealer.fingerprints))
+    """Seal a dummy chunk and check the message; SealBrokenError if it is not sealed to exactly our recipients."""
+    (sealed,) = sealer.seal([Plain("trial.csv", b"trial\n")])
+    if sealed.trouble:
+        raise SealBrokenError(reason=sealed.trouble, expected=", ".join(sealer.fingerprints))
 
 
 def make_portal_key(algorithm: Algorithm = "rsa2048") -> PortalKey:
-    """Make a throwaway key pair as the portal would: for the demo, and for trials without the partner."""
+    """Make a throwaway key pair as the portal would, for the demo and for practice without the partner."""
     with Keyring(agent=True, options=BUILDING) as ring:
         built = ring.ask(lambda gpg: gpg.gen_key(_PORTAL_KEY.format(*_PARTS[algorithm])))
         if built is None or not built.fingerprint:
@@ -264,29 +253,26 @@ def make_portal_key(algorithm: Algorithm = "rsa2048") -> PortalKey:
 
 
 def _clean(result: Any, count: int) -> bool:
-    """Tell whether gpg sealed `count` inputs; `ok` alone also shows with return code 2 and on a full disk."""
-    return (
-        result is not None
-        and bool(result.ok)
-        and result.returncode == 0
-        and result.stderr.count("[GNUPG:] END_ENCRYPTION") == count
-    )
+    """Return whether gpg sealed `count` inputs; `ok` is also true with return code 2 and on a full disk."""
+    if result is None or not result.ok or result.returncode != 0:
+        return False
+    return bool(result.stderr.count("[GNUPG:] END_ENCRYPTION") == count)
 
 
 def _binary(message: bytes) -> bytes:
-    """Take armor off here: gpg finds none behind a byte order mark."""
-    found, why = [], "message.blocks.many"
+    """Return the message without its armor: gpg does not recognise armor after a byte order mark."""
+    found, reason = [], "message.blocks.many"
     try:
         found = blocks(message)
     except MalformedMessageError as error:
-        why = str(error.fields["reason"])
+        reason = str(error.fields["reason"])
     if len(found) != 1:
-        raise SealedUnreadableError(reason=why)
+        raise SealedUnreadableError(reason=reason)
     return found[0]
 
 
 def _why_unread(stderr: str) -> str:
-    """Name the cause by gpg's fixed words; its text itself may hold file names of the sender's."""
+    """Return the cause by gpg's status words; its text is never shown, it may contain the sender's file names."""
     if "exceeded --max-output limit" in stderr:
         return "message.content.too_large"
     if "[GNUPG:] ERROR pkdecrypt_failed" in stderr:
@@ -294,67 +280,3 @@ def _why_unread(stderr: str) -> str:
     if "[GNUPG:] NO_SECKEY" in stderr and "[GNUPG:] DECRYPTION_KEY" not in stderr:
         return "key.secret.missing"
     return "message.content.unreadable"
-
-
-def _is_ending(recipient: Recipient, today: date) -> bool:
-    return recipient.expires is not None and recipient.expires - today <= timedelta(days=WARN_DAYS)
-
-
-def _warn(recipient: Recipient, today: date) -> str:
-    days = (recipient.expires - today).days if recipient.expires else 0
-    return f"Key {recipient.fingerprint} expires on {recipient.expires}, in {days} days."
-
-
-class SealerSpec(NamedTuple):
-    """What a sealer is made of: two that are equal seal alike, judged on the same day."""
-
-    keys: tuple[bytes, ...]
-    fingerprints: tuple[str, ...]
-    armor: bool
-    compression: Literal["zip", "none"]
-    today: date
-
-
-class Sealers:
-    """Lends out sealers that passed a trial; one that is lent out belongs to its borrower alone."""
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-        self._idle: dict[SealerSpec, GpgSealer] = {}
-        self._moving = Lock()
-
-    @contextmanager
-    def borrow(self, wanted: SealerSpec) -> Iterator[GpgSealer]:
-        """Lend a sealer; it is kept for the next night, unless this one ended in an error or a newer one needs room."""
-        sealer = self._idle.pop(wanted, None) or _tried(wanted)
-        try:
-            yield sealer
-        except BaseException:
-            sealer.close()
-            raise
-        for other in self._keep(wanted, sealer):
-            other.close()
-
-    def _keep(self, wanted: SealerSpec, sealer: GpgSealer) -> list[GpgSealer]:
-        """Keep a sealer as the newest; return those that make room: one alike of a night beside this, the oldest."""
-        with self._moving:
-            others = [self._idle.pop(wanted)] if wanted in self._idle else []
-            self._idle[wanted] = sealer
-            return others + [self._idle.pop(oldest) for oldest in list(self._idle)[:-IDLE]]
-
-    def close(self) -> None:
-        """End all that are idle; a forked child leaves its parent's alone."""
-        while self._idle and os.getpid() == self._process:
-            self._idle.popitem()[1].close()
-
-
-def _tried(wanted: SealerSpec) -> GpgSealer:
-    sealer = GpgSealer(
-        wanted.keys, wanted.fingerprints, armor=wanted.armor, compression=wanted.compression, today=wanted.today
-    )
-    try:
-        trial_seal(sealer)
-    except BaseException:
-        sealer.close()
-        raise
-    return sealer

@@ -1,4 +1,4 @@
-"""The local directory as a store: hard links make `create` atomic, renames make `replace` atomic, fsync keeps both."""
+"""A local directory as a store: hard links make `create` atomic, renames `replace`; fsync makes both durable."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 from flows.errors import CardlinkError
@@ -40,8 +38,8 @@ _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 class LocalStore:
     """Objects as files below `root`, which must exist; files 0600 and directories 0700, whatever the umask.
 
-    Implements Store and Sweeper. Files named `.tmp-...` are not yet objects and never listed. Symbolic links below
-    the root are no objects either: who may drop files must not choose which of the machine's files are read.
+    Implements Store and Cleaner. Files named `.tmp-...` are not objects yet and are never listed. Symbolic links are
+    not objects either: people who may drop files must not be able to choose which files of the machine are read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -51,7 +49,7 @@ class LocalStore:
         return f"LocalStore({str(self._root)!r})"
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key` only where nothing is; False where something already is, whatever its bytes."""
+        """Write `key` unless it exists; False if it does, whatever its content."""
         path = self._path(key)
 
         def link() -> bool:
@@ -59,7 +57,7 @@ class LocalStore:
             try:
                 os.link(temporary, path)
             except FileExistsError:
-                if path.is_dir():  # `a` beside `a/b`: a directory cannot hold both, and nothing was written
+                if path.is_dir():  # `a` beside `a/b`: a directory cannot hold both
                     raise IsADirectoryError(errno.EISDIR, "") from None
                 return False
             finally:
@@ -70,7 +68,7 @@ class LocalStore:
         return _with_our_errors(key, link)
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
-        """Write `key` whole and atomically over whatever was there; what `parts` raises leaves it as it was."""
+        """Write `key` atomically over any earlier content, which stays if `parts` raises."""
         path = self._path(key)
 
         def rename() -> None:
@@ -84,15 +82,14 @@ class LocalStore:
 
         _with_our_errors(key, rename)
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> LocalSource:
-        """Open `key` from `start`, pinned to inode, size and change time; ObjectMissingError or ObjectChangedError."""
+    def open(self, key: str, pin: Entry | None = None) -> LocalSource:
+        """Open `key`, pinned to inode, size and change time; ObjectMissingError or ObjectChangedError."""
         path = self._path(key)
-        # O_NONBLOCK: a pipe in a drop folder must not hang the night; it is no object and refused below
+        # O_NONBLOCK: a pipe in a drop folder must not block the run; it is refused below
         file = _with_our_errors(key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         status = os.fstat(file)
         if stat.S_ISREG(status.st_mode) and (pin is None or pin.version == _version(status)):
-            os.lseek(file, start, os.SEEK_SET)
-            return LocalSource(file, _entry(key, status), start)
+            return LocalSource(file, _entry(key, status))
         os.close(file)
         raise ObjectChangedError(key=key) if stat.S_ISREG(status.st_mode) else ObjectMissingError(key=key)
 
@@ -102,41 +99,41 @@ class LocalStore:
         yield from self._list(f"{folder}/" if folder else "", start, shallow)
 
     def delete(self, key: str) -> None:
-        """Remove `key`; nothing happens where nothing is."""
+        """Remove `key`, if it exists."""
         path = self._path(key)
         _with_our_errors(key, lambda: path.unlink(missing_ok=True))
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
-        """List the temporary files that writers killed before `before` left under `prefix`."""
-        return [
-            _entry(str(Path(folder, name).relative_to(self._root)), status)
+        """List the temporary files under `prefix` that killed writers left before `before`."""
+        found = (
+            _look(self._root, str(Path(folder, name).relative_to(self._root)))  # None: its writer was alive and done
             for folder, _, names in os.walk(self._root / checked_prefix(prefix))
             for name in names
-            if name.startswith(TEMPORARY) and (status := _status(Path(folder, name))) is not None
-            if status.st_mtime < before.timestamp()
-        ]
+            if name.startswith(TEMPORARY)
+        )
+        return [entry for entry in found if entry and entry.modified < before]
 
     def clean_up(self, prefix: str, before: datetime) -> int:
-        """Remove the temporary files that writers killed before `before` left under `prefix`; return how many."""
+        """Remove the temporary files under `prefix` that killed writers left before `before`; return how many."""
         dead = self.leftovers(prefix, before)
         for entry in dead:
             (self._root / entry.key).unlink(missing_ok=True)
         return len(dead)
 
     def hides(self) -> bool:
-        """Tell that a file removed is gone."""
+        """Return False: a removed file is gone."""
         return False
 
     def _path(self, key: str) -> Path:
         place = str(self._root)
-        for part in checked(key).split("/"):  # part by part: resolving the whole path from the top costs five times it
+        for part in checked(key).split("/"):  # part by part: resolving the whole path takes five times as long
             place = f"{place}/{part}"
-            if os.path.islink(place):  # noqa: PTH114  a Path for each part costs more than the look
+            if os.path.islink(place):  # noqa: PTH114  making a Path for each part takes longer than the check
                 raise KeyRefusedError(key=key, reason="a symbolic link leads elsewhere")
         return Path(place)
 
     def _list(self, folder: str, start: str, shallow: bool) -> Iterator[Entry]:
-        """Walk so that keys come in the order S3 lists them: by UTF-8 bytes, a folder counting as `name/`."""
+        """Walk in the order in which S3 lists keys: by UTF-8 bytes, a folder counting as `name/`."""
         for name in sorted(_names(self._root, folder, start), key=os.fsencode):
             if not name.endswith("/"):
                 entry = _look(self._root, folder + name)
@@ -148,7 +145,7 @@ class LocalStore:
                 yield Entry(folder + name, 0, FOLDER_TIME, "")
 
     def _new_file(self, path: Path) -> int:
-        """Make a file, and its folder where it is the first one in it; StoreMissingError where the root is gone."""
+        """Create a file, and its folder if needed; StoreMissingError if the root is gone."""
         with suppress(FileNotFoundError, NotADirectoryError):
             return os.open(path, _NEW, 0o600)
         if not self._root.is_dir():
@@ -163,21 +160,23 @@ class LocalStore:
             with os.fdopen(file, "wb", buffering=0) as stream:
                 os.fchmod(file, 0o600)
                 for part in parts:
-                    _write(stream, part)
+                    left = memoryview(part)
+                    while left:  # the kernel may take less at a time
+                        left = left[stream.write(left) :]
                 os.fsync(file)
-        except BaseException:  # whatever ended it, also a signal: no half file stays
+        except BaseException:  # whatever ended it, even a signal: no partial file stays
             temporary.unlink()
             raise
         return temporary
 
 
 class LocalSource:
-    """A pinned stream over one file; ObjectChangedError as soon as the file is no longer what was opened."""
+    """A pinned stream over one file; ObjectChangedError as soon as the file is no longer the one opened."""
 
-    def __init__(self, file: int, entry: Entry, start: int = 0) -> None:
+    def __init__(self, file: int, entry: Entry) -> None:
         self._stream = os.fdopen(file, "rb", buffering=0)
         self._entry = entry
-        self._position = start
+        self._position = 0
 
     @property
     def entry(self) -> Entry:
@@ -185,12 +184,12 @@ class LocalSource:
         return self._entry
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next up to `size` bytes, all that is left for -1, b'' at the end."""
+        """Return up to `size` more bytes, the rest for -1, b'' at the end."""
         left = self._entry.size - self._position
         wanted = left if size < 0 else min(size, left)
         data = _with_our_errors(self._entry.key, lambda: self._stream.read(wanted)) or b""
         self._position += len(data)
-        # A file still growing, or cut, under the reader is noticed with every read, not only at the end
+        # Checked with every read, so that a file still being written is noticed early
         if _version(os.fstat(self._stream.fileno())) != self._entry.version or (wanted and not data):
             raise ObjectChangedError(key=self._entry.key)
         if 0 < len(data) < wanted and size < 0:
@@ -200,52 +199,31 @@ class LocalSource:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
 
 
-def _write(stream: FileIO, data: bytes) -> None:
-    """Write all of it: the kernel may take less at a time."""
-    left = memoryview(data)
-    while left:
-        left = left[stream.write(left) :]
-
-
 def _names(root: Path, folder: str, start: str) -> list[str]:
-    """Return the names in a folder that begin with `start`, folders ending in '/'; none where it is not there."""
+    """Return the names in a folder that begin with `start`, folders ending in '/'; none if there is no such folder."""
 
     def scan() -> list[str]:
         with os.scandir(root / folder) as found:
             return [f"{item.name}/" if item.is_dir(follow_symlinks=False) else item.name for item in found]
 
-    try:
+    names: list[str] = []
+    with suppress(ObjectMissingError):
         names = _with_our_errors(folder or str(root), scan)
-    except ObjectMissingError:
-        if root.is_dir():
-            return []
-        names = None
-    if names is None:
+    if not names and not root.is_dir():
         raise StoreMissingError(place=str(root), code="ENOENT")
     return [name for name in names if name.startswith(start) and not name.startswith(TEMPORARY)]
 
 
 def _look(root: Path, key: str) -> Entry | None:
-    """Return the entry of a file, None where it is gone by now or is no regular file."""
-    try:
+    """Return the entry of a file, None if it is gone by now or not a regular file."""
+    with suppress(ObjectMissingError):
         status = _with_our_errors(key, (root / key).lstat)
-    except ObjectMissingError:
-        return None
-    return _entry(shown(key), status) if stat.S_ISREG(status.st_mode) else None
-
-
-def _status(path: Path) -> os.stat_result | None:
-    """Return what a file is, None where its writer, alive after all, was faster."""
-    try:
-        return path.lstat()
-    except FileNotFoundError:
-        return None
+        return _entry(shown(key), status) if stat.S_ISREG(status.st_mode) else None
+    return None
 
 
 def _entry(key: str, status: os.stat_result) -> Entry:
@@ -257,7 +235,7 @@ def _version(status: os.stat_result) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folders that are missing, 0700 whatever the umask, and keep their names through a power cut."""
+    """Make the missing folders, 0700 whatever the umask, and sync them: their names survive a power failure."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -278,12 +256,14 @@ def _sync(folder: Path) -> None:
 
 
 def _with_our_errors(key: str, act: Callable[[], T]) -> T:
-    """Return what `act` returns; its OSError becomes an error of ours, raised outside the except: no chain."""
+    """Return what `act` returns; an OSError becomes one of our errors, raised outside the `except`: no chain."""
     try:
         return act()
     except OSError as error:
         number = error.errno or 0
-    raise _translated(key, number)  # kept in no variable: it and its frame would hold each other, and the callers' rows
+    raise _translated(
+        key, number
+    )  # not kept in a variable: error and frame would keep each other alive, and the callers' rows
 
 
 def _translated(key: str, number: int) -> CardlinkError:

@@ -1,4 +1,4 @@
-"""S3 as a store: conditional writes make `create` atomic, an ETag pins what is read, and one loop tries again."""
+"""S3 as a store: conditional writes make `create` atomic, an ETag pins what is read, and one loop retries."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from heapq import merge
-from types import TracebackType
+from itertools import chain
 from typing import Any, Self, TypeVar
 
 import boto3
@@ -31,22 +32,22 @@ from flows.runs.store import (
 
 T = TypeVar("T")
 
-PART = 8 * 2**20  # S3 takes at most 10,000 parts, of 5 MiB or more: 8 MiB reaches 78 GiB
-PIECE = 2**20  # what a drop can cost: a piece that did not arrive whole is asked for again
+PART = 8 * 2**20  # bytes; S3 takes up to 10,000 parts of at least 5 MiB: enough for 78 GiB
+PIECE = 2**20  # bytes; a piece that did not arrive whole is requested again
 
 
 def patience(budget: float = 60.0) -> Retry:
-    """Return the real clock's retry: up to `budget` seconds for one request."""
+    """Return the retry by the real clock: up to `budget` seconds per request."""
     return Retry(time.monotonic, time.sleep, random.random, budget)
 
 
 def connect(url: str, *, threads: int, retry: Retry | None = None, profile: str | None = None) -> S3Store:
     """Open `s3://bucket/prefix` for `threads` callers at once; endpoint, region and credentials are boto3's own.
 
-    `profile` names one of the AWS configuration, where the credentials are to be others than the process's own.
+    `profile` names a profile of the AWS configuration, for credentials other than the process's own.
 
-    botocore tries once only: its retries share a quota that gives up under load, and hide from us whether a
-    write's answer was lost. Every wait is bounded: 5 s to connect, 30 s for each piece of an answer.
+    botocore makes one attempt only: its retries share a quota that runs out under load, and hide whether the response
+    to a write was lost. Every wait is bounded: 5 s to connect, 30 s for each piece of a response.
     """
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
@@ -56,14 +57,14 @@ def connect(url: str, *, threads: int, retry: Retry | None = None, profile: str 
         connect_timeout=5,
         read_timeout=30,
         retries={"total_max_attempts": 1, "mode": "standard"},
-        max_pool_connections=threads + 2,  # the extract being read and a listing hold one each
+        max_pool_connections=threads + 2,  # the extract and a listing hold one each
     )
     client = with_our_errors(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
     return S3Store(bucket, prefix, client, retry)
 
 
 class S3Store:
-    """Objects below `prefix` of a bucket; implements Store and Sweeper. Safe for threads, as boto3's clients are."""
+    """Objects below `prefix` of a bucket; implements Store and Cleaner. Thread-safe, as boto3's clients are."""
 
     def __init__(self, bucket: str, prefix: str, client: Any, retry: Retry | None = None) -> None:
         self._bucket = bucket
@@ -75,9 +76,9 @@ class S3Store:
         return f"S3Store('s3://{self._bucket}/{self._prefix}')"
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key` only where nothing is; False where something already is.
+        """Write `key` unless it exists; False if it does.
 
-        Where an attempt's answer was lost and the key then holds the same bytes, they count as ours: True.
+        If the response to an attempt was lost and the key then has the same content, it counts as ours: True.
         """
         name, unanswered = self._name(key), False
 
@@ -95,52 +96,44 @@ class S3Store:
         return self._retry(put, StoreBusyError) or (unanswered and self._holds(key, data))
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
-        """Write `key` whole and atomically over whatever was there; what `parts` raises leaves it as it was."""
+        """Write `key` atomically over any earlier content, which stays if `parts` raises."""
         name, pieces = self._name(key), _regrouped(parts, PART)
         first = next(pieces)
         second = next(pieces, None)
         if second is None:
             self._again("put_object", key, Key=name, Body=first)
         else:
-            self._replace_in_parts(key, name, _chained(first, second, pieces))
+            self._replace_in_parts(key, name, chain([first, second], pieces))
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> S3Source:
-        """Open `key` from byte `start`, at the ETag of `pin` where given; ObjectMissingError or ObjectChangedError."""
+    def open(self, key: str, pin: Entry | None = None) -> S3Source:
+        """Open `key`, at the ETag of `pin` if given; ObjectMissingError or ObjectChangedError."""
         name = self._name(key)
-        if pin and start:  # nothing is asked for before the first read, which is the pinned one
-            return S3Source(pin, None, self._resumer(pin, name), self._retry, start)
         condition = {"IfMatch": pin.version} if pin else {}
         answer = self._again("get_object", key, Key=name, **condition)
         entry = Entry(key, answer["ContentLength"], answer["LastModified"].astimezone(UTC), answer["ETag"])
-        if pin and pin.version != entry.version:  # a server that ignores If-Match
+        if pin and pin.version != entry.version:  # the server ignored If-Match
             answer["Body"].close()
             raise ObjectChangedError(key=key)
-        source = S3Source(entry, answer["Body"], self._resumer(entry, name), self._retry)
-        if start:
-            source.read(start)
-        return source
+        return S3Source(entry, answer["Body"], self._resumer(entry, name), self._retry)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
-        request: dict[str, Any] = {
-            "Prefix": self._prefix + checked_prefix(prefix),
-            **({"Delimiter": "/"} if shallow else {}),
-        }
+        request = {"Prefix": self._prefix + checked_prefix(prefix)} | ({"Delimiter": "/"} if shallow else {})
         while True:
             page = self._again("list_objects_v2", prefix, **request)
             yield from merge(self._objects(page), self._folders(page), key=lambda entry: entry.key.encode())
             if not page.get("IsTruncated"):
                 return
             if not page.get("NextContinuationToken"):
-                raise StoreUnsafeError(place=self._bucket, problem="a listing breaks off")
+                raise StoreUnsafeError(place=self._bucket, problem="its listing is incomplete")
             request["ContinuationToken"] = page["NextContinuationToken"]
 
     def delete(self, key: str) -> None:
-        """Remove `key`; nothing happens where nothing is."""
+        """Remove `key`, if it exists."""
         self._again("delete_object", key, Key=self._name(key))
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
-        """List the uploads in parts that writers killed before `before` left under `prefix`; no sizes are told."""
+        """List the multipart uploads under `prefix` that killed writers left before `before`, without their sizes."""
         return [
             Entry(upload["Key"].removeprefix(self._prefix), 0, upload["Initiated"].astimezone(UTC), upload["UploadId"])
             for page in self._uploads(prefix)
@@ -149,15 +142,15 @@ class S3Store:
         ]
 
     def clean_up(self, prefix: str, before: datetime) -> int:
-        """Abort the uploads in parts that writers killed before `before` left under `prefix`; return how many."""
+        """Abort the multipart uploads under `prefix` that killed writers left before `before`; return how many."""
         dead = self.leftovers(prefix, before)
         for upload in dead:
             self._again("abort_multipart_upload", prefix, Key=self._prefix + upload.key, UploadId=upload.version)
         return len(dead)
 
     def hides(self) -> bool | None:
-        """Tell whether the bucket is versioned; None where we may not ask, or the server does not know."""
-        try:  # suspended counts too: what was there before keeps its versions
+        """Return whether the bucket is versioned; None if we may not ask, or the server does not know."""
+        try:  # suspended counts too: earlier objects keep their versions
             return "Status" in self._again("get_bucket_versioning", self._bucket)
         except (StoreDeniedError, StoreRefusedError, StoreUnsafeError):
             return None
@@ -192,14 +185,14 @@ class S3Store:
             answer = self._call("get_object", entry.key, Key=name, IfMatch=entry.version, Range=f"bytes={position}-")
             if not str(answer.get("ContentRange", "")).startswith(f"bytes {position}-"):
                 answer["Body"].close()
-                raise StoreUnsafeError(place=self._bucket, problem="it answers a range with something else")
+                raise StoreUnsafeError(place=self._bucket, problem="it does not honour range requests")
             return answer["Body"]
 
         return resume
 
     def _objects(self, page: Any) -> Iterator[Entry]:
         for found in page.get("Contents", []):
-            if not found["Key"].endswith("/"):  # a console makes empty objects to show folders
+            if not found["Key"].endswith("/"):  # consoles create empty objects to show folders
                 key = found["Key"].removeprefix(self._prefix)
                 yield Entry(key, found["Size"], found["LastModified"].astimezone(UTC), found["ETag"])
 
@@ -208,7 +201,7 @@ class S3Store:
             yield Entry(found["Prefix"].removeprefix(self._prefix), 0, FOLDER_TIME, "")
 
     def _replace_in_parts(self, key: str, name: str, pieces: Iterable[bytes]) -> None:
-        """Upload in parts, which appear all at once or not at all; abort on whatever ends it early, also a signal."""
+        """Upload in parts, which appear all at once or not at all; abort on any early end, even a signal."""
         marker = secrets.token_hex(16)
         upload = self._again("create_multipart_upload", key, Key=name, Metadata={"cardlink-write": marker})
         where = {"Key": name, "UploadId": upload["UploadId"]}
@@ -219,33 +212,28 @@ class S3Store:
                 done.append({"PartNumber": number, "ETag": part["ETag"]})
             self._complete(key, where, done, marker)
         except BaseException:
-            self._abort(key, where)
+            with suppress(CardlinkError):  # the error that led here counts; cleanup removes the upload later
+                self._call("abort_multipart_upload", key, **where)
             raise
 
     def _complete(self, key: str, where: dict[str, str], done: list[dict[str, Any]], marker: str) -> None:
         try:
             self._again("complete_multipart_upload", key, **where, MultipartUpload={"Parts": done})
         except (ObjectChangedError, StoreRefusedError):
-            # The first answer was lost and the upload is gone because it is done: the mark tells whose object it is
+            # The first response was lost and the upload is complete, so it is gone: the marker shows whose object it is
             if self._again("head_object", key, Key=where["Key"])["Metadata"].get("cardlink-write") != marker:
                 raise
 
-    def _abort(self, key: str, where: dict[str, str]) -> None:
-        try:
-            self._call("abort_multipart_upload", key, **where)
-        except CardlinkError:
-            return  # the error that led here counts; what stays is swept later
-
 
 class S3Source:
-    """A pinned stream: resumed by Range and If-Match after a drop, so the bytes are those of one object or none."""
+    """A pinned stream, resumed by Range and If-Match after a dropped connection: bytes of one object, or an error."""
 
-    def __init__(self, entry: Entry, body: Any, resume: Callable[[int], Any], retry: Retry, start: int = 0) -> None:
+    def __init__(self, entry: Entry, body: Any, resume: Callable[[int], Any], retry: Retry) -> None:
         self._entry = entry
         self._body = body
         self._resume = resume
         self._retry = retry
-        self._position = start
+        self._position = 0
 
     @property
     def entry(self) -> Entry:
@@ -253,7 +241,7 @@ class S3Source:
         return self._entry
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next `size` bytes, fewer only at the end, all that is left for -1, b'' at the end."""
+        """Return the next `size` bytes, fewer only at the end, the rest for -1, b'' at the end."""
         left = self._entry.size - self._position
         wanted = left if size < 0 else min(size, left)
         pieces = []
@@ -271,9 +259,8 @@ class S3Source:
             if not data:
                 raise StoreBusyError(place=self._entry.key, code="body ended early")
             if self._position + len(data) == self._entry.size:
-                with_our_errors(
-                    self._entry.key, lambda: self._body.read(1)
-                )  # botocore compares its checksum at the end only
+                # botocore checks its checksum only when the body is read past its end
+                with_our_errors(self._entry.key, lambda: self._body.read(1))
         except CardlinkError:
             self._drop()
             raise
@@ -288,14 +275,12 @@ class S3Source:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._drop()
 
 
 def _regrouped(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the same bytes in pieces of `size`, the last one shorter; one empty piece for nothing at all."""
+    """Yield the same bytes in pieces of `size`, the last one shorter; one empty piece for no bytes."""
     held = bytearray()
     for part in parts:
         held += part
@@ -303,9 +288,3 @@ def _regrouped(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
             yield bytes(held[:size])
             del held[:size]
     yield bytes(held)
-
-
-def _chained(first: bytes, second: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield second
-    yield from rest

@@ -1,4 +1,4 @@
-"""What boto3 raises, told as errors of ours: which pass with time, and which an operator must see to."""
+"""Translate what boto3 raises into our errors: which are temporary, and which need an operator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
-from flows.errors import CardlinkError
+from flows.errors import CardlinkError, fields_of
 from flows.runs.store import (
     ObjectChangedError,
     ObjectDamagedError,
@@ -26,54 +26,40 @@ from flows.runs.store import (
 
 T = TypeVar("T")
 
-FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError)  # all that boto3 and its sockets raise
+FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError)  # everything boto3 and its sockets raise
 
-_BY_CODE: dict[str, Callable[..., CardlinkError]] = {
-    **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), lambda place, code: ObjectMissingError(key=place)),
-    # a condition did not hold, or the upload in parts was completed or swept by another meanwhile
-    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), lambda place, code: ObjectChangedError(key=place)),
+_CREDENTIAL_CODES = (
+    *("ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"),
+    "TokenRefreshRequired",
+)
+_PASSING_CODES = (  # status 400, but damage or delay in transit: the same request may succeed
+    *("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"),
+    *("RequestTimeout", "Throttling", "ThrottlingException"),
+)
+
+
+_BY_CODE: dict[str, type[CardlinkError]] = {
+    **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), ObjectMissingError),
+    # a condition failed, or the multipart upload was completed or aborted meanwhile
+    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), ObjectChangedError),
     "NoSuchBucket": StoreMissingError,
     **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "AccountProblem"), StoreDeniedError),
-    **dict.fromkeys(
-        (
-            "ExpiredToken",
-            "ExpiredTokenException",
-            "InvalidAccessKeyId",
-            "InvalidToken",
-            "SignatureDoesNotMatch",
-            "TokenRefreshRequired",
-        ),
-        StoreCredentialsError,
-    ),
+    **dict.fromkeys(_CREDENTIAL_CODES, StoreCredentialsError),
     **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), StoreClockError),
     **dict.fromkeys(("QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"), StoreFullError),
-    "NotImplemented": lambda place, code: StoreUnsafeError(
-        place=place, problem="it does not implement a request we need"
-    ),
-    **dict.fromkeys(
-        (
-            "BadDigest",
-            "IncompleteBody",
-            "InvalidDigest",
-            "RequestTimeout",
-            "Throttling",
-            "ThrottlingException",
-            "XAmzContentChecksumMismatch",
-            "XAmzContentSHA256Mismatch",
-        ),
-        StoreBusyError,  # 400 by number, but damage or delay on the way: the same request again may well arrive
-    ),
+    "NotImplemented": StoreUnsafeError,
+    **dict.fromkeys(_PASSING_CODES, StoreBusyError),
 }
 
-_BY_STATUS: dict[int, Callable[..., CardlinkError]] = {
+_BY_STATUS: dict[int, type[CardlinkError]] = {
     401: StoreCredentialsError,
     403: StoreDeniedError,
-    404: lambda place, code: ObjectMissingError(key=place),
+    404: ObjectMissingError,
     408: StoreBusyError,
-    409: StoreBusyError,  # a conditional write met one under way: nothing was written, botocore does not retry it
-    412: lambda place, code: ObjectChangedError(key=place),
+    409: StoreBusyError,  # a concurrent conditional write: nothing was written, and botocore does not retry it
+    412: ObjectChangedError,
     429: StoreBusyError,
-    501: lambda place, code: StoreUnsafeError(place=place, problem="it does not implement a request we need"),
+    501: StoreUnsafeError,
     507: StoreFullError,
 }
 
@@ -94,7 +80,7 @@ _CONFIGURATION = (
 
 
 def with_our_errors(place: str, act: Callable[[], T]) -> T:
-    """Return what `act` returns; what boto3 raises becomes an error of ours, with no chain to the foreign one."""
+    """Return what `act` returns; an error of boto3 becomes one of ours, without a chain to the original."""
     try:
         return act()
     except FOREIGN as error:
@@ -102,28 +88,34 @@ def with_our_errors(place: str, act: Callable[[], T]) -> T:
     try:
         raise problem
     finally:
-        del problem  # it and its frame would hold each other, and the callers' rows, until garbage is collected
+        del problem  # error and frame would keep each other alive, and the callers' rows
 
 
 def translated(place: str, error: Exception) -> CardlinkError:
-    """Return our error for one of boto3's: names and codes only, never a foreign message."""
+    """Return our error for one of boto3's, with names and codes only, never its message."""
+    code: str = type(error).__name__
+    kind: type[CardlinkError] = StoreBusyError
     if isinstance(error, boto.ClientError):
-        return _answered(place, error)
-    kind = type(error).__name__
-    if isinstance(error, boto.FlexibleChecksumError):
-        return ObjectDamagedError(key=place)
-    if isinstance(error, _CREDENTIALS):
-        return StoreCredentialsError(place=place, code=kind)
-    if isinstance(error, _CONFIGURATION):
-        return StoreRefusedError(place=place, code=kind)
-    return StoreBusyError(place=place, code=kind)
+        code, kind = _answered(error)
+    elif isinstance(error, boto.FlexibleChecksumError):
+        kind = ObjectDamagedError
+    elif isinstance(error, _CREDENTIALS):
+        kind = StoreCredentialsError
+    elif isinstance(error, _CONFIGURATION):
+        kind = StoreRefusedError
+    fields = {
+        "key": place,
+        "place": place,
+        "code": code,
+        "problem": f"it does not implement a request we need ({code})",
+    }
+    return kind(**{name: fields[name] for name in fields_of(kind)})
 
 
-def _answered(place: str, error: boto.ClientError) -> CardlinkError:
+def _answered(error: boto.ClientError) -> tuple[str, type[CardlinkError]]:
+    """Return the code of an error response, and our class for it."""
     raw = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     code = raw if re.fullmatch(r"[A-Za-z0-9.]{1,60}", raw) else str(status)
-    make = _BY_CODE.get(code) or _BY_STATUS.get(status)
-    if make is None:
-        make = StoreRefusedError if 300 <= status < 500 else StoreBusyError
-    return make(place=place, code=code)
+    unlisted = StoreRefusedError if 300 <= status < 500 else StoreBusyError
+    return code, _BY_CODE.get(code) or _BY_STATUS.get(status) or unlisted

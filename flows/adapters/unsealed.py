@@ -1,4 +1,4 @@
-"""Leaves chunks unsealed, for trials at a test issuer: only published test cards may pass (interface.md 2.6)."""
+"""Write chunks unsealed, for trials with a test issuer: published test cards only (interface.md 2.6)."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ _PUBLISHED: Final = frozenset(card.encode() for card in PUBLISHED)
 
 
 class UnsealedCardError(OperatorError):
-    """An unsealed chunk would hold a number that is no published test card."""
+    """An unsealed chunk would contain a number that is not a published test card."""
 
     message = (
-        "{chunk} would hold {count} numbers that are not published test cards, and [portal] sealed = false. It was "
+        "{chunk} contains {count} numbers that are not published test cards, and [portal] sealed = false. It was "
         "not written."
     )
     next_step = "Remove `sealed = false` from the TOML, or use an extract of published test cards only."
 
 
 class PlainSealer:
-    """Give every chunk back as it came; implements `ports.Sealer` for `[portal] sealed = false`.
+    """Returns every chunk unchanged; implements `Sealer` for `[portal] sealed = false`.
 
-    Nothing has been written when a chunk gets here, so it is the place to refuse: UnsealedCardError for any number of
-    13 or more digits that is no published test card, in whatever column.
+    It refuses here, before anything is written: UnsealedCardError for a number of 13 or more digits in any column that
+    is not a published test card.
     """
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
-        """No key."""
+        """None."""
         return ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Say aloud each time that nothing is sealed."""
+        """A warning on every run that nothing is sealed."""
         return ("Chunks are not sealed ([portal] sealed = false): published test cards only.",)
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Return the chunks unsealed, under their upload names, none of them where one holds another card."""
+        """Return the chunks unsealed, under their upload names; UnsealedCardError for any other card."""
         for chunk in chunks:
             others = [number for number in _LONG_NUMBER.findall(chunk.data) if number not in _PUBLISHED]
             if others:

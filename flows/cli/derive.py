@@ -74,8 +74,9 @@ def _option(one: Parameter) -> click.Option:
         shape = {"required": True}
     elif one.many:
         shape = {"multiple": True}
+    metavar = one.cli.metavar or ("YYYY-MM-DD" if one.type is date else None)
     shape["show_default"] = one.default not in (REQUIRED, "", None, ())
-    return click.Option([name, one.name], type=_type(one), metavar=one.cli.metavar or None, help=one.help, **shape)
+    return click.Option([name, one.name], type=_type(one), metavar=metavar, help=one.help, **shape)
 
 
 def _type(one: Parameter) -> click.ParamType[Any]:

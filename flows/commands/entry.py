@@ -80,7 +80,7 @@ class Choice(NamedTuple):
 
 DRY_OR_SEND = Choice(
     "mode",
-    "A dry run shows what would be sent, what stays, and why; nothing is written.",
+    "A dry run shows what would be sent, what is left out, and why; nothing is written.",
     {"dry run": {"dry_run": True}, "send": {"dry_run": False}},
 )
 

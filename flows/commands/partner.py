@@ -154,7 +154,7 @@ def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bo
 
 def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
     """Return the funnel as tables: stages, failures by kind, by merchant site, by age of link."""
-    from flows.reports.funnel import REACHED
+    from flows.partner_api.funnel import REACHED
     from flows.reports.page import percent
 
     stages = [[one["stage"], one["cardholders"], percent(one["share"])] for one in funnel["stages"]]

@@ -45,7 +45,7 @@ WHICH = Choice(
     },
 )
 AGAIN = Form("resubmit", "resubmit {run}: {mode}", hours=LONGEST, without=("row",), choices=(WHICH, DRY_OR_SEND))
-Errors = Annotated[bool, Help("Every row the partner refused.")]
+Errors = Annotated[bool, Help("Rows refused by the partner.")]
 Codes = Annotated[
     Sequence[ReasonCode],
     Cli("--code"),
@@ -243,7 +243,7 @@ def backfill(
     """List the extracts of missed nights and what they would send, or send exactly such a list.
 
     Args:
-        issuer: Whose nights.
+        issuer: Whose extracts.
         first_day: The first business date.
         last_day: The last business date.
         send_list: The digest of the list to send. Leave it empty first: the list is shown with its digest, and nothing

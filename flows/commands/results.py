@@ -127,7 +127,7 @@ def reconcile(
     from_date: Annotated[date | None, Cli("--from")] = None,
     to_date: Annotated[date | None, Cli("--to")] = None,
 ) -> Result:
-    """Report across runs: what is outstanding and overdue, what failed over time, who has no link.
+    """Report across runs: what is outstanding or overdue, errors over time, cardholders without a link.
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
@@ -176,7 +176,7 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
 
 @entry("status", form=READ_ONLY)
 def status(context: Context, issuer: str = "") -> Result:
-    """Show every run, newest first: where its rows went and what waits.
+    """List all runs, newest first: where their rows went and what is open.
 
     Args:
         issuer: Only this issuer's runs (default: those of all that are configured).

@@ -44,7 +44,7 @@ def submit(
     new_run_reason: Annotated[Reason, Cli("--new-run", "REASON")] = "",
     dry_run: bool = False,
 ) -> Result:
-    """Take extracts to sealed chunks and commit them for upload.
+    """Submit extracts: validate every row, seal the chunks, commit them for upload.
 
     Args:
         issuer: Whose extracts.

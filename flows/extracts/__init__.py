@@ -1,5 +1,5 @@
 """From the issuer's bytes to rows under the portal's columns: open, decode, line grammar, header, mapping.
 
-Put here what depends on how an extract is written. Keep out what a row has to be: that is `submissions` and the rules
-of `schemas`.
+Put here what depends on how an extract is written. Keep out what a row must contain: that is `submissions` and
+`schemas.rules`.
 """

@@ -1,16 +1,4 @@
-"""What refuses a whole extract: every message names the file and what was found, never a cell.
-
-ExtractError
-├── EmptyExtractError      nothing, or no data row, in it
-├── NotCsvError            a web page, a workbook, an archive, binary data
-├── EncodingError          not in the encoding of the settings
-├── HeaderError            the header cannot be read
-├── TruncatedError         it ends too early
-├── TrailerError           the trailer contradicts itself
-├── MissingColumnsError    a column of the settings is not in the header
-├── UnknownColumnsError    a header that nothing asks for
-└── CardInNameError        its own name holds a card number
-"""
+"""The errors that refuse a whole extract: every message names the file and the problem, never a cell."""
 
 from __future__ import annotations
 
@@ -19,23 +7,23 @@ from flows.redaction import redact
 
 
 class EmptyExtractError(ExtractError):
-    """There is nothing to read."""
+    """The extract has no bytes, or no data row."""
 
     message = "{name} is empty: {problem}."
     next_step = "Ask the issuer to send it again."
 
 
 class NotCsvError(ExtractError):
-    """The content is of another kind."""
+    """The extract is a web page, a workbook, an archive or binary data."""
 
-    message = "{name} is not a file of rows: it is {kind}."
-    next_step = "Expected text with one cardholder per line; ask the issuer to send it again."
+    message = "{name} is not a CSV or fixed-width file: it is {kind}."
+    next_step = "Ask the issuer to send it again, as text with one cardholder per line."
 
 
 class EncodingError(ExtractError):
-    """The bytes contradict `encoding`."""
+    """The bytes are not in the encoding of the settings."""
 
-    message = "{name} is not in the encoding {encoding} of its settings: {problem}."
+    message = "{name} is not encoded in {encoding}, as its settings say: {problem}."
     next_step = "Set `encoding` in [source], or ask the issuer to send it again."
 
 
@@ -47,42 +35,42 @@ class HeaderError(ExtractError):
 
 
 class TruncatedError(ExtractError):
-    """The extract ends before its end."""
+    """The extract is incomplete."""
 
-    message = "{name} ends too early: {problem}."
-    next_step = "Nothing of it was used; ask the issuer to send it again."
+    message = "{name} is truncated: {problem}."
+    next_step = "None of it was used; ask the issuer to send it again."
 
 
 class TrailerError(ExtractError):
-    """The trailer record is not what the settings say."""
+    """The trailer does not match the settings or the rows."""
 
     message = "The trailer of {name} is wrong: {problem}."
     next_step = "Compare `trailer` in [source] with the file, or ask the issuer to send it again."
 
 
 class MissingColumnsError(ExtractError):
-    """Columns of the settings are not in the header."""
+    """The header lacks columns that the settings name."""
 
     message = "{name} has no column {columns}."
     next_step = "Correct [columns] in the issuer's settings, or ask the issuer to send it again."
 
 
 class UnknownColumnsError(ExtractError):
-    """The header holds columns that nothing asks for."""
+    """The header has columns that the settings do not name."""
 
     message = "{name} has unknown columns: {columns}."
-    next_step = "Name them in [columns], or ask the issuer what they are."
+    next_step = "Add them to [columns], or ask the issuer what they are."
 
 
 class CardInNameError(ExtractError):
-    """An extract's own name holds a card number: it would stand in plans, logs and listings."""
+    """The name of the extract contains a card number, and would show it in plans, logs and listings."""
 
     message = "The name of the extract {name} contains a card number."
-    next_step = "Have the issuer deliver it under another name, and remove this one."
+    next_step = "Ask the issuer to deliver it under another name, and delete this one."
 
 
 def checked_name(name: str) -> str:
-    """Return an extract's name; CardInNameError, which shows it masked, where it holds a card number."""
+    """Return an extract's name; CardInNameError, which shows it masked, if it contains a card number."""
     safe = redact(name)
     if safe != name:
         raise CardInNameError(name=safe)

@@ -1,13 +1,12 @@
-"""The grammar of one physical line: which lines are records, which could begin one, and what is wrong with the rest.
+"""The grammar of one physical line: which lines are records, which may begin one, and what is wrong with the others.
 
-It decides before any parser sees a line: CSV parsers guess, pad, shift or merge, and do not say so.
+It decides before a parser sees a line, because CSV parsers guess, pad, shift or merge without a warning.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
 
@@ -29,22 +28,22 @@ LONGEST_RECORD = 100  # physical lines one record may span
 
 
 class Grammar(Protocol):
-    """What makes a line a record."""
+    """The rules by which a line is a record."""
 
     def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
-        """Return which lines are a whole record with content; `quoted`: there may be quotes in them."""
+        """Return which lines are a complete record with content; `quoted`: they may contain quotes."""
         ...
 
     def opens(self, line: str) -> bool:
-        """Return whether the record of this line could go on in the next."""
+        """Return whether a record that begins in this line may continue in the next."""
         ...
 
     def joins(self, lines: Sequence[str]) -> bool:
-        """Return whether these lines are one record together."""
+        """Return whether these lines together are one record."""
         ...
 
     def fault(self, line: str) -> str:
-        """Return the code of what is wrong with a line that is no record."""
+        """Return the reason code of a line that is not a record."""
         ...
 
 
@@ -55,37 +54,41 @@ class Delimited:
         self._delimiter = delimiter
         self._fields = fields
         marker = re.escape(delimiter)
-        self._field = rf'(?:"[^"\x00\x1a]*(?:""[^"\x00\x1a]*)*"|[^"{marker}\x00\x1a\r\n]*)'
-        self._record = rf"{self._field}(?:{marker}{self._field}){{{fields - 1}}}"
-        self._next = marker + self._field
+        field = rf'(?:"[^"\x00\x1a]*(?:""[^"\x00\x1a]*)*"|[^"{marker}\x00\x1a\r\n]*)'
+        record = rf"{field}(?:{marker}{field}){{{fields - 1}}}"
+        following = marker + field
+        self._whole = re.compile(record)
+        self._one = re.compile(following)
+        self._readable = re.compile(f"(?:{following})*")
+        self._open = re.compile(rf'(?:{following})*{marker}"[^"]*(?:""[^"]*)*')
 
     def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
-        """Return which lines are records; where there is no quote, counting delimiters is enough."""
+        """Return which lines are records; without quotes it is enough to count delimiters."""
         content = lines.str.contains(rf'[^{re.escape(self._delimiter)}\s"]')
         if quoted:
-            return content & lines.str.contains(f"^{self._record}$")
+            return content & lines.str.contains(f"^{self._whole.pattern}$")
         legal = ~lines.str.contains(r"[\x00\x1a\r]")
         return content & legal & (lines.str.count_matches(self._delimiter, literal=True) == self._fields - 1)
 
     def opens(self, line: str) -> bool:
-        """Return whether a quoted field begins and does not end."""
+        """Return whether a quoted field begins and is not closed."""
         return line.count('"') % 2 == 1
 
     def joins(self, lines: Sequence[str]) -> bool:
-        """Return whether these lines are one record with newlines inside its quotes.
+        """Return whether these lines are one record with line breaks inside its quotes.
 
-        Not where the quoted text is as wide as a record: then two stray quotes would swallow rows between them.
+        False if the quoted text has as many delimiters as a record: two stray quotes must not swallow rows.
         """
         text = "\n".join(lines)
         inside = text.count(self._delimiter) - (self._fields - 1)
         return inside < self._fields - 1 and self._whole.fullmatch(text) is not None
 
     def fault(self, line: str) -> str:
-        """Return what is wrong, from the first field that cannot be read on, else by the number of fields."""
+        """Return what is wrong with the first field that cannot be read, else with the number of fields."""
         if line == UNREADABLE.decode():
             return ENCODING
         fields = self._readable.match(self._delimiter + line)
-        assert fields is not None  # noqa: S101  every text begins with a delimiter and a field, which may be empty
+        assert fields is not None  # noqa: S101  for mypy: every text matches, since a field may be empty
         rest = line[fields.end() - 1 :]
         if re.search(r"[\x00\x1a]", line) or rest.startswith("\r"):
             return CONTROL
@@ -96,22 +99,6 @@ class Delimited:
             return NO_CONTENT
         return TOO_FEW if found < self._fields else TOO_MANY
 
-    @cached_property
-    def _whole(self) -> re.Pattern[str]:
-        return re.compile(self._record)
-
-    @cached_property
-    def _one(self) -> re.Pattern[str]:
-        return re.compile(self._next)
-
-    @cached_property
-    def _readable(self) -> re.Pattern[str]:
-        return re.compile(f"(?:{self._next})*")
-
-    @cached_property
-    def _open(self) -> re.Pattern[str]:
-        return re.compile(rf'(?:{self._next})*{re.escape(self._delimiter)}"[^"]*(?:""[^"]*)*')
-
 
 class Fixed:
     """Records of exactly `width` characters, each one line."""
@@ -120,7 +107,7 @@ class Fixed:
         self._width = width
 
     def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
-        """Return which lines have the width, and something in it; quotes mean nothing here."""
+        """Return which lines have the width and are not blank; quotes have no meaning here."""
         legal = ~lines.str.contains(r"[\x00\x1a\r]") & lines.str.contains(r"\S")
         return legal & (lines.str.len_chars() == self._width)
 
@@ -144,8 +131,8 @@ class Fixed:
 def joined_records(grammar: Grammar, lines: pl.Series, suspects: Sequence[int]) -> list[tuple[int, int]]:
     """Return the spans (first, last) of lines that are one record together.
 
-    `suspects` are the positions of lines that are no record alone. A record ends at the first line that
-    closes its quotes, so each opening line has one candidate, and one stray quote never eats the file.
+    `suspects` are the positions of lines that are not a record by themselves. A record ends at the first line that
+    closes its quotes, so each opening line has one candidate, and a stray quote never consumes the file.
     """
     odd = [at for at in suspects if grammar.opens(lines[at])]
     spans: list[tuple[int, int]] = []
@@ -158,7 +145,7 @@ def joined_records(grammar: Grammar, lines: pl.Series, suspects: Sequence[int]) 
 
 
 def open_record(grammar: Grammar, lines: pl.Series, suspects: Sequence[int], end: int) -> int | None:
-    """Return the position after `end` from which a record could go on beyond these lines, None where none could."""
+    """Return the position after `end` of a line whose record may continue beyond these lines, else None."""
     for at in reversed(suspects):
         if at <= end or lines.len() - at >= LONGEST_RECORD:
             return None

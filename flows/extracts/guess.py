@@ -1,6 +1,6 @@
-"""A first `[source]` and `[columns]` from the beginning of an extract: a guess with its doubts written beside it.
+"""A first guess of `[source]` and `[columns]` from the beginning of an extract.
 
-Header names go into the text, cells never; what the values look like only decides between formats.
+Header names go into the text, cells never: values only decide between formats.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAMPLE = 200  # records looked at
 DELIMITERS = ",;\t|"
 COMMENTS = ("#", "*", "!")
 _SEP = re.compile('"?sep=', re.IGNORECASE)
-# What issuers call things, in plain letters; the longest word found in a header wins.
+# What issuers call the columns, in lower case letters and digits only.
 WORDS = {
     portal.CUID: ("cuid", "customerid", "custid", "customernumber", "custno", "cardholderid", "memberid", "clientid"),
     portal.PAN: ("pan", "cardnumber", "cardno", "cardnum", "primaryaccountnumber"),
@@ -60,7 +60,7 @@ DATE_SHAPES = {
 
 
 class Sample(NamedTuple):
-    """The beginning of an extract: how it seems to be written, its header, the values of each column."""
+    """The beginning of an extract: the settings that read it, its header, and the values of each column."""
 
     settings: SourceSettings
     header: tuple[str, ...]
@@ -68,17 +68,15 @@ class Sample(NamedTuple):
 
 
 def first_tables(head: bytes, name: str) -> str:
-    """Return commented TOML tables `[source]` and `[columns]` guessed from the first bytes of an extract.
+    """Return commented TOML tables `[source]` and `[columns]`, guessed from the first bytes of an extract.
 
-    `head` is the extract or a beginning of it, compressed or not. Raises ExtractError
-    subclasses where it is no file of rows.
+    `head` is the extract or a beginning of it, compressed or not. Raises an ExtractError if it cannot be read.
     """
-    sample = read_sample(head, name)
+    sample = _sample(head, name)
     return f"{_source_table(sample.settings)}\n{_columns_table(sample)}"
 
 
-def read_sample(head: bytes, name: str) -> Sample:
-    """Return the beginning of an extract under the settings that read it; raises ExtractError subclasses."""
+def _sample(head: bytes, name: str) -> Sample:
     encoding, text = _decoded(head, name)
     lines = text.splitlines()
     at = next((number for number, line in enumerate(lines) if _is_header(line)), 0)
@@ -88,20 +86,15 @@ def read_sample(head: bytes, name: str) -> Sample:
     settings = SourceSettings.model_validate(
         {"encoding": encoding, "delimiter": delimiter, "comment": comment, "header_rows": titles + 1}
     )
-    header = header_names(lines[at], settings, name)
-    return Sample(settings, header, _values(lines[at + 1 : at + 1 + SAMPLE], delimiter, len(header)))
+    header, rows = header_names(lines[at], settings, name), []
+    with suppress(csv.Error):  # the reader will report the line; a guess can do without
+        records = csv.reader(lines[at + 1 : at + 1 + SAMPLE], delimiter=delimiter)
+        rows = [row for row in records if len(row) == len(header)]
+    return Sample(settings, header, tuple(tuple(row[at].strip() for row in rows) for at in range(len(header))))
 
 
-def _values(lines: Sequence[str], delimiter: str, width: int) -> tuple[tuple[str, ...], ...]:
-    try:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if len(row) == width]
-    except csv.Error:  # the reader will say which line; a guess does without
-        rows = []
-    return tuple(tuple(row[at].strip() for row in rows) for at in range(width))
-
-
-def guess_columns(sample: Sample) -> dict[str, str]:
-    """Return portal column -> TOML value, for every column some header speaks of."""
+def _guess_columns(sample: Sample) -> dict[str, str]:
+    """Return portal column -> TOML value, for every column that a header suggests."""
     plain = {header: _plain(header) for header in sample.header}
     found: dict[str, str] = {}
     for target in portal.columns():
@@ -116,7 +109,7 @@ def guess_columns(sample: Sample) -> dict[str, str]:
 
 
 def _taken_apart(plain: str, values: Sequence[str]) -> dict[str, str]:
-    """Return portal column -> format, for a header whose values hold two columns in one."""
+    """Return portal column -> format, for a header whose values combine two columns."""
     if plain in EXPIRY:
         return dict.fromkeys((portal.YEAR, portal.MONTH), _date_form(values))
     if plain in FULL_NAME and values and all("/" in value for value in values):
@@ -129,7 +122,7 @@ def _plain(header: str) -> str:
 
 
 def _quoted(header: str) -> str:
-    return json.dumps(header, ensure_ascii=False)  # JSON's strings are TOML's
+    return json.dumps(header, ensure_ascii=False)  # a JSON string is a TOML string
 
 
 def _decoded(head: bytes, name: str) -> tuple[str, str]:
@@ -142,11 +135,11 @@ def _decoded(head: bytes, name: str) -> tuple[str, str]:
             continue
         if text.strip():
             return encoding, text[: text.rfind("\n") + 1] or text
-    raise HeaderError(name=name, problem="there is none in UTF-8, UTF-16 or cp1252")
+    raise HeaderError(name=name, problem="the file has none in UTF-8, UTF-16 or cp1252")
 
 
 def _beginning(head: bytes, encoding: str, name: str) -> bytes:
-    """Return what can be read of a beginning that may be cut off in the middle of compressed data."""
+    """Return what can be read of a beginning that may end in the middle of compressed data."""
     found = b""
     with suppress(TruncatedError):
         for block in line_blocks(io.BytesIO(head), encoding, name, 1 << 12):
@@ -159,38 +152,37 @@ def _is_header(line: str) -> bool:
 
 
 def _date_form(values: Sequence[str]) -> str:
-    """Return the first form that fits every value; MMYY where several do or none does."""
+    """Return the first format that fits every value, MMYY if none does."""
     present = [value for value in values if value]
     fitting = (form for form, shape in DATE_SHAPES.items() if all(re.fullmatch(shape, value) for value in present))
     return next(fitting, "MMYY") if present else "MMYY"
 
 
 def _source_table(settings: SourceSettings) -> str:
-    delimiter = json.dumps(settings.delimiter)
     lines = [
         "[source]",
         'pattern = "*"                # which files under extracts/ are this issuer\'s',
-        f"delimiter = {delimiter}",
+        f"delimiter = {json.dumps(settings.delimiter)}",
         f'encoding = "{settings.encoding}"',
-        f"header_rows = {settings.header_rows}              # the last of them bears the names",
+        f"header_rows = {settings.header_rows}              # the last of them has the column names",
     ]
     if settings.comment:
-        lines.append(f"comment = {json.dumps(settings.comment)}              # lines that begin like this are no rows")
+        lines.append(f"comment = {json.dumps(settings.comment)}              # lines that begin like this are skipped")
     lines += [
-        "# trailer = '^TRL,([0-9]+)'  # a last record with the count in the group",
-        "# final_newline = true       # without a newline at its end it was cut off",
+        "# trailer = '^TRL,([0-9]+)'  # a last line with the row count in the group",
+        "# final_newline = true       # refuse a file whose last line has no newline",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _columns_table(sample: Sample) -> str:
-    guessed = guess_columns(sample)
+    guessed = _guess_columns(sample)
     lines = ["[columns]"]
     for target in portal.columns():
         if target in guessed:
             lines.append(f'"{target}" = {guessed[target]}')
         elif target in required():
-            lines.append(f'# "{target}" = ""  # required; nothing in the header looks like it')
+            lines.append(f'# "{target}" = ""  # required; no header looks like it')
     used = " ".join(guessed.values())
     left = [header for header in sample.header if _quoted(header) not in used]
     if left:

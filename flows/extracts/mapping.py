@@ -1,10 +1,9 @@
-"""From the issuer's headers to the portal's 20 columns, as `[columns]` and `[filter]` of its settings say."""
+"""From the issuer's headers to the portal's 20 columns, by `[columns]` and `[filter]` of its settings."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
-from collections.abc import Mapping as AnyMapping
 from functools import cache
 from typing import NamedTuple
 
@@ -17,8 +16,8 @@ from schemas.issuer import Columns, Constant, Except, Filter, From
 from schemas.row_settings import RuleSettings
 
 NO_FILTER: Filter = {}
-UNREADABLE = "unreadable"  # in place of a date that is not in its format: the checks refuse it as malformed
-# Where the year and where the month stands in a date of each format.
+UNREADABLE = "unreadable"  # replaces a date that is not in its format; the rules reject it
+# The year and the month in a date of each format.
 DATES = {
     "MMYY": (r"^[0-9]{2}([0-9]{2})$", r"^([0-9]{2})[0-9]{2}$"),
     "YYMM": (r"^([0-9]{2})[0-9]{2}$", r"^[0-9]{2}([0-9]{2})$"),
@@ -30,7 +29,7 @@ DATES = {
 
 
 class Mapping(NamedTuple):
-    """The plan for one extract: an expression per portal column, and one that says which rows count."""
+    """The plan for one extract: an expression per portal column, and the filter for rows that count, if any."""
 
     columns: tuple[pl.Expr, ...]
     counts: pl.Expr | None
@@ -45,15 +44,15 @@ def plan_mapping(
     strict: bool = False,
     beside: Collection[str] = (),
 ) -> Mapping:
-    """Plan how rows under `header` become the portal's columns; an empty `columns` expects the portal's names.
+    """Plan how rows under `header` become the portal's columns; without `columns`, the portal's names are expected.
 
-    `beside`: headers that are let be, whether anything asks for them or not.
-    Raises MissingColumnsError, and UnknownColumnsError where `strict` or `columns` is empty.
+    `beside`: headers that are always allowed. Raises MissingColumnsError, and UnknownColumnsError if `strict` or
+    without `columns`.
     """
     asked: Columns = dict(columns) or _portal_columns(header)
     finder = _Finder(header)
     finder.missing += [
-        f"for {target}: [columns] says nothing of it"
+        f"for {target}, which [columns] does not name"
         for target in portal.columns()
         if target in required() - asked.keys()
     ]
@@ -68,7 +67,7 @@ def plan_mapping(
 
 
 def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return (row, line and the 20 portal columns; row and line of the rows the filter leaves out)."""
+    """Return (row, line and the 20 portal columns; row and line of the rows that the filter excludes)."""
     excluded = rows.select("row", "line").clear()
     if mapping.counts is not None:
         counted = rows.select(mapping.counts.fill_null(False)).to_series()
@@ -78,7 +77,7 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
 
 
 class _Finder:
-    """Finds headers: exactly, then ignoring case, spaces and underscores; remembers what was asked."""
+    """Finds headers, exactly or ignoring case, spaces and underscores; remembers which are used and missing."""
 
     def __init__(self, header: Sequence[str]) -> None:
         self._header = header
@@ -95,21 +94,14 @@ class _Finder:
             if len(alike) == 1:
                 self.used.add(alike[0])
                 return pl.col(alike[0])
-        self.missing.append(self._not_found(wanted))
-        return _nothing()
-
-    def _not_found(self, wanted: tuple[str, ...]) -> str:
         by_plain = {_plain(found): found for found in self._header}
         near = difflib.get_close_matches(_plain(wanted[0]), list(by_plain), n=3, cutoff=0)
-        return f"{' or '.join(wanted)} (nearest: {', '.join(by_plain[key] for key in near)})"
+        self.missing.append(f"{' or '.join(wanted)} (nearest: {', '.join(by_plain[key] for key in near)})")
+        return pl.lit(None, pl.String)
 
 
 def _plain(name: str) -> str:
     return name.casefold().replace(" ", "").replace("_", "")
-
-
-def _nothing() -> pl.Expr:
-    return pl.lit(None, dtype=pl.String)
 
 
 @cache
@@ -120,23 +112,19 @@ def required() -> frozenset[str]:
 
 
 def _portal_columns(header: Sequence[str]) -> Columns:
-    """Return the portal's names for themselves: required ones always, optional ones where they are found."""
+    """Map each portal name to itself: required ones always, optional ones if they are found."""
     found = {_plain(name) for name in header}
     return {name: name for name in portal.columns() if name in required() or _plain(name) in found}
 
 
 def _column(target: str, spec: str | tuple[str, ...] | From | Constant | None, finder: _Finder) -> pl.Expr:
     if spec is None:
-        return _nothing()
+        return pl.lit(None, pl.String)
     if isinstance(spec, Constant):
         return pl.lit(spec.constant)
-    if isinstance(spec, From):
-        return _formed(target, spec, finder)
-    return finder.find(spec) if isinstance(spec, str) else finder.find(*spec)
-
-
-def _formed(target: str, spec: From, finder: _Finder) -> pl.Expr:
-    value = _taken(spec, finder)
+    if not isinstance(spec, From):
+        return finder.find(spec) if isinstance(spec, str) else finder.find(*spec)
+    value = _cell(spec, finder)
     if spec.pad is not None:
         value = pl.when(value.str.contains("^[0-9]+$")).then(value.str.zfill(spec.pad)).otherwise(value)
     if spec.format == "SURNAME/GIVEN":
@@ -144,7 +132,7 @@ def _formed(target: str, spec: From, finder: _Finder) -> pl.Expr:
     return _date_part(target, value, spec.format) if spec.format is not None else value
 
 
-def _taken(spec: From, finder: _Finder) -> pl.Expr:
+def _cell(spec: From, finder: _Finder) -> pl.Expr:
     if spec.at is None:
         names = (spec.source,) if isinstance(spec.source, str) else spec.source or ()
         return finder.find(*names).str.strip_chars()
@@ -154,25 +142,25 @@ def _taken(spec: From, finder: _Finder) -> pl.Expr:
 
 
 def _date_part(target: str, value: pl.Expr, form: str) -> pl.Expr:
-    """Return year or month; a text of another form must not pass for either, nor for absent."""
+    """Return year or month; UNREADABLE for a text in another format, which must not look absent."""
     part = value.str.extract(DATES[form][0 if target == portal.YEAR else 1])
     return pl.when(part.is_null() & value.is_not_null()).then(pl.lit(UNREADABLE)).otherwise(part)
 
 
 def _name_part(target: str, value: pl.Expr) -> pl.Expr:
-    """Return the surname, the given name, or (for any other column) both in the order they are spoken."""
+    """Return the surname, the given name, or for any other column both, given name first."""
     surname, given = (value.str.extract(pattern).str.strip_chars() for pattern in (r"^([^/]+)", r"^[^/]*/([^/]+)$"))
     if target in (portal.LAST_NAME, portal.FIRST_NAME):
         return surname if target == portal.LAST_NAME else given
     return pl.when(value.is_not_null()).then(pl.concat_str(given, surname, separator=" ", ignore_nulls=True))
 
 
-def _counting(where: AnyMapping[str, str | tuple[str, ...] | Except], finder: _Finder) -> pl.Expr | None:
-    tests = [_counts(finder.find(name).str.strip_chars().fill_null(""), rule) for name, rule in where.items()]
+def _counting(where: Filter, finder: _Finder) -> pl.Expr | None:
+    tests = []
+    for name, rule in where.items():
+        value = finder.find(name).str.strip_chars().fill_null("")
+        if isinstance(rule, Except):
+            tests.append(~value.is_in(rule.exclude))
+        else:
+            tests.append(value.is_in([rule] if isinstance(rule, str) else list(rule)))
     return pl.all_horizontal(tests) if tests else None
-
-
-def _counts(value: pl.Expr, rule: str | tuple[str, ...] | Except) -> pl.Expr:
-    if isinstance(rule, Except):
-        return ~value.is_in(rule.exclude)
-    return value.is_in([rule] if isinstance(rule, str) else list(rule))

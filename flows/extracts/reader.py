@@ -1,10 +1,11 @@
-"""The strict streaming reader: the line grammar decides first, the parser second, nothing is silently wrong."""
+"""The strict streaming reader: the line grammar decides, then the parser reads, and nothing is guessed."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -23,21 +24,20 @@ REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String}
 
 Kinds = npt.NDArray[np.uint8]
 
-Mask = npt.NDArray[np.bool_]
-
-PEEKED = 20  # lines after the header that are looked at before its names are believed
+PEEKED = 20  # lines after the header that are read before its names are shown in an error
 
 
 class Kind(IntEnum):
-    """What a physical line is; the first two begin a row and have a row number."""
+    """What a physical line is; RECORD and REFUSED begin a row and have a row number."""
 
     RECORD = 0
     REFUSED = 1
-    GOES_ON = 2
+    CONTINUES = 2  # the record of an earlier line
     BLANK = 3
     COMMENT = 4
     REPEATED_HEADER = 5
     TRAILER = 6
+    HEADER = 7
 
 
 class Block(NamedTuple):
@@ -49,58 +49,50 @@ class Block(NamedTuple):
 
 @dataclass
 class ReadCounts:
-    """Where the physical lines went, final after the iteration.
+    """The physical lines by kind, and the count in the trailer; final after the iteration."""
 
-    lines = headers + rows + joined + blank + comments + repeated_headers + trailers; rows = accepted + refused.
-    """
-
-    lines: int = 0
-    headers: int = 0
-    rows: int = 0
-    refused: int = 0
-    joined: int = 0  # lines that go on with the record of a line before
-    blank: int = 0
-    comments: int = 0
-    repeated_headers: int = 0
-    trailers: int = 0
+    kinds: Counter[Kind] = field(default_factory=Counter)
     trailer_count: int | None = None
+
+    @property
+    def lines(self) -> int:
+        """All lines of the extract."""
+        return self.kinds.total()
+
+    @property
+    def rows(self) -> int:
+        """The lines that begin a row, refused ones included."""
+        return self.kinds[Kind.RECORD] + self.kinds[Kind.REFUSED]
 
 
 def read_extract(
-    stream: Readable,
-    settings: SourceSettings,
-    name: str,
-    *,
-    columns: Sequence[str] | None = None,
-    block: int = BLOCK,
+    stream: Readable, settings: SourceSettings, name: str, *, columns: Sequence[str] | None = None, block: int = BLOCK
 ) -> Extract:
-    """Begin to read an extract (plain, gzip or zstd); return it with its header already read.
+    """Open an extract (plain, gzip or zstd) and read its header.
 
-    `columns` keeps these headers only, `block` is in bytes. Raises ExtractError subclasses, which may show headers and
+    `columns` keeps these headers only; `block` is in bytes. Raises ExtractError subclasses, which may show headers but
     never cells.
     """
     return Extract(line_blocks(stream, settings.encoding, name, block), settings, name, columns)
 
 
 class Extract:
-    """One extract being read: `header` at once, blocks by iterating (once), `counts` final afterwards."""
+    """An open extract: its `header`, its blocks (by iterating, once), and its `counts`, final afterwards."""
 
     def __init__(
-        self,
-        blocks: Iterator[bytes],
-        settings: SourceSettings,
-        name: str,
-        columns: Sequence[str] | None,
+        self, blocks: Iterator[bytes], settings: SourceSettings, name: str, columns: Sequence[str] | None
     ) -> None:
         self.counts = ReadCounts()
         self._settings = settings
         self._name = name
         self._blocks = blocks
-        self._data = b""  # decoded, not yet read
+        self._data = b""  # decoded, not read yet
         self._header_line = ""
         self.header = self._read_header()
         self._columns = [name for name in self.header if columns is None or name in columns]
-        self._grammar = _grammar(settings, len(self.header))
+        self._grammar: Grammar = Delimited(settings.delimiter, len(self.header))
+        if settings.format == "fixed" and settings.width is not None:
+            self._grammar = Fixed(settings.width)
         self._check_header_fits()
 
     def __iter__(self) -> Iterator[Block]:
@@ -110,15 +102,13 @@ class Extract:
             yield block
             self._data = rest + self._decode(raw, rest.count(b"\n"))
         if self._settings.final_newline and self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n"):
-            raise TruncatedError(
-                name=self._name, problem="its last line does not end in a newline, as its settings promise"
-            )
+            raise TruncatedError(name=self._name, problem="its last line has no newline, which its settings require")
         block, _ = self._read(self._data, last=True)
         yield block
         if not self.counts.rows:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
-        if self._settings.trailer is not None and not self.counts.trailers:
-            raise TruncatedError(name=self._name, problem="the trailer that its settings describe is missing")
+        if self._settings.trailer is not None and not self.counts.kinds[Kind.TRAILER]:
+            raise TruncatedError(name=self._name, problem="it has no trailer, which its settings require")
 
     def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
         return as_utf8(raw, self._settings.encoding, self._name, self.counts.lines + lines_before + 1)
@@ -126,31 +116,30 @@ class Extract:
     # Before the data
 
     def _read_header(self) -> tuple[str, ...]:
-        """Take a `sep=` line, comments, blank lines and the header off the front; return the names."""
+        """Consume the `sep=` line, comments, blank lines and the header; return the names."""
         settings, counts, left, at = self._settings, self.counts, self._settings.header_rows, 0
         while (found := self._line_at(at)) is not None:
             line, after = found
             if counts.lines == 0 and is_sep_line(line, settings, self._name):
-                counts.comments += 1
+                kind = Kind.COMMENT
             elif not left:
                 break
             elif settings.comment is not None and line.startswith(settings.comment):
-                counts.comments += 1
+                kind = Kind.COMMENT
             elif not line.strip():
-                counts.blank += 1
+                kind = Kind.BLANK
             else:
-                self._header_line, left = line, left - 1
-                counts.headers += 1
-            counts.lines, at = counts.lines + 1, after
+                kind, self._header_line, left = Kind.HEADER, line, left - 1
+            counts.kinds[kind], at = counts.kinds[kind] + 1, after
         if left:
             raise EmptyExtractError(name=self._name, problem="it has no header")
         self._data = self._data[at:]
         if settings.format == "fixed":
             return (RECORD,)
-        return header_names(self._header_line, settings, self._name) if counts.headers else settings.names
+        return header_names(self._header_line, settings, self._name) if counts.kinds[Kind.HEADER] else settings.names
 
     def _line_at(self, at: int) -> tuple[str, int] | None:
-        """Return the line that begins at a byte of the data, and where it ends; None at the extract's end."""
+        """Return the line at a byte of the data, and the start of the next; None at the end of the extract."""
         while at >= len(self._data):
             if (raw := next(self._blocks, None)) is None:
                 return None
@@ -160,7 +149,7 @@ class Extract:
         return self._data[at:end].decode().removesuffix("\r"), end + 1
 
     def _check_header_fits(self) -> None:
-        """Refuse a header as wide as none of the lines after it, before anyone shows names that may be cells."""
+        """Refuse a header that fits none of the next lines, before an error shows names that may be cells."""
         while self._data.count(b"\n") < PEEKED and (raw := next(self._blocks, None)) is not None:
             self._data += self._decode(raw, self._data.count(b"\n"))
         if self._settings.format == "fixed" or not self._data:
@@ -169,13 +158,13 @@ class Extract:
         kinds = self._kinds(lines, quoted=True, last=False)
         open_at = self._join(lines, kinds, last=False)
         if (kinds == Kind.REFUSED).any() and not (kinds == Kind.RECORD).any() and open_at == len(kinds):
-            found = f"it has {len(self.header)} columns, and none of the lines after it has as many"
-            raise HeaderError(name=self._name, problem=found)
+            problem = f"it has {len(self.header)} columns, and none of the lines after it has as many"
+            raise HeaderError(name=self._name, problem=problem)
 
     # The data
 
     def _read(self, data: bytes, *, last: bool) -> tuple[Block, bytes]:
-        """Read whole lines; return a block, and the bytes of a record that may go on after them."""
+        """Read whole lines; return a block, and the bytes of a record that may continue after them."""
         lines = pl.read_lines(data).to_series()
         quoted = self._settings.format == "csv" and b'"' in data
         kinds = self._kinds(lines, quoted, last)
@@ -190,12 +179,15 @@ class Extract:
         refused = places.filter(kinds[begins] == Kind.REFUSED).with_columns(pl.Series("code", codes, dtype=pl.String))
         records = kinds == Kind.RECORD
         places = places.filter(records[begins])
-        text = data if records.all() and not rest else _pick_lines(lines, records | (kinds == Kind.GOES_ON))
+        if records.all() and not rest:
+            text = data
+        else:
+            text = "\n".join(lines.filter(records | (kinds == Kind.CONTINUES)).to_list()).encode()
         rows = pl.concat([places, self._parse(text, places.height, quoted)], how="horizontal")
         return Block(rows, refused), rest
 
     def _kinds(self, lines: pl.Series, quoted: bool, last: bool) -> Kinds:
-        """Return what each line is by itself."""
+        """Return the kind of each line by itself."""
         settings = self._settings
         holds = self._grammar.holds(lines, quoted).to_numpy()
         kinds: Kinds = np.where(holds, Kind.RECORD, Kind.REFUSED).astype(np.uint8)
@@ -206,64 +198,57 @@ class Extract:
         if settings.trailer is not None:
             kinds[lines.str.contains(settings.trailer).to_numpy()] = Kind.TRAILER
         for at in np.flatnonzero(kinds == Kind.REFUSED).tolist():
-            ends_dos = last and at == len(kinds) - 1 and lines[at] == "\x1a"  # Ctrl-Z: end of file, once
+            ends_dos = last and at == len(kinds) - 1 and lines[at] == "\x1a"  # Ctrl-Z, the end of file in DOS
             if ends_dos or not lines[at].strip():
                 kinds[at] = Kind.BLANK
         return kinds
 
     def _join(self, lines: pl.Series, kinds: Kinds, last: bool) -> int:
-        """Mark records that span lines; return how many lines can be read before the next block is known."""
+        """Mark the records that span lines; return how many lines can be read without the next block."""
         suspects = np.flatnonzero(kinds == Kind.REFUSED).tolist()
         end = -1
         for first, end in joined_records(self._grammar, lines, suspects):
             kinds[first] = Kind.RECORD
-            kinds[first + 1 : end + 1] = Kind.GOES_ON
+            kinds[first + 1 : end + 1] = Kind.CONTINUES
         opening = None if last else open_record(self._grammar, lines, suspects, end)
         return len(kinds) if opening is None else opening
 
     def _number(self, kinds: Kinds) -> pl.DataFrame:
-        """Return row and line of each line that begins a row, and count all lines."""
+        """Return row and line of each line that begins a row; count all lines."""
         counts = self.counts
         lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + np.uint32(counts.lines + 1)
         rows = np.arange(counts.rows + 1, counts.rows + 1 + lines.size, dtype=np.uint32)
-        tally = np.bincount(kinds, minlength=len(Kind)).tolist()
-        counts.lines += len(kinds)
-        counts.rows += lines.size
-        counts.refused += tally[Kind.REFUSED]
-        counts.joined += tally[Kind.GOES_ON]
-        counts.blank += tally[Kind.BLANK]
-        counts.comments += tally[Kind.COMMENT]
-        counts.repeated_headers += tally[Kind.REPEATED_HEADER]
-        counts.trailers += tally[Kind.TRAILER]
+        counts.kinds.update(dict(zip(Kind, np.bincount(kinds, minlength=len(Kind)).tolist(), strict=True)))
         return pl.DataFrame({"row": rows, "line": lines})
 
     def _check_trailer(self, lines: pl.Series, kinds: Kinds) -> None:
-        """Take the trailer's count; raises TrailerError where data or another trailer follow it."""
+        """Take the trailer's count; raises TrailerError if data or another trailer follow it."""
         before = self.counts.lines + 1
         found = np.flatnonzero(kinds == Kind.TRAILER).tolist()
         rows = np.flatnonzero(kinds <= Kind.REFUSED)
-        first = -1 if self.counts.trailers else found[0] if found else len(kinds)
+        earlier = self.counts.kinds[Kind.TRAILER]
+        first = -1 if earlier else found[0] if found else len(kinds)
         after = rows[rows > first].tolist()
         if after:
-            raise TrailerError(name=self._name, problem=f"data follow it on line {before + after[0]}")
-        if len(found) + self.counts.trailers > 1:
-            raise TrailerError(name=self._name, problem=f"there is another one on line {before + found[-1]}")
+            raise TrailerError(name=self._name, problem=f"data follows it on line {before + after[0]}")
+        if len(found) + earlier > 1:
+            raise TrailerError(name=self._name, problem=f"a second one is on line {before + found[-1]}")
         if found:
             count = trailer_count(lines[found[0]], self._settings, self._name, before + found[0])
             self.counts.trailer_count = count
 
     def _parse(self, text: bytes, expected: int, quoted: bool) -> pl.DataFrame:
-        """Return the columns asked for; raises BugError where the parser does not see the grammar's records."""
+        """Return the requested columns; BugError if the parser does not find the grammar's records."""
         if self._settings.format == "fixed":
             return pl.read_lines(text, name=RECORD)
         if not expected:
             return pl.DataFrame(schema=dict.fromkeys(self._columns, pl.String))
         rows = self._parsed(text, expected)
-        absent = quoted and b'""' in text  # an empty text in quotes is as absent as none
+        absent = quoted and b'""' in text  # "" is as absent as an empty field
         return rows.with_columns(pl.when(pl.all() != "").then(pl.all())) if absent else rows
 
     def _parsed(self, text: bytes, expected: int) -> pl.DataFrame:
-        """Return the parsed records; BugError without the parser's message, which would quote whole rows."""
+        """Return the parsed records; BugError without the parser's message, which could quote whole rows."""
         options: dict[str, Any] = {"has_header": False, "infer_schema": False, "glob": False}
         options |= {"separator": self._settings.delimiter, "schema": dict.fromkeys(self.header, pl.String)}
         with suppress(pl.exceptions.PolarsError):
@@ -271,17 +256,6 @@ class Extract:
             if frame.height == expected:
                 return frame.select(self._columns)
         raise BugError(place="reading a block", kind="grammar and parser disagree")
-
-
-def _grammar(settings: SourceSettings, fields: int) -> Grammar:
-    if settings.format == "fixed" and settings.width is not None:
-        return Fixed(settings.width)
-    return Delimited(settings.delimiter, fields)
-
-
-def _pick_lines(lines: pl.Series, wanted: Mask) -> bytes:
-    """Return some of the lines alone."""
-    return "\n".join(lines.filter(wanted).to_list()).encode()
 
 
 def _last_lines(data: bytes, lines: int) -> bytes:

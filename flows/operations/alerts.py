@@ -1,11 +1,11 @@
-"""Look whether somebody must be told something, and keep what was reported: an alert opens once and closes once."""
+"""Find what needs an operator's attention, and record it: an alert opens once and closes once."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from flows.errors import CardlinkError, TryAgainError
@@ -18,7 +18,7 @@ from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.store import Entry, Store, read
 from schemas.records import Abandoned
 
-LOOK_BACK = timedelta(days=60)  # runs whose business date is older are left alone: their links have run out
+LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
 SETTLED = ("balanced", "balanced, rejects or errors above the limit")
 _STEP = re.compile(r"^(?P<place>.+/.+)/(?P<number>\d{6})\.(?P<what>json|told)$")
 _SAFE = re.compile(r"[^A-Za-z0-9.-]+")
@@ -26,27 +26,27 @@ _REFUSED = re.compile(r"-refused-[0-9a-f]{8}\.json$")
 
 
 class Kind(NamedTuple):
-    """What an alert is about, and what to do: one section of the runbook each."""
+    """A kind of alert: its title, and what to do (the runbook has a section for each)."""
 
     title: str
     then: str
 
 
 KINDS: dict[str, Kind] = {
-    "extract-missing": Kind("Extract missing by its hour", "Ask the issuer for the drop; the next night takes it."),
-    "night-skipped": Kind("Night skipped by the calendar", "Nothing; what is there goes with the next business night."),
+    "extract-missing": Kind("Extract missing by its hour", "Ask the issuer for the file; the next run submits it."),
+    "night-skipped": Kind("Night skipped by the calendar", "Nothing; the next business day submits what is there."),
     "empty-extract": Kind("Empty extract", "Ask the issuer whether there was nothing to send."),
-    "run-refused": Kind("Run refused before its commit", "Read the reason; mend the extract or open the gate."),
-    "flow-failed": Kind("Flow failed", "Read the flow's message; passing trouble needs the same run again."),
+    "run-refused": Kind("Run refused before its commit", "Read the reason; correct the extract, or open the gate."),
+    "flow-failed": Kind("Flow failed", "Read the flow's message; after a temporary failure, run it again."),
     "out-of-balance": Kind("Out of balance", "Read the breaks of the report; each names its next step."),
     "result-overdue": Kind("Result overdue", "Look at the outbox; fetch the results from the portal."),
-    "key-ending": Kind("Portal key ends soon", "Get the next key from the portal and pin its fingerprint."),
-    "key-unusable": Kind("Portal key cannot be used", "Nothing can be sealed: get a sound key from the portal."),
+    "key-ending": Kind("Portal key expires soon", "Get the next key from the portal and pin its fingerprint."),
+    "key-unusable": Kind("Portal key cannot be used", "Nothing can be sealed: get a valid key from the portal."),
 }
 
 
 class Alert(NamedTuple):
-    """One thing to tell; `text` holds names, counts and dates only."""
+    """One alert; `text` holds names, counts and dates only."""
 
     kind: str
     issuer: str
@@ -55,12 +55,12 @@ class Alert(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where its history lies: `<kind>/<subject>`."""
+        """Return the folder of its history: `<kind>/<subject>`."""
         return f"{self.kind}/{self.subject}"
 
 
 class Change(NamedTuple):
-    """One step of an alert's history: the number in its chain; odd opens, even closes."""
+    """One step in an alert's history, by its number in the chain: odd numbers open it, even ones close it."""
 
     alert: Alert
     number: int
@@ -72,18 +72,15 @@ class Change(NamedTuple):
 
 
 def is_open(number: int) -> bool:
-    """Tell from the last number of a chain whether its alert is open."""
+    """Return whether an alert is open, by the last number of its chain."""
     return number % 2 == 1
 
 
 def changes(standing: Mapping[str, tuple[int, Alert]], holding: Iterable[Alert]) -> list[Change]:
-    """Return what is to be opened and closed: `standing` has the last number of each chain by place."""
+    """Return the alerts to open and to close: `standing` has the last number and alert of each chain by place."""
     now = {alert.place: alert for alert in holding}
-    opened = [
-        Change(alert, number + 1)
-        for place, alert in now.items()
-        if not is_open(number := standing[place][0] if place in standing else 0)
-    ]
+    numbers = {place: standing[place][0] if place in standing else 0 for place in now}
+    opened = [Change(alert, numbers[place] + 1) for place, alert in now.items() if not is_open(numbers[place])]
     closed = [
         Change(alert, number + 1) for place, (number, alert) in standing.items() if is_open(number) and place not in now
     ]
@@ -91,73 +88,65 @@ def changes(standing: Mapping[str, tuple[int, Alert]], holding: Iterable[Alert])
 
 
 class Failure(NamedTuple):
-    """A deployment whose last run ended badly, as the orchestrator knows it."""
+    """A deployment whose last run failed or crashed, with the state the orchestrator reports."""
 
     deployment: str
     state: str
 
 
 def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Change]:
-    """Open and close alerts by what the store shows now; return every change that nobody was told of yet, in order.
+    """Open and close alerts by what the store shows now; return every change not notified yet, in order.
 
-    Whoever tells them calls `told` for each; a watcher killed in between leaves them to the next one.
+    The caller notifies each and calls `record_notified`; killed in between, the next watch returns the rest.
     """
     store, issuer = context.adapters.store, context.issuer.issuer
     standing, _ = _history(store, issuer)
     for change in changes(standing, holding(context, failures)):
-        content = canonical(
-            {"at": context.adapters.now().isoformat(), "opened": change.opened, **change.alert._asdict()}
-        )
-        store.create(_key(issuer, change, "json"), content)  # False: another watcher was first, and tells it
-    _, untold = _history(store, issuer)
-    return untold
+        step = {"at": context.adapters.now().isoformat(), "opened": change.opened, **change.alert._asdict()}
+        store.create(_key(issuer, change, "json"), canonical(step))  # False: another watcher was first
+    return _history(store, issuer)[1]
 
 
 def record_notified(context: IssuerContext, change: Change) -> None:
-    """Keep that a change was told."""
+    """Record that a change was notified."""
     context.adapters.store.create(_key(context.issuer.issuer, change, "told"), b"")
 
 
 def open_alerts(store: Store, issuer: str) -> list[Alert]:
     """Return the alerts that are open."""
-    standing, _ = _history(store, issuer)
-    return [alert for number, alert in standing.values() if number % 2]
+    return [alert for number, alert in _history(store, issuer)[0].values() if is_open(number)]
 
 
 def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Alert]:
-    """Return everything that is wrong now."""
+    """Return the alerts whose cause exists now."""
     issuer = context.issuer.issuer
-    found = [*_calendar(context), *_missing(context), *_key_problems(context)]
     failed = [
         Alert("flow-failed", issuer, _SAFE.sub("-", one.deployment), f"{one.deployment} ended {one.state}")
         for one in failures
     ]
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     recent = [run for run in run_ids(context.adapters.store, issuer) if today - run.day <= LOOK_BACK]
-    return [*found, *failed, *(alert for run in recent for alert in _run_problems(context, run))]
+    problems = (alert for run in recent for alert in _run_problems(context, run))
+    return [*_calendar(context, today), *_key_problems(context), *failed, *problems]
 
 
-def _calendar(context: IssuerContext) -> Iterator[Alert]:
-    today = local_day(context.adapters.now(), context.issuer.time_zone)
-    why = day_off(context.issuer.schedule, today)
+def _calendar(context: IssuerContext, today: date) -> Iterator[Alert]:
+    """Yield that there is no run today, and that an extract is missing."""
+    issuer, schedule, time_zone = context.issuer.issuer, context.issuer.schedule, context.issuer.time_zone
+    why = day_off(schedule, today)
     if why:
-        yield Alert("night-skipped", context.issuer.issuer, today.isoformat(), f"No night on {today}: {why}")
-
-
-def _missing(context: IssuerContext) -> Iterator[Alert]:
-    issuer = context.issuer
-    hour = due(issuer.schedule, context.adapters.now(), issuer.time_zone)
-    if hour is None:
-        return
-    day, since = hour
-    there = context.adapters.store.keys(extracts(issuer.issuer))
-    if not any(_is_expected_extract(entry, since, day.isoformat(), issuer.time_zone) for entry in there):
-        text = f"No extract came for {day} by {issuer.schedule.extract_by:%H:%M} ({issuer.time_zone})"
-        yield Alert("extract-missing", issuer.issuer, day.isoformat(), text)
+        yield Alert("night-skipped", issuer, today.isoformat(), f"No nightly run on {today}: {why}")
+    expected = due(schedule, context.adapters.now(), time_zone)
+    if expected is not None:
+        day, since = expected
+        entries = context.adapters.store.keys(extracts(issuer))
+        if not any(_is_expected_extract(entry, since, day.isoformat(), time_zone) for entry in entries):
+            text = f"No extract for {day} by {schedule.extract_by:%H:%M} ({time_zone})"
+            yield Alert("extract-missing", issuer, day.isoformat(), text)
 
 
 def _is_expected_extract(entry: Entry, since: datetime, day: str, time_zone: str) -> bool:
-    """Tell whether an extract is one that was due: dropped since the hour before, or named by a day not before it."""
+    """Return whether an extract is the one due: dropped after `since`, or named by that day or a later one."""
     named = DATE_IN_NAME.search(entry.key.rpartition("/")[2])
     return entry.modified > since or (
         named is not None and business_date(entry.key, entry.modified, time_zone).isoformat() >= day
@@ -170,7 +159,7 @@ def _key_problems(context: IssuerContext) -> Iterator[Alert]:
         with context.sealer() as sealer:
             for warning in sealer.warnings:
                 yield Alert("key-ending", issuer, warning.split()[1], warning)
-    except TryAgainError:  # the next look finds out
+    except TryAgainError:  # left to the next watch
         return
     except CardlinkError as error:
         yield Alert("key-unusable", issuer, "portal", str(error))
@@ -179,14 +168,14 @@ def _key_problems(context: IssuerContext) -> Iterator[Alert]:
 def _run_problems(context: IssuerContext, run: RunId) -> Iterator[Alert]:
     store, issuer, keys = context.adapters.store, context.issuer, RunKeys(run)
     manifest = read_end(store, keys)
-    if isinstance(manifest, Abandoned):  # somebody looked at it and decided
+    if isinstance(manifest, Abandoned):  # an operator has decided about it
         return
     refused = "" if manifest else _refusal(store, keys)
     if refused and refused != "EmptyExtractError":
         yield Alert("run-refused", issuer.issuer, str(run), f"{run} was refused: {refused}")
     empty = manifest.counts.read == 0 if manifest else refused == "EmptyExtractError"
     if empty and issuer.alerts.empty_extract == "alert":
-        yield Alert("empty-extract", issuer.issuer, str(run), f"{run}: the extract has no row")
+        yield Alert("empty-extract", issuer.issuer, str(run), f"{run}: the extract has no rows")
     if manifest is None:
         return
     state = run_status(store, run).state
@@ -207,13 +196,13 @@ def _overdue(context: IssuerContext, run: RunId) -> Iterator[Alert]:
 
 
 def _refusal(store: Store, keys: RunKeys) -> str:
-    """Return what refused a run the last time it was tried, nothing where nothing did."""
+    """Return the error that refused a run at its last attempt, empty where none did."""
     noted = [entry.key for entry in store.keys(keys.events) if _REFUSED.search(entry.key)]
     return str(json.loads(read(store, max(noted)))["why"]) if noted else ""
 
 
 def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], list[Change]]:
-    """Return the last number and alert of every chain by place, and the changes nobody was told of."""
+    """Return the last number and alert of every chain by place, and the changes not notified yet."""
     prefix = f"{issuer}/alerts/"
     steps = [found for entry in store.keys(prefix) if (found := _STEP.match(entry.key.removeprefix(prefix)))]
     written = [(step["place"], step["number"]) for step in steps if step["what"] == "json"]
@@ -222,8 +211,7 @@ def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], l
     wanted = {*last.items(), *written} - (done - set(last.items()))
     content = {(place, number): _alert(store, f"{prefix}{place}/{number}.json") for place, number in wanted}
     standing = {place: (int(number), content[place, number]) for place, number in last.items()}
-    untold = [Change(content[step], int(step[1])) for step in sorted(wanted - done)]
-    return standing, untold
+    return standing, [Change(content[step], int(step[1])) for step in sorted(wanted - done)]
 
 
 def _alert(store: Store, key: str) -> Alert:

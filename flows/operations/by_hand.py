@@ -1,15 +1,14 @@
-"""Decide about a result file by hand: attribute a row, withdraw that, ingest the file again; each adds a record."""
+"""Decide about a result file: attribute one of its rows, withdraw that, ingest the file again; each adds a record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.operations.remediation import given
+from flows.operations.remediation import checked_reason
 from flows.redaction import redact
 from flows.reports.ingest import Ingested, ingest
 from flows.results.decisions import chain_of, decisions
@@ -25,7 +24,7 @@ from schemas import breaks, ledger
 from schemas.ledger import BROKEN
 from schemas.records import Attribution
 
-READERS = 8  # runs looked at at a time
+READERS = 8  # runs read at a time
 Kind = Literal["attributed", "withdrawn", "again"]
 EVENTS: dict[Kind, str] = {
     "attributed": "attributed by hand",
@@ -37,22 +36,22 @@ LOST = (breaks.UNATTRIBUTED_ERROR, breaks.UNKNOWN_CUID, breaks.FOREIGN_FILE, bre
 
 
 class NoSuchResultError(OperatorError):
-    """There is no result file of that name."""
+    """No result file has that name."""
 
     message = "No result file {name} under {prefix}."
-    next_step = "Name one that is stored there, or drop it there."
+    next_step = "Name a file that is stored there, or drop it there first."
 
 
 class Decided(NamedTuple):
-    """A record about a result file, what it makes of the row it is about, if any, and the ingest that followed."""
+    """A record about a result file, the outcome of the row it is about, if any, and the ingest that followed."""
 
     record: Attribution
     row: dict[str, Any]
     ingested: Ingested | None
 
 
-def find_result(context: IssuerContext, result: str) -> ResultObject:
-    """Return a result file by name or key, with what was decided about it; NoSuchResultError."""
+def _find_result(context: IssuerContext, result: str) -> ResultObject:
+    """Return a result file by name or key, with the decisions about it; NoSuchResultError."""
     store, issuer = context.adapters.store, context.issuer.issuer
     prefix = results(issuer)
     for entry in store.keys(prefix):
@@ -61,63 +60,54 @@ def find_result(context: IssuerContext, result: str) -> ResultObject:
     raise NoSuchResultError(name=redact(result), prefix=prefix)
 
 
-def decision(context: IssuerContext, found: ResultObject, digest: str, what: Kind, why: str) -> Attribution:
-    """Return the record of a decision about the file of these bytes; the caller adds row and place."""
-    adapters, key = context.adapters, found.entry.key
-    runs = tuple(sorted(_runs_of_result(adapters.store, context.issuer.issuer, key)))
-    return Attribution(
-        at=adapters.now(),
-        by=redact(adapters.actor),
-        reason=why,
-        what=what,
-        result=redact(key),
-        digest=digest,
-        runs=runs,
-    )
+def _decide(
+    context: IssuerContext, found: ResultObject, digest: str, what: Kind, why: str, *, dry_run: bool, **row: Any
+) -> Decided:
+    """Record a decision about the result file of these bytes, or about its `row` (fields of Attribution); reingest it.
 
-
-def decide(context: IssuerContext, found: ResultObject, record: Attribution, *, dry_run: bool) -> Decided:
-    """Add a record and take the file up again; a dry run only tells what the record would make of the row."""
+    A dry run only returns what the record would make of the row.
+    """
+    adapters, issuer, key = context.adapters, context.issuer.issuer, found.entry.key
+    runs = tuple(sorted(_runs_of_result(adapters.store, issuer, key)))
+    who = {"at": adapters.now(), "by": redact(adapters.actor), "reason": why}
+    record = Attribution(**who, what=what, result=redact(key), digest=digest, runs=runs, **row)
     _, after = examine(context, found._replace(decided=(*found.decided, record)))
-    row = after.outcomes.filter(position=record.position).select("state", "trouble", "run", "chunk", "row", "how")
-    built = row.row(0, named=True) if row.height else {}
+    outcome = after.outcomes.filter(position=record.position).select("state", "trouble", "run", "chunk", "row", "how")
+    built = outcome.row(0, named=True) if outcome.height else {}
     if dry_run:
         return Decided(record, built, None)
-    add_record(context.adapters.store, chain_of(context.issuer.issuer, found.entry.key), record)
-    for run in _affected_runs(record, after):
-        reported = {"result": record.result, "row": record.position} if record.position else {"result": record.result}
-        record_event(context.adapters, keys_of(run), EVENTS[record.what], reason=record.reason, **reported)
+    add_record(adapters.store, chain_of(issuer, key), record)
+    facts: dict[str, str | int] = {"result": record.result} | ({"row": record.position} if record.position else {})
+    for run in sorted({*runs, *after.outcomes["run"].drop_nulls().unique(), record.run} - {""}):
+        record_event(adapters, keys_of(run), EVENTS[what], reason=why, **facts)
     return Decided(record, built, ingest(context))
 
 
-def _affected_runs(record: Attribution, after: Attributed) -> Sequence[str]:
-    return sorted({*record.runs, *after.outcomes["run"].drop_nulls().unique(), record.run} - {""})
-
-
-def _runs_of_result(store: Store, issuer: str, result: str) -> frozenset[str]:
-    """Return the runs with which rows of a result file are kept now."""
+def _runs_of_result(store: Store, issuer: str, result: str) -> list[str]:
+    """Return the runs that have outcomes of a result file now."""
+    runs = run_ids(store, issuer)
     with ThreadPoolExecutor(READERS) as readers:
-        reported = readers.map(
-            lambda run: (str(run), StoredOutcomes(store, RunKeys(run)).has_results_for(result)), run_ids(store, issuer)
-        )
-        return frozenset(run for run, speaks in reported if speaks)
+        has = readers.map(lambda run: StoredOutcomes(store, RunKeys(run)).has_results_for(result), runs)
+        return [str(run) for run, answered in zip(runs, has, strict=True) if answered]
 
 
 class RowSettledError(OperatorError):
-    """A result row that has its place, or a sent row that has its answer, is not to be tied by hand."""
+    """The result row is attributed already, or the sent row has its answer."""
 
     message = "Row {row} of {place} {state}."
-    next_step = "Only an unattributed result row can go to a row without a result; `cardlink report RUN` shows both."
+    next_step = (
+        "Only an unattributed result row can be given to a sent row without a result; `cardlink report RUN` shows both."
+    )
 
 
 class LastFourError(OperatorError):
-    """A result row is to be tied to a card with other last four digits."""
+    """The result row and the sent row have different last four digits."""
 
     message = (
-        "Row {position} of {result} and row {row} of {run} differ in the last four digits: the link may open another "
-        "card."
+        "Row {position} of {result} and row {row} of {run} have different last four digits: "
+        "the link may belong to another card."
     )
-    next_step = "Ask the partner. Only where they confirm it: --last-4-confirmed."
+    next_step = "Ask the partner; only if they confirm the card, repeat the command with --last-4-confirmed."
 
 
 def attribute_row(
@@ -130,51 +120,47 @@ def attribute_row(
     last_4_confirmed: bool = False,
     dry_run: bool = False,
 ) -> Decided:
-    """Give data row `position` (from 1) of a result file to a sent row, `to` run and row, that waits for an answer.
+    """Give data row `position` (from 1) of a result file to a sent row, `to` run and row, that has no answer.
 
-    A link whose last four digits are not the card's goes to a wrong cardholder at worst, so it needs the partner's
-    word: `last_4_confirmed`. Raises NoSuchResultError, NoSuchRowError, RowSettledError, LastFourError,
-    UnknownRunError, NoReasonError.
+    A link with other last four digits may go to the wrong cardholder, so it needs the partner's confirmation:
+    `last_4_confirmed`. Raises NoSuchResultError, NoSuchRowError, RowSettledError, LastFourError, UnknownRunError,
+    NoReasonError.
     """
-    why, found = given(reason), find_result(context, result)
+    why, found = checked_reason(reason), _find_result(context, result)
     rows, seen = examine(context, found)
     reported = _unattributed_row(rows, seen, position)
     last_4 = _waiting_row(context.adapters.store, *to)
     if not last_4_confirmed and reported not in (None, last_4):
         raise LastFourError(result=rows.name, position=position, run=to[0], row=to[1])
-    record = decision(context, found, rows.digest, "attributed", why).model_copy(
-        update={"position": position, "run": to[0], "row": to[1], "last_4_confirmed": last_4_confirmed}
-    )
-    return decide(context, found, record, dry_run=dry_run)
+    row = {"position": position, "run": to[0], "row": to[1], "last_4_confirmed": last_4_confirmed}
+    return _decide(context, found, rows.digest, "attributed", why, dry_run=dry_run, **row)
 
 
 def withdraw(context: IssuerContext, result: str, position: int, reason: str, *, dry_run: bool = False) -> Decided:
-    """Take back what was said by hand of a row of a result file; the rules place it again, or it is a break again."""
-    why, found = given(reason), find_result(context, result)
+    """Withdraw the attribution of a result row by an operator; the rules place it again, or it is a break again."""
+    why, found = checked_reason(reason), _find_result(context, result)
     rows, _ = examine(context, found)
-    said = [one for one in found.decided if one.position == position and one.digest == rows.digest]
-    if not said or said[-1].what != "attributed":
-        raise NoSuchRowError(place=rows.name, rows=f"{position} attributed by hand")
-    record = decision(context, found, rows.digest, "withdrawn", why).model_copy(update={"position": position})
-    return decide(context, found, record, dry_run=dry_run)
+    decided = [one for one in found.decided if one.position == position and one.digest == rows.digest]
+    if not decided or decided[-1].what != "attributed":
+        raise NoSuchRowError(place=rows.name, rows=f"{position} that an operator attributed")
+    return _decide(context, found, rows.digest, "withdrawn", why, dry_run=dry_run, position=position)
 
 
 def _unattributed_row(rows: ResultRows, seen: Attributed, position: int) -> str | None:
-    """Return the last four digits a row of a result came with, where it has no place; else say why it needs none."""
-    there = seen.outcomes.filter(position=position)
-    if there.is_empty():
+    """Return the last four digits of a result row that is not attributed; NoSuchRowError, RowSettledError."""
+    row = seen.outcomes.filter(position=position)
+    if row.is_empty():
         raise NoSuchRowError(place=rows.name, rows=position)
-    problem = there["trouble"][0]
+    problem = row["trouble"][0]
     if problem not in LOST:
-        raise RowSettledError(
-            place=rows.name, row=position, state=f"is {there['state'][0]}, {problem or 'with its place'}"
-        )
+        state = f"is {row['state'][0]}, {problem or 'attributed already'}"
+        raise RowSettledError(place=rows.name, row=position, state=state)
     reported: str | None = rows.rows.filter(position=position)["last_4"][0]
     return reported
 
 
 def _waiting_row(store: Store, run: str, row: int) -> str:
-    """Return the last four digits of a row that was sent and has no answer."""
+    """Return the last four digits of a sent row without an answer; NoSuchRowError, RowSettledError."""
     keys = keys_of(run)
     manifest = read_manifest(store, keys)
     if manifest is None:
@@ -192,7 +178,7 @@ def _waiting_row(store: Store, run: str, row: int) -> str:
 
 
 def reingest(context: IssuerContext, result: str, reason: str, *, dry_run: bool = False) -> Decided:
-    """Attribute a result file anew and report the runs it spoke of and speaks of; NoSuchResultError, NoReasonError."""
-    why, found = given(reason), find_result(context, result)
+    """Attribute a result file again and report the runs it answered before and answers now; NoSuchResultError."""
+    why, found = checked_reason(reason), _find_result(context, result)
     rows, _ = examine(context, found)
-    return decide(context, found, decision(context, found, rows.digest, "again", why), dry_run=dry_run)
+    return _decide(context, found, rows.digest, "again", why, dry_run=dry_run)

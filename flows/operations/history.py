@@ -1,6 +1,6 @@
-"""What happened to a run, told from the immutable objects it left: who, when, which object, how many, what outcome.
+"""The history of a run, read from the immutable objects it left: who, when, which object, how many, what outcome.
 
-Nothing is written for it: plan, claims, events and manifest are the audit trail, each created once, never changed.
+Nothing is written for it: plan, claims, events, records and manifest are the audit trail, each created once.
 """
 
 from __future__ import annotations
@@ -27,17 +27,11 @@ class HistoryEvent(NamedTuple):
     facts: dict[str, Any]
 
 
-class _Claim(NamedTuple):
-    holder: str
-    since: datetime
-    until: datetime  # `since` again where it was given back
-
-
 def history(store: Store, run: str) -> list[HistoryEvent]:
     """Return everything that happened to a run, oldest first; UnknownRunError where no run has that id."""
     keys = keys_of(run)
-    built = [*_planned(store, keys), *_claimed(store, keys), *_events(store, keys), *_manifest(store, keys)]
-    found = [*built, *_closed(store, keys), *_resealed(store, keys), *_purged(store, keys)]
+    found = [*_planned(store, keys), *_claimed(store, keys), *_events(store, keys), *_ended(store, keys)]
+    found += _records(store, keys)
     if not found:
         raise UnknownRunError(run=run)
     return sorted(found, key=lambda one: datetime.fromisoformat(one.at))
@@ -45,30 +39,25 @@ def history(store: Store, run: str) -> list[HistoryEvent]:
 
 def _planned(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
     plan = read_plan(store, keys)
-    if plan is None:
-        return
-    for entry in list(store.keys(keys.plan)):
+    if plan is not None:
         source = {"extract": plan.source.key, "version": plan.source.version, "sha256": plan.source.sha256}
         facts = {"as_of": str(plan.as_of), "settings": plan.settings_sha256, "sealed to": list(plan.recipients)}
         why = {"reason": plan.reason} if plan.reason else {}
-        yield HistoryEvent(_iso(entry.modified), "planned", "", {**source, "bytes": plan.source.size, **facts, **why})
+        yield HistoryEvent(
+            _written(store, keys.plan), "planned", "", {**source, "bytes": plan.source.size, **facts, **why}
+        )
 
 
 def _claimed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    """Yield who worked on it when: a claim taken, and given back; its renewals are left out."""
-    before: _Claim | None = None
-    for claim in _claims(store, keys):
-        if claim.until <= claim.since:
-            yield HistoryEvent(_iso(claim.since), "claim given back", claim.holder, {})
-        elif before is None or before.holder != claim.holder or before.until <= before.since:
-            yield HistoryEvent(_iso(claim.since), "claimed", claim.holder, {})
-        before = claim
-
-
-def _claims(store: Store, keys: RunKeys) -> Iterator[_Claim]:
+    """Yield who claimed the run and who gave it back; renewals are left out."""
+    holder = ""  # empty once the claim was given back
     for entry in list(store.keys(keys.claims)):
         claim = json.loads(read(store, entry.key))
-        yield _Claim(claim["holder"], *(datetime.fromisoformat(claim[name]) for name in ("since", "until")))
+        since, until = (datetime.fromisoformat(claim[name]) for name in ("since", "until"))
+        returned = until <= since
+        if returned or claim["holder"] != holder:
+            yield HistoryEvent(since.isoformat(), "claim given back" if returned else "claimed", claim["holder"], {})
+        holder = "" if returned else claim["holder"]
 
 
 def _events(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
@@ -77,40 +66,33 @@ def _events(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
         yield HistoryEvent(event.pop("at"), event.pop("what"), event.pop("by"), event)
 
 
-def _closed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    for one in records(store, keys.closed, Closing):
-        facts = {"break": one.name, "place": one.place, "rows": one.rows, "reason": one.reason}
-        yield HistoryEvent(_iso(one.at), f"break {one.what}", one.by, facts)
-
-
-def _resealed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    for one in records(store, keys.reseals, Reseal):
-        facts = {"chunks": [chunk.name for chunk in one.chunks], "sealed to": list(one.recipients)}
-        yield HistoryEvent(_iso(one.at), "sealed anew", one.by, {**facts, "reason": one.reason})
-
-
-def _manifest(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    manifest = read_end(store, keys)
-    if isinstance(manifest, Abandoned):
-        yield HistoryEvent(_iso(manifest.at), "abandoned", manifest.by, {"reason": manifest.reason})
-        return
-    if manifest is None:
-        return
-    for entry in list(store.keys(keys.manifest)):
-        rows = manifest.counts.model_dump(exclude={"lines"}, exclude_none=True)
+def _ended(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
+    end = read_end(store, keys)
+    if isinstance(end, Abandoned):
+        yield HistoryEvent(end.at.isoformat(), "abandoned", end.by, {"reason": end.reason})
+    elif end is not None:
+        rows = end.counts.model_dump(exclude={"lines"}, exclude_none=True)
         sha256 = digest(read(store, keys.manifest))
-        yield HistoryEvent(
-            _iso(entry.modified), "manifest written", "", {**rows, "chunks": len(manifest.chunks), "sha256": sha256}
-        )
+        facts = {**rows, "chunks": len(end.chunks), "sha256": sha256}
+        yield HistoryEvent(_written(store, keys.manifest), "manifest written", "", facts)
 
 
-def _purged(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
+def _records(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
+    """Yield what was added after the commit: breaks closed, chunks sealed anew, parts purged."""
+    facts: dict[str, Any]
+    for closing in records(store, keys.closed, Closing):
+        facts = {"break": closing.name, "place": closing.place, "rows": closing.rows, "reason": closing.reason}
+        yield HistoryEvent(closing.at.isoformat(), f"break {closing.what}", closing.by, facts)
+    for reseal in records(store, keys.reseals, Reseal):
+        facts = {"chunks": [one.name for one in reseal.chunks], "sealed to": list(reseal.recipients)}
+        yield HistoryEvent(reseal.at.isoformat(), "sealed anew", reseal.by, {**facts, "reason": reseal.reason})
     for part in PARTS:
-        record = read_purged(store, keys, part)
-        if record is not None:
-            objects = {"objects": sum(record.objects.values()), "bytes": record.bytes, "setting": record.setting}
-            yield HistoryEvent(_iso(record.at), f"{part} purged", record.by, objects)
+        gone = read_purged(store, keys, part)
+        if gone is not None:
+            facts = {"objects": sum(gone.objects.values()), "bytes": gone.bytes, "setting": gone.setting}
+            yield HistoryEvent(gone.at.isoformat(), f"{part} purged", gone.by, facts)
 
 
-def _iso(moment: datetime) -> str:
-    return moment.isoformat()
+def _written(store: Store, key: str) -> str:
+    with store.open(key) as source:
+        return source.entry.modified.isoformat()

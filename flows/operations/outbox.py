@@ -1,6 +1,6 @@
-"""The manual step between commit and result: list the chunks to upload, fetch them to a folder, note what was done.
+"""The manual step between commit and result: fetch chunks for upload, record what was done with them.
 
-Everything an operator does is an event of the run, written once; nothing is edited.
+Everything an operator does is an event of the run, written once and never changed.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ SUMS = "SHA256SUMS"  # what `sha256sum --check` reads
 
 
 class ChunkStateError(OperatorError):
-    """A chunk is not in a state in which that can be done to it."""
+    """The state of a chunk does not allow the operation."""
 
     message = "Chunk {number} of {run} is {state}: it cannot be {action}."
-    next_step = "`cardlink outbox list` shows every chunk; an uploaded one cannot be taken back from the portal."
+    next_step = "`cardlink outbox list` shows every chunk; an uploaded chunk cannot be recalled from the portal."
 
 
 class NoSuchChunkError(OperatorError):
-    """A run has no chunk of that number."""
+    """The run has no chunk of that number."""
 
-    message = "{run} has chunks 1 to {last}, no chunk {number}."
+    message = "{run} has chunks 1 to {last}, but no chunk {number}."
     next_step = "`cardlink outbox list` shows every chunk."
 
 
 class Fetched(NamedTuple):
-    """Chunks ready for upload: the file that lists their digests, and them."""
+    """Chunks ready for upload, and the name of the file that lists their digests."""
 
     sums: str
     items: tuple[Item, ...]
@@ -43,12 +43,12 @@ class Fetched(NamedTuple):
 def move(
     adapters: Adapters, run: str, what: Move, numbers: Collection[int] = (), reason: str = "", *, dry_run: bool = False
 ) -> list[Item]:
-    """Note what was done to chunks of a run (none named: all it can be done to); return how they stand now.
+    """Record what was done to chunks of a run (by default all that allow it); return their new state.
 
-    Raises ChunkStateError, NoSuchChunkError, NoReasonError; then, and in a dry run, nothing is noted.
+    Raises ChunkStateError, NoSuchChunkError, NoReasonError; then, and in a dry run, nothing is recorded.
     """
     if what != "uploaded" and not reason.strip():
-        raise NoReasonError()
+        raise NoReasonError
     chosen = select_chunks(outbox(adapters, run), run, MOVES[what][0], what, numbers)
     if dry_run:
         done = ChunkEvent(what, adapters.now(), adapters.actor, reason=redact(reason.strip()))
@@ -61,19 +61,19 @@ def move(
 
 
 def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()) -> Fetched:
-    """Put the waiting chunks of a run where they can be uploaded from, each held against its digest, and their sums.
+    """Put the waiting chunks of a run, checked against their digests, and the list of their digests for upload.
 
-    Chunks that are held, uploaded, answered or cancelled are not given out: ChunkStateError where one is named.
+    Chunks that are held, uploaded, answered or cancelled are not put: ChunkStateError where one is named.
     """
     waiting: frozenset[State] = frozenset({"waiting"})
     chosen = select_chunks(outbox(adapters, run), run, waiting, "fetched", numbers)
-    keys = keys_of(run)
-    manifest = read_manifest(adapters.store, keys)
-    there = stored_chunks(adapters.store, manifest) if manifest else {}
+    manifest = read_manifest(adapters.store, keys_of(run))
+    stored = stored_chunks(adapters.store, manifest) if manifest else {}
     for item in chosen:
-        content = read(adapters.store, there[item.chunk.number].key)
+        key = stored[item.chunk.number].key
+        content = read(adapters.store, key)
         if digest(content) != item.chunk.sha256:
-            raise ConflictError(key=there[item.chunk.number].key)
+            raise ConflictError(key=key)
         put(item.chunk.name, content)
     sums = "".join(f"{item.chunk.sha256}  {item.chunk.name}\n" for item in chosen)
     put(SUMS, sums.encode())

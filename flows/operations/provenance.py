@@ -1,4 +1,4 @@
-"""Which settings are in effect and where each one comes from: the issuer's TOML, a default, or the environment."""
+"""The settings in effect, each with its origin: the issuer's TOML, a default, or the environment."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ FROM_FILE: Final = "file"
 FROM_DEFAULT: Final = "default"
 FROM_ENVIRONMENT: Final = "environment"
 OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
-# Values that are no secrets; of every other variable only that it is set is told.
+# Variables whose values are no secrets; of the others only that they are set is shown.
 REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
 
 
 class Setting(NamedTuple):
-    """One setting in effect: its dotted name, its value, where it comes from."""
+    """One setting in effect: its dotted name, its value, its origin."""
 
     name: str
     value: Any
@@ -25,9 +25,9 @@ class Setting(NamedTuple):
 def settings_in_effect(
     effective: Mapping[str, Any], given: Mapping[str, Any], environment: Mapping[str, str]
 ) -> list[Setting]:
-    """Return every setting of an issuer, then what the environment adds, secrets never among them.
+    """Return every setting of an issuer, then those of the environment, without any secret.
 
-    `effective` is the issuer's whole model as plain values, `given` what its TOML says.
+    `effective` is the issuer's whole model as plain values, `given` the content of its TOML.
     """
     named = sorted(name for name in environment if name.startswith(OURS))
     added = [Setting(name, _shown(name, environment[name]), FROM_ENVIRONMENT) for name in named]

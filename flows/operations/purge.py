@@ -1,7 +1,7 @@
-"""Purge what is due by the issuer's retention; look first, and delete exactly what was looked at.
+"""Purge what is due by the issuer's retention: plan first, then delete exactly what was planned.
 
 A record is written, create-only, before the first delete of a part: killed after it, the next purge finishes. Objects
-go by keys that were listed and recognised, never by prefix; what is not ours is named and stays.
+are deleted by keys that were listed and recognised, never by prefix; unknown objects are named and stay.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from flows.runs.links import answer_key
 from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
 from schemas.records import PARTS, Abandoned, Part, Purged
 
-READERS = 16  # runs looked at, and objects deleted, at a time
-DEAD = timedelta(days=1)  # no race probe and no night takes as long
+READERS = 16  # runs read, and objects deleted, at a time
+DEAD = timedelta(days=1)  # longer than any race probe or run takes
 _PROBE = re.compile(r"[0-9a-f]{16}/\d")
 
 
 class PurgeUnit(NamedTuple):
-    """What goes together, a part of a run as a rule: the record of it and its key, and the objects.
+    """What is deleted together, usually a part of a run: its objects, the record of it and the record's key.
 
-    `resumed` where the record stood already: a purge that was killed is finished.
+    `resumed` where the record exists already: a purge that was killed is finished.
     """
 
     key: str
     record: Purged
     entries: tuple[Entry, ...]
     resumed: bool = False
-    abandons: bool = False  # of a run that was never committed
+    abandons: bool = False  # a run that was never committed
 
 
 class KeptPart(NamedTuple):
@@ -68,8 +68,8 @@ class KeptPart(NamedTuple):
 class PurgePlan(NamedTuple):
     """What a purge deletes, what it keeps, what it does not know, and whether the store only hides what is deleted.
 
-    `leftovers` are half-written files and uploads never completed, `temporary` what race probes and the workers of
-    a run left for each other.
+    `leftovers` are half-written files and uploads never completed; `temporary` are objects of race probes and of the
+    workers of a run.
     """
 
     lots: tuple[PurgeUnit, ...]
@@ -81,38 +81,38 @@ class PurgePlan(NamedTuple):
     hides: bool | None = None
 
 
-class _Look(NamedTuple):
-    lots: list[PurgeUnit]
-    kept: list[KeptPart]
+class _Inspected(NamedTuple):
+    """What a purge finds in one run."""
+
+    parts: list[PurgeUnit | KeptPart]
     unknown: list[str]
-    passing: list[Entry]
+    temporary: list[Entry]
 
 
 def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
-    """Return what of an issuer is due to go and why the rest is kept; nothing is changed."""
+    """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
     with ThreadPoolExecutor(READERS) as readers:
-        looks = list(readers.map(lambda run: _inspect_run(context, run), run_ids(store, issuer)))
-    passing = [entry for one in looks for entry in one.passing]
-    dead = [entry for folder in _ours(store, issuer) for entry in _leftovers(cleaner, folder, now - OLD)]
+        found = list(readers.map(lambda run: _inspect_run(context, run), run_ids(store, issuer)))
+    parts = [part for one in found for part in one.parts]
     return PurgePlan(
-        (*(lot for one in looks for lot in one.lots), *_prompted_links(context)),
-        tuple(kept for one in looks for kept in one.kept),
-        tuple(key for one in looks for key in one.unknown),
-        tuple(dead),
-        (*passing, *_probes(store, issuer, now - DEAD)),
+        (*(part for part in parts if isinstance(part, PurgeUnit)), *_prompted_links(context)),
+        tuple(part for part in parts if isinstance(part, KeptPart)),
+        tuple(key for one in found for key in one.unknown),
+        tuple(entry for folder in _ours(store, issuer) for entry in _leftovers(cleaner, folder, now - OLD)),
+        (*(entry for one in found for entry in one.temporary), *_probes(store, issuer, now - DEAD)),
         now - OLD,
         cleaner.hides(),
     )
 
 
 def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
-    """Delete what is due and return it, as `plan_purge` would have.
+    """Delete what is due and return it, as `plan_purge` would.
 
-    A run that was planned and never committed is abandoned first, so that nobody takes it up while it goes.
+    A run that was planned and never committed is abandoned first, so that nothing resumes it meanwhile.
     """
     due = plan_purge(context, cleaner)
-    if due.lots:  # who may not delete is told so before a record says that anything went; there is no such object
+    if due.lots:  # a missing right to delete shows here, before any record is written; no such object exists
         cleaner.delete(f"{runs(context.issuer.issuer)}purge")
     lots = tuple(lot for lot in due.lots if not lot.abandons or _abandon(context, lot))
     with ThreadPoolExecutor(READERS) as deleters:
@@ -127,10 +127,10 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
 
 
 def _abandon(context: IssuerContext, lot: PurgeUnit) -> bool:
-    """Abandon a run for good; False where somebody took it up just now, so that it stays."""
+    """Abandon a run for good; False where it was resumed just now, so that it stays."""
     try:
         abandon(context.adapters, lot.record.run, f"never committed, {lot.record.setting}")
-    except AbandonedError:  # for its other part
+    except AbandonedError:  # with its other part
         return True
     except (ClaimedError, CommittedError):
         return False
@@ -138,7 +138,7 @@ def _abandon(context: IssuerContext, lot: PurgeUnit) -> bool:
 
 
 def _ours(store: Store, issuer: str) -> list[str]:
-    """Return the folders of an issuer where we write; what is half written in the others is somebody else's."""
+    """Return the folders of an issuer that only we write to; half-written files elsewhere are not ours."""
     drops = {extracts(issuer), results(issuer), corrections(issuer), transactions(issuer)}
     return [
         entry.key
@@ -148,7 +148,7 @@ def _ours(store: Store, issuer: str) -> list[str]:
 
 
 def _prompted_links(context: IssuerContext) -> Iterator[PurgeUnit]:
-    """Yield the links that were asked for from no run, where all that came of them is as old as a ledger may be."""
+    """Yield the single links requested from no run whose answers are older than a ledger may be."""
     issuer, now = context.issuer.issuer, context.adapters.now()
     entries = {entry.key: entry for entry in context.adapters.store.keys(prompted_prefix(issuer))}
     name, length = retention.setting("ledger", context.issuer.retention)
@@ -165,47 +165,45 @@ def _prompted_links(context: IssuerContext) -> Iterator[PurgeUnit]:
 
 
 def _probes(store: Store, issuer: str, before: datetime) -> Iterator[Entry]:
-    """Yield what race probes left behind whose process was killed, or could not delete."""
+    """Yield the objects of race probes that were killed or could not delete them."""
     for entry in store.keys(probes(issuer)):
         if _PROBE.fullmatch(entry.key.removeprefix(probes(issuer))) and entry.modified < before:
             yield entry
 
 
 def _leftovers(cleaner: Cleaner, folder: str, before: datetime) -> Iterator[Entry]:
-    with suppress(StoreDeniedError):  # who may not list uploads keeps them: the store's own rules end them
+    with suppress(StoreDeniedError):  # without the right to list uploads they stay until the store's own rules act
         yield from cleaner.leftovers(folder, before)
 
 
-def _inspect_run(context: IssuerContext, run: RunId) -> _Look:
-    """Look at one run; where a document of it is not ours, all of it stays and nobody else's waits for it."""
+def _inspect_run(context: IssuerContext, run: RunId) -> _Inspected:
+    """Return every part of a run with whether it is due; a run with an unreadable document stays whole."""
     try:
         return _inspect_parts(context, run)
     except ConflictError as error:
-        return _Look([], [KeptPart(str(run), part, f"not to be read: {error.fields['key']}") for part in PARTS], [], [])
+        return _Inspected([KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], [], [])
 
 
-def _inspect_parts(context: IssuerContext, run: RunId) -> _Look:
-    """Look at one run: every object of it, and of each part whether it is due."""
+def _inspect_parts(context: IssuerContext, run: RunId) -> _Inspected:
     keys, now = RunKeys(run), context.adapters.now()
     entries = list(context.adapters.store.keys(keys.base))
     parts = {entry.key: retention.part_of(keys, entry.key) for entry in entries}
-    passing = [entry for entry in entries if retention.passing(keys, entry.key)]
+    temporary = [entry for entry in entries if retention.passing(keys, entry.key)]
     unknown = [redact(key) for key, part in parts.items() if part is None and not retention.passing(keys, key)]
-    found = _Look([], [], unknown, [entry for entry in passing if entry.modified < now - DEAD])
+    # the last link of the claim's chain stays: the next claim continues from its number
+    last_claim = max((entry.key for entry in entries if entry.key.startswith(keys.claims)), default="")
+    found = []
     for part in PARTS:
-        mine = tuple(entry for entry in entries if parts[entry.key] == part and entry.key != _last_claim(keys, entries))
-        judged = _judge(context, keys, part, entries, mine) if mine else None
-        if isinstance(judged, PurgeUnit):
-            found.lots.append(judged)
-        elif judged is not None:
-            found.kept.append(judged)
-    return found
+        mine = tuple(entry for entry in entries if parts[entry.key] == part and entry.key != last_claim)
+        if mine:
+            found.append(_judge(context, keys, part, entries, mine))
+    return _Inspected(found, unknown, [entry for entry in temporary if entry.modified < now - DEAD])
 
 
 def _judge(
     context: IssuerContext, keys: RunKeys, part: Part, entries: Sequence[Entry], mine: tuple[Entry, ...]
 ) -> PurgeUnit | KeptPart:
-    """Tell whether a part of a run, these objects of `entries`, is due; one that was begun is."""
+    """Decide on a part of a run, `mine` of its `entries`; one whose purge was begun is due."""
     store, settings, now = context.adapters.store, context.issuer.retention, context.adapters.now()
     record = read_purged(store, keys, part)
     if record is not None:
@@ -221,20 +219,15 @@ def _judge(
 
 
 def _is_abandoned_run(context: IssuerContext, keys: RunKeys) -> bool:
-    """Tell whether a run is an abandoned one, which goes whole with its chunks."""
+    """Return whether a run was abandoned, so that all of it goes with its chunks."""
     young = retention.kept_by_age("chunks", keys.run, context.issuer.retention, context.adapters.now())
     return young is None and isinstance(read_end(context.adapters.store, keys), Abandoned)
-
-
-def _last_claim(keys: RunKeys, entries: Sequence[Entry]) -> str:
-    """Return the last link of the claim's chain, which stays: whoever claims the run next goes on from its number."""
-    return max((entry.key for entry in entries if entry.key.startswith(keys.claims)), default="")
 
 
 def _record(
     context: IssuerContext, keys: RunKeys, part: Part, state: State, found: RetentionVerdict, mine: Sequence[Entry]
 ) -> Purged:
-    stands = run_status(context.adapters.store, keys.run)
+    status = run_status(context.adapters.store, keys.run)
     reported = read_summary(context.adapters.store, keys) is not None or state.end != "committed"
     folders = Counter(entry.key.removeprefix(keys.base).rpartition("/")[0] or "." for entry in mine)
     return Purged(
@@ -246,6 +239,6 @@ def _record(
         setting=found.why,
         objects=dict(folders),
         bytes=sum(entry.size for entry in mine),
-        verdict=stands.state if reported else "cancelled",
-        rows={name: getattr(stands, name) for name in RunStatus._fields[2:]},
+        verdict=status.state if reported else "cancelled",
+        rows={name: getattr(status, name) for name in RunStatus._fields[2:]},
     )

@@ -1,4 +1,4 @@
-"""Put a run right: abandon it, take over its claim, close and reopen its breaks; each with a reason and a record."""
+"""Remediate a run: abandon it, take over its claim, close and reopen its breaks; each with a reason and a record."""
 
 from __future__ import annotations
 
@@ -19,33 +19,34 @@ from schemas.breaks import Break
 from schemas.records import Abandoned, Closing
 
 
-def given(reason: str) -> str:
-    """Return a reason as it is kept; NoReasonError where there is none."""
-    reported = redact(reason.strip())
-    if not reported:
+def checked_reason(reason: str) -> str:
+    """Return a reason as it is recorded, card numbers masked; NoReasonError where it is empty."""
+    if not reason.strip():
         raise NoReasonError
-    return reported
+    return redact(reason.strip())
 
 
 class CommittedError(OperatorError):
-    """The run that is to be abandoned is committed."""
+    """The run to be abandoned is committed."""
 
-    message = "Run {run} is committed: it cannot be abandoned."
-    next_step = "What is not uploaded yet can be cancelled: cardlink outbox cancel {run} --reason WHY."
+    message = "Run {run} is committed and cannot be abandoned."
+    next_step = "Chunks not uploaded yet can be cancelled: cardlink outbox cancel {run} --reason WHY."
 
 
 def abandon(adapters: Adapters, run: str, reason: str, *, dry_run: bool = False) -> Abandoned:
-    """Abandon a planned run that is not committed and that nobody works on; return the record.
+    """Abandon a planned run that is neither committed nor claimed; return the record.
 
     Raises UnknownRunError, CommittedError, AbandonedError, ClaimedError, NoReasonError.
     """
-    keys, why = keys_of(run), given(reason)
-    if read_plan(adapters.store, keys) is None:
-        raise UnknownRunError(run=run)
+    keys, why = keys_of(run), checked_reason(reason)
+    _refuse_unplanned(adapters, keys)
     _refuse_ended(adapters, keys)
     record = Abandoned(run=run, at=adapters.now(), by=redact(adapters.actor), reason=why)
     if dry_run:
-        _refuse_claimed(adapters, keys)
+        holder = held(adapters.store, keys.claims, adapters.now())
+        if holder is not None:
+            until = holder.until.isoformat(timespec="seconds")
+            raise ClaimedError(holder=holder.holder, prefix=keys.claims, until=until)
         return record
     with claimed(adapters, keys.claims):
         if not adapters.store.create(keys.manifest, canonical(record)):
@@ -58,28 +59,26 @@ def _refuse_ended(adapters: Adapters, keys: RunKeys) -> None:
         raise CommittedError(run=str(keys.run))
 
 
-def _refuse_claimed(adapters: Adapters, keys: RunKeys) -> None:
-    holder = held(adapters.store, keys.claims, adapters.now())
-    if holder is not None:
-        raise ClaimedError(holder=holder.holder, prefix=keys.claims, until=holder.until.isoformat(timespec="seconds"))
+def _refuse_unplanned(adapters: Adapters, keys: RunKeys) -> None:
+    if read_plan(adapters.store, keys) is None:
+        raise UnknownRunError(run=str(keys.run))
 
 
 class NotClaimedError(OperatorError):
-    """Nobody holds the claim that is to be ended."""
+    """The run is not claimed."""
 
-    message = "Nobody has claimed {run}: there is nothing to take over."
-    next_step = "The interrupted command can continue at once: run it again."
+    message = "No process has claimed {run}: there is nothing to take over."
+    next_step = "Resume the interrupted command: run it again."
 
 
 def take_over(adapters: Adapters, run: str, reason: str, *, dry_run: bool = False) -> ClaimHolder:
-    """End the claim on a run and return who had it; the next submit goes on from what is published.
+    """End the claim on a run and return who held it; the next submit resumes from what is published.
 
-    A process that still lives loses the claim at its next beat, and what it publishes until then is what the next one
-    would. Raises UnknownRunError, NotClaimedError, NoReasonError.
+    A process that is still alive loses the claim at its next renewal; what it publishes until then is what the next
+    one would publish. Raises UnknownRunError, NotClaimedError, NoReasonError.
     """
-    keys, why = keys_of(run), given(reason)
-    if read_plan(adapters.store, keys) is None:
-        raise UnknownRunError(run=run)
+    keys, why = keys_of(run), checked_reason(reason)
+    _refuse_unplanned(adapters, keys)
     holder = held(adapters.store, keys.claims, adapters.now())
     if holder is None:
         raise NotClaimedError(run=run)
@@ -91,14 +90,14 @@ def take_over(adapters: Adapters, run: str, reason: str, *, dry_run: bool = Fals
 
 
 class NoSuchBreakError(OperatorError):
-    """A run has no break of that kind at that place that could be closed, or opened again."""
+    """The run has no such break to close or reopen."""
 
     message = "{run} has no {state} {name} at {place}."
-    next_step = "`cardlink report {run}` shows its breaks with the names to use here."
+    next_step = "`cardlink report {run}` lists its breaks with the names and places to use."
 
 
 class ClosedBreaks(NamedTuple):
-    """The breaks that were closed or opened, and the report as it is now; None in a dry run."""
+    """The breaks that were closed or reopened, and the report as it is now; None in a dry run."""
 
     breaks: tuple[Break | Closed, ...]
     report: RunReport | None
@@ -109,48 +108,44 @@ def close_break(
 ) -> ClosedBreaks:
     """Close the open breaks of a kind in a run, all or those at a place (with or without its row numbers).
 
-    Raises UnknownRunError, NoSuchBreakError (a notice is none), NoReasonError.
+    Raises UnknownRunError, NoSuchBreakError (notices cannot be closed), NoReasonError.
     """
-    why, keys = given(reason), keys_of(run)
+    why, keys = checked_reason(reason), keys_of(run)
     found = sort_breaks(find_breaks(context, run), closed_breaks(context.adapters.store, keys))
-    chosen = tuple(one for one in found.open if not one.notice and _matches(one, name, place))
-    if not chosen:
-        raise NoSuchBreakError(run=run, name=name, place=place or "any place", state="open break")
-    return _record(context, keys, "closed", chosen, why, dry_run=dry_run)
+    open_breaks = [one for one in found.open if not one.notice]
+    return _record(context, keys, "closed", open_breaks, name, place, why, dry_run=dry_run)
 
 
 def reopen_break(
     context: IssuerContext, run: str, name: str, place: str, reason: str, *, dry_run: bool = False
 ) -> ClosedBreaks:
-    """Take back the closing of breaks of a kind in a run, all or those at a place; raises as `close_break` does."""
-    why, keys = given(reason), keys_of(run)
+    """Reopen closed breaks of a kind in a run, all or those at a place; raises as `close_break` does."""
+    why, keys = checked_reason(reason), keys_of(run)
     closed = sorted(closed_breaks(context.adapters.store, keys))
-    chosen = tuple(one for one in closed if _matches(one, name, place))
-    if not chosen:
-        raise NoSuchBreakError(run=run, name=name, place=place or "any place", state="closed break")
-    return _record(context, keys, "reopened", chosen, why, dry_run=dry_run)
-
-
-def _matches(one: Break | Closed, name: str, place: str) -> bool:
-    return one.name == name and place in ("", one.place, place_of(one.place))
+    return _record(context, keys, "reopened", closed, name, place, why, dry_run=dry_run)
 
 
 def _record(
     context: IssuerContext,
     keys: RunKeys,
     what: Literal["closed", "reopened"],
-    chosen: Sequence[Break | Closed],
+    found: Sequence[Break | Closed],
+    name: str,
+    place: str,
     why: str,
     *,
     dry_run: bool,
 ) -> ClosedBreaks:
+    """Record that the breaks of that name and place are closed, or open again, and rebuild the report."""
+    adapters, run = context.adapters, str(keys.run)
+    chosen = tuple(one for one in found if one.name == name and place in ("", one.place, place_of(one.place)))
+    if not chosen:
+        state = "open break" if what == "closed" else "closed break"
+        raise NoSuchBreakError(run=run, name=name, place=place or "any place", state=state)
     if dry_run:
-        return ClosedBreaks(tuple(chosen), None)
+        return ClosedBreaks(chosen, None)
     for one in chosen:
-        add_record(context.adapters.store, keys.closed, _closing(context.adapters, what, one, why))
-    return ClosedBreaks(tuple(chosen), rebuild_lasting(context, str(keys.run)))
-
-
-def _closing(adapters: Adapters, what: Literal["closed", "reopened"], one: Break | Closed, why: str) -> Closing:
-    said = {"what": what, "name": one.name, "place": one.place, "rows": one.rows}
-    return Closing(at=adapters.now(), by=redact(adapters.actor), reason=why, **said)
+        who = {"at": adapters.now(), "by": redact(adapters.actor), "reason": why}
+        record = Closing(**who, what=what, name=one.name, place=one.place, rows=one.rows)
+        add_record(adapters.store, keys.closed, record)
+    return ClosedBreaks(chosen, rebuild_lasting(context, run))

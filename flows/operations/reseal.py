@@ -1,6 +1,6 @@
-"""Seal chunks of a run anew, for a key that was rotated: same rows, same chunks, new ciphertext; the old is retired.
+"""Reseal chunks of a run after a key rotation: same rows, same chunks, new ciphertext; the old is deleted.
 
-The rows are read from the run's source, and each is held against the ledger before it counts.
+The rows are read again from the run's source, and each is compared with the ledger before it counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import polars as pl
 from flows.errors import CardlinkError, OperatorError
 from flows.extracts.open import open_extract
 from flows.operations.outbox import select_chunks
-from flows.operations.remediation import given
+from flows.operations.remediation import checked_reason
 from flows.redaction import redact
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.sources import reopen_source
@@ -50,62 +50,58 @@ RECORD = ["row", "origin", "fate", "chunk", "position", *SAME]
 FIRST = 5  # row numbers named
 
 FITS: frozenset[State] = frozenset({"waiting", "held"})
-FORM = frozenset({"portal.armor", "portal.compression"})  # of the message, not of its rows
+FORM = frozenset({"portal.armor", "portal.compression"})  # settings of the message, not of its rows
 
 
 class RowsDifferError(OperatorError):
-    """The rows read anew are not those the ledger says were sent."""
+    """The rows read again differ from those in the ledger."""
 
     message = "{run}: {count} rows read again are not those of the ledger (rows {rows}). Nothing was resealed."
     next_step = (
-        "Another version or setting made them: cancel these chunks and send their rows with `cardlink resubmit`."
+        "Another version or setting built them: cancel these chunks and send their rows with `cardlink resubmit`."
     )
 
 
 def reread_rows(
     context: IssuerContext, manifest: Manifest, numbers: Collection[int]
 ) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Yield number and rows of these chunks, rows in the order they were sent, chunks as they are complete.
+    """Yield number and rows of these chunks, rows in the order they were sent, each chunk once it is complete.
 
-    Raises RowsDifferError, SourceGoneError, and what reading raises; read to its end, it is the whole source.
+    Reads the whole source. Raises RowsDifferError, SourceGoneError, and what reading raises.
     """
-    wanted = _sent(context.adapters.store, manifest, numbers)
+    parts = read_ledger(context.adapters.store, keys_of(manifest.run), manifest.ledger, RECORD)
+    chosen = pl.col("chunk").is_in(list(numbers)) & (pl.col("fate") == ledger.SUBMITTED)
+    sent = pl.concat([part.filter(chosen).drop("fate") for part in parts])
     entry, source = reopen_source(context, manifest.run, manifest.source)
-    picks = wanted.select("row", origin=pl.coalesce("origin", "row"))
+    picks = sent.select("row", origin=pl.coalesce("origin", "row"))
     choice = Choice(picked=Picked(picks, by_row(cells_of(context, manifest))), keep_cells=True)
     with open_extract(context, entry, source) as stream:
         scan = Scan(context, stream, source, manifest.as_of, choice)
-        yield from _complete_chunks(manifest.run, scan, wanted)
+        yield from _complete_chunks(manifest.run, scan, sent)
 
 
-def _sent(store: Store, manifest: Manifest, numbers: Collection[int]) -> pl.DataFrame:
-    parts = read_ledger(store, keys_of(manifest.run), manifest.ledger, RECORD)
-    chosen = pl.col("chunk").is_in(list(numbers)) & (pl.col("fate") == ledger.SUBMITTED)
-    return pl.concat([part.filter(chosen).drop("fate") for part in parts])
-
-
-def _complete_chunks(run: str, scan: Scan, wanted: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Yield the chunks that are complete; memory holds those that are begun."""
-    sizes = wanted.group_by("chunk").agg(pl.len().alias("size"))
+def _complete_chunks(run: str, scan: Scan, sent: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield the chunks that are complete; memory holds those begun."""
+    sizes = sent.group_by("chunk").agg(pl.len().alias("size"))
     begun: list[pl.DataFrame] = []
-    seen = 0
+    missing = sent["row"]
     for piece in scan:
-        fresh = [_checked(run, rows, wanted) for rows in piece.chunks]
-        seen += sum(rows.height for rows in fresh)
+        fresh = [_checked(run, rows, sent) for rows in piece.chunks]
+        missing = missing.filter(~missing.is_in(pl.concat([missing.clear(), *(one["row"] for one in fresh)]).implode()))
         begun += fresh
         if begun:
-            rows = pl.concat(begun).join(sizes, on="chunk").with_columns(pl.len().over("chunk").alias("there"))
-            whole = rows.filter(pl.col("there") == pl.col("size")).sort("chunk", "position")
-            begun = [rows.filter(pl.col("there") < pl.col("size")).drop("size", "there")]
+            rows = pl.concat(begun).join(sizes, on="chunk").with_columns(pl.len().over("chunk").alias("read"))
+            whole = rows.filter(pl.col("read") == pl.col("size")).sort("chunk", "position")
+            begun = [rows.filter(pl.col("read") < pl.col("size")).drop("size", "read")]
             yield from ((int(key[0]), part) for key, part in whole.partition_by("chunk", as_dict=True).items())
-    if seen != wanted.height:
-        raise RowsDifferError(run=run, count=wanted.height - seen, rows=_named(pl.concat([wanted.clear(), *begun])))
+    if len(missing):
+        raise RowsDifferError(run=run, count=len(missing), rows=_named(missing))
 
 
-def _checked(run: str, rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
-    """Return rows with chunk and position of the ledger, where they are what it says."""
+def _checked(run: str, rows: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with their chunk and position from the ledger; RowsDifferError where they differ from it."""
     reported = check_values(rows.drop(CHECKS)).with_columns(cuid=CUID)
-    beside = reported.join(wanted.select("row", "chunk", "position", pl.col(SAME).name.prefix("ledger ")), on="row")
+    beside = reported.join(sent.select("row", "chunk", "position", pl.col(SAME).name.prefix("ledger ")), on="row")
     unlike = [
         pl.col(name).ne_missing(pl.col(f"ledger {name}"))
         & (pl.col(f"ledger {name}").is_not_null() | (name not in CHECKS))
@@ -113,17 +109,16 @@ def _checked(run: str, rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame
     ]
     differing = beside.filter(pl.any_horizontal(unlike))
     if differing.height:
-        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing))
+        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing["row"]))
     return beside
 
 
-def _named(rows: pl.DataFrame) -> str:
-    first = rows["row"].sort().head(FIRST).to_list()
-    return ", ".join(map(str, first)) or "none of them came"
+def _named(rows: pl.Series) -> str:
+    return ", ".join(map(str, rows.sort().head(FIRST)))
 
 
 class Resealed(NamedTuple):
-    """Chunks that were, or would be, sealed anew, to whom; old objects that were deleted, and that are still there."""
+    """Chunks that were, or would be, resealed, and to which keys; old objects deleted, and old objects left."""
 
     chunks: tuple[int, ...]
     recipients: tuple[str, ...]
@@ -134,18 +129,18 @@ class Resealed(NamedTuple):
 def reseal(
     context: IssuerContext, cleaner: Cleaner, run: str, numbers: Collection[int], reason: str, *, dry_run: bool = False
 ) -> Resealed:
-    """Seal waiting and held chunks anew: these, or all that are sealed to other keys than the settings name now.
+    """Reseal waiting and held chunks: these, or all that are sealed to other keys than the settings name now.
 
-    Every row is read again and held against the ledger first; a dry run does that too, and no more. Raises
+    Every row is first read again and compared with the ledger; a dry run stops after that. Raises
     UnknownRunError, ChunkStateError, SettingsChangedError, SourceGoneError, RowsDifferError, PartialRunError.
     """
-    why, manifest = given(reason), committed(context.adapters.store, run)
+    why, manifest = checked_reason(reason), committed(context.adapters.store, run)
     keys = keys_of(run)
     _refuse_changed(context, keys)
     with context.sealer() as sealer:
         chosen = [item.chunk.number for item in _chosen(context, manifest, numbers, sealer)]
         for _ in reread_rows(context, manifest, chosen) if chosen else ():
-            pass  # each chunk is held against the ledger on its way
+            pass  # compares each row with the ledger
         if dry_run:
             return Resealed(tuple(chosen), sealer.fingerprints)
         with claimed(context.adapters, keys.claims) as claim:
@@ -168,21 +163,21 @@ def _chosen(context: IssuerContext, manifest: Manifest, numbers: Collection[int]
     found = select_chunks(outbox(context.adapters, manifest.run), manifest.run, FITS, "sealed anew", numbers)
     if numbers:
         return found
-    there = stored_chunks(context.adapters.store, manifest)
-    return [item for item in found if there[item.chunk.number].recipients != sealer.fingerprints]
+    stored = stored_chunks(context.adapters.store, manifest)
+    return [item for item in found if stored[item.chunk.number].recipients != sealer.fingerprints]
 
 
 def _seal(
     context: IssuerContext, manifest: Manifest, numbers: Sequence[int], sealer: Sealer, claim: Claim, why: str
 ) -> None:
-    """Publish new ciphertext in a place of its own, and commit it where the chunks still wait."""
+    """Publish new ciphertext under its own prefix, and commit it if the chunks are still waiting or held."""
     store, keys = context.adapters.store, keys_of(manifest.run)
     chain = list(records(store, keys.reseals, Reseal))
     generation = max([*_generations(store, keys), *(one.generation for one in chain)], default=0) + 1
     names = {one.number: one.name for one in manifest.chunks}
     chunks: list[ManifestChunk] = []
-    read_anew = reread_rows(context, manifest, numbers)
-    while group := list(islice(read_anew, GROUP)):
+    read_again = reread_rows(context, manifest, numbers)
+    while group := list(islice(read_again, GROUP)):
         claim.check()
         chunks += _publish(context, sealer, keys, keys.sealed(generation), names, group)
     select_chunks(outbox(context.adapters, manifest.run), manifest.run, FITS, "sealed anew", numbers)
@@ -207,7 +202,7 @@ def _publish(
     names: dict[int, str],
     group: Sequence[tuple[int, pl.DataFrame]],
 ) -> Iterator[ManifestChunk]:
-    """Seal a group of chunks and publish each create-only, read back; PartialRunError where gpg fails one."""
+    """Seal a group of chunks and publish each create-only, verified; PartialRunError where gpg fails on one."""
     plain = [Plain(keys.chunk_name(number, "csv"), write_chunk(rows["text"], context.header)) for number, rows in group]
     sealed = sealer.seal(plain)
     problems = Counter(one.trouble for one in sealed if one.trouble)
@@ -234,28 +229,26 @@ def _publish(
 
 
 def _delete_replaced(context: IssuerContext, cleaner: Cleaner, manifest: Manifest) -> tuple[int, int]:
-    """Delete what was replaced, and what attempts that died left; return how many are gone and how many are left.
+    """Delete replaced chunks and those of attempts that died; return how many were deleted and how many are left.
 
-    Whoever may not delete leaves them: they count for nothing, and go with the run's chunks at the latest.
+    Without the right to delete they are left: they have no effect, and are purged with the run's chunks.
     """
     store, keys = context.adapters.store, keys_of(manifest.run)
-    there = stored_chunks(store, manifest)
-    counting = {one.key for one in there.values()}
-    names = {one.chunk.name for one in there.values()}
+    current = {one.key: one.chunk.name for one in stored_chunks(store, manifest).values()}
     listed = [entry.key for prefix in (keys.chunks, keys.resealed) for entry in store.keys(prefix)]
-    old = [key for key in listed if key not in counting and key.rpartition("/")[2] in names]
+    old = [key for key in listed if key not in current and key.rpartition("/")[2] in current.values()]
     if old:
         record_event(context.adapters, keys, "retired", objects=[key.removeprefix(keys.base) for key in old])
-    gone = 0
+    deleted = 0
     for key in old:
         with suppress(CardlinkError):
             cleaner.delete(key)
-            gone += 1
-    return gone, len(old) - gone
+            deleted += 1
+    return deleted, len(old) - deleted
 
 
 def _generations(store: Store, keys: RunKeys) -> Iterator[int]:
-    """Yield the places that attempts before, whole or not, have taken."""
+    """Yield the numbers that earlier attempts, complete or not, have taken."""
     for folder in store.keys(keys.resealed, shallow=True):
         name = folder.key.rstrip("/").rpartition("/")[2]
         if name.isdecimal():

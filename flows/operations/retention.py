@@ -1,4 +1,4 @@
-"""What of a run is due to go, and why the rest is kept: what is unsent, unanswered or out of balance always is."""
+"""Which parts of a run are due for deletion, and why others are kept: never what is unsent, unanswered or a break."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _ASKED, _REPORTED = re.compile(r"single/(\d+-\d+)\.json"), re.compile(r"single/(
 
 
 class State(NamedTuple):
-    """What is known of a run: since when nothing happened to it any more, and what is still open in it, in words.
+    """The state of a run: when something last happened to it, and what is still open, in words.
 
-    `links_until` is the last day one of its links can be opened. `end` says how it ended: an abandoned run has
-    neither answers nor cardholders, one that was planned and never committed must be abandoned before it goes.
+    `links_until` is the last day one of its links can be opened. `end` is how it ended: an abandoned run has neither
+    answers nor cardholders, one never committed must be abandoned before it is deleted.
     """
 
     since: datetime
@@ -59,9 +59,9 @@ class State(NamedTuple):
 
 
 class RetentionVerdict(NamedTuple):
-    """Whether a part of a run is due to go; `why` says what keeps it, or which setting lets it go.
+    """Whether a part of a run is due; `why` is what keeps it, or the setting that makes it due.
 
-    `until` is the day it is due where nothing but its age keeps it.
+    `until` is the day it is due where only its age keeps it.
     """
 
     due: bool
@@ -70,7 +70,7 @@ class RetentionVerdict(NamedTuple):
 
 
 def part_of(keys: RunKeys, key: str) -> Part | Literal["kept"] | None:
-    """Tell which part of a run an object is, KEPT for what stays for good, None for what is not ours."""
+    """Return the part of a run that an object belongs to: KEPT for what stays for good, None for what is not ours."""
     name = key.removeprefix(keys.base)
     if re.fullmatch(rf"(chunks|sealed/\d+)/{keys.run}-\d{{5}}\.[a-z0-9.]+", name):
         return "chunks"
@@ -80,21 +80,21 @@ def part_of(keys: RunKeys, key: str) -> Part | Literal["kept"] | None:
 
 
 def passing(keys: RunKeys, key: str) -> bool:
-    """Tell whether an object was left by workers for each other and serves nobody once their run is over."""
+    """Return whether an object was written by workers for each other, of no use once their run is over."""
     return re.fullmatch(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet", key.removeprefix(keys.base)) is not None
 
 
 def kept_by_age(part: Part, run: RunId, settings: Retention, now: datetime) -> RetentionVerdict | None:
-    """Say so where a run's business date alone keeps a part, so that little of it need be read; None where not."""
+    """Return the verdict where a run's business date alone keeps a part, so that little need be read, else None."""
     name, length = setting(part, settings)
     earliest = datetime.combine(run.day, time(), UTC) + length
     return _is_too_young(name, earliest) if earliest > now else None
 
 
 def verdict(part: Part, state: State, settings: Retention, now: datetime) -> RetentionVerdict:
-    """Judge one part of a run; whatever is open in it keeps all of it.
+    """Return whether a part of a run is due; anything open in the run keeps all of it.
 
-    An abandoned run goes whole with its chunks; one that was never ended stays as long as a ledger does.
+    An abandoned run goes whole with its chunks; one that never ended stays as long as a ledger does.
     """
     decides = part if state.end == "committed" else _UNCOMMITTED[state.end]
     name, length = setting(decides, settings)
@@ -103,7 +103,7 @@ def verdict(part: Part, state: State, settings: Retention, now: datetime) -> Ret
     if state.since + length > now:
         return _is_too_young(name, state.since + length)
     if part == "ledger" and state.links_until is not None and state.links_until >= now.date():
-        return RetentionVerdict(False, f"it has links that live until {state.links_until}", state.links_until)
+        return RetentionVerdict(False, f"it has links valid until {state.links_until}", state.links_until)
     return RetentionVerdict(True, name)
 
 
@@ -112,7 +112,7 @@ def _is_too_young(name: str, due: datetime) -> RetentionVerdict:
 
 
 def setting(part: Part, settings: Retention) -> tuple[str, timedelta]:
-    """Return the setting that decides on a part, as the TOML writes it, and its length."""
+    """Return the setting that decides on a part, as written in the TOML, and its length."""
     days = settings.chunks_days if part == "chunks" else settings.ledger_days
     return f"{part}_days = {days}", timedelta(days=days)
 
@@ -120,10 +120,10 @@ def setting(part: Part, settings: Retention) -> tuple[str, timedelta]:
 def open_reasons(
     items: Collection[Item], awaiting: Mapping[int, int], breaks: Sequence[Break], *, closed: bool
 ) -> list[str]:
-    """Say what is not done in a committed run, nothing where all of it is.
+    """Return what is still open in a committed run, in words.
 
-    `awaiting` has the rows without an answer, by chunk: those of a chunk that is answered are open unless an operator
-    `closed` a break of the run, which is to say that they need no answer. A cancelled chunk has none to expect.
+    `awaiting` has the rows without an answer, by chunk: those of an answered chunk are open unless an operator
+    `closed` a break of the run, since then they need no answer. A cancelled chunk expects none.
     """
     states = Counter(item.state for item in items)
     answered = {item.chunk.number for item in items if item.state == "answered"}
@@ -141,7 +141,7 @@ def open_reasons(
 def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
     """Return when a run was last answered or its chunks cancelled, by its events.
 
-    A result file counts from when it first came: one that did not find its place is looked at again and again.
+    A result file counts from its first event: an unattributed one is ingested again and again.
     """
     first: dict[str, datetime] = {}
     for event in events:
@@ -152,18 +152,13 @@ def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> dat
     return max(first.values(), default=committed)
 
 
-def links_until(summary: Mapping[str, Any]) -> date | None:
-    """Return the last day a link of the run lives; one that says no day is dead before any ledger is due."""
-    return max((date.fromisoformat(day) for day in summary["expires"] if day), default=None)
-
-
 def state_of(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) -> State:
-    """Return how a run of these objects stands."""
+    """Return the state of a run that has these objects."""
     end = read_end(context.adapters.store, keys)
     if isinstance(end, Manifest):
         return _committed(context, keys, entries)
     holder = held(context.adapters.store, keys.claims, context.adapters.now())
-    working = (f"{holder.holder} works on it",) if holder else ()
+    working = (f"claimed by {holder.holder}",) if holder else ()
     if isinstance(end, Abandoned):
         return State(end.at, working, end="abandoned")
     return State(max(entry.modified for entry in entries), working, end="never")
@@ -178,24 +173,22 @@ def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) 
     if summary is None:  # a run that was cancelled as a whole never has one
         lacks = ["no report yet"] if any(item.state == "answered" for item in items) else []
         return State(since, (*open_reasons(items, {}, (), closed=False), *lacks))
-    breaks = open_breaks(store, keys, _breaks(summary))
+    breaks = [Break(**{name: one[name] for name in Break._fields}) for one in summary["breaks"]]
+    chunks = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), infer_schema=False)
+    awaiting = dict(chunks.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
     closed = bool(closed_breaks(store, keys))
-    reported = open_reasons(items, _awaiting(store, keys), breaks, closed=closed)
-    return State(
-        since,
-        (*reported, *_stale_report_notes(keys, entries, summary)),
-        max(_links_until(store, keys, summary), default=None),
-    )
+    reasons = open_reasons(items, awaiting, open_breaks(store, keys, breaks), closed=closed)
+    until = max(_links_until(store, keys, summary), default=None)
+    return State(since, (*reasons, *_stale_report_notes(keys, entries, summary)), until)
 
 
 def _links_until(store: Store, keys: RunKeys, summary: Mapping[str, Any]) -> Iterator[date]:
-    """Yield until when links of a run live, and of those that repeat it.
+    """Yield the last day on which links of a run, and of the runs that resent its rows, are valid.
 
-    A corrected row stands in the extract as the repeated run has it: without that it would seem changed.
+    The extract still has a corrected row as this run sent it: without this run's ledger it would seem changed.
     """
-    until = links_until(summary)
-    if until is not None:
-        yield until
+    # a link without a date has expired before any ledger is due
+    yield from (date.fromisoformat(day) for day in summary["expires"] if day)
     for entry in list(store.keys(keys.events)):
         found = REPEATED_BY.search(entry.key)
         later = keys_of(found[1]) if found else None
@@ -204,18 +197,8 @@ def _links_until(store: Store, keys: RunKeys, summary: Mapping[str, Any]) -> Ite
             yield from _links_until(store, later, reported)
 
 
-def _breaks(summary: Mapping[str, Any]) -> list[Break]:
-    return [Break(**{name: one[name] for name in Break._fields}) for one in summary["breaks"]]
-
-
-def _awaiting(store: Store, keys: RunKeys) -> dict[int, int]:
-    """Return the rows that wait for an answer, by chunk, as the run's report has them."""
-    table = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), infer_schema=False)
-    return dict(table.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
-
-
 def _stale_report_notes(keys: RunKeys, entries: Sequence[Entry], summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the report does not show of the run: results taken up since by a process that was killed, and more."""
+    """Yield what the report does not show: results newer than it, breaks beyond its list, unanswered single links."""
     written = _written(keys.report("summary.json"), entries)
     if any(entry.modified > written for entry in entries if entry.key.startswith(keys.outcomes)):
         yield "results newer than its report"
@@ -226,7 +209,7 @@ def _stale_report_notes(keys: RunKeys, entries: Sequence[Entry], summary: Mappin
         for name in (_ASKED, _REPORTED)
     )
     if asked - reported:
-        yield f"{len(asked - reported)} single links of which nobody knows whether they were made"
+        yield f"{len(asked - reported)} single links with unknown outcome"
 
 
 def _written(key: str, entries: Sequence[Entry]) -> datetime:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError, TryAgainError
+from flows.partner_api.funnel import funnel_of, placements_key, read_placements, run_funnel
 from flows.partner_api.job_records import Job, Placement, job, kept
 from flows.partner_api.responses import messages_of
 from flows.partner_api.service import (
@@ -27,7 +28,6 @@ from flows.partner_api.service import (
     StrangeAnswerError,
 )
 from flows.partner_api.transactions import ingest_transactions
-from flows.reports.funnel import funnel_of, placements_key, read_placements, run_funnel
 from flows.reports.rebuild import rebuild
 from flows.runs.attempts import is_current
 from flows.runs.claim import claimed

@@ -60,7 +60,7 @@ class NoServiceError(OperatorError):
     """The issuer has no service."""
 
     message = "Issuer {issuer} has no [service] in its TOML."
-    next_step = "Add the table with at least base_url; README lists its settings."
+    next_step = "Add the table with at least base_url; deploy/SETTINGS.md lists its keys."
 
 
 class ServiceSecretsError(OperatorError):

@@ -13,7 +13,8 @@ import polars as pl
 from pydantic import ValidationError
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError
-from flows.extracts.open import Readable, open_extract
+from flows.extracts.decode import Readable
+from flows.extracts.open import open_extract
 from flows.partner_api.service import AnswerLostError, Linking, LinkRequestError, NoServiceError, StrangeAnswerError
 from flows.redaction import redact
 from flows.reports.cardholder import SINGLE, Attempt, trace
@@ -276,7 +277,7 @@ class _Asking:
     def _refuse_taken(self, asked: SingleAsked) -> None:
         """Raise CardTakenError if the card has an active link or awaits one, from any run or a single link."""
         for one in trace(self._context.adapters, self._context.issuer.issuer, asked.cuid).attempts:
-            if one.last_4 == asked.last_4 and (one.living(self._today) or one.state == AWAITING):
+            if one.last_4 == asked.last_4 and (one.active(self._today) or one.state == AWAITING):
                 where = f"row {one.row} of {one.run}" if one.run else "what was typed in for this card"
                 raise CardTakenError(reason=f"{where} {_how(one)}")
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.partner_api.funnel import REPORTED, kept_frame, kept_reports
 from flows.partner_api.job_records import code
 from flows.redaction import redact
-from flows.reports.funnel import REPORTED, kept_frame, kept_reports
+from flows.results.decisions import SHOWN
 from flows.results.masking import printable, storable
 from flows.results.read import DAMAGE, DELIMITERS, EMPTY, HEAD, LIMIT, NOT_A_RESULT, TOO_LARGE, day_in, text_of
-from flows.results.reconcile import SHOWN
 from flows.runs.documents import keys_of, read_summary
 from flows.runs.frames import read_rows
 from flows.runs.identity import digest

@@ -1,6 +1,6 @@
 """The report across runs: what is outstanding since when, what failed over time, what is about to expire.
 
-It is where silence shows: a result that does not come is an open item with an age.
+This is where a missing result shows: it is an open item with an age.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ WAITING = "answers awaited"
 OVERDUE = "answers overdue"
 EXIT_CODES = {CLEAR: 0, WAITING: 0, OVERDUE: 3, OUT_OF_BALANCE: 4}
 
-LISTED = 200  # chunks and reasons listed; outstanding.csv has all chunks
+LISTED = 200  # chunks and reasons listed here; outstanding.csv has every chunk
 FIGURES = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed")
 
 
 class RunFacts(NamedTuple):
-    """One committed run: its figures, reasons by stage (code, rows), days its links expire, and its open chunks."""
+    """One committed run: its figures, reasons by stage (code, rows), links by expiry date, and its open chunks."""
 
     run: str
     as_of: date
@@ -48,30 +48,30 @@ class RunFacts(NamedTuple):
 
 
 class WaitingChunk(NamedTuple):
-    """One chunk with rows that are not answered: what of its answer is missing, and since when it waits."""
+    """One chunk with unanswered rows: what is missing, and since when it waits."""
 
     run: str
     chunk: int
     name: str
-    missing: str  # as `flows.reports.summary.missing` says, or HELD
+    missing: str  # of `flows.reports.summary`: MISSING, PARTIAL, UNSETTLED or HELD
     sent: int
     awaiting: int
     since: datetime
 
 
 class ReportTerms(NamedTuple):
-    """How the report looks at runs: now, and how many hours an answer may take."""
+    """The time of the report, and how many hours an answer may take."""
 
     now: datetime
     within: int
 
     def overdue(self, chunk: WaitingChunk) -> bool:
-        """True where the answer should have come; what came and does not fit is no silence."""
+        """True where the answer should have come by now; one that came but does not fit is not overdue."""
         return chunk.missing in DUE and self.now - chunk.since > timedelta(hours=self.within)
 
 
 def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms) -> dict[str, Any]:
-    """Return the facts of the report across runs; `unlinked` as `flows.reports.lists.unlinked` gives it."""
+    """Return the facts of the report across runs; `unlinked` comes from `flows.reports.lists.unlinked`."""
     waiting = sorted((one for run in runs for one in run.waiting), key=_order)
     late = [one for one in waiting if terms.overdue(one)]
     return {
@@ -91,11 +91,14 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms)
             "chunks": [_as_dict(one, terms) for one in waiting[:LISTED]],
             "more": max(0, len(waiting) - LISTED),
         },
-        "links": by_expiry(_expiry(runs), terms.now.date()),
+        "links": by_expiry((pair for run in runs for pair in run.expires.items()), terms.now.date()),
         "reasons": _reasons(runs)[:LISTED],
         "unlinked": {
             "cardholders": unlinked.height,
-            "by_attempts": _by_attempts(unlinked),
+            "by_attempts": [
+                {"attempts": attempts, "cardholders": number}
+                for attempts, number in unlinked["attempts"].value_counts().sort("attempts").iter_rows()
+            ],
             "reasons": _by_reason(unlinked),
         },
     }
@@ -112,7 +115,7 @@ def outstanding(runs: Iterable[RunFacts], terms: ReportTerms) -> pl.DataFrame:
 
 
 def _order(one: WaitingChunk) -> tuple[bool, datetime, str, int]:
-    """Silence first: what came and does not fit is told by the breaks of its run."""
+    """Sort chunks with a missing result first: for one that came but does not fit, the run has breaks."""
     return one.missing not in DUE, one.since, one.run, one.chunk
 
 
@@ -138,13 +141,8 @@ def _as_dict(one: WaitingChunk, terms: ReportTerms) -> dict[str, Any]:
     }
 
 
-def _expiry(runs: Sequence[RunFacts]) -> pl.DataFrame:
-    days = [(day, links) for run in runs for day, links in run.expires.items()]
-    return pl.DataFrame(days, schema={"expires_on": pl.Date, "links": pl.UInt32}, orient="row")
-
-
 def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
-    """Return every reason of the partner and of ours with its rows per business date, most rows first."""
+    """Return every reason, ours and the partner's, with its rows per business date, most rows first."""
     nights: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for run in runs:
         for stage, reported in run.reasons.items():
@@ -155,11 +153,6 @@ def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
         for (code, stage), days in nights.items()
     ]
     return sorted(found, key=lambda one: (-one["rows"], one["code"], one["stage"]))
-
-
-def _by_attempts(unlinked: pl.DataFrame) -> list[dict[str, int]]:
-    reported = unlinked.group_by("attempts").agg(pl.len().alias("cardholders")).sort("attempts")
-    return [{"attempts": attempts, "cardholders": number} for attempts, number in reported.iter_rows()]
 
 
 def _by_reason(unlinked: pl.DataFrame) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a report says in sentences: the verdict in plain words, and what to do now, most pressing first."""
+"""The sentences of a report: the verdict in plain words, and what to do now, most urgent first."""
 
 from __future__ import annotations
 
@@ -13,28 +13,23 @@ from schemas.breaks import KINDS
 
 TONES = {BALANCED: "good", WAITING: "wait", ABOVE_LIMIT: "warn", OUT_OF_BALANCE: "bad"}
 SENTENCES = {
-    BALANCED: "Every row of the extract is accounted for, and every row that was sent is answered.",
-    WAITING: "Every row of the extract is accounted for; some that were sent still wait for their answer.",
-    ABOVE_LIMIT: "Every row is accounted for, but more of them failed than the issuer's limits allow.",
-    OUT_OF_BALANCE: "The numbers do not add up yet: see the breaks and the control totals that differ.",
+    BALANCED: "Every row of the extract is accounted for, and every row sent has an answer.",
+    WAITING: "Every row of the extract is accounted for; some rows sent have no answer yet.",
+    ABOVE_LIMIT: "Every row is accounted for, but more rows failed than the issuer's limits allow.",
+    OUT_OF_BALANCE: "The numbers do not add up: see the breaks and the control totals that differ.",
 }
-ACROSS_TONES = {
-    across.CLEAR: "good",
-    across.WAITING: "wait",
-    across.OVERDUE: "warn",
-    OUT_OF_BALANCE: "bad",
-}
-SOON = "within 7 days"
-BROKEN = 3  # runs named one by one
+ACROSS_TONES = {across.CLEAR: "good", across.WAITING: "wait", across.OVERDUE: "warn", OUT_OF_BALANCE: "bad"}
+SOON = "within 7 days"  # of `flows.reports.summary.EXPIRIES`
+BROKEN = 3  # runs out of balance that are named
 
 
 def rows(number: int, word: str = "row") -> str:
-    """Return a count with its word: `1 row`, `2,000 rows`."""
+    """Return a count with its noun: `1 row`, `2,000 rows`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def advice(summary: Mapping[str, Any]) -> list[str]:
-    """Return what to do now about a run, most pressing first; nothing where nothing is open."""
+    """Return what to do now about a run, most urgent first; empty where nothing is open."""
     return [*_breaks(summary), *_waiting(summary), *_reasons(summary), *_links(summary)]
 
 
@@ -51,27 +46,27 @@ def _waiting(summary: Mapping[str, Any]) -> Iterator[str]:
     late, counts = waiting["overdue"], {one["kind"]: one["items"] for one in waiting["items"]}
     if late["chunks"]:
         yield (
-            f"Download the missing results of {rows(late['chunks'], 'chunk')} ({rows(late['rows'])}) from the portal: "
-            f"they are overdue, an answer is expected within {waiting['answer_within_hours']} hours."
+            f"Download the missing results of {rows(late['chunks'], 'chunk')} ({rows(late['rows'])}) from the portal. "
+            f"They are overdue: answers are expected within {waiting['answer_within_hours']} hours."
         )
         return
     if counts[MISSING]:
-        yield f"Upload {rows(counts[MISSING], 'chunk')} where that is not done yet, and download the results."
+        yield f"Upload {rows(counts[MISSING], 'chunk')} if not done yet, and download the results."
     if counts[PARTIAL]:
-        yield f"Download the rest of {rows(counts[PARTIAL], 'partly answered chunk')}."
+        yield f"Download the remaining results of {rows(counts[PARTIAL], 'partly answered chunk')}."
 
 
 def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Say who mends what; a row with two reasons counts with each, so numbers are of findings."""
+    """Yield who has to fix what; a row with two reasons counts once for each."""
     refused = summary["rows"]["rejected"]
     if refused:
-        yield f"Send rejects.csv to the issuer: {rows(refused)} refused before sending, to be mended at source."
+        yield f"Send rejects.csv to the issuer: {rows(refused)} refused before sending, to be fixed at source."
     todo: Counter[str] = Counter()
     for one in summary["reasons"]["partner"]:
         todo[one["action"]] += one["rows"]
     reported = {
-        FIX: "Send errors.csv to the issuer: {} of the partner to be mended at source.",
-        RESUBMIT: "Resubmit as is: {} of the partner.",
+        FIX: "Send errors.csv to the issuer: {} from the partner to be fixed at source.",
+        RESUBMIT: "Resubmit {} from the partner as is.",
         ASK: "Ask the partner about {} in errors.csv.",
     }
     for action, sentence in reported.items():
@@ -86,26 +81,26 @@ def _links(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def across_advice(facts: Mapping[str, Any]) -> list[str]:
-    """Return what to do now about all runs of an issuer, most pressing first."""
+    """Return what to do now about all runs of an issuer, most urgent first."""
     late = facts["outstanding"]["overdue"]
     broken = [one["run"] for one in facts["runs"] if one["state"] == OUT_OF_BALANCE]
-    hopeless = facts["unlinked"]["cardholders"]
-    said = []
+    unlinked = facts["unlinked"]["cardholders"]
+    steps = []
     if broken:
         more = f" and of {rows(len(broken) - BROKEN, 'more run')}" if len(broken) > BROKEN else ""
-        said.append(f"Read the breaks in the report of {', '.join(broken[:BROKEN])}{more}: out of balance.")
+        steps.append(f"Read the breaks in the report of {', '.join(broken[:BROKEN])}{more}: out of balance.")
     if late["count"]:
-        said.append(
+        steps.append(
             f"Ask for the results of {rows(late['count'], 'chunk')} ({rows(late['rows'])}): no answer within "
-            f"{facts['answer_within_hours']} hours. Look whether they were uploaded, then ask the partner."
+            f"{facts['answer_within_hours']} hours. Check that they were uploaded, then ask the partner."
         )
-    if hopeless:
-        said.append(f"Settle {rows(hopeless, 'cardholder')} without a link after all attempts: unlinked.csv says why.")
-    return [*said, *_links(facts)]
+    if unlinked:
+        steps.append(f"Follow up {rows(unlinked, 'cardholder')} without a link after all attempts: see unlinked.csv.")
+    return [*steps, *_links(facts)]
 
 
 def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the reasons of both stages, most rows first, each with who refused and its share of the largest."""
+    """Return the reasons of both stages, most rows first, each with who refused and its size next to the largest."""
     found: Sequence[dict[str, Any]] = [
         {"by": "warning only" if one["warned"] == one["rows"] else by, "kind": kind, **one}
         for stage, by, kind in (("submit", "us", "rejected"), ("partner", "the partner", "error"))

@@ -17,14 +17,14 @@ from flows.runs.keys import ingested, results
 
 
 class ListedLateError(TryAgainError):
-    """What was just written is not listed, so a report would lack it."""
+    """The store does not list an object just written, so a report would miss it."""
 
-    message = "{key} was written but is not listed yet. Its report was left as it was."
-    next_step = "The store's listing lags: run the same command again in a minute."
+    message = "{key} was written, but the store does not list it yet. The run's report was left unchanged."
+    next_step = "Run the same command again in a minute."
 
 
 class Ingested(NamedTuple):
-    """What one call took up: files, their rows, what found no place, and the reports it brought up to date."""
+    """What one call took in: files, their rows, rows it could not place, and the reports it brought up to date."""
 
     files: int
     rows: int
@@ -33,16 +33,16 @@ class Ingested(NamedTuple):
 
 
 def ingest(context: IssuerContext, also: str = "") -> Ingested:
-    """Attribute every result file that is not taken up yet, report the runs they touch (and the run `also`), mark them.
+    """Attribute every new result file, rebuild the reports of the runs they touch (and of `also`), mark the files.
 
-    The runs that those repeat are reported as well, since their rows have a new end.
-    The marks come last: killed anywhere before, the next call does it all again, with the same outcome.
+    Runs whose rows were resent by those runs are reported too, since the state of their rows has changed.
+    The markers come last: killed before, the next call does it all again, with the same outcome.
     """
     store, name = context.adapters.store, context.issuer.issuer
     markers = read_markers(store, name)
     decided = decisions(store, name)
-    there = [ResultObject(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
-    fresh = [found for found in there if found.mark not in markers]
+    files = [ResultObject(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
+    fresh = [file for file in files if file.mark not in markers]
     taken = list(take_in(context, fresh)) if fresh else []
     purged = without_ledger(store, name) if taken else frozenset()
     touched = {run for one in taken for run in one.runs} - purged | ({also} if also else set())
@@ -55,7 +55,7 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
 
 
 def _report(context: IssuerContext, run: str, kept: Set[str]) -> RunReport:
-    """Rebuild a run's report once the store lists what was kept just now."""
+    """Rebuild a run's report; ListedLateError where the store does not list yet what was written just now."""
     store, prefix = context.adapters.store, keys_of(run).outcomes
     hidden = {key for key in kept if key.startswith(prefix)} - {entry.key for entry in store.keys(prefix)}
     if hidden:

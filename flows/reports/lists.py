@@ -1,7 +1,6 @@
-"""The lists of a report and how they are written: links, errors, rejects, chunks, cardholders without a link.
+"""The lists of a report (`schemas.reports`): links, errors, rejects, chunks, cardholders without a link.
 
-They are derived from ledger and reconciled rows (`schemas.reports`) and free of card numbers. So are the small
-tables that the flows show.
+Derived from ledger and reconciled rows, without card numbers; the small tables shown by commands are here too.
 """
 
 from __future__ import annotations
@@ -26,13 +25,11 @@ from schemas.reasons import reason
 from schemas.settings import LinkSettings
 
 LINK = ["cuid", "last_4", "url", "expires_on"]
-FAILED = pl.col("state") == ERROR  # what errors.csv is of
-UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE])  # what rejects.csv is of
+FAILED = pl.col("state") == ERROR  # rows of errors.csv
+UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE])  # rows of rejects.csv
 REFUSAL = ["row", "cuid", "last_4", "stage", "column", "reason", "message", "action"]
 
 SHOWN = 200  # chunks listed in one table; chunks.csv has them all
-
-
 FATES = ("submitted", "rejected", "duplicate", "suppressed")
 
 CARD = ["cuid", "last_4"]
@@ -40,18 +37,18 @@ TRIED = {
     "cuid": pl.String(),
     "last_4": pl.String(),
     "run": pl.String(),
-    "stage": pl.String(),  # submit: refused by us; partner: sent, and in error
+    "stage": pl.String(),  # submit: refused by us; partner: sent, but in error
     "reason": pl.String(),
 }
 
 
 def verified_links(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the links of reconciled rows (`schemas.reports.Links`): verified ones only, cells exactly as they are."""
+    """Return the links of reconciled rows (`schemas.reports.Links`): verified ones only, cells unchanged."""
     return rows.filter(state=LINKED).select(LINK)
 
 
 def mailing(links: pl.DataFrame, settings: LinkSettings) -> pl.DataFrame:
-    """Return links as the sending system wants them: its columns, its names, its date format, text throughout."""
+    """Return links in the form of the sending system: its columns, its names, its date format, all cells text."""
     written = links.with_columns(pl.col("expires_on").dt.strftime(settings.strftime))
     return written.select(pl.col(column).alias(name) for column, name in settings.columns.items())
 
@@ -66,7 +63,7 @@ def errors(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def rejects(records: pl.DataFrame) -> pl.DataFrame:
-    """Return rejects.csv of ledger records: one line per row we did not send and reason, never a value."""
+    """Return rejects.csv of ledger records: one line per row not sent and reason, never with a value."""
     reported = records.filter(UNSENT).select("row", "cuid", "last_4", "reasons").explode("reasons")
     split = pl.col("reasons").str.split_exact("|", 1)
     listed = reported.with_columns(
@@ -86,7 +83,7 @@ def rejects(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def chunks(manifest: Manifest, reconciled: pl.DataFrame) -> pl.DataFrame:
-    """Return chunks.csv: every chunk as it is uploaded, and what came back for it."""
+    """Return chunks.csv: every chunk as uploaded, and what came back for it."""
     sealed = pl.DataFrame(
         [(one.number, one.name, one.bytes, one.sha256) for one in manifest.chunks],
         schema={"chunk": pl.UInt32, "name": pl.String, "bytes": pl.UInt64, "sha256": pl.String},
@@ -101,7 +98,7 @@ def chunks(manifest: Manifest, reconciled: pl.DataFrame) -> pl.DataFrame:
 
 
 def action_of(codes: pl.Series) -> pl.DataFrame:
-    """Return reason and action, one row per different code."""
+    """Return reason and action, one row per code."""
     known = codes.unique().drop_nulls().to_list()
     return pl.DataFrame(
         {"reason": known, "action": [reason(code).action for code in known]},
@@ -116,19 +113,19 @@ def _refusals(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def count_rows(counts: Counts) -> list[dict[str, Any]]:
-    """Return one line per fate of the source's rows."""
+    """Return the number of rows for each fate, and their sum."""
     lines = [{"rows": fate, "count": getattr(counts, fate)} for fate in FATES]
     return [*lines, {"rows": "read (sum)", "count": counts.read}]
 
 
 def reason_rows(reasons: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return one line per reason code, most frequent first, with what to do."""
+    """Return a line per reason code, most frequent first, with what to do."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     return [{"reason": code, "rows": number, "what to do": reason(code).action} for code, number in ordered]
 
 
 def chunk_rows(manifest: Manifest) -> list[dict[str, Any]]:
-    """Return one line per chunk to upload."""
+    """Return a line per chunk to upload."""
     return [
         {"upload": chunk.name, "rows": chunk.rows, "bytes": chunk.bytes, "sha256": chunk.sha256}
         for chunk in manifest.chunks[:SHOWN]
@@ -136,12 +133,12 @@ def chunk_rows(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def planned_rows(chunks: Sequence[int]) -> list[dict[str, Any]]:
-    """Return one line per chunk that a real run would make."""
+    """Return a line per chunk that a real run would make."""
     return [{"chunk": number, "rows": rows} for number, rows in enumerate(chunks[:SHOWN], 1)]
 
 
 def outbox_rows(items: Sequence[Item], now: datetime) -> list[dict[str, Any]]:
-    """Return one line per chunk that is not answered yet, oldest run first."""
+    """Return a line per chunk that has no answer yet, oldest run first."""
     return [
         {
             "chunk": item.chunk.name,
@@ -156,16 +153,16 @@ def outbox_rows(items: Sequence[Item], now: datetime) -> list[dict[str, Any]]:
 
 
 def settled(rows: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return 64-bit marks of the cards (`card`) and cardholders (`holder`) that have a link or wait for one.
+    """Return 64-bit hashes of the cards (`card`) and cardholders (`holder`) that have a link or wait for one.
 
-    `rows`: frames of cuid, last_4, state. Marks, since a year of nights has more cards than memory for their texts.
+    `rows`: frames of cuid, last_4, state. Hashes, since the texts of a year's cards do not fit into memory.
     """
-    markers = [_markers(frame.filter(pl.col("state") != ERROR)) for frame in rows]
-    return pl.concat([pl.DataFrame(schema={"card": pl.UInt64, "holder": pl.UInt64}), *markers]).unique()
+    hashes = [_hashes(frame.filter(pl.col("state") != ERROR)) for frame in rows]
+    return pl.concat([pl.DataFrame(schema={"card": pl.UInt64, "holder": pl.UInt64}), *hashes]).unique()
 
 
 def unlinked(tried: Iterable[pl.DataFrame], done: pl.DataFrame) -> pl.DataFrame:
-    """Return cuid, last_4, attempts, sent, run, stage, reason, action of cards that `settled` does not know.
+    """Return cuid, last_4, attempts, sent, run, stage, reason, action of cards that are not in `done`, of `settled`.
 
     `tried`: frames of TRIED, runs in order; the last attempt gives run, stage and reason. A row refused before its
     card number could be read counts as linked where its cardholder is.
@@ -187,40 +184,28 @@ def listed(found: pl.DataFrame) -> pl.DataFrame:
 
 def _without(tried: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
     known = tried.drop_nulls("cuid")
-    markers = _markers(known)
-    card = markers["card"].is_in(done["card"].implode())
-    holder = markers["holder"].is_in(done["holder"].implode()) & known["last_4"].is_null()
+    hashes = _hashes(known)
+    card = hashes["card"].is_in(done["card"].implode())
+    holder = hashes["holder"].is_in(done["holder"].implode()) & known["last_4"].is_null()
     return known.filter(~(card | holder)).select(*TRIED)
 
 
-def _markers(rows: pl.DataFrame) -> pl.DataFrame:
+def _hashes(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(pl.struct(CARD).hash().alias("card"), pl.col("cuid").hash().alias("holder"))
 
 
-def attempts_of(run: str, rows: Iterable[pl.DataFrame], records: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield the attempts of a run that gave no link: errors among its reconciled rows, refusals among its ledger."""
-    for frame in rows:
-        failed = frame.filter(state=ERROR)
-        yield failed.select(*CARD, *_of(run, "partner"), pl.col("reasons").list.first().alias("reason"))
-    for frame in records:
-        refused = frame.filter(fate="rejected")
-        code = pl.col("reasons").list.first().str.split("|").list.last().alias("reason")
-        yield refused.select(*CARD, *_of(run, "submit"), code)
-
-
-def _of(run: str, stage: str) -> list[pl.Expr]:
-    return [pl.lit(run, pl.String).alias("run"), pl.lit(stage, pl.String).alias("stage")]
-
-
 def keep_links(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame) -> pl.DataFrame:
-    """Write the links among the reconciled rows of a ledger part, links/part-*.parquet, and return them."""
+    """Write the links of a ledger part, links/part-*.parquet, and return them."""
     links = verified_links(rows)
     write_parquet(store, keys.report(f"links/{part.name}"), links)
     return links
 
 
 def write_links(store: Store, keys: RunKeys, links: Iterator[pl.DataFrame], settings: LinkSettings) -> None:
-    """Write all links of a run, part after part, as links.csv (or links-00001.csv … of `rows_per_file`)."""
+    """Write all links of a run as links.csv, or as links-00001.csv and so on, of `rows_per_file` rows each.
+
+    Link files of an earlier report keep only their header: a link withdrawn since must not be sent from them.
+    """
     columns = list(settings.columns.values())
     written = set()
     mailed = (mailing(part, settings) for part in links)
@@ -228,11 +213,13 @@ def write_links(store: Store, keys: RunKeys, links: Iterator[pl.DataFrame], sett
         key = keys.report(f"links-{number:05d}.csv" if settings.rows_per_file else "links.csv")
         store.replace(key, csv_pieces(frames, columns))
         written.add(key)
-    _empty_leftovers(store, keys, written, columns)
+    for entry in list(store.keys(keys.report("links"), shallow=True)):
+        if entry.key.endswith(".csv") and entry.key not in written:
+            store.replace(entry.key, csv_pieces([], columns))
 
 
 def _files(frames: Iterator[pl.DataFrame], limit: int | None) -> Iterator[Iterable[pl.DataFrame]]:
-    """Yield the frames of each file: all of them, or at most `limit` rows."""
+    """Yield the frames of each file: all of them, or `limit` rows at a time."""
     if limit is None:
         yield frames
         return
@@ -242,13 +229,6 @@ def _files(frames: Iterator[pl.DataFrame], limit: int | None) -> Iterator[Iterab
             waiting = pl.concat([waiting, more])
         yield [waiting.head(limit)]
         waiting = waiting.slice(limit) if waiting.height > limit else None
-
-
-def _empty_leftovers(store: Store, keys: RunKeys, written: set[str], columns: list[str]) -> None:
-    """Leave only a header in link files of an earlier report: a link taken back since must not be sent from there."""
-    for entry in list(store.keys(keys.report("links"), shallow=True)):
-        if entry.key.endswith(".csv") and entry.key not in written:
-            store.replace(entry.key, csv_pieces([], columns))
 
 
 def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:

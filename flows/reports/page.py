@@ -1,6 +1,6 @@
-"""The report as one HTML page: no script, no outside address, everything inside; made of the summary's facts.
+"""The report as one self-contained HTML page without scripts or external addresses, made of the summary's facts.
 
-The geometry of its drawings is numbers in, rectangles out; colours and markup are the template's.
+Here the sizes of its charts are computed; colours and markup are in the templates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from markupsafe import Markup
 from flows.reports.advice import ACROSS_TONES, SENTENCES, TONES, across_advice, advice, refused_by
 from flows.reports.summary import AGES, HELD, MISSING, UNSETTLED, duration, missing
 
-# Where a source row can end, in the order people ask: what is done, what came back bad, what waits, what never left.
+# Where a source row can end: done, failed, waiting, not sent.
 ENDS = {
     "linked": "linked",
     "error": "error (partner)",
@@ -30,17 +30,17 @@ ENDS = {
     "suppressed": "suppressed",
 }
 BAR_WIDTH = 1000.0
-LEAST = 4.0  # units of the bar that a single row among millions still gets, so that it is seen
+LEAST = 4.0  # width that even a single row among millions gets, so that it is visible
 TREND_HEIGHT = 149.0
-SLOT = 100  # width of one night in the trend
-NIGHTS = 14
+SLOT = 100  # width of one run in the trend
+TREND = 14  # runs in the trend chart
 
 MOST_REASONS, MOST_SHAPES, PLACES = 30, 15, 6
 OPEN_CHUNKS, WORST_CHUNKS, RUNS = 50, 10, 60
 
 
 class Part(NamedTuple):
-    """One piece of the bar: where it starts and how wide it is, what it counts and which share that is."""
+    """One piece of the bar: what it counts, its share, where it starts and how wide it is."""
 
     kind: str
     name: str
@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """One piece of a column: which kind, where its top is and how high it is, from the top of the drawing."""
+    """One piece of a column: its kind, its top (from the top of the chart) and its height."""
 
     kind: str
     top: float
@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One night of the trend: where it stands, how it is labelled, its pieces from the bottom up."""
+    """One run in the trend: its place, its label, its pieces from the bottom up."""
 
     x: int
     day: int
@@ -69,7 +69,7 @@ class Column(NamedTuple):
 
 
 def bar(rows: Mapping[str, int]) -> list[Part]:
-    """Return the bar of where every row went, without the ends that no row has."""
+    """Return the bar of where every row went, without empty pieces."""
     counts = {kind: rows[kind] for kind in ENDS if rows[kind]}
     total = sum(counts.values())
     widths = {kind: max(LEAST, BAR_WIDTH * count / total) for kind, count in counts.items()}
@@ -82,36 +82,28 @@ def bar(rows: Mapping[str, int]) -> list[Part]:
     return parts
 
 
-def trend(nights: Sequence[Mapping[str, Any]], current: str) -> list[Column]:
-    """Return a column per run, oldest left, all on one scale; the last fourteen have room."""
-    shown = nights[-NIGHTS:]
-    most = max((night["read"] for night in shown), default=0) or 1
+def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[Column]:
+    """Return a column for each of the last fourteen runs, oldest left, all on one scale."""
+    shown = runs[-TREND:]
+    most = max((run["read"] for run in shown), default=0) or 1
     columns: list[Column] = []
     before = ""
-    for at, night in enumerate(shown):
-        day = date.fromisoformat(night["as_of"])
-        month = f"{day:%b}"
-        columns.append(
-            Column(
-                at * SLOT + 18, day.day, month if month != before else "", night["run"] == current, _pieces(night, most)
-            )
-        )
+    for at, run in enumerate(shown):
+        day = date.fromisoformat(run["as_of"])
+        month, pieces, top = f"{day:%b}", [], TREND_HEIGHT
+        for kind in ENDS:
+            height = TREND_HEIGHT * run[kind] / most
+            top -= height
+            if height:
+                pieces.append(Piece(kind, top, height))
+        label = month if month != before else ""
+        columns.append(Column(at * SLOT + 18, day.day, label, run["run"] == current, tuple(pieces)))
         before = month
     return columns
 
 
-def _pieces(night: Mapping[str, Any], most: int) -> tuple[Piece, ...]:
-    pieces, top = [], TREND_HEIGHT
-    for kind in ENDS:
-        height = TREND_HEIGHT * night[kind] / most
-        top -= height
-        if height:
-            pieces.append(Piece(kind, top, height))
-    return tuple(pieces)
-
-
 class Figure(NamedTuple):
-    """One of the six figures: its kind (colour), name, rows, and a note beneath."""
+    """One of the six figures: its kind (colour), name, rows, and a note below."""
 
     kind: str
     name: str
@@ -122,9 +114,7 @@ class Figure(NamedTuple):
 def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
     """Return the page of a run from its summary (with `trend`) and its chunks (`schemas.reports.Chunks`)."""
     reasons = refused_by(summary)
-    now = datetime.fromisoformat(summary["seen"])
-    most_links = max((one["links"] for one in summary["links"]), default=0) or 1
-    reported = chunks.with_columns(missing("answers", "sent"))
+    reported = chunks.with_columns(missing())
     waiting = reported.filter(pl.col("awaiting") > 0)
     worst = reported.filter(pl.col("error") > 0).sort("error", "chunk", descending=[True, False])
     return render(
@@ -143,11 +133,9 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
             {**one, "shape": one["shape"].removeprefix(f"{one['reason']}: ")} for one in summary["shapes"][:MOST_SHAPES]
         ],
         repairs=sorted(summary["repairs"].items()),
-        breaks=_by_kind(summary["breaks"], now),
+        breaks=_by_kind(summary["breaks"], datetime.fromisoformat(summary["seen"])),
         more_breaks=summary["more_breaks"],
-        expiry=[
-            {**one, "share": one["links"] / most_links, "kind": _expiry_kind(one["when"])} for one in summary["links"]
-        ],
+        expiry=_expiry(summary["links"]),
         chunk_counts=[(name, summary["chunks"][name]) for name in ("sent", "answered", "partial", "awaiting")],
         missing=MISSING,
         open_chunks=waiting.head(OPEN_CHUNKS).to_dicts(),
@@ -159,8 +147,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
 
 
 def across_page(facts: Mapping[str, Any]) -> str:
-    """Return the page across runs from the facts of `report.across.across`, with `issuer`, `from` and `to`."""
-    most_links = max((one["links"] for one in facts["links"]), default=0) or 1
+    """Return the page across runs from the facts of `flows.reports.reconciliation.reconcile_runs`."""
     newest = sorted(facts["runs"], key=lambda one: (one["as_of"], one["run"]))
     chunks = facts["outstanding"]["chunks"]
     return render(
@@ -177,21 +164,19 @@ def across_page(facts: Mapping[str, Any]) -> str:
         runs=newest[: -RUNS - 1 : -1],
         columns=trend(newest, ""),
         funnel=facts.get("funnel"),
-        days=sorted({one["as_of"] for one in newest})[-NIGHTS:],
+        days=sorted({one["as_of"] for one in newest})[-TREND:],
         reasons=facts["reasons"][:MOST_REASONS],
-        expiry=[
-            {**one, "share": one["links"] / most_links, "kind": _expiry_kind(one["when"])} for one in facts["links"]
-        ],
+        expiry=_expiry(facts["links"]),
     )
 
 
 def render(template: str, **facts: Any) -> str:
-    """Return a page of a template; every text is escaped, and the policy admits our one style sheet only."""
+    """Return the page of a template; every text is escaped, and the policy allows only our own style sheet."""
     environment = _environment()
     style = environment.get_template("style.css").render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template(template).render(
-        style=Markup(style),  # noqa: S704 - our own style sheet, nothing else goes into it
+        style=Markup(style),  # noqa: S704 - our own style sheet, without any input
         style_hash=Markup(f"sha256-{digest}"),  # noqa: S704 - Base64
         **facts,
     )
@@ -217,7 +202,7 @@ def _environment() -> Environment:
 
 
 def percent(share: float) -> str:
-    """Return a share as people read it: never 0% for something, never 100% for less than all."""
+    """Return a share in percent: never 0% for something, never 100% for less than all."""
     if 0 < share < 0.001:
         return "< 0.1%"
     if 0.999 < share < 1:
@@ -253,7 +238,7 @@ def _figures(rows: Mapping[str, int]) -> list[Figure]:
     aside = rows["duplicate"] + rows["suppressed"]
     return [
         Figure("read", "read", rows["read"], "rows of the extract"),
-        Figure("linked", "linked", rows["linked"], f"{_share(rows['linked'], sent)} of sent"),
+        Figure("linked", "linked", rows["linked"], f"{percent(rows['linked'] / sent) if sent else 'none'} of sent"),
         Figure("error", "error", rows["error"], "refused by partner"),
         Figure("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
         Figure("rejected", "rejected", rows["rejected"], "refused, not sent"),
@@ -261,9 +246,7 @@ def _figures(rows: Mapping[str, int]) -> list[Figure]:
     ]
 
 
-def _share(part: int, whole: int) -> str:
-    return percent(part / whole) if whole else "none"
-
-
-def _expiry_kind(when: str) -> str:
-    return {"expired": "error", "within 7 days": "rejected"}.get(when, "linked")
+def _expiry(links: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    most = max((one["links"] for one in links), default=0) or 1
+    kinds = {"expired": "error", "within 7 days": "rejected"}
+    return [{**one, "share": one["links"] / most, "kind": kinds.get(one["when"], "linked")} for one in links]

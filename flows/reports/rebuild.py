@@ -1,6 +1,6 @@
 """Rebuild a run's report from its ledger and the outcomes of its result files; it may be deleted at any time.
 
-One ledger part after the other, so that memory stays flat: a chunk never spans two parts.
+Ledger parts are reconciled one after the other, so that memory stays flat: no chunk spans two parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import lists as tables
-from flows.reports.funnel import run_funnel
 from flows.reports.lists import keep_links, write_links, write_rejects
 from flows.reports.summary import summarise, waiting_since
 from flows.reports.tally import Tally, add, tally
@@ -45,10 +44,10 @@ from schemas import ledger
 from schemas.breaks import Break
 from schemas.manifest import LedgerPart, Manifest
 
-AS_SENT = ["expiration", "origin", "name_check", "address_check"]  # kept with the outcome: later runs ask for them
+AS_SENT = ["expiration", "origin", "name_check", "address_check"]  # kept with the outcome: later runs need them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
-NIGHTS = 14  # runs the trend shows
-AT_A_TIME = 2  # such groups side by side
+TREND = 14  # runs in the trend
+AT_A_TIME = 2  # threads
 
 
 class RunReport(NamedTuple):
@@ -60,13 +59,9 @@ class RunReport(NamedTuple):
 
 
 def rebuild(context: IssuerContext, run: str) -> RunReport:
-    """Reconcile a committed run with all its outcomes and write its report anew, each file atomically."""
-    store, keys = context.adapters.store, keys_of(run)
-    manifest = read_manifest(store, keys)
-    if manifest is None:
-        raise UnknownRunError(run=run)
-    refuse_purged(store, keys)
-    now = context.adapters.now()
+    """Reconcile a committed run with all its outcomes and write its report, each file atomically."""
+    store, keys, now = context.adapters.store, keys_of(run), context.adapters.now()
+    manifest = _reportable(store, keys)
     counted: list[Tally] = []
     with (
         closing(prefetch(_settle(context, keys, manifest))) as parts,
@@ -82,7 +77,7 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
     books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found.open), len(found.closed))
     moment = waiting_since(store, keys, manifest, now)
     summary = summarise(manifest, total, books, context.issuer, moment, _versions(), found.closed)
-    if (funnel := run_funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
+    if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
@@ -95,7 +90,7 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
 
 
 def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
-    """Rebuild a run's report until nobody has added to what it is made of meanwhile: so the last one has it all."""
+    """Rebuild a run's report until its inputs did not change meanwhile, so that the last report has them all."""
     while True:
         before = _report_inputs(context.adapters.store, keys_of(run))
         report = rebuild(context, run)
@@ -104,22 +99,28 @@ def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
 
 
 def _report_inputs(store: Store, keys: RunKeys) -> list[Entry]:
-    """List what came to a run after its commit and decides what its report says."""
+    """List the objects added after a run's commit that its report is made of."""
     return [*store.keys(keys.outcomes), *store.keys(keys.closed)]
 
 
 def find_breaks(context: IssuerContext, run: str) -> tuple[Break, ...]:
-    """Return every break of a committed run, closed or not, as its outcomes tell them now; nothing is written."""
+    """Return every break of a committed run, closed or not, as its outcomes are now; nothing is written."""
     keys = keys_of(run)
-    manifest = read_manifest(context.adapters.store, keys)
-    if manifest is None:
-        raise UnknownRunError(run=run)
-    refuse_purged(context.adapters.store, keys)
+    manifest = _reportable(context.adapters.store, keys)
     return tuple(sorted(add([one for part in _settle(context, keys, manifest) for one in part.tallies]).breaks))
 
 
+def _reportable(store: Store, keys: RunKeys) -> Manifest:
+    """Return a run's manifest; UnknownRunError where it is not committed, LedgerPurgedError."""
+    manifest = read_manifest(store, keys)
+    if manifest is None:
+        raise UnknownRunError(run=str(keys.run))
+    refuse_purged(store, keys)
+    return manifest
+
+
 class Settled(NamedTuple):
-    """One ledger part, reconciled: its rows, and what is counted of them, some chunks at a time."""
+    """One ledger part, reconciled: its rows, and a tally for each group of chunks."""
 
     part: LedgerPart
     rows: pl.DataFrame
@@ -127,12 +128,12 @@ class Settled(NamedTuple):
 
 
 def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[Tally]) -> Iterator[pl.DataFrame]:
-    """Keep the reconciled rows of each part (`report/rows/`), note what is counted of them, and yield their links."""
+    """Write the reconciled rows of each part (`report/rows/`), add its tallies to `counted`, and yield its links."""
     for one in parts:
         write_rows(store, keys, one.part, one.rows)
         counted += one.tallies
         links = keep_links(store, keys, one.part, one.rows)
-        del one  # let go before the next is waited for
+        del one  # freed before waiting for the next
         yield links
         del links
 
@@ -145,26 +146,26 @@ def _settle(context: IssuerContext, keys: RunKeys, manifest: Manifest) -> Iterat
 
 
 def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, reported: StoredOutcomes, today: date) -> Settled:
-    """Reconcile the chunks of a part, some at a time: answers take five times the memory of what was sent."""
-    with ThreadPoolExecutor(AT_A_TIME) as settlers:
-        done = list(
-            settlers.map(
-                lambda group: _settle_batch(group, str(keys.run), reported, today), _groups(store, keys, part)
-            )  # each group is let go once it is settled
-        )
+    """Reconcile a part a few chunks at a time: answers take five times the memory of what was sent."""
+
+    def settle(group: pl.DataFrame) -> tuple[pl.DataFrame, Tally]:
+        return _settle_group(group, str(keys.run), reported, today)
+
+    with ThreadPoolExecutor(AT_A_TIME) as workers:
+        done = list(workers.map(settle, _groups(store, keys, part)))  # each group is freed once it is reconciled
     rows = pl.concat([rows for rows, _ in done])
-    in_order = rows if rows["row"].is_sorted() else rows.sort("row")  # chunks are cut in the order of the rows, mostly
+    in_order = rows if rows["row"].is_sorted() else rows.sort("row")  # chunks are mostly cut in row order
     return Settled(part, in_order, tuple(counted for _, counted in done))
 
 
 def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]:
-    """Return the records of a ledger part, some chunks together; what was not sent comes with the first."""
+    """Return the records of a ledger part, some chunks together; rows not sent come with the first."""
     (records,) = read_ledger(store, keys, [part], RECORD)
     group = pl.col("chunk").sub(1).floordiv(CHUNKS).fill_null(0).alias("group")
     return records.with_columns(group).partition_by("group", maintain_order=True, include_key=False)
 
 
-def _settle_batch(records: pl.DataFrame, run: str, reported: StoredOutcomes, today: date) -> tuple[pl.DataFrame, Tally]:
+def _settle_group(records: pl.DataFrame, run: str, reported: StoredOutcomes, today: date) -> tuple[pl.DataFrame, Tally]:
     sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(run).alias("run"))
     outcomes = reported.of(sent["chunk"].unique().to_list())
     settled = reconcile(sent, outcomes, today)
@@ -179,7 +180,7 @@ def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> N
 
 
 def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame) -> None:
-    from flows.reports.page import run_page  # both take 60 ms to import, here beside the errors
+    from flows.reports.page import run_page  # both take 60 ms to import, here while errors.csv is written
     from flows.reports.workbook import run_workbook
 
     store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
@@ -190,7 +191,7 @@ def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: p
 
 
 def _in_parallel(*tasks: Callable[[], None]) -> None:
-    """Run tasks beside each other; the first one's error is raised once all have ended."""
+    """Run tasks side by side; raise the first error once all have ended."""
     with ThreadPoolExecutor(AT_A_TIME) as workers:
         running = [workers.submit(task) for task in tasks]
     for one in running:
@@ -198,10 +199,10 @@ def _in_parallel(*tasks: Callable[[], None]) -> None:
 
 
 def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
-    """Return how the last runs up to this one stand, oldest first."""
+    """Return the status of the last runs up to this one, oldest first."""
     earlier = [run for run in run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
-    nights = [*earlier, keys.run][-NIGHTS:]
-    return [{**run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in nights]
+    runs = [*earlier, keys.run][-TREND:]
+    return [{**run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in runs]
 
 
 def _versions() -> dict[str, str]:

@@ -1,10 +1,11 @@
-"""Reconcile across the runs of an issuer: read what their reports say, tell silence by its age, alert once.
+"""Reconcile across the runs of an issuer: read their reports, find overdue answers, alert once.
 
-Nothing of a run's own report is changed; what is written here lies below `<issuer>/reconciliation/`.
+Reads the runs' own reports and leaves them unchanged; everything it writes is below `<issuer>/reconciliation/`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
@@ -13,10 +14,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.reports import across
-from flows.reports import lists as unlinked
+from flows.reports import across, lists
 from flows.reports.across import ReportTerms, RunFacts, WaitingChunk
-from flows.reports.funnel import read_funnel
 from flows.reports.page import across_page
 from flows.reports.summary import HELD, MISSING, missing, waiting_since
 from flows.results.lineage import Cardholders, run_rows
@@ -25,18 +24,18 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, manifests, read_ledger, read_purged, read_summary, without_ledger
 from flows.runs.frames import csv_pieces, read_rows
 from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys, reconciliation
-from flows.runs.store import Store, read
-from schemas.ledger import AWAITING, ERROR, LINKED
+from flows.runs.keys import RunKeys, placements, reconciliation
+from flows.runs.store import ObjectMissingError, Store, read
+from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 from schemas.manifest import Manifest
 
-LIFE = timedelta(days=62)  # of a link (interface.md 8): who has none after that was in a later extract, or is gone
-READERS = 16  # runs looked at at a time
-OVERDUE, ARRIVED = "overdue.json", "overdue-closed.json"  # one of each in a run's history, whatever is asked how often
+LIFE = timedelta(days=62)  # of a link (interface.md 8): cardholders of older runs are in a later extract or gone
+READERS = 16  # runs read at a time
+OVERDUE, ARRIVED = "overdue.json", "overdue-closed.json"  # at most one of each in a run's history
 
 
 class Alerts(NamedTuple):
-    """Runs whose answer is overdue: told of for the first time now, told of before, and closed now."""
+    """Runs with an overdue answer: reported now for the first time, reported before, and closed now."""
 
     opened: tuple[str, ...]
     standing: tuple[str, ...]
@@ -46,8 +45,8 @@ class Alerts(NamedTuple):
 def reconcile_runs(context: IssuerContext, start: date | None = None, end: date | None = None) -> dict[str, Any]:
     """Write the report across the issuer's committed runs of these business dates, and return its facts.
 
-    An overdue answer is told of once, and closed once when it has come. Without `start` every run counts, but
-    cardholders are looked for in those of the last LIFE only: their rows are read, one by one.
+    An overdue answer is reported once, and closed once when it has come. Without `start` every run counts, but
+    cardholders only those of the runs of the last LIFE, since that reads every row.
     """
     store, issuer = context.adapters.store, context.issuer
     terms = ReportTerms(context.adapters.now(), issuer.portal.answer_within_hours)
@@ -57,7 +56,8 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
     since = start or terms.now.date() - LIFE
     gone = without_ledger(store, issuer.issuer)
     lately = [run for run in runs if run.as_of >= since and run.run not in gone]
-    cards = _unlinked(store, lately)
+    done = lists.settled(frame for run in lately for frame in _states(store, run))
+    cards = lists.unlinked((frame for run in lately for frame in _attempts(store, run)), done)
     facts = {
         "issuer": issuer.issuer,
         "from": start.isoformat() if start else None,
@@ -66,10 +66,23 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         **across.across(found, cards, terms),
         "cardholders": _cardholders(store, issuer.issuer, lately),
         "alerts": _alert(context, found, terms)._asdict(),
-        "funnel": read_funnel(store, issuer.issuer),
+        "funnel": _funnel(store, issuer.issuer),
     }
-    _write(store, issuer.issuer, facts, across.outstanding(found, terms), unlinked.listed(cards))
+    folder = reconciliation(issuer.issuer)
+    for name, table in (("outstanding", across.outstanding(found, terms)), ("unlinked", lists.listed(cards))):
+        store.replace(f"{folder}{name}.csv", csv_pieces([table], table.columns))
+    store.replace(f"{folder}summary.json", [canonical(facts)])
+    store.replace(f"{folder}report.html", [across_page(facts).encode()])
     return facts
+
+
+def _funnel(store: Store, issuer: str) -> dict[str, Any] | None:
+    """Return the funnel of placements as `cardlink placements` last wrote it; None before the first time."""
+    try:
+        funnel: dict[str, Any] = json.loads(read(store, f"{placements(issuer)}summary.json"))["funnel"]
+    except ObjectMissingError:
+        return None
+    return funnel
 
 
 def _cardholders(store: Store, issuer: str, runs: Sequence[Manifest]) -> dict[str, int]:
@@ -81,19 +94,14 @@ def _cardholders(store: Store, issuer: str, runs: Sequence[Manifest]) -> dict[st
     return held.count()
 
 
-def _unlinked(store: Store, runs: Sequence[Manifest]) -> pl.DataFrame:
-    done = unlinked.settled(frame for run in runs for frame in _states(store, run))
-    return unlinked.unlinked((frame for run in runs for frame in _attempts(store, run)), done)
-
-
 def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
-    """Return what a run's report says, or the record that it is purged; without one all that was sent is awaiting."""
+    """Return a run's facts from its report or the record of its purge; without either every sent row is awaiting."""
     keys = keys_of(manifest.run)
     summary = read_summary(store, keys)
     gone = read_purged(store, keys, "ledger") if summary is None else None
     if gone is not None:
-        whys = {"submit": sorted(manifest.reasons.items()), "partner": []}
-        return RunFacts(manifest.run, manifest.as_of, gone.verdict, gone.rows, whys, {}, ())
+        reasons = {"submit": sorted(manifest.reasons.items()), "partner": []}
+        return RunFacts(manifest.run, manifest.as_of, gone.verdict, gone.rows, reasons, {}, ())
     counts = manifest.counts
     unanswered = {
         "read": counts.read, "linked": 0, "error": 0, "awaiting": counts.submitted,
@@ -115,7 +123,7 @@ def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
 def _waiting(
     store: Store, keys: RunKeys, manifest: Manifest, terms: ReportTerms, *, reported: bool
 ) -> Iterator[WaitingChunk]:
-    """Yield the chunks with rows not answered; without a report that is all of them."""
+    """Yield the chunks with unanswered rows; without a report that is all of them."""
     moment = waiting_since(store, keys, manifest, terms.now)
     if not reported:
         for one in manifest.chunks:
@@ -125,29 +133,33 @@ def _waiting(
     content = read(store, keys.report("chunks.csv"))
     counts = pl.col("chunk", "sent", "answers", "awaiting").cast(pl.UInt32)
     table = pl.read_csv(BytesIO(content), infer_schema=False).with_columns(counts).filter(pl.col("awaiting") > 0)
-    waiting = table.select("chunk", "name", missing("answers", "sent"), "sent", "awaiting")
+    waiting = table.select("chunk", "name", missing(), "sent", "awaiting")
     for chunk, name, lacks, sent, rows in waiting.iter_rows():
         kind = HELD if chunk in moment.resting else lacks
         yield WaitingChunk(manifest.run, chunk, name, kind, sent, rows, moment.since(chunk))
 
 
 def _states(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
-    """Yield cuid, last_4, state of the rows that a run sent; what was cancelled before its upload was not."""
+    """Yield cuid, last_4, state of the rows a run sent; rows cancelled before their upload do not count."""
     for rows in run_rows(store, manifest):
-        yield rows.filter(pl.col("state").is_in([LINKED, ERROR, AWAITING])).select("cuid", "last_4", "state")
+        yield rows.filter(pl.col("state").is_in([LINKED, ERROR, AWAITING])).select(*lists.CARD, "state")
 
 
 def _attempts(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
-    keys = keys_of(manifest.run)
-    reported = read_summary(store, keys) is not None
-    columns = ["cuid", "last_4", "state", "reasons"]
-    rows = read_rows(store, keys, manifest.ledger, columns) if reported else iter(())
-    records = read_ledger(store, keys, manifest.ledger, ["cuid", "last_4", "fate", "reasons"])
-    yield from unlinked.attempts_of(manifest.run, rows, records)
+    """Yield the attempts of a run that gave no link (`lists.TRIED`): errors of the partner, refusals of ours."""
+    keys, run = keys_of(manifest.run), pl.lit(manifest.run).alias("run")
+    code = pl.col("reasons").list.first().str.split("|").list.last().alias("reason")
+    if read_summary(store, keys) is not None:
+        for rows in read_rows(store, keys, manifest.ledger, [*lists.CARD, "state", "reasons"], lists.FAILED):
+            yield rows.select(*lists.CARD, run, pl.lit("partner").alias("stage"), code)
+    columns = [*lists.CARD, "fate", "reasons"]
+    for records in read_ledger(store, keys, manifest.ledger, columns, pl.col("fate") == REJECTED):
+        yield records.select(*lists.CARD, run, pl.lit("submit").alias("stage"), code)
 
 
 def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms) -> Alerts:
-    """Open an alert for every run with an overdue chunk, close those whose answers have come; each only once."""
+    """Open an alert for every run with an overdue chunk, close it once the answers have come; each only once."""
+    store = context.adapters.store
     opened: list[str] = []
     standing: list[str] = []
     closed: list[str] = []
@@ -155,13 +167,13 @@ def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms)
         late = [one for one in run.waiting if terms.overdue(one)]
         if late:
             (opened if _note_once(context, run.run, OVERDUE, late) else standing).append(run.run)
-        elif _has(context.adapters.store, run.run, OVERDUE) and _note_once(context, run.run, ARRIVED, late):
+        elif any(store.keys(keys_of(run.run).events + OVERDUE)) and _note_once(context, run.run, ARRIVED, late):
             closed.append(run.run)
     return Alerts(tuple(opened), tuple(standing), tuple(closed))
 
 
 def _note_once(context: IssuerContext, run: str, name: str, late: Sequence[WaitingChunk]) -> bool:
-    """Write an event under a name of its own, create-only: of many who look at once, one tells."""
+    """Write an event under a fixed name, create-only, so that of many processes only one reports it."""
     adapters = context.adapters
     event = {
         "what": name.removesuffix(".json"),
@@ -171,16 +183,3 @@ def _note_once(context: IssuerContext, run: str, name: str, late: Sequence[Waiti
         "rows": sum(one.awaiting for one in late),
     }
     return adapters.store.create(keys_of(run).events + name, canonical(event))
-
-
-def _has(store: Store, run: str, name: str) -> bool:
-    key = keys_of(run).events + name
-    return any(entry.key == key for entry in store.keys(key))
-
-
-def _write(store: Store, issuer: str, facts: dict[str, Any], waiting: pl.DataFrame, cards: pl.DataFrame) -> None:
-    folder = reconciliation(issuer)
-    store.replace(folder + "outstanding.csv", csv_pieces([waiting], waiting.columns))
-    store.replace(folder + "unlinked.csv", csv_pieces([cards], cards.columns))
-    store.replace(folder + "summary.json", [canonical(facts)])
-    store.replace(folder + "report.html", [across_page(facts).encode()])

@@ -1,18 +1,18 @@
 """The facts of a run's summary.json: where its rows went, why, what is open since when, and the verdict.
 
-Ages and times to go are told in the few steps a reader can act on.
+Ages and times to expiry are counted in the few steps a reader can act on.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.reports.tally import ResultFile, Tally
+from flows.reports.tally import Tally
 from flows.results.balance import Balance
 from flows.results.decisions import Closed
 from flows.runs.chunks import chunk_states
@@ -27,9 +27,9 @@ from schemas.reasons import reason
 AGES = ("under 1 day", "1 to 2 days", "2 to 7 days", "over 7 days")
 _AGE_STEPS = (timedelta(days=1), timedelta(days=2), timedelta(days=7))
 
-# Upper limits in days, the last open: a link lives two months (interface.md 8), a reminder needs a week.
+# A link lives two months (interface.md 8), and a reminder needs a week.
 EXPIRIES = ("expired", "within 7 days", "8 to 14 days", "15 to 30 days", "31 to 60 days", "later", "no date given")
-_EXPIRY_STEPS = (None, 0, 7, 14, 30, 60, None)
+_EXPIRY_STEPS = (0, 8, 15, 31, 61)  # days to go at which each step after the first begins
 
 BALANCED = "balanced"
 WAITING = "balanced, answers awaited"
@@ -40,19 +40,17 @@ EXIT_CODES = {BALANCED: 0, WAITING: 0, ABOVE_LIMIT: 3, OUT_OF_BALANCE: 4}
 MISSING, PARTIAL, UNSETTLED, HELD = "no result", "partial result", "result unsettled", "held or cancelled"
 DUE = (MISSING, PARTIAL)  # what can be overdue
 
-MOST_BREAKS = 200  # listed one by one; the rest is counted
+MOST_BREAKS = 200  # listed one by one; the rest are counted
 NEWEST = 20  # result files named
-
-RESTING = ("held", "cancelled")
 
 
 def age_step(since: datetime, now: datetime) -> str:
-    """Return which step of AGES the time from `since` to `now` is."""
-    return AGES[sum(now - since >= step for step in _AGE_STEPS)]
+    """Return the step of AGES that the time from `since` to `now` falls into."""
+    return AGES[bisect_right(_AGE_STEPS, now - since)]
 
 
 def duration(span: timedelta) -> str:
-    """Return a time span as people say it: `35 min`, `7 h`, `2 d 3 h`; none below zero."""
+    """Return a time span in short: `35 min`, `7 h`, `2 d 3 h`; never below zero."""
     minutes = max(0, int(span.total_seconds()) // 60)
     if minutes < 60:
         return f"{minutes} min"
@@ -62,31 +60,19 @@ def duration(span: timedelta) -> str:
     return f"{days} d {hours} h" if hours and days < 10 else f"{days} d"
 
 
-def by_expiry(links: pl.DataFrame, today: date) -> list[dict[str, str | int]]:
-    """Count links (expires_on, links) by time to expiry: one line per step of EXPIRIES, zeros included.
+def by_expiry(links: Iterable[tuple[date | None, int]], today: date) -> list[dict[str, str | int]]:
+    """Count links, given as (expires on, number), by time to expiry: one line per step of EXPIRIES, zeros included.
 
-    A link expires at the end of its day: one of today has zero days to go and is not expired.
+    A link expires at the end of its day: one that expires today has zero days to go and is not expired.
     """
-    days = (pl.col("expires_on") - pl.lit(today)).dt.total_days()
-    counted = links.select("links", days.alias("days"))
-    masks = [pl.col("days") < 0, *_between(_EXPIRY_STEPS), pl.col("days").is_null()]
-    counts = counted.select(
-        pl.col("links").filter(mask).sum().alias(name) for name, mask in zip(EXPIRIES, masks, strict=True)
-    ).row(0)
-    return [{"when": name, "links": int(number)} for name, number in zip(EXPIRIES, counts, strict=True)]
-
-
-def _between(steps: Iterable[int | None]) -> list[pl.Expr]:
-    """Return a mask for each pair of limits: above the lower (from 0 on), up to and with the upper."""
-    masks = []
-    for lower, upper in list(pairwise(steps))[1:]:
-        above = pl.col("days") >= 0 if lower == 0 else pl.col("days") > lower
-        masks.append(above if upper is None else above & (pl.col("days") <= upper))
-    return masks
+    counts = dict.fromkeys(EXPIRIES, 0)
+    for day, number in links:
+        counts[EXPIRIES[bisect_right(_EXPIRY_STEPS, (day - today).days)] if day else EXPIRIES[-1]] += number
+    return [{"when": name, "links": number} for name, number in counts.items()]
 
 
 class ReportTimes(NamedTuple):
-    """When a report looks, since when the run waits and each of its chunks does, and which have no answer due."""
+    """The time of the report, when the run and each of its chunks were sent, and the chunks with no answer due."""
 
     now: datetime
     sent: datetime
@@ -94,7 +80,7 @@ class ReportTimes(NamedTuple):
     resting: frozenset[int] = frozenset()
 
     def since(self, chunk: int) -> datetime:
-        """Return when a chunk was sent."""
+        """Return when a chunk was uploaded, else committed."""
         return self.chunks.get(chunk, self.sent)
 
 
@@ -107,16 +93,21 @@ def summarise(
     versions: dict[str, str],
     closed: Sequence[tuple[Break, Closed]] = (),
 ) -> dict[str, Any]:
-    """Return the summary of a reconciled run; counts, codes, digests and names only.
+    """Return the summary of a reconciled run: counts, codes, digests and names only.
 
-    `total.breaks` are those that are open, `closed` those closed by hand, each with what closed it.
+    `total.breaks` are the open breaks, `closed` those an operator closed, each with the record of it.
     """
-    counts = manifest.counts
+    counts, repeats = manifest.counts, manifest.selection
     states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
     aged = _aged(total, moment)
     files = sorted(total.files, key=lambda file: (file.received or date.min, file.name), reverse=True)
     return {
-        **_identity(manifest),
+        **({"repeats": repeats.model_dump(include={"kind", "of", "reason", "override"})} if repeats else {}),
+        "run": manifest.run,
+        "as_of": manifest.as_of.isoformat(),
+        "source": manifest.source.model_dump(),
+        "settings_sha256": manifest.settings_sha256,
+        "recipients": list(manifest.recipients),
         "issuer": issuer.issuer,
         "seen": moment.now.isoformat(timespec="seconds"),
         "verdict": verdict(manifest, states, books, issuer.limits),
@@ -132,7 +123,7 @@ def summarise(
             **{state: total.chunks.filter(state=state).height for state in ("answered", "partial", "awaiting")},
         },
         "open": _open(total.chunks, aged, issuer.portal.answer_within_hours, moment),
-        "links": by_expiry(total.expiry, moment.now.date()),
+        "links": by_expiry(total.expiry.iter_rows(), moment.now.date()),
         "expires": {day.isoformat() if day else "": links for day, links in total.expiry.iter_rows()},
         "reasons": {"submit": _reason_rows(total.refused), "partner": _reason_rows(total.reasons)},
         "shapes": total.shapes.to_dicts(),
@@ -143,28 +134,24 @@ def summarise(
         ],
         "breaks": aged[:MOST_BREAKS],
         "more_breaks": max(0, len(aged) - MOST_BREAKS),
-        "closed": [_closed(*one) for one in closed[:MOST_BREAKS]],
+        "closed": [
+            {
+                **{"name": one.name, "rows": one.rows, "place": one.place},
+                **{"at": by.at.isoformat(timespec="seconds"), "by": by.by, "reason": by.reason},
+            }
+            for one, by in closed[:MOST_BREAKS]
+        ],
         "results": sorted({file.digest for file in total.files}),
-        "newest_results": [_file_facts(file) for file in files[:NEWEST]],
+        "newest_results": [
+            {**file._asdict(), "received": file.received.isoformat() if file.received else None}
+            for file in files[:NEWEST]
+        ],
         "versions": {**versions, "interface": INTERFACE, "recipe": str(manifest.recipe)},
     }
 
 
-def _identity(manifest: Manifest) -> dict[str, Any]:
-    kept = {"kind", "of", "reason", "override"}
-    repeats = {"repeats": manifest.selection.model_dump(include=kept)} if manifest.selection else {}
-    return {
-        **repeats,
-        "run": manifest.run,
-        "as_of": manifest.as_of.isoformat(),
-        "source": manifest.source.model_dump(),
-        "settings_sha256": manifest.settings_sha256,
-        "recipients": list(manifest.recipients),
-    }
-
-
 def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limits: Limits) -> str:
-    """Say how a run stands: out of balance first, then limits, then whether answers are awaited."""
+    """Return a run's verdict: out of balance first, then above the limits, then whether answers are awaited."""
     counts = manifest.counts
     if not books.holds:
         return OUT_OF_BALANCE
@@ -175,11 +162,11 @@ def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limit
 
 
 def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, moment: ReportTimes) -> dict[str, Any]:
-    """Return what is open by age, by kind, and what is overdue: an answer that came but does not fit is a break."""
+    """Return the open items by kind and age, and what is overdue; an answer that came but does not fit is a break."""
     waiting = [
         (HELD if chunk in moment.resting else kind, moment.since(chunk), awaiting)
         for chunk, kind, awaiting in chunks.filter(pl.col("awaiting") > 0)
-        .select("chunk", missing("answers", "sent"), "awaiting")
+        .select("chunk", missing(), "awaiting")
         .iter_rows()
     ]
     kinds = {
@@ -197,21 +184,10 @@ def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, m
     }
 
 
-def _closed(one: Break, by: Closed) -> dict[str, Any]:
-    reported = {"at": by.at.isoformat(timespec="seconds"), "by": by.by, "reason": by.reason}
-    return {"name": one.name, "rows": one.rows, "place": one.place, **reported}
-
-
-def missing(answers: str, sent: str) -> pl.Expr:
-    """Return what a chunk with awaiting rows lacks: its result, part of it, or a result that can be used."""
-    return (
-        pl.when(pl.col(answers) == 0)
-        .then(pl.lit(MISSING))
-        .when(pl.col(answers) < pl.col(sent))
-        .then(pl.lit(PARTIAL))
-        .otherwise(pl.lit(UNSETTLED))
-        .alias("missing")
-    )
+def missing() -> pl.Expr:
+    """Return what a chunk with awaiting rows lacks: its whole result, part of it, or a usable answer."""
+    partial = pl.when(pl.col("answers") < pl.col("sent")).then(pl.lit(PARTIAL)).otherwise(pl.lit(UNSETTLED))
+    return pl.when(pl.col("answers") == 0).then(pl.lit(MISSING)).otherwise(partial).alias("missing")
 
 
 def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> dict[str, Any]:
@@ -224,11 +200,13 @@ def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> 
 
 
 def _aged(total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
-    """Return the breaks, those out of balance first, with their meaning and the day their file came."""
+    """Return the breaks, notices last, each with its meaning and since when it is open."""
     files = {file.name: file.received for file in total.files if file.received is not None}
-    days = pl.DataFrame({"results": list(files), "day": list(files.values())}, {"results": pl.String, "day": pl.Date})
-    reported = total.chunks.select("chunk", "results").explode("results").join(days, on="results")
-    chunks = {f"chunk {chunk}": day for chunk, day in reported.group_by("chunk").agg(pl.col("day").min()).iter_rows()}
+    came = {
+        f"chunk {chunk}": [files[name] for name in names or () if name in files]
+        for chunk, names in total.chunks.select("chunk", "results").iter_rows()
+    }
+    chunks = {place: min(days) for place, days in came.items() if days}
     return [
         {
             **one._asdict(),
@@ -241,20 +219,16 @@ def _aged(total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
 
 
 def _since(place: str, days: Mapping[str, date], moment: ReportTimes) -> datetime:
-    """Return when a break began: a place is `chunk 7, rows 1, 2`, or a file's name and a remark."""
-    for named in (
-        place,
-        place.partition(", rows ")[0],
-        place.partition(", the same as ")[0],
-        place.rpartition(" (")[0],
-    ):
+    """Return when a break began; its place is `chunk 7, rows 1, 2`, or a file's name and a remark."""
+    names = (place, *(place.partition(mark)[0] for mark in (", rows ", ", the same as ")), place.rpartition(" (")[0])
+    for named in names:
         if named in days:
             return datetime.combine(days[named], time(), moment.now.tzinfo)
     return moment.sent
 
 
 def _reason_rows(reasons: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return code, rows, how many of them were sent all the same, first rows, who acts and what is accepted."""
+    """Return each reason's code, rows, rows sent despite it (`warned`), first rows, next action and accepted format."""
     return [
         {"code": code, "rows": rows, "warned": warned, "first": first, "action": reported.action, "hint": reported.hint}
         for code, rows, warned, first in reasons.iter_rows()
@@ -262,13 +236,9 @@ def _reason_rows(reasons: pl.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _file_facts(file: ResultFile) -> dict[str, Any]:
-    return {**file._asdict(), "received": file.received.isoformat() if file.received else None}
-
-
 def waiting_since(store: Store, keys: RunKeys, manifest: Manifest, now: datetime) -> ReportTimes:
-    """Return since when each chunk waits: uploaded, else committed; held and cancelled ones have no answer due."""
+    """Return when each chunk was uploaded, else committed; held and cancelled chunks have no answer due."""
     found = chunk_states(store, keys, manifest)
     clocks = {item.chunk.number: item.clock for item in found}
-    resting = frozenset(item.chunk.number for item in found if item.state in RESTING)
+    resting = frozenset(item.chunk.number for item in found if item.state in ("held", "cancelled"))
     return ReportTimes(now, min(clocks.values(), default=now), clocks, resting)

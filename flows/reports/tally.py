@@ -1,4 +1,4 @@
-"""What a report counts of a run's sent rows: tallied per ledger part, added up, never larger for more rows."""
+"""What a report counts of a run's rows: tallied per group of chunks and added up; its size does not grow with rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas import ledger
 from schemas.breaks import Break
 from schemas.ledger import ERROR, LINKED
 
-SHAPES = 100  # kinds of error text kept; a partner that writes every text differently must not swell the report
+SHAPES = 100  # kinds of error text kept, so that a partner whose every text differs does not swell the report
 FIRST_ROWS = 5  # source rows named for each reason
 
 CHUNKS = pl.Schema(
@@ -26,22 +26,15 @@ CHUNKS = pl.Schema(
         "results": pl.List(pl.String()),
     }
 )
-# `warned`: how many of the rows were sent all the same
+# `warned`: how many of the rows were sent despite the reason
 REASONS = pl.Schema({"reason": pl.String(), "rows": pl.UInt32(), "warned": pl.UInt32(), "first": pl.List(pl.UInt32())})
-KINDS = pl.Schema(
-    {
-        "shape": pl.String(),
-        "reason": pl.String(),
-        "rows": pl.UInt32(),
-        "message": pl.String(),
-    }
-)
+KINDS = pl.Schema({"shape": pl.String(), "reason": pl.String(), "rows": pl.UInt32(), "message": pl.String()})
 EXPIRY = pl.Schema({"expires_on": pl.Date(), "links": pl.UInt32()})
 HOW = pl.Schema({"how": pl.String(), "rows": pl.UInt32()})
 
 
 class ResultFile(NamedTuple):
-    """A result file of the run: digest of its bytes, name, day it came, rows."""
+    """A result file of the run: digest of its bytes, name, date received, rows."""
 
     digest: str
     name: str
@@ -50,7 +43,7 @@ class ResultFile(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Counts: chunks, our reasons (`refused`), the partner's, kinds of error text, days of expiry, how attributed."""
+    """Counts: chunks, our reasons (`refused`), the partner's, kinds of error text, links by expiry, how attributed."""
 
     chunks: pl.DataFrame
     breaks: frozenset[Break]
@@ -63,7 +56,7 @@ class Tally(NamedTuple):
 
 
 def tally(records: pl.DataFrame, settled: Reconciled, outcomes: Sequence[Attributed]) -> Tally:
-    """Count one ledger part: its records (row, fate, reasons), and the rows sent of them as reconciled."""
+    """Count a group of ledger records (row, fate, reasons) and, of those sent, the reconciled rows."""
     rows = settled.rows
     failed = rows.filter(state=ERROR)
     return Tally(
@@ -94,33 +87,28 @@ def _reasons(rows: pl.DataFrame, warned: pl.Expr) -> pl.DataFrame:
 
 
 def add(tallies: Sequence[Tally]) -> Tally:
-    """Add up the tallies of a run's parts; an empty run has an empty tally."""
-    shapes = _stack([one.shapes for one in tallies], KINDS).group_by("shape")
-    rows = pl.col("rows").sum()
+    """Add up the tallies of a run; an empty run has an empty tally."""
+    rows, first = pl.col("rows").sum(), pl.col("first").explode().sort().head(FIRST_ROWS)
+    reasons = (pl.col("rows", "warned").sum(), first)
+    shapes = _sum([one.shapes for one in tallies], KINDS, pl.col("reason").min(), rows, pl.col("message").min())
+    expiry = _stack([one.expiry for one in tallies], EXPIRY).group_by("expires_on").agg(pl.col("links").sum())
     return Tally(
         _stack([one.chunks for one in tallies], CHUNKS).sort("chunk"),
         frozenset().union(*(one.breaks for one in tallies)),
         frozenset().union(*(one.files for one in tallies)),
-        _add_reasons([one.refused for one in tallies]),
-        _add_reasons([one.reasons for one in tallies]),
-        shapes.agg(pl.col("reason").min(), rows, pl.col("message").min())
-        .sort("rows", "shape", descending=[True, False])
-        .head(SHAPES),
-        _stack([one.expiry for one in tallies], EXPIRY)
-        .group_by("expires_on")
-        .agg(pl.col("links").sum())
-        .sort("expires_on"),
-        _stack([one.how for one in tallies], HOW)
-        .group_by("how")
-        .agg(rows)
-        .sort("rows", "how", descending=[True, False]),
+        _sum([one.refused for one in tallies], REASONS, *reasons),
+        _sum([one.reasons for one in tallies], REASONS, *reasons),
+        shapes.head(SHAPES),
+        expiry.sort("expires_on"),
+        _sum([one.how for one in tallies], HOW, rows),
     )
 
 
-def _add_reasons(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    first = pl.col("first").explode().sort().head(FIRST_ROWS)
-    found = _stack(frames, REASONS).group_by("reason").agg(pl.col("rows", "warned").sum(), first)
-    return found.sort("rows", "reason", descending=[True, False])
+def _sum(frames: Sequence[pl.DataFrame], schema: pl.Schema, *values: pl.Expr) -> pl.DataFrame:
+    """Add frames up by their first column, most rows first."""
+    name = next(iter(schema))
+    found = _stack(frames, schema).group_by(name).agg(*values)
+    return found.sort("rows", name, descending=[True, False])
 
 
 def _stack(frames: Sequence[pl.DataFrame], schema: pl.Schema) -> pl.DataFrame:

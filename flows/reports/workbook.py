@@ -1,4 +1,4 @@
-"""The report as report.xlsx: the page's facts as tables, one sheet each; texts are texts, never formulas."""
+"""The report as report.xlsx: the facts of the page as tables, one per sheet; texts never become formulas."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import polars as pl
 import xlsxwriter
 
+from flows.reports.across import FIGURES
 from flows.reports.advice import SENTENCES, advice, refused_by
-from flows.reports.funnel import REACHED
 from flows.reports.summary import AGES
 
 Cell = str | int | float | None
 
-MOST_CHUNKS = 100_000  # rows a sheet can have and still opens at once; chunks.csv has them all
-# Nothing goes to a temporary file, and no text becomes a formula, a link or a number.
+MOST_CHUNKS = 100_000  # rows with which a sheet still opens quickly; chunks.csv has them all
+# No temporary files, and no text becomes a formula, a link or a number.
 OPTIONS = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
 CREATED = datetime(2000, 1, 1, tzinfo=UTC)  # the file's own date: the same facts are the same bytes
 
@@ -45,27 +45,13 @@ def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
             "Breaks": _table(summary["breaks"], "name", "place", "rows", "since", "meaning", "then"),
             **_closed(summary["closed"]),
             "Chunks": (shown.columns, shown.iter_rows()),
-            "Trend": _table(
-                summary["trend"],
-                *(
-                    "as_of",
-                    "run",
-                    "state",
-                    "read",
-                    "linked",
-                    "error",
-                    "awaiting",
-                    "rejected",
-                    "duplicate",
-                    "suppressed",
-                ),
-            ),
+            "Trend": _table(summary["trend"], "as_of", "run", "state", *FIGURES),
         }
     )
 
 
 def workbook(sheets: Mapping[str, tuple[Sequence[str], Iterable[Sequence[Cell]]]]) -> bytes:
-    """Return an xlsx of sheets by name, each a head and rows; the head stays in sight and filters."""
+    """Return an xlsx of sheets by name, each a header and rows; headers are frozen and have filters."""
     out = BytesIO()
     book = xlsxwriter.Workbook(out, OPTIONS)
     book.set_properties({"created": CREATED})
@@ -79,18 +65,14 @@ def workbook(sheets: Mapping[str, tuple[Sequence[str], Iterable[Sequence[Cell]]]
         last = 0
         for last, row in enumerate(rows, start=1):
             for at, cell in enumerate(row):
-                _write(sheet, last, at, cell)
+                if isinstance(cell, str):
+                    sheet.write_string(last, at, cell)
+                elif cell is not None:
+                    sheet.write_number(last, at, cell)
         if last:
             sheet.autofilter(0, 0, last, len(head) - 1)
     book.close()
     return out.getvalue()
-
-
-def _write(sheet: xlsxwriter.worksheet.Worksheet, row: int, column: int, cell: Cell) -> None:
-    if isinstance(cell, str):
-        sheet.write_string(row, column, cell)
-    elif cell is not None:
-        sheet.write_number(row, column, cell)
 
 
 def _width(title: str) -> int:
@@ -104,12 +86,12 @@ def _table(facts: Iterable[Mapping[str, Any]], *names: str) -> tuple[Sequence[st
 
 
 def _closed(closed: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
-    """Return the sheet of breaks closed by hand, where there are any."""
+    """Return the sheet of breaks that an operator closed, if any."""
     return {"Closed": _table(closed, "name", "place", "rows", "reason", "by", "at")} if closed else {}
 
 
 def _attempts(attempts: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
-    """Return the sheet of what was sent again, where something was."""
+    """Return the sheet of rows sent again, if any."""
     if attempts is None:
         return {}
     head, lines = _table(attempts["runs"], "run", "rows", "linked", "error", "awaiting", "rejected")
@@ -119,17 +101,18 @@ def _attempts(attempts: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[st
 
 
 def _funnel(funnel: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
-    """Return the sheet of the funnel, where the partner told what became of the links."""
+    """Return the sheet of the funnel, if the partner reported placements."""
     if funnel is None:
         return {}
     ends = [("stage", "", one["stage"], one["cardholders"]) for one in funnel["stages"]]
     ends += [("failed", "", one["kind"], one["cardholders"]) for one in funnel["failed"]]
     ends += [("under way", "", "", funnel["under_way"])]
     ends += [
-        (kind, one[name], stage, one[stage])
+        (kind, one[name], stage, number)
         for kind, name, lines in (("merchant site", "site", funnel["sites"]), ("age of link", "age", funnel["ages"]))
         for one in lines
-        for stage in REACHED
+        for stage, number in one.items()
+        if stage != name
     ]
     return {"Funnel": (["by", "which", "reached", "cardholders"], [list(line) for line in ends])}
 
@@ -139,7 +122,7 @@ def _facts(summary: Mapping[str, Any]) -> list[list[Cell]]:
     return [
         ["run", summary["run"]],
         ["business date", summary["as_of"]],
-        ["as seen", summary["seen"]],
+        ["as of", summary["seen"]],
         ["verdict", summary["verdict"]],
         ["in words", SENTENCES[summary["verdict"]]],
         *([f"rows {name}", number] for name, number in summary["rows"].items()),
@@ -148,7 +131,7 @@ def _facts(summary: Mapping[str, Any]) -> list[list[Cell]]:
         ["extract SHA-256", source["sha256"]],
         ["extract bytes", source["size"]],
         ["settings SHA-256", summary["settings_sha256"]],
-        ["sealed to", ", ".join(summary["recipients"])],
+        ["encrypted to", ", ".join(summary["recipients"])],
         ["result files", len(summary["results"])],
         *([f"version of {name}", text] for name, text in sorted(summary["versions"].items())),
     ]

@@ -25,7 +25,7 @@ from flows.runs.documents import keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import corrections
 from flows.runs.store import Entry, Store, read, write_once
-from schemas.corrections import AT_SOURCE, SOURCE_ONLY, WRONG, Filled, template_columns
+from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, template_columns
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import YEAR, columns
 from schemas.reasons import reason
@@ -76,9 +76,7 @@ def _words(code: str) -> tuple[str, str]:
     reported = reason(code)
     entity, _, rest = code.partition(".")
     subject, _, kind = rest.partition(".")
-    wrong = (
-        f"{'the line' if entity in ('line', 'row') else subject.replace('_', ' ')} {WRONG.get(kind, WRONG['other'])}"
-    )
+    wrong = f"{'the line' if entity in ('line', 'row') else subject.replace('_', ' ')} {WRONG.get(kind, UNNAMED)}"
     if entity == "line" or _column(code) in AT_SOURCE:
         return wrong, f"{SOURCE_ONLY}: {reported.hint}" if reported.hint else SOURCE_ONLY
     return wrong, reported.hint or reported.action

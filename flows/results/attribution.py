@@ -1,8 +1,8 @@
-"""Which sent row a result row answers, and what it says about it.
+"""Which sent row a result row answers, and what it means for that row.
 
-The rows decide, not the file's name: cuid column, cuid in the error object, a sent cuid as a token of the
-text, position (only where the file's link rows prove the order), elimination (only where one candidate
-remains). What none of these settles is a break, never a guess and never dropped.
+The rows decide, not the file's name: by the cuid column, the cuid in the error object, a sent cuid as a word of the
+error text, position (only where the file's links prove the order), or elimination (only where one candidate is
+left). Everything else is a break: never guessed, never dropped.
 """
 
 from __future__ import annotations
@@ -17,41 +17,45 @@ import numpy as np
 import polars as pl
 from xxhash import xxh3_64_intdigest
 
-from flows.results.error_text import ErrorObject, parse_error
+from flows.results.error_text import parse_error
 from flows.results.masking import storable
-from flows.results.match import Candidates, Files, SentRows, candidates, place_rows, unsettled
+from flows.results.match import Candidates, SentRows, place_rows
 from flows.results.read import ResultRows
 from flows.runs.outcomes import OUTCOME, Attributed
 from schemas import breaks
 from schemas.expressions import luhn_holds
 from schemas.ledger import BROKEN, ERROR, LINKED
 
-BETWEEN = "\x1f"  # stands in no cell: the unit separator
-
-
-def attribute(result: ResultRows, sent: pl.DataFrame, allowed_hosts: Sequence[str]) -> Attributed:
-    """Attribute one result file to the submitted ledger rows `sent` (row, cuid, last_4, chunk, position[, run])."""
-    return attribute_all([result], sent, allowed_hosts)[0]
-
-
-def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, allowed_hosts: Sequence[str]) -> list[Attributed]:
-    """Attribute many result files at once: one join for all; groups of about 200 files keep memory flat.
-
-    Pass the rows of every run still open, so that a file of another run is told from a foreign one.
-    """
-    if not results:
-        return []
-    claims = read_claims(results)
-    return attribute_claims(results, claims, candidates([one.name for one in results], claims, sent), allowed_hosts)
+BETWEEN = "\x1f"  # the unit separator, which no cell contains
 
 
 class ByHand(NamedTuple):
-    """Where an operator says that a row belongs: data row `position` of the file so numbered, and the row sent."""
+    """An operator's attribution: data row `position` of result file number `file` answers this row of this run."""
 
     file: int
     position: int
     run: str
     row: int
+
+
+def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
+    """Return the rows of all files, at least one: `at` numbers them, `claim` is the cuid that the row names."""
+    files = np.repeat(np.arange(len(results), dtype=np.uint32), [result.rows.height for result in results])
+    rows = pl.concat([result.rows for result in results]).with_columns(pl.Series("file", files)).with_row_index("at")
+    texts = rows.filter(pl.col("error").is_not_null()).select("at", "error")
+    parsed = [parse_error(text) for text in texts["error"]]
+    messages = ["; ".join(dict.fromkeys(reason.message for reason in one.reasons)) for one in parsed]
+    codes = [BETWEEN.join(dict.fromkeys(reason.code for reason in one.reasons)) for one in parsed]
+    errors = texts.select(
+        "at",
+        pl.Series("error_cuid", [one.cuid for one in parsed], pl.String),
+        pl.Series("reasons", codes, pl.String).str.split(BETWEEN),  # several times as fast as lists
+        pl.Series("message", messages, pl.String),
+        pl.Series("shape", [one.shape for one in parsed], pl.String),
+    )
+    return rows.join(errors, on="at", how="left", maintain_order="left").with_columns(
+        pl.coalesce("cuid", "error_cuid").alias("claim")
+    )
 
 
 def attribute_claims(
@@ -61,19 +65,16 @@ def attribute_claims(
     allowed_hosts: Sequence[str],
     forced: Sequence[ByHand] = (),
 ) -> list[Attributed]:
-    """Attribute result files, at least one, whose claims are read already; what is said by hand goes before any rule.
+    """Attribute result files, at least one, by their claims; an operator's attribution takes precedence.
 
-    What a row says of its sent row is judged by the same rules, whoever found that row.
+    However the sent row was found, the same rules decide what its result means.
     """
-    numbered, named, placed = among
-    if len(rest := unsettled(claims, placed)):
-        files = Files(named, [result.received for result in results])
-        placed = pl.concat([placed, place_rows(rest, numbered, files)])
-    placed = _by_hand(placed, claims, numbered, forced)
+    placed = place_rows(claims, among, [result.received for result in results])
+    placed = _by_hand(placed, claims, among.sent, forced)
     rows = claims.join(placed.drop("file"), on="at", how="left", maintain_order="left")
-    judged = _judge(rows, numbered, named, allowed_hosts).select(*OUTCOME)  # the rows stand as they were claimed
+    judged = _judge(rows, among, allowed_hosts).select(*OUTCOME)
     ends = accumulate(result.rows.height for result in results)
-    home = {place: (run, chunk) for place, run, chunk, _ in numbered.places.iter_rows()}
+    chunks = {place: (run, chunk) for place, run, chunk, _ in among.sent.places.iter_rows()}
     return [
         Attributed(
             result.digest,
@@ -81,7 +82,7 @@ def attribute_claims(
             result.received,
             result.problems,
             judged[end - result.rows.height : end],
-            home[named[at]] if at in named else None,
+            chunks.get(among.named.get(at, -1)),
         )
         for at, (result, end) in enumerate(zip(results, ends, strict=True))
     ]
@@ -90,124 +91,78 @@ def attribute_claims(
 def _by_hand(placed: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, forced: Sequence[ByHand]) -> pl.DataFrame:
     if not forced:
         return placed
-    said = pl.DataFrame(
+    decided = pl.DataFrame(
         forced, {"file": pl.UInt32, "position": pl.UInt32, "run": pl.String, "row": pl.UInt32}, orient="row"
     )
     spots = sent.rows.select("run", "row", "spot", "place")
-    found = claims.select("at", "file", "position").join(said, on=["file", "position"]).join(spots, on=["run", "row"])
+    found = claims.join(decided, on=["file", "position"]).join(spots, on=["run", "row"])
     hand = found.with_columns(pl.lit("by hand").alias("how"), pl.lit(value=True).alias("exact"))
     return pl.concat([placed.join(hand, on="at", how="anti"), hand.select(placed.columns)])
 
 
-def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
-    """Return one row per result row of all files, at least one: `at` numbers them, `claim` is the cuid it speaks of."""
-    files = np.repeat(np.arange(len(results), dtype=np.uint32), [result.rows.height for result in results])
-    rows = pl.concat([result.rows for result in results]).with_columns(pl.Series("file", files)).with_row_index("at")
-    texts = rows.filter(pl.col("error").is_not_null()).select("at", "error")
-    parsed = _parsed(texts["at"], [parse_error(text) for text in texts["error"]])
-    return rows.join(parsed, on="at", how="left", maintain_order="left").with_columns(
-        pl.coalesce("cuid", "error_cuid").alias("claim")
-    )
-
-
-def _reported() -> tuple[pl.Expr, ...]:
-    """Return the cells a row is known again by, card numbers left out; a cuid we sent is none, however long."""
-    linked, known = pl.col("state") == LINKED, pl.col("claim") == pl.col("cuid_sent")
-    return (
-        pl.when(known).then("claim").otherwise(storable("claim", ~known.fill_null(value=False))).alias("told_cuid"),
-        pl.col("last_4").alias("told_last_4"),
-        pl.when(linked).then("url").otherwise(storable("url", ~linked)).alias("told_url"),
-    )
-
-
-def _contents(rows: pl.DataFrame) -> pl.Series:
-    """Hash every row as received, card numbers left out: beside a masked text, the hash of the whole gives them away.
-
-    Not by polars, whose hashes may change with its version: these are kept.
-    """
-    names = ("told_cuid", "told_last_4", "told_url", "expires_raw", "message")
-    cells = [*(pl.col(name).fill_null("") for name in names), pl.col("reasons").list.join(",").fill_null("")]
-    texts = rows.select(pl.concat_str(cells, separator=BETWEEN).alias("text"))["text"]
-    return pl.Series("content", np.fromiter(map(xxh3_64_intdigest, texts.cast(pl.Binary)), np.uint64, rows.height))
-
-
-def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Count the rows of one content within their file; they are few, so only they go through the window."""
-    again = rows.filter(pl.col("content").is_duplicated())
-    if again.is_empty():
-        return rows.with_columns(pl.lit(0, pl.UInt32).alias("nth"))
-    nth = again.select("at", pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content").alias("nth"))
-    return rows.join(nth, on="at", how="left", maintain_order="left").with_columns(pl.col("nth").fill_null(0))
-
-
-def _parsed(at: pl.Series, parsed: Sequence[ErrorObject]) -> pl.DataFrame:
-    messages = ["; ".join(dict.fromkeys(reason.message for reason in one.reasons)) for one in parsed]
-    codes = [BETWEEN.join(dict.fromkeys(reason.code for reason in one.reasons)) for one in parsed]
-    return pl.DataFrame(
-        {
-            "at": at,
-            "error_cuid": pl.Series([one.cuid for one in parsed], dtype=pl.String),
-            "reasons": pl.Series(codes, dtype=pl.String).str.split(BETWEEN),  # several times as fast as lists
-            "message": pl.Series(messages, dtype=pl.String),
-            "shape": pl.Series([one.shape for one in parsed], dtype=pl.String),
-        }
-    )
-
-
-def _judge(rows: pl.DataFrame, sent: SentRows, named: Mapping[int, int], hosts: Sequence[str]) -> pl.DataFrame:
-    """Say of every row what state it is in and which break it is; what stays is free of card numbers."""
-    url = pl.col("url").is_not_null()
-    state = (
-        pl.when(pl.col("trouble").is_not_null())
-        .then(pl.lit(BROKEN))
-        .when(url)
-        .then(pl.lit(LINKED))
-        .otherwise(pl.lit(ERROR))
-    )
-    answered = sent.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
+def _judge(rows: pl.DataFrame, among: Candidates, hosts: Sequence[str]) -> pl.DataFrame:
+    """Give every row its state and its break, if any; the stored columns are free of card numbers."""
+    answered = among.sent.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
     placed = (
-        _home(rows, named)
-        .join(sent.places.drop("sent"), on="place", how="left", maintain_order="left")
+        _home(rows, among.named)
+        .join(among.sent.places.drop("sent"), on="place", how="left", maintain_order="left")
         .join(answered, on="spot", how="left", maintain_order="left")
     )
+    url, trouble = pl.col("url").is_not_null(), pl.col("trouble").is_not_null()
+    state = pl.when(trouble).then(pl.lit(BROKEN)).when(url).then(pl.lit(LINKED)).otherwise(pl.lit(ERROR))
+    linked, ours = pl.col("state") == LINKED, (pl.col("claim") == pl.col("cuid_sent")).fill_null(value=False)
     judged = (
         placed.with_columns(_trouble(hosts, _shows_card(placed)).alias("trouble"))
         .with_columns(state.alias("state"))
         .with_columns(
             pl.coalesce("cuid_sent", storable("claim", pl.col("cuid_sent").is_null())).alias("cuid"),
             pl.coalesce("last_4_sent", "last_4").alias("last_4"),
-            pl.when(pl.col("state") == LINKED).then("url").alias("url"),
-            *_reported(),
+            pl.when(linked).then("url").alias("url"),
             url.alias("has_link"),
             storable("expires_raw"),
+            # as received; a cuid that we sent is no card number, however long it is
+            pl.when(ours).then("claim").otherwise(storable("claim", ~ours)).alias("claimed"),
+            pl.col("last_4").alias("claimed_last_4"),
+            pl.when(linked).then("url").otherwise(storable("url", ~linked)).alias("claimed_url"),
         )
     )
-    return _numbered(judged.with_columns(_contents(judged)))
+    nth = pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content").alias("nth")
+    return judged.with_columns(_contents(judged)).with_columns(nth)
+
+
+def _contents(rows: pl.DataFrame) -> pl.Series:
+    """Hash every row as received, but without card numbers, which the hash would otherwise help to recover.
+
+    The hashes are stored, and those of polars may change with its version.
+    """
+    names = ("claimed", "claimed_last_4", "claimed_url", "expires_raw", "message")
+    cells = [*(pl.col(name).fill_null("") for name in names), pl.col("reasons").list.join(",").fill_null("")]
+    texts = rows.select(pl.concat_str(cells, separator=BETWEEN).alias("text"))["text"]
+    return pl.Series("content", np.fromiter(map(xxh3_64_intdigest, texts.cast(pl.Binary)), np.uint64, rows.height))
 
 
 def _home(rows: pl.DataFrame, named: Mapping[int, int]) -> pl.DataFrame:
     """Give rows that fit no sent row the one chunk of their file; a file that answers nothing is foreign.
 
-    The name of a file counts only where none of its rows says anything: errors without a cuid.
+    The file's name counts only where none of its rows names a cuid.
     """
     place = pl.col("place").drop_nulls()
-    homes = rows.group_by("file").agg(
-        pl.when(place.n_unique() == 1).then(place.first()).alias("home"),
-        (place.len() == 0).alias("lost"),
-        pl.col("claim").is_null().all().alias("mute"),
-    )
     by_name = pl.col("file").replace_strict(dict(named), default=None, return_dtype=pl.UInt32)
-    mute = pl.col("lost") & pl.col("mute")
-    homes = homes.with_columns(pl.when(mute).then(by_name).otherwise("home").alias("home")).with_columns(
-        (pl.col("lost") & pl.col("home").is_null()).alias("foreign")
+    homes = (
+        rows.group_by("file")
+        .agg(
+            pl.when(place.n_unique() == 1).then(place.first()).alias("home"),
+            (place.len() == 0).alias("lost"),
+            pl.col("claim").is_null().all().alias("mute"),
+        )
+        .with_columns(pl.when(pl.col("lost") & pl.col("mute")).then(by_name).otherwise("home").alias("home"))
+        .with_columns((pl.col("lost") & pl.col("home").is_null()).alias("foreign"))
     )
-    return rows.join(homes, on="file", how="left", maintain_order="left").with_columns(
-        pl.coalesce("place", "home").alias("place")
-    )
+    return rows.join(homes, on="file", how="left", maintain_order="left").with_columns(pl.coalesce("place", "home"))
 
 
 def _trouble(hosts: Sequence[str], cards: pl.Series) -> pl.Expr:
-    """Name the break of a row, null where it is a plain link or error of a sent row; `cards`: whose URL shows one."""
+    """Name the break of a row, null for a plain link or error of a sent row; `cards`: rows whose URL shows a card."""
     url, error = pl.col("url").is_not_null(), pl.col("error").is_not_null()
     placed = pl.col("spot").is_not_null()
     return (
@@ -240,7 +195,7 @@ def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:
 
 
 def _shows_card(rows: pl.DataFrame) -> pl.Series:
-    """Return which rows' URLs hold 16 digits that end as the card it was made for does and pass Luhn."""
+    """Return the rows whose URL holds 16 digits that pass Luhn and end like the card it was made for."""
     bare = pl.col("url").str.replace_all(r"[._+-]|%20", "")
     number = bare.str.extract(r"(?:^|[^0-9])([0-9]{16})(?:[^0-9]|$)")
     long = rows.filter(pl.col("url").str.contains(r"[0-9._+%-]{16}"))  # nearly none

@@ -1,7 +1,4 @@
-"""Find the sent row of every result row, over many files at once; numbers only, nothing is judged here.
-
-A file that answers the chunk it is named after is matched by one join; only the others are looked for elsewhere.
-"""
+"""Find the sent row of every result row, over many files at once. What a match means is decided in `attribution`."""
 
 from __future__ import annotations
 
@@ -25,6 +22,7 @@ PLACED_TYPES = {
     "exact": pl.Boolean,  # False: other last four digits than were sent
 }
 PLACED = list(PLACED_TYPES)
+_NO_PLACES = pl.DataFrame(schema=PLACED_TYPES)
 _TOKEN = r"""[^\s"'{}\[\],:;()<>=\\&]+"""  # noqa: S105 - a pattern for words of a text, not a secret
 
 _NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8}(?:-r\d+)?)-(\d{5})(?!\d)")
@@ -59,35 +57,68 @@ def words_of(text: pl.Expr) -> pl.Expr:
     return text.str.extract_all(_TOKEN).list.eval(pl.element().str.strip_chars(".#!?"))
 
 
-class Files(NamedTuple):
-    """What is known of result files beside their rows, by their number: the place of their name, the day they came."""
+class Candidates(NamedTuple):
+    """The sent rows that result files may answer, and the place each file (by its number) is named after."""
 
+    sent: SentRows
     named: Mapping[int, int]
-    received: Sequence[date | None] = ()
 
 
-def place_rows(claims: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFrame:
+def candidates(names: Sequence[str], sent: pl.DataFrame) -> Candidates:
+    """Number the ledger rows `sent` (row, cuid, last_4, chunk, position[, run]); look up the files' names in them."""
+    numbered = number_sent_rows(sent)
+    places = {(run, chunk): place for place, run, chunk, _ in numbered.places.iter_rows()}
+    named = {at: places[key] for at, name in enumerate(names) for key in named_in(name) if key in places}
+    return Candidates(numbered, named)
+
+
+def named_in(name: str) -> list[tuple[str, int]]:
+    """Return the runs and chunks that a file name may mean, the likeliest last: portals add words before the run."""
+    found = _NAME.search(name.lower())
+    if not found:
+        return []
+    words = found[1].split("-")
+    runs = ["-".join(words[at:]) for at in reversed(range(len(words) - 2))]
+    return [(run, int(found[2])) for run in ("", *runs)]
+
+
+def searched_elsewhere(claims: pl.DataFrame, among: Candidates) -> pl.DataFrame:
+    """Return the claims of all files but those that answer each row of the chunk they are named after exactly once.
+
+    No other chunk could change where the rows of such a file belong: none has more of them, and the name breaks a tie.
+    So the ledgers of other runs, up to a year of them, are read only for the rest.
+    """
+    rows = among.sent.rows.select("spot", "place", pl.col("cuid").alias("claim"), pl.col("last_4").alias("last_4_sent"))
+    fits = pl.col("spot").is_not_null() & (pl.col("last_4") == pl.col("last_4_sent")).fill_null(True)
+    once = (
+        claims.select("at", "file", "claim", "last_4", _by_number(among.named).alias("place"))
+        .join(rows, on=["place", "claim"], how="left")
+        .group_by("file", "place")
+        .agg(pl.len().alias("pairs"), fits.sum().alias("fit"), pl.col("at", "spot").n_unique())
+        .join(among.sent.places, on="place")
+        .filter(pl.all_horizontal(pl.col(name) == pl.col("sent") for name in ("pairs", "fit", "at", "spot")))
+    )
+    return claims.filter(~pl.col("file").is_in(once["file"].implode()))
+
+
+def _by_number(named: Mapping[int, int]) -> pl.Expr:
+    return pl.col("file").replace_strict(dict(named), default=None, return_dtype=pl.UInt32)
+
+
+def place_rows(claims: pl.DataFrame, among: Candidates, received: Sequence[date | None]) -> pl.DataFrame:
     """Return at, file, place, spot, how, exact for every result row that can be placed.
 
-    `claims`: at, file, position, cuid, last_4, error, error_cuid, claim.
+    `claims`: at, file, position, cuid, last_4, error, error_cuid, claim. `received`: the day each file arrived.
     """
-    pairs = _pairs(claims.select("at", "file", "last_4", "claim", how_found()).drop_nulls("claim"), sent)
-    ranked = _rank(pairs, claims, sent, files)
+    how = pl.when(pl.col("cuid").is_not_null()).then(pl.lit("cuid")).otherwise(pl.lit("error_cuid")).alias("how")
+    pairs = _pairs(claims.select("at", "file", "last_4", "claim", how).drop_nulls("claim"), among.sent)
+    ranked = _rank(pairs, claims, among, received)
     sure = pl.col("exact") & pl.col("last_4").is_not_null()
-    first = _choose(ranked.filter(sure), _no_places(), ["file", "claim", "last_4"])
+    first = _choose(ranked.filter(sure), _NO_PLACES, ["file", "claim", "last_4"])
     others = ranked.filter(~sure).join(first, on="at", how="anti", maintain_order="left")
     placed = pl.concat([first, _distrust(_choose(others, first, ["file", "claim"]), first)])
-    placed = pl.concat([placed, _by_token(claims, placed, sent, files)])
-    return pl.concat([placed, _by_order(claims, placed, sent)])
-
-
-def how_found() -> pl.Expr:
-    """Return how a row that claims a cuid is found: by the column, or by what its error says."""
-    return pl.when(pl.col("cuid").is_not_null()).then(pl.lit("cuid")).otherwise(pl.lit("error_cuid")).alias("how")
-
-
-def _no_places() -> pl.DataFrame:
-    return pl.DataFrame(schema=PLACED_TYPES)
+    placed = pl.concat([placed, _by_token(claims, placed, among, received)])
+    return pl.concat([placed, _by_order(claims, placed, among.sent)])
 
 
 def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
@@ -97,29 +128,27 @@ def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
     return claims.join(rows, left_on="claim", right_on="cuid", how="inner").with_columns(exact.alias("exact"))
 
 
-def _rank(pairs: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFrame:
-    """Order the candidates: right digits, then the chunk most of the file speaks of, of its size, of its name.
+def _rank(
+    pairs: pl.DataFrame, claims: pl.DataFrame, among: Candidates, received: Sequence[date | None]
+) -> pl.DataFrame:
+    """Order the candidates: right digits, then the chunk that most rows of the file name, of its size, of its name.
 
-    What is sent again (a resubmission, a renewal) may stand in chunks of several runs: then the newest run that was
-    there when the file came is meant. A run of a later day is not, unless the file carries its name.
+    A row that was resent (a resubmission, a renewal) is in chunks of several runs; then the newest run of the day the
+    file arrived, or earlier, counts. A run of a later day does not, unless the file carries its name.
     """
     twice = pl.col("at").is_duplicated()
     clear, several = pairs.filter(~twice), pairs.filter(twice)
-    if several.is_empty():
-        return clear
     votes = pairs.filter("exact").group_by("file", "place").agg(pl.col("at").n_unique().alias("votes"))
     heights = claims.group_by("file").agg(pl.len().alias("height"))
-    name = pl.col("file").replace_strict(dict(files.named), default=None, return_dtype=pl.UInt32)
-    days = dict(enumerate(files.received))
-    came = pl.col("file").replace_strict(days, default=None, return_dtype=pl.Date)
-    by_name = (name == pl.col("place")).fill_null(False)
+    arrived = pl.col("file").replace_strict(dict(enumerate(received)), default=None, return_dtype=pl.Date)
+    by_name = (_by_number(among.named) == pl.col("place")).fill_null(False)
     ordered = (
         several.join(votes, on=["file", "place"], how="left")
-        .join(sent.places.select("place", "sent"), on="place", how="left")
+        .join(among.sent.places.select("place", "sent"), on="place", how="left")
         .join(heights, on="file", how="left")
-        .join(_turns(sent.places), on="place", how="left")
+        .join(_turns(among.sent.places), on="place", how="left")
         .with_columns(
-            (by_name | (pl.col("day") <= came).fill_null(True)).alias("possible"),
+            (by_name | (pl.col("day") <= arrived).fill_null(True)).alias("possible"),
             pl.col("votes").fill_null(0),
             (pl.col("sent") == pl.col("height")).alias("whole"),
             by_name.alias("named"),
@@ -178,18 +207,20 @@ def _leftover(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
     return nameless.join(placed, on="at", how="anti")
 
 
-def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, files: Files) -> pl.DataFrame:
+def _by_token(
+    claims: pl.DataFrame, placed: pl.DataFrame, among: Candidates, received: Sequence[date | None]
+) -> pl.DataFrame:
     """Place errors whose text holds exactly one cuid still open in the file's chunks.
 
     Where no row of a file names a cuid, any chunk will do that half of its rows speak of.
     """
     rest = _leftover(claims, placed)
     if rest.is_empty():
-        return _no_places()
+        return _NO_PLACES
     words = words_of(pl.col("error")).list.unique()
     tokens = rest.select("at", "file", words.alias("claim")).explode("claim").drop_nulls("claim")
     tokens = tokens.with_columns(pl.lit(None, pl.String).alias("last_4"), pl.lit("token").alias("how"))
-    found = _pairs(tokens, sent).join(placed.drop_nulls("spot"), on=["file", "spot"], how="anti")
+    found = _pairs(tokens, among.sent).join(placed.drop_nulls("spot"), on=["file", "spot"], how="anti")
     homes = placed.select("file", "place").unique()
     at_home = found.join(homes, on=["file", "place"], how="semi")
     mute = claims.group_by("file").agg(pl.col("claim").is_null().all().alias("mute"), pl.len().alias("height"))
@@ -197,13 +228,13 @@ def _by_token(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows, files:
     homeless = found.join(mute.filter("mute"), on="file").filter(spoken).select(found.columns)
     open_ones = pl.concat([at_home, homeless]).filter(pl.col("claim").n_unique().over("at") == 1)
     alone = open_ones.filter(pl.col("at").n_unique().over("file", "claim") == 1)
-    return _choose(_rank(alone, claims, sent, files), _no_places(), ["file", "claim"])
+    return _choose(_rank(alone, claims, among, received), _NO_PLACES, ["file", "claim"])
 
 
 def _by_order(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
     """Place nameless errors by position or elimination, in files that answer exactly one whole chunk."""
     rest = _leftover(claims, placed).filter(pl.col("claim").is_null())
-    found = [_no_places()]
+    found = [_NO_PLACES]
     for key, lost in rest.partition_by("file", as_dict=True).items():
         mine = placed.filter(pl.col("file") == key[0])
         rows = claims.filter(pl.col("file") == key[0])
@@ -223,67 +254,5 @@ def _in_order(lost: pl.DataFrame, rows: pl.DataFrame, mine: pl.DataFrame, chunk:
     elif free.height == 1 == lost.height:
         pairs, how = lost.join(free, how="cross"), "elimination"
     else:
-        return _no_places()
+        return _NO_PLACES
     return pairs.select("at", "file", "place", "spot", pl.lit(how).alias("how"), pl.lit(True).alias("exact"))
-
-
-class Candidates(NamedTuple):
-    """The sent rows that result files may answer, the place each file is named after, and the rows placed by that."""
-
-    sent: SentRows
-    named: Mapping[int, int]
-    by_name: pl.DataFrame  # as `place_by_name` gives them
-
-
-def candidates(names: Sequence[str], claims: pl.DataFrame, sent: pl.DataFrame) -> Candidates:
-    """Number the ledger rows `sent` (row, cuid, last_4, chunk, position[, run]) and place by the names what can be."""
-    numbered = number_sent_rows(sent)
-    named = named_places(names, numbered.places)
-    return Candidates(numbered, named, place_by_name(claims, numbered, named))
-
-
-def named_places(names: Sequence[str], places: pl.DataFrame) -> dict[int, int]:
-    """Return the place each file (by its number) is named after, where there is such a place."""
-    known = {(run, chunk): place for place, run, chunk, _ in places.iter_rows()}
-    return {at: known[key] for at, name in enumerate(names) for key in named_in(name) if key in known}
-
-
-def named_in(name: str) -> list[tuple[str, int]]:
-    """Return what runs and chunks a name may speak of, the likeliest last: portals put words before the run."""
-    found = _NAME.search(name.lower())
-    if not found:
-        return []
-    words = found[1].split("-")
-    runs = ["-".join(words[at:]) for at in reversed(range(len(words) - 2))]
-    return [(run, int(found[2])) for run in ("", *runs)]
-
-
-def place_by_name(claims: pl.DataFrame, sent: SentRows, named: Mapping[int, int]) -> pl.DataFrame:
-    """Place the rows of files that answer all rows of the chunk they are named after, each row once, and nothing else.
-
-    No other chunk could make their attribution another one: none has more of the file's rows, and where one has as
-    many, the name decides. `claims`: at, file, cuid, claim, last_4; `named`: place by file's number.
-    """
-    home = pl.col("file").replace_strict(dict(named), default=None, return_dtype=pl.UInt32).alias("place")
-    rows = sent.rows.select("spot", "place", pl.col("cuid").alias("claim"), pl.col("last_4").alias("last_4_sent"))
-    fits = pl.col("spot").is_not_null() & (pl.col("last_4") == pl.col("last_4_sent")).fill_null(True)
-    found = claims.select("at", "file", "claim", "last_4", how_found(), home).join(
-        rows, on=["place", "claim"], how="left", maintain_order="left"
-    )
-    files = (
-        found.group_by("file", "place")
-        .agg(pl.len().alias("pairs"), fits.sum().alias("fit"), pl.col("at", "spot").n_unique())
-        .join(sent.places.select("place", "sent"), on="place")
-    )
-    one_each = (pl.col(name) == pl.col("sent") for name in ("pairs", "fit", "at", "spot"))
-    whole = files.filter(pl.all_horizontal(one_each))
-    if whole.height < files.height or whole["file"].n_unique() < found["file"].n_unique():
-        found = found.filter(pl.col("file").is_in(whole["file"].implode()))
-    return found.select(*PLACED[:-1], exact=True)
-
-
-def unsettled(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Return the claims of the files of which no row is placed yet."""
-    if claims.height == placed.height:
-        return claims.clear()
-    return claims.filter(~pl.col("file").is_in(placed["file"].unique().implode()))

@@ -1,4 +1,4 @@
-"""Every sent row against every answer: a pure function, the same for any order and any repetition of result files."""
+"""Settle every sent row by all results: a pure function, whatever the order or repetition of the result files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from flows.results.attribution import digest_of
+from flows.results.decisions import SHOWN
 from flows.results.match import SentRows, number_sent_rows
 from flows.results.read import DAMAGE
 from flows.runs.outcomes import OUTCOME, Attributed
@@ -17,15 +18,13 @@ from schemas import breaks
 from schemas.breaks import Break, found
 from schemas.ledger import AWAITING, BROKEN, ERROR, LINKED
 
-SHOWN = 5  # row numbers named at the place of a break
-
 
 class Reconciled(NamedTuple):
-    """What became of every sent row.
+    """The result of every sent row.
 
     `rows`: run, chunk, row, position, cuid, last_4, state (linked, error, awaiting), url, expires_on, expires_raw,
-    how, reasons, message, shape, result (name of the file that answered), in the order of the sent rows.
-    `chunks`: run, chunk, sent, answers (different result rows), links (different links received, kept or not),
+    how, reasons, message, shape, result (name of the result file), in the order of the sent rows.
+    `chunks`: run, chunk, sent, answers (distinct result rows), links (distinct links received, accepted or not),
     linked, error, awaiting, state (answered, partial, awaiting), results (file names).
     """
 
@@ -34,7 +33,7 @@ class Reconciled(NamedTuple):
     breaks: tuple[Break, ...]
 
     def of(self, run: str) -> Reconciled:
-        """Return what concerns one run; breaks of files that answer no run are left out."""
+        """Return the part of one run; breaks of files that belong to no run are left out."""
         mine = pl.col("run") == run
         return Reconciled(
             self.rows.filter(mine), self.chunks.filter(mine), tuple(one for one in self.breaks if one.run == run)
@@ -44,34 +43,23 @@ class Reconciled(NamedTuple):
 def reconcile(sent: pl.DataFrame, outcomes: Sequence[Attributed], today: date) -> Reconciled:
     """Settle every submitted ledger row (row, cuid, last_4, chunk, position[, run]) by the attributed results.
 
-    A link that had expired when its file came in (`today` where that day is unknown) settles nothing.
-    Rows attributed to runs that are not in `sent` are left to those runs.
+    A link that had expired when its file arrived (`today` where that day is unknown) settles nothing.
+    Rows attributed to runs that are not in `sent` are ignored.
     """
     numbered = number_sent_rows(sent)
-    files = _files(outcomes)
-    reported = _answers(files, numbered)
-    single = _one_each(reported)
-    answers = _expired(reported if single else _union(reported), today)
+    # earliest first, the same bytes under the same name once
+    ordered = sorted(outcomes, key=lambda one: (one.received or date.max, one.digest, one.name))
+    files = list({(one.digest, one.name): one for one in reversed(ordered)}.values())[::-1]
+    answers = _expired(_union(_answers(files, numbered)), today)
     settled = answers.filter((pl.col("state") != BROKEN) & pl.col("spot").is_not_null())
-    best = settled if single else _best(settled)
-    chunks = _chunks(numbered, answers, best, single)
-    findings = [
-        *_file_breaks(files),
-        *_row_breaks(answers),
-        *(() if single else _conflicts(settled)),
-        *_shorts(chunks),
-    ]
+    best = _best(settled)
+    chunks = _chunks(numbered, answers, best)
+    findings = [*_file_breaks(files), *_row_breaks(answers), *_conflicts(settled), *_shorts(chunks)]
     return Reconciled(_rows(numbered, best), chunks, tuple(sorted(findings)))
 
 
-def _files(outcomes: Sequence[Attributed]) -> list[Attributed]:
-    """Return the files, earliest first, the same bytes under the same name once."""
-    ordered = sorted(outcomes, key=lambda one: (one.received or date.max, one.digest, one.name))
-    return list({(one.digest, one.name): one for one in reversed(ordered)}.values())[::-1]
-
-
 def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
-    """Return the rows of all files under each other, with the numbers of the sent rows they answer."""
+    """Return the rows of all files in one frame, with the numbers of the sent rows they answer."""
     facts = pl.DataFrame(
         [(at, one.name, one.received) for at, one in enumerate(files)],
         {"file": pl.UInt32, "result": pl.String, "received": pl.Date},
@@ -87,11 +75,13 @@ def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
 
 
 def _union(answers: pl.DataFrame) -> pl.DataFrame:
-    """Keep each different answer once: the n-th row of one content counts once over all files.
+    """Keep each distinct answer once: the n-th row of the same content counts once over all files.
 
-    Where one file could place such a row and another could not, the placed one stands. Files of one chunk that
-    have no placed row in common are different parts of its result: what looks alike in them is not the same.
+    A placed row is preferred to one that could not be placed. Files of one chunk without a placed row in common are
+    different parts of its result: equal rows in them are different answers.
     """
+    if answers["spot"].is_unique().all() and not answers["spot"].has_nulls():
+        return answers  # the usual night: every row is answered once
     one = ["place", "part", "content", "nth"]
     parted = answers.join(_parts(answers), on=["place", "file"], how="left", maintain_order="left").with_columns(
         pl.col("part").fill_null(pl.col("part").min().over("place"))
@@ -102,20 +92,15 @@ def _union(answers: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([different.filter(pl.col("spot").is_not_null()), lost]).drop("part")
 
 
-def _one_each(answers: pl.DataFrame) -> bool:
-    """Tell that every answer is the only one to its row, as in the usual night."""
-    return not answers["spot"].has_nulls() and bool(answers["spot"].is_unique().all())
-
-
 def _parts(answers: pl.DataFrame) -> pl.DataFrame:
-    """Return place, file, part: files that share a sent row are copies of one part, known by the first of them."""
+    """Return place, file, part: files that share a sent row are copies of one part, numbered after the first."""
     spots = answers.filter(pl.col("spot").is_not_null()).select("place", "file", "spot")
     first = spots.group_by("spot").agg(pl.col("file").min().alias("part"))
     return spots.join(first, on="spot").group_by("place", "file").agg(pl.col("part").min())
 
 
 def _expired(answers: pl.DataFrame, today: date) -> pl.DataFrame:
-    """Break the links that were dead on arrival."""
+    """Mark links that had expired on arrival as broken."""
     arrived = pl.col("received").fill_null(today)
     late = ((pl.col("state") == LINKED) & (pl.col("expires_on") < arrived)).fill_null(False)
     return answers.with_columns(
@@ -134,7 +119,7 @@ def _rows(sent: SentRows, best: pl.DataFrame) -> pl.DataFrame:
 
 
 def _best(settled: pl.DataFrame) -> pl.DataFrame:
-    """Return one answer a row: a link before an error, the later file before the earlier."""
+    """Return one answer per row: a link before an error, a later file before an earlier one."""
     twice = pl.col("spot").is_duplicated()
     ordered = settled.filter(twice).sort(
         ["state", "received", "expires_on", "file", "position"],
@@ -144,12 +129,10 @@ def _best(settled: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([settled.filter(~twice), ordered.unique("spot", keep="first", maintain_order=True)])
 
 
-def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame, single: bool) -> pl.DataFrame:
-    rows, links = pl.len(), pl.col("has_link").sum()
-    if not single:
-        rows = pl.col("spot").drop_nulls().n_unique() + pl.col("spot").is_null().sum()
-        refused = pl.when(pl.col("url").is_null()).then(pl.struct("content", "nth"))  # its url is not kept
-        links = pl.struct("spot", "url", refused.alias("refused")).filter("has_link").n_unique()
+def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame) -> pl.DataFrame:
+    rows = pl.col("spot").drop_nulls().n_unique() + pl.col("spot").is_null().sum()
+    refused = pl.when(pl.col("url").is_null()).then(pl.struct("content", "nth"))  # its url is not stored
+    links = pl.struct("spot", "url", refused.alias("refused")).filter("has_link").n_unique()
     names = pl.col("result").unique().sort()
     reported = answers.group_by("place").agg(rows.alias("answers"), links.alias("links"), names.alias("results"))
     states = best.group_by("place").agg((pl.col("state") == state).sum().alias(state) for state in (LINKED, ERROR))
@@ -172,7 +155,7 @@ def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame, single: b
 
 
 def _row_breaks(answers: pl.DataFrame) -> Iterator[Break]:
-    """Yield one break per kind and chunk (or file, where it belongs to no chunk)."""
+    """Yield one break per kind and chunk, or per kind and file for rows of no chunk."""
     with_problems = answers.filter(pl.col("trouble").is_not_null())
     grouped = (
         with_problems.with_columns(pl.when(pl.col("place").is_null()).then("result").alias("homeless"))
@@ -188,7 +171,7 @@ def _place(chunk: int, rows: Sequence[int] = ()) -> str:
 
 
 def _conflicts(settled: pl.DataFrame) -> Iterator[Break]:
-    """Name the rows that two answers speak of differently: two links, or a link and an error."""
+    """Yield the rows with conflicting answers: two links, or a link and an error."""
     reported = settled.filter(pl.col("spot").is_duplicated()).group_by("spot", "run", "chunk", "row")
     ways = pl.struct("state", "url").n_unique()
     rows = reported.agg(ways.alias("ways")).filter(pl.col("ways") > 1)
@@ -204,7 +187,7 @@ def _shorts(chunks: pl.DataFrame) -> Iterator[Break]:
 
 
 def _file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
-    """Name files that are damaged, repeat another, answer several chunks or carry another chunk's name."""
+    """Yield the files that are damaged, repeat another, answer several chunks or carry another chunk's name."""
     seen: dict[str, str] = {}
     for one, places in zip(files, _places(files), strict=True):
         height = one.outcomes.height
@@ -222,11 +205,11 @@ def _file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
 
 
 def _places(files: Sequence[Attributed]) -> list[set[tuple[str, int]]]:
-    """Return of each file the chunks its rows answer."""
+    """Return the chunks that the rows of each file answer."""
     found: list[set[tuple[str, int]]] = [set() for _ in files]
     rows, numbers = _stacked(files)
     answered = rows.select("run", "chunk", "row", file=numbers).drop_nulls("row").select("file", "run", "chunk")
-    # A file's rows lie together, so few begin another file, run or chunk.
+    # consecutive rows mostly have the same file, run and chunk
     new = pl.any_horizontal(pl.all().ne_missing(pl.all().shift()))
     for at, run, chunk in answered.filter(new).iter_rows():
         found[at].add((run, chunk))
@@ -234,7 +217,7 @@ def _places(files: Sequence[Attributed]) -> list[set[tuple[str, int]]]:
 
 
 def _stacked(files: Sequence[Attributed]) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the rows of all files under each other, and the number of the file each is of."""
+    """Return the rows of all files in one frame, and the file number of each row."""
     rows = pl.concat([pl.DataFrame(schema=OUTCOME), *(one.outcomes for one in files)])
     heights = [one.outcomes.height for one in files]
     return rows, pl.Series(np.repeat(np.arange(len(files), dtype=np.uint32), heights))

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import polars as pl
 
 from flows.results.attribution import ByHand
-from flows.results.match import Candidates, candidates, named_in, unsettled, words_of
+from flows.results.match import Candidates, candidates, named_in, searched_elsewhere, words_of
 from flows.runs.documents import keys_of, read_ledger, read_manifest, with_ledger, without_ledger
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store
@@ -46,13 +46,13 @@ class SentIndex:
         for run, chunk in (one for name in names for one in named_in(name)):
             spoken.setdefault(run, set()).add(chunk)
         named = pl.concat([_NONE, *(self._chunks_of(run, chunks) for run, chunks in sorted(spoken.items()))])
-        found = candidates(names, claims, named)
-        others = unsettled(claims, found.by_name)
+        found = candidates(names, named)
+        others = searched_elsewhere(claims, found)
         if others.is_empty() and not forced:
             return found
         by_hand = (self._chunk_of(one.run, one.row) for one in forced)
         sent = pl.concat([named, self._search(others), *by_hand]).unique(["run", "row"], maintain_order=True)
-        return candidates(names, claims, sent)
+        return candidates(names, sent)
 
     def _chunk_of(self, run: str, row: int) -> pl.DataFrame:
         """Return the sent rows of the chunk that a row of a run stands in, none where it was not sent."""

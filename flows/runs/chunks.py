@@ -1,4 +1,4 @@
-"""The chunks of a committed run as they count now: where each is stored, and its state between upload and result.
+"""The chunks of a committed run as they are now: where each is stored, and its state between commit and result.
 
 waiting ──uploaded──► uploaded ──(its result)──► answered
    │ ▲                    │
@@ -6,7 +6,7 @@ waiting ──uploaded──► uploaded ──(its result)──► answered
    ▼ │
  held ──cancelled──► cancelled
 
-A result answers a chunk whatever was marked before it: ingest works whether or not anyone marked anything.
+A result answers a chunk in any state: ingest works whether or not an operator marked the upload.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, get_args
 
 from flows.runs.chains import records
 from flows.runs.context import Adapters
-from flows.runs.documents import UnknownRunError, keys_of, read_manifest, read_purged, run_ids
+from flows.runs.documents import UnknownRunError, keys_of, manifests, read_manifest, read_purged
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import StoredOutcomes
 from flows.runs.store import Store, read
@@ -40,7 +40,7 @@ _WHAT = re.compile(rf"-({'|'.join(['committed', *get_args(Move)])})-[0-9a-f]{{8}
 
 
 class ChunkEvent(NamedTuple):
-    """One event of a run: what was done to which chunks (none named: all of them), when, and why."""
+    """One event of a run: what was done to which chunks (none named: all), when, by whom and why."""
 
     move: Move
     at: datetime
@@ -50,7 +50,7 @@ class ChunkEvent(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One chunk in the outbox: its state, since when, and when the clock of its expected answer began."""
+    """One chunk in the outbox: its state, since when, and from when its result is expected."""
 
     run: str
     chunk: ManifestChunk
@@ -60,7 +60,7 @@ class Item(NamedTuple):
     reason: str = ""
 
     def overdue(self, now: datetime, within: timedelta) -> bool:
-        """True where an answer should have come: a chunk that was held back or cancelled has none to expect."""
+        """Return whether a result should have come; none is expected for a chunk that is held or cancelled."""
         return self.state in ("waiting", "uploaded") and now - self.clock > within
 
 
@@ -71,7 +71,7 @@ def items(
     moves: Iterable[ChunkEvent],
     answered: Collection[int] = (),
 ) -> list[Item]:
-    """Tell every chunk's state from the moves, oldest first; a move that does not fit the state changes nothing."""
+    """Return every chunk with the state that the moves, in order of time, have brought it to."""
     found = {chunk.number: Item(run, chunk, "waiting", committed, committed) for chunk in chunks}
     for move in sorted(moves, key=lambda one: one.at):
         for number in move.chunks or found.keys():
@@ -83,7 +83,7 @@ def items(
 
 
 def after(item: Item, move: ChunkEvent) -> Item:
-    """Return how a chunk stands after a move; one that does not fit its state changes nothing."""
+    """Return a chunk after a move; a move that its state does not allow changes nothing."""
     fits, state = MOVES[move.move]
     if item.state not in fits:
         return item
@@ -92,7 +92,7 @@ def after(item: Item, move: ChunkEvent) -> Item:
 
 
 class StoredChunk(NamedTuple):
-    """One chunk as it counts now: its object's size and digest, its key, and whom it is sealed to."""
+    """One chunk as it is now: its object's size and digest, its key, and whom it is sealed to."""
 
     chunk: ManifestChunk
     key: str
@@ -100,7 +100,7 @@ class StoredChunk(NamedTuple):
 
 
 def current_chunks(keys: RunKeys, manifest: Manifest, reseals: Iterable[Reseal]) -> dict[int, StoredChunk]:
-    """Return the chunks of a run by number; of several sealings of one the last counts."""
+    """Return the chunks of a run by number, each as it was sealed last."""
     found = {one.number: StoredChunk(one, keys.chunks + one.name, manifest.recipients) for one in manifest.chunks}
     for reseal in reseals:
         place = keys.sealed(reseal.generation)
@@ -109,41 +109,40 @@ def current_chunks(keys: RunKeys, manifest: Manifest, reseals: Iterable[Reseal])
 
 
 def stored_chunks(store: Store, manifest: Manifest) -> dict[int, StoredChunk]:
-    """Return where every chunk of a committed run lies, by number."""
+    """Return where every chunk of a committed run is stored, by number."""
     keys = keys_of(manifest.run)
     return current_chunks(keys, manifest, records(store, keys.reseals, Reseal))
 
 
 def as_it_lies(store: Store, manifest: Manifest) -> Manifest:
-    """Return a manifest with size and digest of its chunks as they count now."""
+    """Return a manifest with size and digest of its chunks as they are now."""
     return manifest.model_copy(update={"chunks": tuple(one.chunk for one in stored_chunks(store, manifest).values())})
 
 
 def outbox(adapters: Adapters, run: str) -> list[Item]:
     """Return every chunk of a committed run with its state; UnknownRunError before the commit."""
-    return _read(adapters.store, keys_of(run), True)
+    manifest = read_manifest(adapters.store, keys_of(run))
+    if manifest is None:
+        raise UnknownRunError(run=run)
+    return _outbox(adapters.store, manifest)
 
 
 def outboxes(adapters: Adapters, issuer: str, states: Collection[State] = OPEN) -> Iterator[Item]:
     """Yield the chunks of an issuer's runs that are in one of these states, oldest run first."""
-    for run in run_ids(adapters.store, issuer):
-        yield from (item for item in _read(adapters.store, RunKeys(run), False) if item.state in states)
+    for manifest in manifests(adapters.store, issuer):
+        yield from (item for item in _outbox(adapters.store, manifest) if item.state in states)
 
 
-def _read(store: Store, keys: RunKeys, must: bool) -> list[Item]:
-    manifest = read_manifest(store, keys)
-    if manifest is None:
-        if must:
-            raise UnknownRunError(run=str(keys.run))
-        return []
+def _outbox(store: Store, manifest: Manifest) -> list[Item]:
+    keys = keys_of(manifest.run)
     answered: Collection[int] = StoredOutcomes(store, keys).chunks()
-    if not answered and read_purged(store, keys, "ledger") is not None:  # only what was done with was purged
+    if not answered and read_purged(store, keys, "ledger") is not None:  # only finished runs are purged
         answered = {item.chunk.number for item in chunk_states(store, keys, manifest) if item.state != "cancelled"}
     return chunk_states(store, keys, manifest, answered)
 
 
 def chunk_states(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:
-    """Return how every chunk of a run stands by its events, those known to be answered apart."""
+    """Return every chunk of a run with its state by the run's events; those in `answered` are answered."""
     events = [json.loads(read(store, entry.key)) for entry in list(store.keys(keys.events)) if _WHAT.search(entry.key)]
     moves = [_moved(event, manifest) for event in events if event["what"] in MOVES]
     return items(manifest.run, as_it_lies(store, manifest).chunks, _committed(store, keys, events), moves, answered)
@@ -159,6 +158,6 @@ def _moved(event: dict[str, object], manifest: Manifest) -> ChunkEvent:
 
 
 def _committed(store: Store, keys: RunKeys, events: Sequence[dict[str, object]]) -> datetime:
-    """Return when the run was committed: its event, or, where a crash swallowed that, the manifest's own time."""
-    reported = [datetime.fromisoformat(str(event["at"])) for event in events if event["what"] == "committed"]
-    return min(reported) if reported else next(entry.modified for entry in store.keys(keys.manifest))
+    """Return when the run was committed: by its event, or, where a crash prevented that, by the manifest's own time."""
+    times = [datetime.fromisoformat(str(event["at"])) for event in events if event["what"] == "committed"]
+    return min(times) if times else next(entry.modified for entry in store.keys(keys.manifest))

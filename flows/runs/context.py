@@ -1,11 +1,11 @@
-"""The context that every step is given: the issuer, its adapters, the clock, who is acting; and noting an event."""
+"""The context that every step is given: the issuer, its adapters, the clock, who is acting; and recording an event."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import datetime
-from typing import NamedTuple
+from datetime import date, datetime
+from typing import Any, NamedTuple
 
 from flows.redaction import redact
 from flows.runs.identity import Header, canonical, digest
@@ -13,6 +13,7 @@ from flows.runs.keys import RunKeys
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
 from schemas.issuer import Issuer
+from schemas.manifest import Manifest
 
 
 class Adapters(NamedTuple):
@@ -22,23 +23,25 @@ class Adapters(NamedTuple):
     now: Callable[[], datetime]
     actor: str
     probe: Callable[[Store, str], None]  # StoreUnsafeError where create-only writes are not, below a prefix
-    connections: int = 16  # requests worth having under way at once
+    connections: int = 16  # requests at a time
 
 
 class IssuerContext(NamedTuple):
-    """One issuer and what its steps work with; sealing is opened late, since only a submit needs it."""
+    """One issuer and what its steps work with; `sealer` and `opener` are opened only where they are needed."""
 
     issuer: Issuer
     adapters: Adapters
     header: Header
     sealer: Callable[[], AbstractContextManager[Sealer]]
     opener: Callable[[], AbstractContextManager[Opener | None]]
+    # what the partner's interface beyond the file adds to a run's report, as of a day; None where it has nothing
+    funnel: Callable[[Store, Manifest, date], dict[str, Any] | None] = lambda *_: None
 
 
 def record_event(adapters: Adapters, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:
-    """Add an event to a run's history: what, when, by whom, and counts or names; events are never changed.
+    """Add an event to a run's history: what, when, by whom, and counts or names.
 
-    A reason is what somebody typed, so card numbers in texts are masked.
+    Card numbers in texts are masked, since an operator types the reason.
     """
     moment = adapters.now()
     reported = {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}

@@ -8,54 +8,28 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from flows.errors import OperatorError
 from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunId, RunKeys, purged, runs
 from flows.runs.store import ConflictError, ObjectMissingError, Store, read
-from schemas.manifest import Document, LedgerPart, Manifest, Plan
+from schemas.manifest import LedgerPart, Manifest, Plan
 from schemas.records import Abandoned, Part, Purged
 
-T = TypeVar("T", bound=Document)
-_MARKER = b'{"abandoned":true'  # how the document begins that ends a run without a commit
-HABIT = 14  # runs whose median says how large a night usually is
-
+T = TypeVar("T", bound=BaseModel)
+HABIT = 14  # runs whose median shows how large a night usually is
 READERS = 16
 
 
 class LedgerPurgedError(OperatorError):
-    """The ledger and the report of a run are gone, as its issuer's retention asks for."""
+    """The ledger and the report of a run were purged, as its issuer's retention asks."""
 
     message = "The ledger and the report of {run} were purged on {date} ({setting})."
     next_step = (
         "`cardlink history {run}` shows who did it; its manifest shows what was sent, its extract still has the rows."
     )
-
-
-def read_purged(store: Store, keys: RunKeys, part: Part) -> Purged | None:
-    """Return the record of a part of a run that is gone, None where it is not; ConflictError for what is no record."""
-    try:
-        return Purged.model_validate_json(read(store, keys.purged(part)))
-    except ObjectMissingError:
-        return None
-    except ValidationError:
-        pass
-    raise ConflictError(key=keys.purged(part))
-
-
-def without_ledger(store: Store, issuer: str) -> frozenset[str]:
-    """Return the ids of the runs whose ledger is gone, by one listing."""
-    found = (entry.key.removeprefix(purged(issuer)).split("/") for entry in store.keys(purged(issuer)))
-    return frozenset(names[0] for names in found if names[1:] == ["ledger.json"])
-
-
-def refuse_purged(store: Store, keys: RunKeys) -> None:
-    """Raise LedgerPurgedError where the ledger of a run is gone."""
-    record = read_purged(store, keys, "ledger")
-    if record is not None:
-        raise LedgerPurgedError(run=str(keys.run), date=f"{record.at:%Y-%m-%d}", setting=record.setting)
 
 
 class UnknownRunError(OperatorError):
@@ -80,44 +54,57 @@ class NoSuchRowError(OperatorError):
 
 
 class AbandonedError(OperatorError):
-    """An operator ended the run before its commit, for good."""
+    """An operator abandoned the run before its commit."""
 
     message = "Run {run} was abandoned by {actor}: {reason}."
     next_step = "It will not be resumed; to make a new run of its extract: --new-run REASON."
 
 
 def keys_of(run: str) -> RunKeys:
-    """Return the keys of the run of that id; UnknownRunError where the text is no run id."""
+    """Return the keys of a run; UnknownRunError where the text is not a run id."""
     parsed = RunId.parse(run)
     if parsed is None:
         raise UnknownRunError(run=run)
     return RunKeys(parsed)
 
 
+def run_of(text: str) -> RunId:
+    """Parse a run id; UnknownRunError where the text is not one."""
+    return keys_of(text).run
+
+
+def read_document(store: Store, key: str, kind: type[T]) -> T | None:
+    """Return a JSON document, None where there is none; ConflictError where it is not one that cardlink wrote."""
+    try:
+        return _parse(read(store, key), key, kind)
+    except ObjectMissingError:
+        return None
+
+
+def _parse(content: bytes, key: str, kind: type[T]) -> T:
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError:  # its text quotes the content: ours is raised below, without a chain
+        pass
+    raise ConflictError(key=key)
+
+
 def run_ids(store: Store, issuer: str) -> list[RunId]:
-    """Return the ids of all runs of an issuer, by business date."""
+    """Return the ids of an issuer's runs, by business date."""
     names = (folder.key.rstrip("/").rpartition("/")[2] for folder in store.keys(runs(issuer), shallow=True))
     found = [run for name in names if (run := RunId.parse(name)) is not None]
     return sorted(found, key=lambda run: (run.day, run.sha8, run.again))
 
 
-def plans(store: Store, issuer: str) -> Iterator[Plan]:
-    """Yield the plan of every run of an issuer, by business date."""
-    for run in run_ids(store, issuer):
-        plan = read_plan(store, RunKeys(run))
-        if plan is not None:
-            yield plan
-
-
 def read_plan(store: Store, keys: RunKeys) -> Plan | None:
     """Return a run's plan, None where it has none."""
-    return _document(Plan, store, keys.plan)
+    return read_document(store, keys.plan, Plan)
 
 
-def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
-    """Return a run's manifest, None before its commit and where the run was abandoned."""
-    found = read_end(store, keys)
-    return found if isinstance(found, Manifest) else None
+def plans(store: Store, issuer: str) -> Iterator[Plan]:
+    """Yield the plans of an issuer's runs, by business date."""
+    found = (read_plan(store, RunKeys(run)) for run in run_ids(store, issuer))
+    return (plan for plan in found if plan is not None)
 
 
 def read_end(store: Store, keys: RunKeys) -> Manifest | Abandoned | None:
@@ -126,13 +113,19 @@ def read_end(store: Store, keys: RunKeys) -> Manifest | Abandoned | None:
         content = read(store, keys.manifest)
     except ObjectMissingError:
         return None
-    if content.startswith(_MARKER):
-        return _parse(Abandoned, content, keys.manifest)
-    return _parse(Manifest, content, keys.manifest)
+    if content.startswith(b'{"abandoned":true'):
+        return _parse(content, keys.manifest, Abandoned)
+    return _parse(content, keys.manifest, Manifest)
+
+
+def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
+    """Return a run's manifest, None before its commit and where it was abandoned."""
+    end = read_end(store, keys)
+    return end if isinstance(end, Manifest) else None
 
 
 def finished(store: Store, keys: RunKeys) -> Manifest | None:
-    """Return the manifest of a run that needs no work, None where it is still to be done; AbandonedError."""
+    """Return a run's manifest, None where it is not committed yet; AbandonedError where it never will be."""
     end = read_end(store, keys)
     if isinstance(end, Abandoned):
         raise AbandonedError(run=end.run, actor=end.by, reason=end.reason)
@@ -140,7 +133,7 @@ def finished(store: Store, keys: RunKeys) -> Manifest | None:
 
 
 def has_manifest(store: Store, keys: RunKeys) -> bool:
-    """Tell whether a run is ended, committed or abandoned: its manifest's key is taken."""
+    """Return whether a run is ended, committed or abandoned: there is an object at its manifest's key."""
     try:
         with store.open(keys.manifest):
             return True
@@ -148,20 +141,34 @@ def has_manifest(store: Store, keys: RunKeys) -> bool:
         return False
 
 
-def _document(kind: type[T], store: Store, key: str) -> T | None:
-    try:
-        content = read(store, key)
-    except ObjectMissingError:
-        return None
-    return _parse(kind, content, key)
+def manifests(store: Store, issuer: str) -> Iterator[Manifest]:
+    """Yield the manifests of an issuer's committed runs, by business date."""
+    found = (read_manifest(store, RunKeys(run)) for run in run_ids(store, issuer))
+    return (manifest for manifest in found if manifest is not None)
 
 
-def _parse(kind: type[T], content: bytes, key: str) -> T:
-    try:
-        return kind.model_validate_json(content)
-    except ValidationError:  # its text shows what it found; ours is raised below without a chain
-        pass
-    raise ConflictError(key=key)
+def with_ledger(store: Store, issuer: str) -> Iterator[Manifest]:
+    """Yield the manifests of an issuer's committed runs whose ledger is not purged, by business date."""
+    gone = without_ledger(store, issuer)
+    found = (read_manifest(store, RunKeys(run)) for run in run_ids(store, issuer) if str(run) not in gone)
+    return (manifest for manifest in found if manifest is not None)
+
+
+def without_ledger(store: Store, issuer: str) -> frozenset[str]:
+    """Return the ids of the runs whose ledger was purged, by one listing."""
+    found = (entry.key.removeprefix(purged(issuer)).split("/") for entry in store.keys(purged(issuer)))
+    return frozenset(names[0] for names in found if names[1:] == ["ledger.json"])
+
+
+def read_purged(store: Store, keys: RunKeys, part: Part) -> Purged | None:
+    """Return the record that a part of a run was purged, None where it was not."""
+    return read_document(store, keys.purged(part), Purged)
+
+
+def refuse_purged(store: Store, keys: RunKeys) -> None:
+    """Raise LedgerPurgedError where the ledger of a run was purged."""
+    if record := read_purged(store, keys, "ledger"):
+        raise LedgerPurgedError(run=str(keys.run), date=f"{record.at:%Y-%m-%d}", setting=record.setting)
 
 
 def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
@@ -173,25 +180,8 @@ def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
     return found
 
 
-def manifests(store: Store, issuer: str) -> Iterator[Manifest]:
-    """Yield the manifest of every committed run of an issuer, by business date."""
-    for run in run_ids(store, issuer):
-        manifest = read_manifest(store, RunKeys(run))
-        if manifest is not None:
-            yield manifest
-
-
-def with_ledger(store: Store, issuer: str) -> Iterator[Manifest]:
-    """Yield the manifest of every committed run of an issuer whose ledger is not purged, by business date."""
-    gone = without_ledger(store, issuer)
-    for run in run_ids(store, issuer):
-        manifest = read_manifest(store, RunKeys(run)) if str(run) not in gone else None
-        if manifest is not None:
-            yield manifest
-
-
 def rows_before(store: Store, run: RunId) -> list[int]:
-    """Return the row counts of the committed runs of whole extracts before this one, of the last 14 runs."""
+    """Return the row counts of whole extracts among the 14 runs before this one."""
     earlier = [other for other in run_ids(store, run.issuer) if other.day < run.day][-HABIT:]
     found = (read_manifest(store, RunKeys(other)) for other in earlier)
     return [one.counts.read for one in found if one is not None and one.selection is None]
@@ -206,32 +196,22 @@ def read_ledger(
 ) -> Iterator[pl.DataFrame]:
     """Yield the parts of a run's ledger, each checked against its digest; a chunk never spans two parts.
 
-    Records of which `only` does not hold are not decoded. Raises LedgerPurgedError where it is gone,
-    ConflictError where it is not what was written.
+    `only` filters the records. Raises LedgerPurgedError, or ConflictError where a part is not what was written.
     """
     for part in parts:
-        data = _part(store, keys, part)
+        key = keys.ledger + part.name
+        try:
+            data = read(store, key)
+        except ObjectMissingError:
+            refuse_purged(store, keys)
+            raise
         if digest(data) != part.sha256:
-            raise ConflictError(key=keys.ledger + part.name)
+            raise ConflictError(key=key)
         yield from_parquet(data, columns, only)
 
 
-def _part(store: Store, keys: RunKeys, part: LedgerPart) -> bytes:
-    try:
-        return read(store, keys.ledger + part.name)
-    except ObjectMissingError as error:
-        missing = error
-    refuse_purged(store, keys)
-    raise missing
-
-
-def run_of(text: str) -> RunId:
-    """Read a run id; UnknownRunError where the text is none."""
-    return keys_of(text).run
-
-
 class RunStatus(NamedTuple):
-    """One run: its state in words and its six figures (zero before a report)."""
+    """A run's state in words, and where its rows are; zeros before a report."""
 
     run: str
     state: str
@@ -245,29 +225,21 @@ class RunStatus(NamedTuple):
 
 
 def run_statuses(store: Store, issuer: str) -> Iterator[RunStatus]:
-    """Yield how every run stands, newest first."""
+    """Yield the status of every run of an issuer, newest first."""
     newest = run_ids(store, issuer)[::-1]
     with ThreadPoolExecutor(READERS) as readers:
         yield from readers.map(lambda run: run_status(store, run), newest)
 
 
 def run_status(store: Store, run: RunId) -> RunStatus:
-    """Return how one run stands."""
+    """Return the status of one run."""
     keys = RunKeys(run)
-    try:
-        summary = json.loads(read(store, keys.report("summary.json")))
+    if (summary := read_summary(store, keys)) is not None:
         return RunStatus(str(run), summary["verdict"], **summary["rows"])
-    except ObjectMissingError:
-        pass
-    try:
-        end = json.loads(read(store, keys.manifest))
-    except ObjectMissingError:
-        return RunStatus(str(run), "not committed")
-    if "abandoned" in end:
-        return RunStatus(str(run), "abandoned")
-    gone = read_purged(store, keys, "ledger")
-    if gone is not None:
+    end = read_end(store, keys)
+    if not isinstance(end, Manifest):
+        return RunStatus(str(run), "abandoned" if end else "not committed")
+    if (gone := read_purged(store, keys, "ledger")) is not None:
         return RunStatus(str(run), f"{gone.verdict} (purged)", **gone.rows)
-    counts = end["counts"]
-    fates = {name: counts[name] for name in ("read", "rejected", "duplicate", "suppressed")}
-    return RunStatus(str(run), "committed, to be uploaded", awaiting=counts["submitted"], **fates)
+    fates = end.counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})
+    return RunStatus(str(run), "committed, to be uploaded", awaiting=end.counts.submitted, **fates)

@@ -1,4 +1,4 @@
-"""The reconciled rows of a run, kept as one Parquet object per ledger part: every file of a report is made of them."""
+"""The reconciled rows of a run, one Parquet object per ledger part: every file of a report is made from them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ CSV_ROWS = 50_000  # rows turned to text at a time
 
 
 def write_rows(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame) -> None:
-    """Keep the reconciled rows (columns of `Reconciled.rows`) of one ledger part."""
+    """Write the reconciled rows (columns of `Reconciled.rows`) of one ledger part."""
     write_parquet(store, rows_key(keys, part), rows)
 
 
 def read_rows(
     store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str], only: pl.Expr | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield these columns of a run's reconciled rows, part by part; rows of which `only` does not hold are left out."""
+    """Yield these columns of a run's reconciled rows, part by part; `only` filters the rows."""
     for part in parts:
         yield from_parquet(read(store, rows_key(keys, part)), columns, only)
 
 
 def from_parquet(data: bytes, columns: list[str] | None, only: pl.Expr | None) -> pl.DataFrame:
-    """Return these columns, None for all, of a kept frame; rows of which `only` does not hold are not decoded."""
+    """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not decoded."""
     if only is None:
         return pl.read_parquet(BytesIO(data), columns=columns)
     return pl.scan_parquet(BytesIO(data)).filter(only).select(columns or pl.all()).collect()
@@ -37,7 +37,7 @@ def from_parquet(data: bytes, columns: list[str] | None, only: pl.Expr | None) -
 def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
     """Write a derived frame as Parquet, `metadata` beside its columns."""
     out = BytesIO()
-    # links are random: more work packs no better
+    # links are random: a higher level compresses no better
     frame.write_parquet(out, compression="zstd", compression_level=1, metadata=metadata)
     store.replace(key, [out.getvalue()])
 
@@ -53,5 +53,5 @@ def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str]) -> Iterat
 
 
 def rows_key(keys: RunKeys, part: LedgerPart) -> str:
-    """Return where the reconciled rows of one ledger part lie."""
+    """Return the key of the reconciled rows of one ledger part."""
     return keys.report(f"rows/{part.name}")

@@ -1,4 +1,4 @@
-"""What a run is of: canonical JSON and digests, the header and settings that shape its rows, its business date."""
+"""What identifies a run: canonical JSON and digests, the header and settings that shape its rows, its business date."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import csv
 import hashlib
 import json
 import re
-from datetime import date, datetime, time, timedelta
+from contextlib import suppress
+from datetime import date, datetime, timedelta
 from io import StringIO
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -24,7 +25,7 @@ YEAR = 366  # days to look back for a business day before giving up
 
 
 class TemplateError(OperatorError):
-    """The template's header is not the portal's."""
+    """The template's header is not the portal's (interface.md 2.6)."""
 
     message = "Template {name}: missing columns: {missing}; unknown or repeated columns: {unknown}."
     next_step = "Download the blank template from the partner's portal again and name it in [portal] template."
@@ -43,11 +44,11 @@ def default_header() -> Header:
 
 
 def header_from_template(text: str, name: str) -> Header:
-    """Take names and order from the portal's own template; TemplateError where it does not fit 2.6."""
+    """Take names and order from the portal's own template; TemplateError where they do not fit interface.md 2.6."""
     first = next(csv.reader(StringIO(text.removeprefix("\ufeff"))), [])
     theirs = [cell.strip() for cell in first]
-    ours = {_suffix(column): column for column in columns()}
-    order = tuple(ours.get(_suffix(cell), "") for cell in theirs)
+    ours = {column.partition(".")[2]: column for column in columns()}
+    order = tuple(ours.get(cell.partition(".")[2], "") for cell in theirs)
     missing = [column for column in columns() if column not in order]
     unknown = [cell for cell, column in zip(theirs, order, strict=True) if not column or order.count(column) > 1]
     if missing or unknown:
@@ -59,10 +60,6 @@ def _header(order: tuple[str, ...], names: tuple[str, ...]) -> Header:
     line = StringIO()
     csv.writer(line, lineterminator="\n").writerow(names)
     return Header(order, line.getvalue().encode())
-
-
-def _suffix(name: str) -> str:
-    return name.partition(".")[2]
 
 
 def canonical(document: BaseModel | dict[str, Any]) -> bytes:
@@ -77,7 +74,7 @@ def digest(data: bytes) -> str:
 
 
 def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
-    """Return every setting that decides which rows stand in which chunk and how they are written there."""
+    """Return every setting that decides which rows are in which chunk and how they are written."""
     shaping = issuer.model_dump(mode="json", include={"source", "columns", "filter", "rules", "repairs"})
     if issuer.full_portfolio:
         shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")
@@ -86,7 +83,7 @@ def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
-    """Name the settings that differ, dotted (`rules.luhn`)."""
+    """Return the names of the settings that differ, dotted (`rules.luhn`)."""
     named: list[str] = []
     for key in sorted(old.keys() | new.keys()):
         before, after = old.get(key), new.get(key)
@@ -99,44 +96,37 @@ def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> l
 
 def business_date(key: str, dropped: datetime, time_zone: str) -> date:
     """Read the business date from the extract's name (2026-11-20, 20261120), else take the day it was dropped."""
-    found = DATE_IN_NAME.search(key.rpartition("/")[2])
-    if found:
-        try:
+    if found := DATE_IN_NAME.search(key.rpartition("/")[2]):
+        with suppress(ValueError):  # 20260231 is not a date
             return date(int(found[1]), int(found[2]), int(found[3]))
-        except ValueError:  # 20260231 is no date: fall through to the day of the drop
-            pass
-    return dropped.astimezone(ZoneInfo(time_zone)).date()
+    return local_day(dropped, time_zone)
 
 
 def local_day(moment: datetime, time_zone: str) -> date:
-    """Return the day it is at the issuer's place."""
+    """Return the issuer's local date at that moment."""
     return moment.astimezone(ZoneInfo(time_zone)).date()
 
 
 def day_off(schedule: Schedule, day: date) -> str:
-    """Say why a day has no night: `holiday`, or its name; nothing on a business day."""
+    """Return why a day is not a business day, `holiday` or the weekday's name; "" where it is one."""
     if day in schedule.holidays:
         return "holiday"
     return "" if WEEK[day.weekday()] in schedule.days else f"{day:%A}"
 
 
 def due(schedule: Schedule, now: datetime, time_zone: str) -> tuple[date, datetime] | None:
-    """Return the last business day whose hour has passed, and the hour of the one before: what is due came since then.
+    """Return the last business day whose hour has passed, and the hour of the one before: an extract is due since then.
 
-    None where no hour is set, or a year has no two business days.
+    None where no hour is set, or a year has fewer than two business days.
     """
     if schedule.extract_by is None:
         return None
     passed: list[tuple[date, datetime]] = []
     today = local_day(now, time_zone)
     for day in (today - timedelta(days=back) for back in range(YEAR)):
-        hour = _at(day, schedule.extract_by, time_zone)
+        hour = datetime.combine(day, schedule.extract_by, ZoneInfo(time_zone))
         if hour <= now and not day_off(schedule, day):
             passed.append((day, hour))
         if len(passed) == 2:
             return passed[0][0], passed[1][1]
     return None
-
-
-def _at(day: date, hour: time, time_zone: str) -> datetime:
-    return datetime.combine(day, hour, ZoneInfo(time_zone))

@@ -1,4 +1,4 @@
-"""Which rows of a run have a link: by its results, or by a single link that was made for a row since."""
+"""Which rows of a run have a link: from its results, or from a single link made for a row since."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import polars as pl
-from pydantic import ValidationError
 
-from flows.runs.documents import read_ledger
+from flows.runs.documents import read_document, read_ledger
 from flows.runs.frames import read_rows
 from flows.runs.keys import RunKeys, prompted_prefix
-from flows.runs.store import ConflictError, Store, read
+from flows.runs.store import Store
 from schemas.ledger import LINKED
 from schemas.manifest import LedgerPart
 from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
@@ -24,7 +23,7 @@ LINK = pl.Schema(
 
 
 class SingleLink(NamedTuple):
-    """One attempt; without an answer nobody knows what came of it."""
+    """One attempt; without an answer its outcome is unknown."""
 
     key: str
     asked: SingleAsked
@@ -32,12 +31,12 @@ class SingleLink(NamedTuple):
 
     @property
     def state(self) -> str:
-        """How it stands: linked, refused, unsent or unknown."""
+        """The outcome: linked, refused, unsent or unknown."""
         return self.answered.outcome if self.answered else UNKNOWN
 
 
 def singles(store: Store, keys: RunKeys) -> list[SingleLink]:
-    """Return the single links asked for from rows of a run, by row and order; ConflictError for what is none."""
+    """Return the single links requested for rows of a run, by row and in order; ConflictError for foreign objects."""
     return list(_read(store, keys.singles))
 
 
@@ -47,35 +46,32 @@ def prompted_singles(store: Store, issuer: str) -> list[SingleLink]:
 
 
 def _read(store: Store, prefix: str) -> Iterator[SingleLink]:
-    there = {entry.key for entry in store.keys(prefix)}
-    for key in sorted(one for one in there if one.endswith(".json") and not one.endswith(ANSWER)):
-        answer = answer_key(key)
-        try:
-            asked = SingleAsked.model_validate_json(read(store, key))
-            answered = SingleAnswered.model_validate_json(read(store, answer)) if answer in there else None
-        except ValidationError:
-            broken = True
-        else:
-            broken = False
-        if broken:
-            raise ConflictError(key=key)
-        yield SingleLink(key, asked, answered)
+    listed = {entry.key for entry in store.keys(prefix)}
+    for key in sorted(one for one in listed if one.endswith(".json") and not one.endswith(ANSWER)):
+        asked = read_document(store, key, SingleAsked)
+        answered = read_document(store, answer_key(key), SingleAnswered) if answer_key(key) in listed else None
+        if asked is not None:
+            yield SingleLink(key, asked, answered)
 
 
 def answer_key(key: str) -> str:
-    """Return where the answer of an attempt lies."""
+    """Return the key of the answer to an attempt."""
     return f"{key.removesuffix('.json')}{ANSWER}"
 
 
 def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
-    """Return the single links made for rows of a run (LINK), the last one of each row."""
+    """Return the last single link of each row of a run (LINK)."""
     return links_of(singles(store, keys))
 
 
 def links_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
-    """Return the links that single requests brought (LINK), the last one of each row."""
-    built = {one.asked.row: _link(one) for one in alone if one.answered and one.answered.url}
-    return pl.DataFrame(list(built.values()), schema=LINK, orient="row")
+    """Return the last link that single requests brought for each row (LINK)."""
+    found = {
+        one.asked.row: (one.asked.row, one.asked.cuid, one.asked.last_4, one.answered.url, one.answered.expires_on)
+        for one in alone
+        if one.answered and one.answered.url
+    }
+    return pl.DataFrame(list(found.values()), schema=LINK, orient="row")
 
 
 def linked_rows(store: Store, keys: RunKeys, part: LedgerPart, alone: pl.DataFrame) -> pl.DataFrame:
@@ -90,11 +86,6 @@ def linked_rows(store: Store, keys: RunKeys, part: LedgerPart, alone: pl.DataFra
 
 
 def states_with(states: pl.DataFrame, alone: pl.DataFrame) -> pl.DataFrame:
-    """Return row and state of reconciled rows, those with a single link as linked ones."""
+    """Return row and state of reconciled rows; those with a single link are linked."""
     built = alone.select("row", pl.lit(LINKED).alias("state"))
     return pl.concat([states.join(built, on="row", how="anti"), built])
-
-
-def _link(one: SingleLink) -> tuple[object, ...]:
-    reported = one.answered
-    return one.asked.row, one.asked.cuid, one.asked.last_4, reported and reported.url, reported and reported.expires_on

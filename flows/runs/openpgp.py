@@ -1,6 +1,6 @@
-"""OpenPGP seen from outside (RFC 4880): armor, packets, recipients, kinds of keys; nothing here can decrypt.
+"""OpenPGP from outside (RFC 4880): armor, packets, recipients, kinds of keys; nothing here can decrypt.
 
-Also the literal data packet that a message holds, plain or deflated. Keep out: gpg itself.
+Also the literal data packet inside a message, plain or deflated. Keep out: gpg itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BEGIN = b"-----BEGIN PGP "
 _END = b"-----END PGP "
 _BOM = b"\xef\xbb\xbf"
 _HEAD_OF_ARMOR = re.compile(rb"(?:[^\n:]+:[^\n]*\n)*[ \t]*\n")  # RFC 4880 6.2: headers, then an empty line
-_MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # an empty packet some senders put first
+_MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # a marker packet, which some senders put first
 _SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _SEALED, _AEAD = 1, 5, 6, 18, 20
 
 Compression = Literal["zip", "none"]
@@ -26,18 +26,18 @@ Compression = Literal["zip", "none"]
 _COMPRESSED, _LITERAL = 8, 11
 _ZIP: Final = b"\x01"  # the algorithm: raw deflate
 _BINARY: Final = b"b"
-_NO_DATE: Final = bytes(4)  # the same rows make the same content, whenever they are sealed
+_NO_DATE: Final = bytes(4)  # so that the same rows make the same content at any time
 
 
 class Packet(NamedTuple):
-    """One packet: its tag, and its body up to the end or, where the length is partial, its first part."""
+    """One packet: its tag, and its body, or the body's first part where the length is partial."""
 
     tag: int
     body: memoryview
 
 
 class Message(NamedTuple):
-    """What shows on the outside of a sealed message: its recipients' 16-hex key ids, in order."""
+    """A sealed message from outside: its recipients' 16-hex key ids, in order."""
 
     recipients: tuple[str, ...]
 
@@ -50,7 +50,7 @@ class KeyCount(NamedTuple):
 
 
 def looks_like_message(head: bytes) -> bool:
-    """Tell from its first 64 bytes whether something is an OpenPGP message, armored or binary."""
+    """Return whether something that begins with these 64 bytes is an OpenPGP message, armored or binary."""
     if head.removeprefix(_BOM).lstrip().startswith(_BEGIN + b"MESSAGE-----") or head[:5] in _MARKERS:
         return True
     try:
@@ -85,10 +85,10 @@ def count_keys(binary: Sequence[bytes]) -> KeyCount:
 
 
 def blocks(data: bytes) -> list[bytes]:
-    """Return the binary content of every armored block, or the data itself where it is binary already.
+    """Return the binary content of every armored block, or the data itself where it is binary.
 
-    The CRC of the armor is not looked at: gpg's own authentication is stronger, and in Python it costs
-    more than the sealing. Raises MalformedMessageError where neither kind is found.
+    The armor's CRC is not checked: gpg's own authentication is stronger, and in Python it costs more than the sealing.
+    Raises MalformedMessageError where neither kind is found.
     """
     if data[:1] >= b"\x80" and not data.startswith(_BOM):  # every packet starts with the top bit set
         return [data]
@@ -109,8 +109,12 @@ def packets(data: bytes) -> list[Packet]:
     """Cut binary data into packets (at least one) that tile it; MalformedMessageError where they do not."""
     view, found, place = memoryview(data), [], 0
     while place < len(view):
-        packet, place = _packet(view, place)
-        found.append(packet)
+        tag, length, place, more = _header(view, place)
+        found.append(Packet(tag, _slice(view, place, length)))
+        place += length
+        while more:
+            length, place, more = _new_length(view, place)
+            place += len(_slice(view, place, length))
     if not found:
         raise MalformedMessageError(reason="message.packets.missing")
     return found
@@ -130,18 +134,6 @@ def _dearmor(block: bytes) -> bytes:
     raise MalformedMessageError(reason="armor.base64.malformed")
 
 
-def _packet(view: memoryview, place: int) -> tuple[Packet, int]:
-    """Return the packet that starts at `place`, joined over its partial lengths, and where the next one starts."""
-    tag, length, place, more = _header(view, place)
-    first = _slice(view, place, length)
-    place += length
-    while more:
-        length, place, more = _new_length(view, place)
-        _slice(view, place, length)
-        place += length
-    return Packet(tag, first), place
-
-
 def _header(view: memoryview, place: int) -> tuple[int, int, int, bool]:
     """Return a packet's tag, its (first) length, where its body starts, and whether another part follows."""
     first = _slice(view, place, 1)[0]
@@ -149,7 +141,7 @@ def _header(view: memoryview, place: int) -> tuple[int, int, int, bool]:
         raise MalformedMessageError(reason="packet.header.malformed")
     if first & 0x40:
         return first & 0x3F, *_new_length(view, place + 1)
-    if first & 3 == 3:  # runs to the end of the file, so a cut one cannot be told from a whole one
+    if first & 3 == 3:  # runs to the end of the file: truncation could not be noticed
         raise MalformedMessageError(reason="packet.length.indeterminate")
     width = 1 << (first & 3)
     length = int.from_bytes(_slice(view, place + 1, width), "big")
@@ -190,7 +182,7 @@ class Content(NamedTuple):
 
 
 def content(chunk: Plain, compression: Compression) -> Content:
-    """Return the packet to seal of one chunk, whose name (at most 255 bytes) whoever opens it is shown."""
+    """Return the packet to seal of one chunk; its name (at most 255 bytes) is shown to whoever opens it."""
     name = chunk.name.encode()
     head = _BINARY + bytes([len(name)]) + name + _NO_DATE
     literal = _packet_header(_LITERAL, len(head) + len(chunk.data)) + head

@@ -1,7 +1,7 @@
-"""Attributed result rows of a run, kept so that a report reads them back: a Parquet object per group of result files.
+"""Attributed result rows of a run, kept for its reports: a Parquet object per group of result files.
 
-They are derived: result files and ledger make them again. A file may stand in several groups, taken up again after
-it came whole or after a crash; what was taken up last is what it says.
+They are derived from result files and ledger. A file may be in several groups, where it was ingested again; the last
+time counts.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ OUTCOME: dict[str, pl.DataType] = {
     "run": pl.String(),  # null: belongs to no chunk
     "chunk": pl.UInt32(),
     "row": pl.UInt32(),  # null: belongs to no sent row
-    "cuid": pl.String(),  # as sent where attributed, else as received unless it looks like a card number
+    "cuid": pl.String(),  # as sent where attributed, else as received, unless it looks like a card number
     "last_4": pl.String(),
     "how": pl.String(),  # cuid, error_cuid, token, position, elimination, by hand; null where not attributed
     "state": pl.String(),  # linked, error, broken
     "trouble": pl.String(),  # name of the break, null where there is none
     "url": pl.String(),  # of linked rows only
-    "has_link": pl.Boolean(),  # the row came with a url, kept or not
+    "has_link": pl.Boolean(),  # the row had a url, stored or not
     "expires_on": pl.Date(),
     "expires_raw": pl.String(),
     "reasons": pl.List(pl.String),  # codes of the partner's error
@@ -42,20 +42,20 @@ OUTCOME: dict[str, pl.DataType] = {
 }
 
 READERS = 8  # objects fetched at a time, of a few megabytes each
-FILES = "files"  # where the facts of the result files stand in an object's metadata
+FILES = "files"  # the metadata key of the facts about the result files
 
 FILE: dict[str, pl.DataType | type[pl.DataType]] = {
     "file": pl.String,  # digest of its key
-    "file_taken": pl.Datetime("us", "UTC"),  # when it was taken up
+    "file_taken": pl.Datetime("us", "UTC"),  # when it was ingested
     "file_modified": pl.Datetime("us", "UTC"),
     "file_digest": pl.String,
     "file_name": pl.String,
     "file_received": pl.Date,
     "file_problems": pl.List(pl.String),
-    "file_run": pl.String,  # run and chunk its name speaks of
+    "file_run": pl.String,  # run and chunk that its name gives
     "file_chunk": pl.UInt32,
 }
-NUMBER = {"number": pl.UInt16}  # of the file among those of its object, from 0: which rows are its
+NUMBER = {"number": pl.UInt16}  # of the file among those of its object, from 0; each row has its file's
 
 _SPOKEN = pl.DataFrame(
     schema={"key": pl.String, **{name: FILE[name] for name in list(FILE)[:3]}, "chunk": OUTCOME["chunk"]}
@@ -63,18 +63,18 @@ _SPOKEN = pl.DataFrame(
 
 
 class Attributed(NamedTuple):
-    """One result file, every row attributed or named as a break; free of card numbers (columns: OUTCOME)."""
+    """One result file, every row attributed or reported as a break; without card numbers (columns: OUTCOME)."""
 
     digest: str
     name: str
     received: date | None
     problems: tuple[str, ...]
     outcomes: pl.DataFrame
-    named: tuple[str, int] | None  # run and chunk the file's name speaks of, where they were sent
+    named: tuple[str, int] | None  # run and chunk that the file's name gives, where they were sent
 
 
 class RunOutcomes(NamedTuple):
-    """What one result file says of one run: `rows` of its outcomes."""
+    """The part of a result file that concerns one run: `rows` of its outcomes."""
 
     entry: Entry
     one: Attributed
@@ -82,12 +82,15 @@ class RunOutcomes(NamedTuple):
 
 
 def write_outcomes(store: Store, keys: RunKeys, taken: datetime, answers: Sequence[RunOutcomes]) -> str:
-    """Write what some result files, at least one, say of a run; return the key written.
+    """Write the outcomes of a run from some result files, at least one; return the key written.
 
-    It is named after the files and not their content: the same files taken up again replace it.
+    It is named after the files, not their content: the same files ingested again replace it.
     """
     files = [digest(answer.entry.key.encode()) for answer in answers]
-    facts = [_facts(file, taken, answer) for file, answer in zip(files, answers, strict=True)]
+    facts = [
+        (file, taken, entry.modified, one.digest, one.name, one.received, one.problems, *(one.named or (None, None)))
+        for file, (entry, one, _) in zip(files, answers, strict=True)
+    ]
     heights = [answer.rows.height for answer in answers]
     numbers = pl.Series("number", np.repeat(np.arange(len(answers), dtype=np.uint16), heights))
     rows = pl.concat([answer.rows for answer in answers]).with_columns(numbers)
@@ -96,14 +99,8 @@ def write_outcomes(store: Store, keys: RunKeys, taken: datetime, answers: Sequen
     return key
 
 
-def _facts(file: str, taken: datetime, answer: RunOutcomes) -> tuple[object, ...]:
-    one = answer.one
-    named = one.named or (None, None)
-    return (file, taken, answer.entry.modified, one.digest, one.name, one.received, list(one.problems), *named)
-
-
 class StoredOutcomes:
-    """What is kept of a run: which result files speak of which chunks, each as it was taken up last."""
+    """The stored outcomes of a run: which result files concern which chunks, each as it was ingested last."""
 
     def __init__(self, store: Store, keys: RunKeys) -> None:
         self._store = store
@@ -114,22 +111,22 @@ class StoredOutcomes:
         self._files = ordered.filter(pl.col("key") == pl.col("key").last().over("file"))
 
     def chunks(self) -> frozenset[int]:
-        """Return the chunks that are answered, in whole or in part."""
+        """Return the chunks that are answered, wholly or in part."""
         return frozenset(self._files["chunk"].drop_nulls())
 
     def has_results_for(self, result: str) -> bool:
-        """Tell whether the result file of that key answers anything of the run."""
+        """Return whether the result file of that key answers any chunk of the run."""
         return digest(result.encode()) in self._files.drop_nulls("chunk")["file"]
 
     def of(self, chunks: Collection[int]) -> list[Attributed]:
-        """Return the attributed result files that speak of any of these chunks."""
-        wanted = self._files.filter(pl.col("chunk").is_in(list(chunks))).select("key", "file").unique()
-        groups = wanted.group_by("key").agg("file").sort("key").iter_rows()
+        """Return the attributed result files that concern any of these chunks."""
+        selected = self._files.filter(pl.col("chunk").is_in(list(chunks))).select("key", "file").unique()
+        groups = selected.group_by("key").agg("file").sort("key").iter_rows()
         return [one for key, files in groups for one in _restore(self._store, key, files)]
 
 
 def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
-    """Return which chunks the files of an object speak of."""
+    """Return which chunks the files of an object concern."""
     data = read(store, key)
     files = _files(data)
     if files is None:
@@ -140,15 +137,15 @@ def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
     return rows.select(pl.lit(key).alias("key"), *_SPOKEN.columns[1:])
 
 
-def _restore(store: Store, key: str, wanted: Collection[str]) -> Iterator[Attributed]:
-    """Return what some files of an object say."""
+def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attributed]:
+    """Yield some of the files of an object."""
     data = read(store, key)
     rows, files = pl.read_parquet(BytesIO(data)), _files(data)
-    if files is None:  # an older version wrote the facts of its file beside every row
+    if files is None:  # an older version wrote the facts about the file into every row
         files = rows.select(*FILE).unique("file", maintain_order=True).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
         rows = rows.join(files.select("file", "number"), on="file", how="left", maintain_order="left")
     heights = rows.group_by("number").agg(pl.len())
-    facts = files.filter(pl.col("file").is_in(list(wanted))).join(heights, on="number").sort("number")
+    facts = files.filter(pl.col("file").is_in(list(selected))).join(heights, on="number").sort("number")
     if facts.height < files.height:
         rows = rows.filter(pl.col("number").is_in(facts["number"].implode()))
     outcomes, start = rows.select(*OUTCOME), 0
@@ -159,8 +156,8 @@ def _restore(store: Store, key: str, wanted: Collection[str]) -> Iterator[Attrib
 
 
 def _files(data: bytes) -> pl.DataFrame | None:
-    """Return the facts of the files whose rows an object holds, each with its number; None where they are columns."""
-    reported = pl.read_parquet_metadata(BytesIO(data)).get(FILES)
-    if reported is None:
+    """Return the facts about the files of an object, each with its number; None where they are columns of the rows."""
+    facts = pl.read_parquet_metadata(BytesIO(data)).get(FILES)
+    if facts is None:
         return None
-    return pl.read_json(reported.encode(), schema=FILE).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
+    return pl.read_json(facts.encode(), schema=FILE).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names

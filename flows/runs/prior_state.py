@@ -1,6 +1,6 @@
-"""What earlier runs say of an issuer's cards: which rows of an extract that repeats everybody need no sending.
+"""What earlier runs know of an issuer's cards: which rows of a full-portfolio extract need not be sent.
 
-Kept in about 35 bytes a card, so that a portfolio of ten millions fits beside the pass.
+About 35 bytes a card, so that a portfolio of ten million cards fits in memory during the pass.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from schemas.portal import (
 )
 from schemas.settings import Change, Portfolio
 
-STANDING = "card.link.standing"  # has a link that does not end soon
+STANDING = "card.link.standing"  # has a link that does not expire soon
 AWAITED = "card.link.awaiting"  # sent, and not answered yet
-REFUSED = "card.link.refused"  # unchanged since the partner refused it
+REFUSED = "card.link.refused"  # refused by the partner and unchanged since
 
 STATES = (LINKED, ERROR, AWAITING)
 ATTEMPT: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -39,14 +39,14 @@ ATTEMPT: dict[str, pl.DataType | type[pl.DataType]] = {
     "last_4": pl.String,
     "expiration": pl.String,  # YYMM
     "state": pl.Enum(STATES),
-    "expires_on": pl.Date,  # the day the link ends, where it has one
-    "origin": pl.UInt32,  # where the attempt repeats a row: it may have been sent with corrections
+    "expires_on": pl.Date,  # of the link, where there is one
+    "origin": pl.UInt32,  # the row that the attempt repeats, perhaps with corrections
     "name_check": pl.UInt32,
     "address_check": pl.UInt32,
 }
 NAME = (FIRST_NAME, LAST_NAME, NAME_ON_CARD)
 ADDRESS = (ADDRESS1, ADDRESS2, CITY, SUBNATIONAL, COUNTRY, POSTAL_CODE)
-EXPIRATIONS = 4  # cards of one cuid with equal last digits that are told apart by their expiration
+EXPIRATIONS = 4  # cards of one cuid with equal last digits that are distinguished by their expiration
 
 
 def check_values(rows: pl.DataFrame) -> pl.DataFrame:
@@ -65,16 +65,11 @@ class ResendPolicy(NamedTuple):
     portfolio: Portfolio
     as_of: date
 
-    @property
-    def renew_until(self) -> date:
-        """The last day on which a link may end to be made anew."""
-        return self.as_of + timedelta(days=self.portfolio.renew_within_days)
-
 
 class PriorState:
     """The last attempt of every card; `attempts`: frames of ATTEMPT, oldest first.
 
-    `newest`: the business date of the latest extract taken up; what differs in an older one is no change.
+    `newest`: the business date of the latest extract; what differs in an older one is not a change.
     """
 
     def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min) -> None:
@@ -90,7 +85,7 @@ class PriorState:
 
     @property
     def bytes(self) -> int:
-        """What the cards take of memory."""
+        """The memory that the cards take."""
         return int(self._cards.nbytes + self._facts.estimated_size())
 
     def suppressed(self, rows: pl.DataFrame, terms: ResendPolicy) -> pl.Series:
@@ -101,35 +96,29 @@ class PriorState:
         if not len(self):
             return pl.Series(values=[None] * rows.height, dtype=pl.String)
         cards, expirations = rows.select(_card(CUID), pl.col("expiration").cast(pl.UInt16)).get_columns()
-        first = self._first_of(cards.to_numpy())
-        there = pl.Series(self._cards[first] == cards.to_numpy())
+        places = self._places(cards.to_numpy(), expirations.to_numpy())
+        known = pl.Series(self._cards[places] == cards.to_numpy())
         beside = pl.concat(
             [
                 expirations.to_frame("expiration_asked"),
-                self._facts[self._places(first, cards.to_numpy(), expirations.to_numpy())],
+                self._facts[places],
                 rows.select(asked_name="name_check", asked_address="address_check"),
             ],
             how="horizontal",
         )
         changes = terms.portfolio.changes if terms.as_of >= self._newest else ()
-        return beside.select(pl.when(there).then(_verdict(terms, changes))).to_series()
+        return beside.select(pl.when(known).then(_verdict(terms, changes))).to_series()
 
-    def _first_of(self, cards: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Return where each card would stand first; asked in their order, which takes half the time."""
+    def _places(self, cards: NDArray[np.uint64], expirations: NDArray[np.uint16]) -> NDArray[np.intp]:
+        """Return each card's place in the table: the entry of its expiration, else its first entry, else any place."""
         order, first = np.argsort(cards), np.empty(len(cards), np.intp)
-        first[order] = np.searchsorted(self._cards, cards[order])
-        return np.minimum(first, len(self) - 1)
-
-    def _places(
-        self, first: NDArray[np.intp], cards: NDArray[np.uint64], expirations: NDArray[np.uint16]
-    ) -> NDArray[np.intp]:
-        """Return where each card stands: the one of its expiration where there is one, else the `first` of its."""
-        there = self._facts["expiration"].to_numpy()
-        places = first.copy()
-        odd = np.flatnonzero((self._cards[first] == cards) & (there[first] != expirations))  # few have two cards
+        first[order] = np.searchsorted(self._cards, cards[order])  # sorted: takes half the time
+        first = np.minimum(first, len(self) - 1)
+        known, places = self._facts["expiration"].to_numpy(), first.copy()
+        odd = np.flatnonzero((self._cards[first] == cards) & (known[first] != expirations))  # few have two cards
         for step in range(1, EXPIRATIONS):
             beside = np.minimum(first[odd] + step, len(self) - 1)
-            hit = (self._cards[beside] == cards[odd]) & (there[beside] == expirations[odd])
+            hit = (self._cards[beside] == cards[odd]) & (known[beside] == expirations[odd])
             places[odd[hit]] = beside[hit]
         return places
 
@@ -153,13 +142,13 @@ def _compact(attempts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
-    """Return one row a card: its last state, its farthest end, and what its row held.
+    """Return one row a card: its last state, the latest expiry of a link, and the check values of its row.
 
-    `name_check` and `address_check` are of the last night that sent the card; `…_again` of the last attempt where that
-    repeated the row. A row that was corrected on its way stands unchanged in the extract: neither value is news.
+    `name_check` and `address_check` are from the last extract that sent the card, `…_again` from the last attempt where
+    that repeated the row. A row that was corrected for a resend is unchanged in the extract, so neither is a change.
     """
     fresh, again = ~pl.col("again"), pl.col("again")
-    # Of a hash, which is told apart in less time; cards whose hashes meet are only grouped for nothing.
+    # By hash, which is faster; where two cards have one hash, they are only grouped needlessly.
     once = attempts.select(pl.struct("card", "expiration").hash().is_unique()).to_series()
     single = attempts.filter(once).select(
         "card",
@@ -170,17 +159,17 @@ def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
         *(pl.when(again).then(name).alias(f"{name}_again") for name in CHECKS),
     )
     several = attempts.filter(~once).group_by("card", "expiration")
-    reported = several.agg(
+    last = several.agg(
         pl.col("state").last(),
         pl.col("until").max(),
         *(pl.col(name).filter(fresh).drop_nulls().last() for name in CHECKS),
         *(pl.when(again.last()).then(pl.col(name).last()).alias(f"{name}_again") for name in CHECKS),
     )
-    return pl.concat([single, reported])
+    return pl.concat([single, last])
 
 
 def _card(cuid: str) -> pl.Expr:
-    """Return a card's key: of this process only, since hashes differ between versions."""
+    """Return a card's key, valid in this process only, since hashes differ between versions."""
     return pl.struct(pl.col(cuid).alias("cuid"), "last_4").hash().alias("card")
 
 
@@ -191,7 +180,8 @@ def _verdict(terms: ResendPolicy, changes: Collection[Change]) -> pl.Expr:
         "expiration": _differs("expiration_asked", "expiration"),
     }
     changed = pl.any_horizontal([pl.lit(value=False), *(differs[name] for name in changes)])
-    standing = (pl.col("until") > terms.renew_until).fill_null(value=False)
+    renew_until = terms.as_of + timedelta(days=terms.portfolio.renew_within_days)
+    standing = (pl.col("until") > renew_until).fill_null(value=False)
     refused = (pl.col("state") == "error") & pl.lit(not terms.portfolio.resend_errors)
     return (
         pl.when(pl.col("state") == "awaiting").then(pl.lit(AWAITED))
@@ -202,6 +192,6 @@ def _verdict(terms: ResendPolicy, changes: Collection[Change]) -> pl.Expr:
 
 
 def _differs(new: str, *old: str) -> pl.Expr:
-    """Compare with what is known: what was not kept has not changed."""
+    """Return whether a value differs from all that are known; where none is known, it does not."""
     unlike = [(pl.col(new) != pl.col(name)).fill_null(value=True) for name in old]
     return pl.all_horizontal(unlike) & pl.any_horizontal(pl.col(name).is_not_null() for name in old)

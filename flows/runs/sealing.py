@@ -1,4 +1,4 @@
-"""Sealing as everything else knows it: the Protocols of sealer and opener, and what can be wrong with key or seal."""
+"""The Protocols of sealer and opener, and what can be wrong with a key or a sealed message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Plain(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """One chunk as an OpenPGP message; `trouble` is a code, and `data` empty, where sealing did not work."""
+    """One chunk as an OpenPGP message; where sealing failed, `trouble` is a code and `data` is empty."""
 
     name: str
     data: bytes
@@ -24,7 +24,7 @@ class Sealed(NamedTuple):
 
 
 class Sealer(Protocol):
-    """Turns chunks into OpenPGP messages for pinned recipients."""
+    """Turns chunks into OpenPGP messages for pinned keys."""
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
@@ -33,11 +33,11 @@ class Sealer(Protocol):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What an operator should know of the keys, such as one that ends within 30 days."""
+        """What an operator should know about the keys, such as one that expires within 30 days."""
         ...
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Seal a group of chunks, in order; one that does not work carries its trouble, the others stand."""
+        """Seal a group of chunks, in order; one that fails has its trouble, the others are sealed."""
         ...
 
 
@@ -57,7 +57,7 @@ class GpgMissingError(OperatorError):
 
 
 class GpgHungError(TryAgainError):
-    """gpg did not end in time, or was killed from outside."""
+    """gpg did not finish in time, or was killed."""
 
     message = "gpg did not finish within {seconds:g} s, or was killed from outside."
     next_step = (
@@ -66,7 +66,7 @@ class GpgHungError(TryAgainError):
 
 
 class KeyUnreadableError(OperatorError):
-    """A key file holds no OpenPGP key gpg can take up."""
+    """A key file holds no OpenPGP key that gpg can import."""
 
     message = "Key file {number} of {total} holds no readable OpenPGP public key ({reason})."
     next_step = "Download the public key from the portal again, as text or binary, and save it unchanged."
@@ -80,7 +80,7 @@ class SecretKeyGivenError(OperatorError):
 
 
 class SecretKeyUnreadableError(OperatorError):
-    """A file that should hold our secret key does not."""
+    """A file for our secret key does not hold one."""
 
     message = "Secret key file {number} of {total} holds no secret key that gpg can import."
     next_step = "Give the file exported with `gpg --export-secret-keys`, whole and unchanged."
@@ -129,7 +129,7 @@ class KeyCannotEncryptError(OperatorError):
 
 
 class SealBrokenError(OperatorError):
-    """A message sealed as a trial is not what was asked for."""
+    """A trial message is not sealed as asked."""
 
     message = "gpg sealed a trial message wrongly ({reason}); expected exactly the keys {expected}."
     next_step = "Do not publish with this gpg; check its version and the key files."
@@ -143,7 +143,7 @@ class SealedUnreadableError(OperatorError):
 
 
 class MalformedMessageError(OperatorError):
-    """Bytes that should be one OpenPGP message are not; `reason` is a code, never content."""
+    """Bytes are not one complete OpenPGP message; `reason` is a code, never content."""
 
     message = "Not a complete OpenPGP message ({reason})."
-    next_step = "The file was truncated, changed or is of another kind: have it made again."
+    next_step = "The file was truncated, changed or is of another kind: ask for it again."

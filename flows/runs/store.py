@@ -1,6 +1,6 @@
-"""A store as everything else knows it: its Protocols, what can go wrong with one, retries, whole small objects.
+"""The Protocols of a store, its errors, retries, and small objects read and written whole.
 
-Adapters implement the Protocols and raise these errors and no others; tests hold them to one contract.
+Adapters implement the Protocols and raise these errors and no others; tests hold them all to one contract.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from flows.errors import OperatorError, TryAgainError
 from flows.runs.identity import digest
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """One stored object as a listing shows it; `version` pins its bytes (VersionId or ETag, inode and times)."""
+    """One stored object as listed; `version` pins its bytes (VersionId or ETag, inode and times)."""
 
     key: str
     size: int
@@ -36,7 +36,7 @@ class Source(Protocol):
         ...
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next up to `size` bytes (all that is left for -1), b'' at the end."""
+        """Return at most `size` more bytes (all that is left for -1), b'' at the end."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -50,15 +50,15 @@ class Store(Protocol):
     """Immutable objects under keys (`issuer/runs/...`, no leading slash), S3 or a directory alike."""
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key` only where nothing is; False where something already is (read it and compare)."""
+        """Write `key` unless it exists; False where it does (read it and compare)."""
         ...
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
-        """Write a derived object whole and atomically, over whatever was there: reports only."""
+        """Write a derived object (reports only) whole and atomically, over any earlier one."""
         ...
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
-        """Open `key` from byte `start`, at the version of `pin` if given; ObjectMissingError or ObjectChangedError."""
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        """Open `key`, at the version of `pin` if given; ObjectMissingError or ObjectChangedError."""
         ...
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
@@ -66,35 +66,36 @@ class Store(Protocol):
         ...
 
 
+@runtime_checkable
 class Cleaner(Protocol):
-    """The right to delete, which only retention and sweeping hold."""
+    """The right to delete, which only retention and cleanup use."""
 
     def delete(self, key: str) -> None:
-        """Remove `key`; nothing happens where nothing is."""
+        """Remove `key`; nothing happens where it does not exist."""
         ...
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
-        """List what writers that died before `before` left under `prefix`: half files, uploads never completed."""
+        """List what writers that died before `before` left under `prefix`: partial files, incomplete uploads."""
         ...
 
     def clean_up(self, prefix: str, before: datetime) -> int:
-        """Remove those leftovers and return how many they were; they are no objects and never were."""
+        """Remove those leftovers, which never were objects, and return how many there were."""
         ...
 
     def hides(self) -> bool | None:
-        """Tell whether the store is versioned, so that `delete` hides and does not remove; None: it does not say."""
+        """Return whether the store is versioned, so that `delete` only hides; None where it does not say."""
         ...
 
 
 class ObjectMissingError(OperatorError):
-    """Nothing lies under the key."""
+    """There is no object at the key."""
 
     message = "There is no {key}."
     next_step = "Check the name, and the store and prefix in the configuration."
 
 
 class KeyRefusedError(OperatorError):
-    """A key that could leave the store's root, or that not every store can hold."""
+    """A key that could leave the store's root, or that some stores cannot hold."""
 
     message = "{key} is not a valid key: {reason}."
     next_step = "Rename the object; keys are relative, with no empty, hidden or dotted parts and no control characters."
@@ -108,7 +109,7 @@ class StoreMissingError(OperatorError):
 
 
 class StoreDeniedError(OperatorError):
-    """The policy, the owner or a read-only mount forbids it."""
+    """A policy, file permissions or a read-only mount forbid the access."""
 
     message = "Access to {place} is denied ({code})."
     next_step = (
@@ -138,7 +139,7 @@ class StoreFullError(OperatorError):
 
 
 class StoreRefusedError(OperatorError):
-    """The store says no for a reason not known here."""
+    """The store refused for a reason cardlink does not know."""
 
     message = "The store refused {place} ({code})."
     next_step = (
@@ -147,7 +148,7 @@ class StoreRefusedError(OperatorError):
 
 
 class StoreUnsafeError(OperatorError):
-    """The store does not keep a promise the commit rests on."""
+    """The store breaks a guarantee that commits rely on."""
 
     message = "The store at {place} cannot be trusted: {problem}."
     next_step = (
@@ -156,7 +157,7 @@ class StoreUnsafeError(OperatorError):
 
 
 class ObjectChangedError(TryAgainError):
-    """The object is not, or no longer, the one that was meant."""
+    """The object is not, or no longer, the one that was pinned."""
 
     message = "{key} changed while it was in use."
     next_step = "Nothing was committed. Wait until its writer is done, then run the same command again."
@@ -170,27 +171,27 @@ class ObjectDamagedError(TryAgainError):
 
 
 class StoreBusyError(TryAgainError):
-    """Throttled, unreachable or broken off, and still so after all retries."""
+    """Throttled, unreachable or disconnected, also after all retries."""
 
     message = "The store did not respond for {place} ({code}), even after retries."
     next_step = "Run the same command again when the store or the network has recovered."
 
 
 class ConflictError(OperatorError):
-    """An object that is written once is there with another content."""
+    """An object that is written only once exists with other content."""
 
     message = "{key} already exists with different content."
     next_step = "Nothing was overwritten. Find out what writes below this prefix; `cardlink check` probes the store."
 
 
 def read(store: Store, key: str) -> bytes:
-    """Return the whole of a small object."""
+    """Return the content of a small object."""
     with store.open(key) as source:
         return source.read()
 
 
 def write_once(store: Store, key: str, data: bytes) -> bool:
-    """Create an object and read it back; False where the same bytes were there already, ConflictError for others."""
+    """Create an object and read it back; False where the same bytes are there already, ConflictError for others."""
     created = store.create(key, data)
     if digest(read(store, key)) != digest(data):
         raise ConflictError(key=key)
@@ -201,8 +202,8 @@ def write_once(store: Store, key: str, data: bytes) -> bool:
 class Retry:
     """Bounded attempts with full jitter: `random` (0 to 1) of a wait that doubles from `first` up to `cap` seconds.
 
-    Ends after `attempts`, or where the next wait would pass `budget` seconds on `clock` (a monotonic one).
-    Full jitter, since sixteen threads that were throttled together must not come back together.
+    Ends after `attempts`, or where the next wait would exceed `budget` seconds on `clock` (a monotonic one).
+    Full jitter, since sixteen threads that were throttled together must not retry together.
     """
 
     clock: Callable[[], float]
@@ -228,14 +229,14 @@ class Retry:
 
 
 def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
-    """Yield the items in order, each made while the one before is used; an error comes where its item would.
+    """Yield the items in order, each produced while the one before is used; an error comes in its item's place.
 
-    Close it where it is left early: then the item under way is waited for, so nothing reads on behind the back.
+    Close it if you stop early: that waits for the item in progress, so that nothing reads on in the background.
     """
     end = object()
-    with ThreadPoolExecutor(1, "ahead") as worker:
+    with ThreadPoolExecutor(1, "prefetch") as worker:
         coming = worker.submit(next, items, end)
         while (item := coming.result()) is not end:
             coming = worker.submit(next, items, end)
-            yield item  # type: ignore[misc]  # the end was told apart just now
-            del item  # what was used is let go before the next is waited for
+            yield item  # type: ignore[misc]  # it is not `end`
+            del item  # free it before waiting for the next

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.extracts.decode import Readable
 from flows.extracts.mapping import plan_mapping
-from flows.extracts.open import Counting, Readable, open_extract
+from flows.extracts.open import Counting, open_extract
 from flows.extracts.reader import read_extract
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of
@@ -23,7 +24,7 @@ from flows.runs.store import Entry, prefetch
 from flows.submissions.chunking import Splitter
 from flows.submissions.ledger import LedgerWriter, sent_records
 from flows.submissions.publish import Outcome, PartialRunError, Publisher
-from flows.submissions.rows import EVERY_ROW, Choice, Route, batches
+from flows.submissions.rows import EVERY_ROW, Choice, Route
 from schemas import ledger
 from schemas.corrections import BESIDE
 from schemas.manifest import Counts, LedgerPart, ManifestChunk, Plan, SourceIdentity
@@ -75,14 +76,15 @@ class Scan:
         self._fates = dict.fromkeys(ledger.FATES, 0)
 
     def __iter__(self) -> Generator[Piece, None, None]:
-        """Yield a piece per batch, and a last one with the chunks that stayed short; close it if left early."""
-        with closing(prefetch(iter(self._extract))) as blocks:
-            prepared = map(self.route.prepare, blocks)
-            with closing(prefetch(batches(prepared))) as coming:
-                for batch in coming:
-                    processed = self.route.process(batch)
-                    self._count(processed.others, processed.good.height)
-                    yield Piece(list(self._splitter.add(processed.good)), processed.others)
+        """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
+        with (
+            closing(prefetch(iter(self._extract))) as blocks,
+            closing(prefetch(map(self.route.validate, blocks))) as validated,
+        ):
+            for block in validated:
+                processed = self.route.process(block)
+                self._count(processed.others, processed.good.height)
+                yield Piece(list(self._splitter.add(processed.good)), processed.others)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
 
     @property

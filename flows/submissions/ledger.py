@@ -1,16 +1,15 @@
-"""The ledger of a run: its records, made of rows and checked as `schemas.ledger` declares, written as Parquet parts."""
+"""The ledger of a run: records made from rows, checked by the model in `schemas.ledger`, written as Parquet parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache, lru_cache
 from io import BytesIO
 
 import numpy as np
-import pandera.polars as pa
 import polars as pl
 from pandera.config import ValidationDepth, config_context
+from pandera.errors import SchemaErrors
 
 from flows.errors import BugError
 from flows.runs.identity import digest
@@ -25,7 +24,7 @@ PART_ROWS = 250_000
 
 
 def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.DataFrame:
-    """Return the ledger records of the rows of some chunks, at least one, in the chunks' order."""
+    """Return the ledger records of the rows of some chunks (at least one), in the chunks' order."""
     heights = [chunk.height for chunk in chunks]
     places = np.concatenate([np.arange(1, height + 1, dtype=np.uint16) for height in heights])
     return pl.concat(chunks).select(
@@ -60,14 +59,14 @@ def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
 
 
 def unsent_records(rows: pl.DataFrame, verdicts: pl.DataFrame, fate: str) -> pl.DataFrame:
-    """Return ledger records of rows that verdicts refuse."""
+    """Return ledger records of rows that verdicts reject."""
     if rows.is_empty():
         return pl.DataFrame(schema=ledger.dtypes()).drop("origin")
     return resting_records(with_reasons(rows, verdicts), fate)
 
 
 def resting_records(rows: pl.DataFrame, fate: str) -> pl.DataFrame:
-    """Return ledger records of rows whose reasons are with them; a cuid that holds a card number is left out."""
+    """Return ledger records of rows with their `reasons`; a cuid that holds a card number is left out."""
     holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
     return rows.select(
         "row",
@@ -82,7 +81,7 @@ def resting_records(rows: pl.DataFrame, fate: str) -> pl.DataFrame:
 
 
 def unread_records(lines: pl.DataFrame, fate: str) -> pl.DataFrame:
-    """Return ledger records of lines nothing is known of but their place and one code."""
+    """Return ledger records of lines of which only the place and one code are known."""
     nothing = pl.lit(None, pl.String)
     return lines.select(
         "row",
@@ -107,114 +106,73 @@ def _unsent(fate: str) -> tuple[pl.Expr, ...]:
 
 
 def check_records(records: pl.DataFrame) -> None:
-    """Raise BugError, which names the columns and shows no cell, where records are not as the ledger's model says."""
-    problem = _misshapen(tuple(records.schema.items()))
-    if not problem:
-        held = records.select(_rules())
-        problem = ", ".join(name for name in held.columns if not held[name].item())
-    if problem:
-        raise BugError(place="ledger", kind=problem)
-
-
-@lru_cache(8)
-def _misshapen(shape: tuple[tuple[str, pl.DataType], ...]) -> str:
-    """Return the name of pandera's error where a frame has not the ledger's shape, else nothing; asked once a shape."""
+    """Raise BugError, which names columns and shows no cell, where records are not as the ledger's model declares."""
     try:
-        with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_ONLY):
-            Ledger.validate(pl.DataFrame(schema=dict(shape)))
-    except Exception as error:  # noqa: BLE001  pandera raises its own and polars' errors
-        return type(error).__name__
-    return ""
-
-
-@cache
-def _rules() -> tuple[pl.Expr, ...]:
-    """Return, by column, whether every record keeps what the model declares; a null keeps all but `nullable`."""
-    return tuple(
-        pl.all_horizontal(
-            pl.lit(column.nullable) | (pl.col(name).null_count() == 0),
-            *(_declared(pl.col(name), check).fill_null(True).all() for check in column.checks),
-        ).alias(name)
-        for name, column in Ledger.to_schema().columns.items()
-    )
-
-
-def _declared(cell: pl.Expr, check: pa.Check) -> pl.Expr:
-    """Return one of pandera's own checks as an expression; KeyError for one the ledger has not used so far."""
-    asked: dict[str, Callable[..., pl.Expr]] = {
-        "greater_than_or_equal_to": lambda min_value: cell >= min_value,
-        "isin": lambda allowed_values: cell.is_in(list(allowed_values)),
-        "str_matches": lambda pattern: cell.str.contains(pattern),
-    }
-    return asked[str(check.name)](**(check.statistics or {}))
+        with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
+            Ledger.validate(records, lazy=True)
+        return
+    except SchemaErrors as errors:
+        problem = ", ".join(dict.fromkeys(str(error.schema.name) for error in errors.schema_errors))
+    except Exception as error:  # noqa: BLE001  polars' errors may show cells, as pandera's do: ours is raised below
+        problem = type(error).__name__
+    raise BugError(place="ledger", kind=problem)
 
 
 class LedgerWriter:
     """Collect ledger records and write them in parts of about 250,000, by row number within a part.
 
-    A part is written beside the rows that come after it; close the writer where it is left early.
+    A part is written while the next rows come; close the writer if you stop early.
     """
 
-    def __init__(self, store: Store, keys: RunKeys, part_rows: int = PART_ROWS, name: str = "part") -> None:
+    def __init__(self, store: Store, keys: RunKeys, part_rows: int = PART_ROWS) -> None:
         self._store = store
         self._keys = keys
         self._part_rows = part_rows
-        self._name = name
         self._waiting: list[pl.DataFrame] = []
         self._height = 0
-        self._parts: list[LedgerPart] = []
+        self._parts: list[Future[LedgerPart]] = []
         self._writer = ThreadPoolExecutor(1, "ledger")
-        self._under_way: list[Future[LedgerPart]] = []
 
     def add(self, records: pl.DataFrame) -> None:
-        """Take records, in any order; raises what went wrong with a part before."""
+        """Take records, in any order; raises the error of an earlier part."""
         self._waiting.append(records)
         self._height += records.height
         if self._height >= self._part_rows:
-            self._collect()
-            self._under_way.append(self._writer.submit(self._write, len(self._parts) + 1, self._taken()))
+            self._send()
 
     def finish(self) -> list[LedgerPart]:
-        """Write what is left and return all parts."""
-        self._collect()
+        """Write the rest and return all parts."""
         if self._height:
-            self._parts.append(self._write(len(self._parts) + 1, self._taken()))
+            self._send()
         self.close()
-        return self._parts
+        return [part.result() for part in self._parts]
 
     def close(self) -> None:
-        """End the thread once the part under way is written."""
+        """End the thread once the part in progress is written."""
         self._writer.shutdown()
 
-    def _collect(self) -> None:
-        """Wait for the part under way: two at a time would hold twice the rows."""
-        self._parts += [part.result() for part in self._under_way]
-        self._under_way = []
-
-    def _taken(self) -> list[pl.DataFrame]:
+    def _send(self) -> None:
+        if self._parts:
+            self._parts[-1].result()  # two parts at a time would hold twice the rows
         waiting, self._waiting, self._height = self._waiting, [], 0
-        return waiting
+        self._parts.append(self._writer.submit(self._write, len(self._parts) + 1, waiting))
 
     def _write(self, number: int, records: list[pl.DataFrame]) -> LedgerPart:
+        """Create a part; where it exists, it counts if it holds the same records, whoever wrote its bytes."""
         frame = pl.concat(records).sort("row")
         check_records(frame)
-        name = f"{self._name}-{number:05d}.parquet"
-        out = BytesIO()
+        name = f"part-{number:05d}.parquet"
+        key, out = self._keys.ledger + name, BytesIO()
         frame.write_parquet(out, compression="zstd", statistics=True)
-        stored = self._settle(self._keys.ledger + name, out.getvalue(), frame)
-        return LedgerPart(name=name, rows=frame.height, sha256=digest(stored))
-
-    def _settle(self, key: str, data: bytes, frame: pl.DataFrame) -> bytes:
-        """Create the part; where one is already there, the same records count whoever wrote their bytes."""
-        self._store.create(key, data)
+        self._store.create(key, out.getvalue())
         stored = read(self._store, key)
-        if stored != data and not _same(stored, frame):
+        if stored != out.getvalue() and not _same(stored, frame):
             raise ConflictError(key=key)
-        return stored
+        return LedgerPart(name=name, rows=frame.height, sha256=digest(stored))
 
 
 def _same(stored: bytes, frame: pl.DataFrame) -> bool:
     try:
         return pl.read_parquet(BytesIO(stored)).equals(frame)
-    except pl.exceptions.PolarsError:  # no Parquet at all
+    except pl.exceptions.PolarsError:  # not Parquet
         return False

@@ -1,126 +1,98 @@
-"""Seal chunks in groups beside the reading, and publish them create-only, each read back before it counts.
+"""Seal chunks in groups while the reading goes on, and publish them create-only, each read back before it counts.
 
 The digests of a group's ciphertext are written before the ciphertext itself.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import NamedTuple
 
 import polars as pl
+from pydantic import RootModel
 
 from flows.errors import OperatorError, TryAgainError
+from flows.runs.chains import CONTESTS, records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import RunKeys
+from flows.runs.keys import RunKeys, link
 from flows.runs.sealing import Plain, Sealed, Sealer
-from flows.runs.store import ConflictError, ObjectDamagedError, ObjectMissingError, Store, StoreBusyError, read
+from flows.runs.store import ObjectDamagedError, ObjectMissingError, Store, StoreBusyError, read
 from flows.submissions.chunking import write_chunk
 from schemas.manifest import ManifestChunk
 
-CONTESTS = 16  # twins that seal the same group at the same moment
-
-GROUP = 32  # chunks per gpg process and seal record; another number finds no older record: raise RECIPE with it
+GROUP = 32  # chunks per gpg process and seal record; raise RECIPE with it, since older records would not be found
 SEALERS = 2  # gpg processes at a time
-PREFETCHED = 2 * SEALERS  # groups under way before reading waits
-ENOUGH = 100  # troubled chunks after which the trouble is not the chunks' own
+PREFETCHED = 2 * SEALERS  # groups in progress before reading waits
+ENOUGH = 100  # failed chunks after which the cause is not the chunks' own
+_DIGITS = 3  # of a seal record's number
+
+
+class _SealRecord(RootModel[dict[str, str]]):
+    """One link of the chain: the digests of freshly sealed chunks, by chunk name."""
 
 
 class SealRecords:
-    """The records of one group of chunks of one run, as far as they have been read."""
+    """The seal records of one group of chunks of one run, as far as they have been read."""
 
     def __init__(self, store: Store, prefix: str, group: int) -> None:
         self._store = store
-        self._base = f"{prefix}{group:05d}-"
-        self._length = 0
-        self._digests: dict[str, set[str]] = {}
-        self._reading = Lock()  # the uploads of a group ask at once
-        self.catch_up()
+        self._prefix = f"{prefix}{group:05d}-"
+        self._sealed: set[tuple[str, str]] = set()
+        self._reading = Lock()  # the uploads of a group ask at the same time
+        self.length = 0
+        self._catch_up()
 
-    @property
-    def empty(self) -> bool:
-        """True where nobody has sealed any chunk of the group yet."""
-        return self._length == 0
-
-    def names(self, chunk: str, digest: str) -> bool:
-        """Tell whether this run has sealed `chunk` to exactly these bytes; a twin may have done so just now."""
-        if digest not in self._digests.get(chunk, ()):
-            self.catch_up()
-        return digest in self._digests.get(chunk, ())
+    def names(self, chunk: str, sha256: str) -> bool:
+        """Return whether this run, or a twin just now, has sealed `chunk` to exactly these bytes."""
+        if (chunk, sha256) not in self._sealed:
+            self._catch_up()
+        return (chunk, sha256) in self._sealed
 
     def add(self, digests: Mapping[str, str]) -> None:
         """Write the digests of freshly sealed chunks, by chunk name, as the chain's next record."""
         record = canonical(dict(digests))
         for _ in range(CONTESTS):
-            if self._store.create(self._key(self._length + 1), record):
-                self._take(digests)
+            if self._store.create(link(self._prefix, self.length + 1, _DIGITS), record):
+                self._sealed.update(digests.items())
+                self.length += 1
                 return
-            self.catch_up()
-        raise StoreBusyError(place=self._base, code="contested")
+            self._catch_up()
+        raise StoreBusyError(place=self._prefix, code="contested")
 
-    def catch_up(self) -> None:
-        """Read what has been added to the chain since."""
+    def _catch_up(self) -> None:
         with self._reading:
-            while (record := _read(self._store, self._key(self._length + 1))) is not None:
-                self._take(record)
-
-    def _take(self, digests: Mapping[str, str]) -> None:
-        self._length += 1
-        for chunk, sha256 in digests.items():
-            self._digests.setdefault(chunk, set()).add(sha256)
-
-    def _key(self, number: int) -> str:
-        return f"{self._base}{number:03d}.json"
-
-
-def _read(store: Store, key: str) -> dict[str, str] | None:
-    try:
-        record = json.loads(read(store, key))
-    except ObjectMissingError:
-        return None
-    except ValueError:  # no JSON: not ours, and raised below without a chain
-        record = None
-    if not isinstance(record, dict):
-        raise ConflictError(key=key)
-    return record
+            for record in records(self._store, self._prefix, _SealRecord, self.length + 1, _DIGITS):
+                self._sealed.update(record.root.items())
+                self.length += 1
 
 
 class ForeignChunkError(OperatorError):
-    """There is an unknown object at a chunk's key."""
+    """An unknown object is at a chunk's key."""
 
     message = "{key}: unknown object of {size} bytes at a chunk's key (truncated or foreign). Nothing was overwritten."
     next_step = "Move the object away and find out who wrote it, then run the same command again."
 
 
 class PartialRunError(TryAgainError):
-    """Some chunks could not be sealed or published; the others stand, nothing is committed."""
+    """Some chunks could not be sealed or published; the others are published, nothing is committed."""
 
     message = "{run}: {count} chunks not published ({reason}); {published} are. Nothing is committed yet."
     next_step = "To finish it: {command}"
 
 
 class ChunkDraft(NamedTuple):
-    """One chunk in the clear: its number, upload name and lines, which become one text where they are sealed."""
+    """One chunk in the clear: its number, upload name and lines."""
 
     number: int
     name: str
     text: pl.Series
 
 
-class SealedChunk(NamedTuple):
-    """One chunk as it was sealed just now, and its digest; `trouble` is a code where that did not work."""
-
-    data: bytes
-    sha256: str
-    trouble: str
-
-
 class Outcome(NamedTuple):
-    """What became of one chunk: published, or the code of its trouble; `foreign` needs an operator."""
+    """What became of one chunk: published, or the code of its trouble; `foreign`: an operator must act."""
 
     number: int
     chunk: ManifestChunk | None
@@ -129,7 +101,7 @@ class Outcome(NamedTuple):
 
 
 class Publisher:
-    """Take chunks in order, publish them out of order, give them back in order."""
+    """Take chunks in order, publish them in any order, return their outcomes in order."""
 
     def __init__(self, context: IssuerContext, sealer: Sealer, keys: RunKeys) -> None:
         self._store = context.adapters.store
@@ -147,11 +119,11 @@ class Publisher:
 
     @property
     def has_given_up(self) -> bool:
-        """True once so many chunks are in trouble that more of them would only take time."""
+        """Whether so many chunks have failed that going on would only take time."""
         return self._troubled >= ENOUGH
 
     def add(self, rows: pl.DataFrame) -> int:
-        """Take one chunk's rows and return its number (from 1); waits where sealing is behind."""
+        """Take one chunk's rows and return its number (from 1); waits while sealing is behind."""
         self.count += 1
         self._group.append(ChunkDraft(self.count, self._keys.chunk_name(self.count, self._extension), rows["text"]))
         if len(self._group) == GROUP:
@@ -159,7 +131,7 @@ class Publisher:
         return self.count
 
     def send(self) -> None:
-        """Begin with the chunks taken last; where they are no whole group, no others may follow."""
+        """Start on the chunks taken last; unless they are a whole group, none may follow."""
         if not self._group:
             return
         if len(self._under_way) >= PREFETCHED:
@@ -176,7 +148,7 @@ class Publisher:
         return sorted(self._outcomes, key=lambda outcome: outcome.number)
 
     def close(self) -> None:
-        """End the threads: requests and gpg processes under way are finished, what waits is dropped."""
+        """End the threads: requests and gpg processes in progress finish, what waits is dropped."""
         self._connections.shutdown(wait=False, cancel_futures=True)
         self._sealers.shutdown(cancel_futures=True)
         self._connections.shutdown()
@@ -195,59 +167,62 @@ class Publisher:
     def _publish_group(self, group: Sequence[ChunkDraft]) -> list[Outcome]:
         """Adopt what a dead run or a twin published, seal and publish the rest."""
         records = SealRecords(self._store, self._keys.seals, (group[0].number - 1) // GROUP)
-        there: list[Outcome | None] = [None] * len(group)
-        if not records.empty:
-            there = list(self._connections.map(lambda draft: self._adopt(draft, records), group))
-        todo = [draft for draft, outcome in zip(group, there, strict=True) if outcome is None]
-        fresh = [SealedChunk(one.data, digest(one.data), one.trouble) for one in self._seal(todo)]
-        digests = {draft.name: one.sha256 for draft, one in zip(todo, fresh, strict=True) if not one.trouble}
-        if digests:
-            records.add(digests)
-        stored = self._connections.map(lambda draft, one: self._store_one(draft, one, records), todo, fresh)
-        return [outcome for outcome in there if outcome is not None] + list(stored)
+        found: list[Outcome | None] = [None] * len(group)
+        if records.length:
+            found = list(self._connections.map(lambda draft: self._adopt(draft, records), group))
+        todo = [draft for draft, outcome in zip(group, found, strict=True) if outcome is None]
+        fresh = self._seal(todo)
+        digests = [digest(one.data) for one in fresh]
+        sealed = {
+            draft.name: sha256 for draft, one, sha256 in zip(todo, fresh, digests, strict=True) if not one.trouble
+        }
+        if sealed:
+            records.add(sealed)
+        stored = self._connections.map(
+            lambda draft, one, sha256: self._store_one(draft, one, sha256, records), todo, fresh, digests
+        )
+        return [outcome for outcome in found if outcome is not None] + list(stored)
 
     def _seal(self, todo: Sequence[ChunkDraft]) -> list[Sealed]:
-        """Seal drafts, those that did not work once more: a gpg that was killed takes its whole group along."""
+        """Seal drafts, those that failed once more: a gpg that was killed takes its whole group with it."""
         plain = [Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.text, self._header)) for one in todo]
         sealed = self._sealer.seal(plain) if plain else []
-        again = [at for at, one in enumerate(sealed) if one.trouble]
-        if again:
-            for at, one in zip(again, self._sealer.seal([plain[at] for at in again]), strict=True):
+        failed = [at for at, one in enumerate(sealed) if one.trouble]
+        if failed:
+            for at, one in zip(failed, self._sealer.seal([plain[at] for at in failed]), strict=True):
                 sealed[at] = one
         return sealed
 
-    def _store_one(self, draft: ChunkDraft, fresh: SealedChunk, records: SealRecords) -> Outcome:
+    def _store_one(self, draft: ChunkDraft, fresh: Sealed, sha256: str, records: SealRecords) -> Outcome:
         if fresh.trouble:
             return Outcome(draft.number, None, fresh.trouble)
         try:
-            self._store.create(self._key(draft), fresh.data)
+            self._store.create(self._keys.chunks + draft.name, fresh.data)
         except TryAgainError as error:
             return Outcome(draft.number, None, type(error).__name__)
-        return self._adopt(draft, records, fresh) or Outcome(draft.number, None, ObjectMissingError.__name__)
+        outcome = self._adopt(draft, records, fresh.data, sha256)
+        return outcome or Outcome(draft.number, None, ObjectMissingError.__name__)
 
-    def _adopt(self, draft: ChunkDraft, records: SealRecords, fresh: SealedChunk | None = None) -> Outcome | None:
-        """Read back what lies under a chunk's name: it counts where a seal record names it; None for nothing."""
+    def _adopt(self, draft: ChunkDraft, records: SealRecords, fresh: bytes = b"", sha256: str = "") -> Outcome | None:
+        """Read back the object at a chunk's key (None: there is none); it counts where a seal record names its digest.
+
+        `fresh` and `sha256`: what was sealed just now, so that the same bytes are not hashed twice.
+        """
+        key = self._keys.chunks + draft.name
         try:
-            size, sha256 = self._settled(draft, records, fresh)
+            stored = read(self._store, key)
+            sha256 = sha256 if stored == fresh else digest(stored)
+            if not records.names(draft.name, sha256):
+                if read(self._store, key) != stored:  # damaged in transit, not in the store
+                    raise ObjectDamagedError(key=key)
+                raise ForeignChunkError(key=key, size=len(stored))
         except ObjectMissingError:
             return None
         except TryAgainError as error:
             return Outcome(draft.number, None, type(error).__name__)
         except ForeignChunkError as error:
             return Outcome(draft.number, None, type(error).__name__, error)
-        chunk = ManifestChunk(number=draft.number, name=draft.name, rows=len(draft.text), bytes=size, sha256=sha256)
-        return Outcome(draft.number, chunk)
-
-    def _settled(self, draft: ChunkDraft, records: SealRecords, fresh: SealedChunk | None) -> tuple[int, str]:
-        """Return size and digest of what lies under a chunk's name."""
-        key = self._key(draft)
-        stored = read(self._store, key)
-        sha256 = fresh.sha256 if fresh is not None and fresh.data == stored else digest(stored)
-        if records.names(draft.name, sha256):
-            return len(stored), sha256
-        if read(self._store, key) != stored:  # damaged on its way here, not where it lies
-            raise ObjectDamagedError(key=key)
-        raise ForeignChunkError(key=key, size=len(stored))
-
-    def _key(self, draft: ChunkDraft) -> str:
-        return self._keys.chunks + draft.name
+        return Outcome(
+            draft.number,
+            ManifestChunk(number=draft.number, name=draft.name, rows=len(draft.text), bytes=len(stored), sha256=sha256),
+        )

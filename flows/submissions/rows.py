@@ -7,7 +7,7 @@ of a block comes out exactly once: as good, or as a ledger record that says why 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date
 from typing import NamedTuple
 
@@ -30,7 +30,6 @@ from schemas.issuer import Issuer
 from schemas.manifest import SourceIdentity
 from schemas.portal import CUID, MONTH, PAN, YEAR
 
-BATCH = 50_000  # rows validated together: what a batch costs whatever its rows is then a hundredth of it
 EXCLUDED = "row.filter.excluded"
 NAMELESS = "cardholder.cuid.missing"  # of a portfolio: nobody could tell whether it was sent before
 _KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag", "test", *CHECKS, "text"]
@@ -48,10 +47,11 @@ class Choice(NamedTuple):
 EVERY_ROW = Choice()
 
 
-class Prepared(NamedTuple):
-    """Rows mapped and normalised, and the lines that are `unread` or `excluded`."""
+class Validated(NamedTuple):
+    """A block's rows, normalised and repaired, with the verdicts on them; and the lines `unread` or `excluded`."""
 
     rows: pl.DataFrame
+    verdicts: pl.DataFrame
     unread: pl.DataFrame
     excluded: pl.DataFrame
 
@@ -61,24 +61,6 @@ class Processed(NamedTuple):
 
     good: pl.DataFrame
     others: pl.DataFrame
-
-
-def batches(blocks: Iterable[Prepared]) -> Iterator[Prepared]:
-    """Join small blocks: what few rows need costs as much for a block of one as for a hundred thousand."""
-    waiting: list[Prepared] = []
-    height = 0
-    for block in blocks:
-        waiting.append(block)
-        height += block.rows.height
-        if height >= BATCH:
-            yield _joined(waiting)
-            waiting, height = [], 0
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(blocks: Sequence[Prepared]) -> Prepared:
-    return blocks[0] if len(blocks) == 1 else Prepared(*map(pl.concat, zip(*blocks, strict=True)))
 
 
 class Route:
@@ -100,58 +82,55 @@ class Route:
         self._choice = choice
         self._order = order
         self._cuid_prefix = f"cl-{source.sha256[:12]}-"
-        self._repairs: Decided | None = None
+        self._decided: Decided | None = None
         self._seen = SeenRows(issuer.rules, expected=source.newlines)
         self.reasons: Counter[str] = Counter()
         self.repairs: Counter[str] = Counter()
         self.test_cards = 0
         self.other_cards = 0
 
-    def prepare(self, block: Block) -> Prepared:
-        """Map and normalise a block; blocks come in their order, and the whole first one decides the repairs."""
+    def validate(self, block: Block) -> Validated:
+        """Map, normalise, repair and validate a block; blocks come in order, and the first one decides the repairs."""
+        rules, selected = self._issuer.rules, self._choice.picked
         mapped, excluded = map_rows(block.rows, self._mapping)
-        picked, rules = self._choice.picked, self._issuer.rules
-        whole = None
-        if self._repairs is None:
-            whole = normalise(mapped, rules)
-            self._repairs = decide(whole, self._issuer.repairs, self._name)
-        if picked is None:
-            return Prepared(normalise(mapped, rules) if whole is None else whole, block.refused, excluded)
-        rows = normalise(picked.correct(picked.keep(mapped)), rules)
-        return Prepared(rows, picked.keep(block.refused), picked.keep(excluded))
-
-    def process(self, batch: Prepared) -> Processed:
-        """Return a batch's good rows and the ledger records of the others, by what the batches before it held."""
-        rows = _identify(self._repaired(batch.rows), self._cuid_prefix)
-        verdicts = validate(rows, self._as_of, self._issuer.rules)
+        rows, unread = normalise(mapped, rules), block.refused
+        if self._decided is None:
+            self._decided = decide(rows, self._issuer.repairs, self._name)
+        if selected is not None:
+            rows = normalise(selected.correct(selected.keep(mapped)), rules)
+            unread, excluded = selected.keep(unread), selected.keep(excluded)
+        rows, repaired = repair(rows, self._decided, self._name)
+        self.repairs.update(repaired)
+        if selected is not None:  # a corrected postal code is never repaired
+            rows = normalise(selected.correct_codes(rows), rules)
+        rows = _identify(rows, self._cuid_prefix)
+        verdicts = validate(rows, self._as_of, rules)
         if self._choice.known is not None:
             verdicts = pl.concat([verdicts, _nameless(rows)])
+        return Validated(rows, verdicts, unread, excluded)
+
+    def process(self, block: Validated) -> Processed:
+        """Return a block's good rows and the ledger records of the others, by what the blocks before it held."""
+        rows, verdicts = block.rows, block.verdicts
         sound = self._written(_without(rows, verdicts))
-        markers = self._seen.mark(sound)
+        found = self._seen.mark(sound)
         repeated = pl.col("code").str.ends_with(".repeated")
-        repeats, strangers = markers.filter(repeated), markers.filter(~repeated)
-        reasons = pl.concat([verdicts, markers])
+        repeats, strangers = found.filter(repeated), found.filter(~repeated)
+        reasons = pl.concat([verdicts, found])
         refusing = reasons.filter(severity="reject")
-        good = self._with_origin(with_reasons(_without(sound, markers), reasons.filter(pl.col("severity") != "reject")))
+        good = self._with_origin(with_reasons(_without(sound, found), reasons.filter(pl.col("severity") != "reject")))
         good, suppressed = self._suppress(good)
         others = [
             suppressed,
             unsent_records(_only(rows, verdicts), refusing, ledger.REJECTED),
             unsent_records(_only(sound, strangers), refusing, ledger.REJECTED),
             unsent_records(_only(sound, repeats), refusing, ledger.DUPLICATE),
-            unread_records(batch.unread, ledger.REJECTED),
-            unread_records(batch.excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
+            unread_records(block.unread, ledger.REJECTED),
+            unread_records(block.excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._tally(good, records)
         return Processed(good.drop("key", "tag", "test"), records)
-
-    def _repaired(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Repair whole columns as the first block decided; a corrected postal code comes after the repair."""
-        repaired, counts = repair(rows, self._repairs or Decided(), self._name)
-        self.repairs.update(counts)
-        picked = self._choice.picked
-        return repaired if picked is None else normalise(picked.correct_codes(repaired), self._issuer.rules)
 
     def _written(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Hash CVVs, write each row's line, note what other rows and runs know it by, and drop its cells."""

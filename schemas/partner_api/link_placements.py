@@ -10,6 +10,8 @@ from typing import Final
 import pandera.polars as pa
 import polars as pl
 
+from schemas.tables import Table
+
 BILLABLE: Final = "BILLABLE"  # the success exit (interface.md 7)
 PLACED: Final = frozenset({BILLABLE, "SUCCESSFUL"})  # statuses of a transaction report that mean: card placed
 FAILURES: Final = ("USER_DATA_FAILURE", "SITE_INTERACTION_FAILURE", "PROCESS_FAILURE")  # interface.md 2.1; an open set
@@ -44,8 +46,8 @@ JOB: Final = pl.Struct(
 )
 
 
-class Placements(pa.DataFrameModel):
-    """One record per linked row of a ledger part: what the service last reported of it."""
+class Placements(Table):
+    """One record per linked row of a ledger part, what the service last reported of it."""
 
     row: pl.UInt32 = pa.Field(ge=1, unique=True)
     cuid: pl.String = pa.Field(nullable=True)
@@ -63,12 +65,6 @@ class Placements(pa.DataFrameModel):
     reads: pl.UInt32  # objects below placements/messages/ that are counted in
     trouble: pl.String = pa.Field(nullable=True)  # why the last check learnt nothing, such as link.record.missing
     seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # the last check; as above
-
-    class Config:
-        """Exactly these columns in this order."""
-
-        strict = True
-        ordered = True
 
 
 def dtypes() -> dict[str, pl.DataType]:

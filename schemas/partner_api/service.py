@@ -1,4 +1,4 @@
-"""The table `[service]` of the issuer's TOML: where the partner's interface is, and what it leaves open."""
+"""The table `[service]` of the issuer's TOML: the partner's API, with a setting for all that it leaves open."""
 
 from __future__ import annotations
 
@@ -22,31 +22,52 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 
 
 class ServiceSettings(Settings):
-    """Address and details of the partner's interface; the credentials come from the environment only."""
+    """Where the partner's API is and how it is spoken to; credentials come from the environment only."""
 
-    base_url: str
-    prefix: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")] = "service"
-    login_path: Path = "/session"  # POST {app_name, app_key, username, password}
-    session_field: Name = "session_token"  # what its answer calls the token, sent as `Authorization: Bearer`
-    link_path: Path = "/card_links"  # POST creates a link; its record is always GET /card_links/<id>
-    service_property: Name = "service"  # the request's property that holds the service object of 2.8
-    fi_key: str = ""  # identifies the institution; required only to request a link
-    fi_key_property: Name = "financial_institution_key"
-    safe_key: str | None = None  # none: the service manages key storage
-    safe_key_property: Name = "safe_key"
-    job_hydration: str = '["credential_requests"]'  # value of the hydration header when a job is read
-    access_key_fields: tuple[Name, ...] = ("access_key", "messaging_access_key", "key")  # first one present
-    link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = None  # if records have no URL
-    link_id: str = r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$"  # finds a link's id in its URL: its last segment
-    connect_timeout_seconds: float = Field(5, gt=0)
-    read_timeout_seconds: float = Field(30, gt=0)
-    tries: int = Field(4, ge=1, le=20)  # of requests that are safe to retry
-    requests_per_second: float = Field(10, gt=0)
-    requests_at_a_time: int = Field(4, ge=1, le=64)  # when checking placements
-    look_again_hours: float = Field(6, gt=0)  # hours from one check of a link that is not placed to the next
-    follow_every_seconds: float = Field(2, gt=0)  # between two polls of a job followed in the terminal
-    follow_cardholders: bool = (
-        False  # read cardholders' messages: each can be read only once, so another client misses it
+    base_url: str = Field(description="address of the partner's service: https, or http on loopback")
+    prefix: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")] = Field(
+        "service", description="prefix of the service's own request headers"
+    )
+    login_path: Path = Field(
+        "/session", description="path of the login: POST of app_name, app_key, username and password"
+    )
+    session_field: Name = Field(
+        "session_token", description="field of its response that holds the token, sent as `Authorization: Bearer`"
+    )
+    link_path: Path = Field(
+        "/card_links", description="path that creates a link; the record of a link is always `/card_links/<id>`"
+    )
+    service_property: Name = Field("service", description="property of the request that holds the service object")
+    fi_key: str = Field("", description="key of the institution; needed for single links only")
+    fi_key_property: Name = Field(
+        "financial_institution_key", description="property of the request that holds `fi_key`"
+    )
+    safe_key: str | None = Field(None, description="key of the safe; unset: the service manages key storage")
+    safe_key_property: Name = Field("safe_key", description="property of the request that holds `safe_key`")
+    job_hydration: str = Field(
+        '["credential_requests"]', description="value of the hydration header when a job is read"
+    )
+    access_key_fields: tuple[Name, ...] = Field(
+        ("access_key", "messaging_access_key", "key"),
+        description="fields that may hold a channel's access key; the first that is present counts",
+    )
+    link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = Field(
+        None, description="URL of a link, made from `{token}`, where link records hold none"
+    )
+    link_id: str = Field(
+        r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$", description="regular expression that finds a link's id in its URL"
+    )
+    connect_timeout_seconds: float = Field(5, gt=0, description="time to connect")
+    read_timeout_seconds: float = Field(30, gt=0, description="time to wait for a response")
+    tries: int = Field(4, ge=1, le=20, description="attempts of a request that is safe to repeat")
+    requests_per_second: float = Field(10, gt=0, description="request rate")
+    requests_at_a_time: int = Field(4, ge=1, le=64, description="concurrent requests when placements are read")
+    look_again_hours: float = Field(
+        6, gt=0, description="time before a link that is not placed yet is asked about again"
+    )
+    follow_every_seconds: float = Field(2, gt=0, description="polling interval of `cardlink job follow`")
+    follow_cardholders: bool = Field(
+        False, description="read cardholders' messages; each is given once, so another client would miss it"
     )
 
     @field_validator("link_id")

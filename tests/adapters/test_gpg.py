@@ -98,7 +98,7 @@ def test_a_message_sealed_to_another_key_is_trouble_and_fails_the_trial(tmp_path
 NIGHT = """
 import os, sys
 from datetime import date
-from flows.core.ports import Plain
+from flows.runs.sealing import Plain
 from flows.adapters.gpg import Keyring
 from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, make_portal_key
 
@@ -149,7 +149,7 @@ def test_after_a_night_no_file_and_no_process_is_left() -> None:
         assert [] == processes_of(folder)
 
 
-SWEEP = "from flows.adapters.gpg import sweep_dead_homes; print(sweep_dead_homes())"
+SWEEP = "from flows.adapters.gpg import remove_dead_homes; print(remove_dead_homes())"
 
 
 def test_homes_of_a_killed_process_are_swept_and_those_of_the_living_kept() -> None:

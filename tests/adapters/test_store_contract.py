@@ -157,29 +157,6 @@ def test_reading_in_pieces_gives_the_same_bytes_and_then_nothing(store: Store, s
     assert [b"", b"", b""] == after
 
 
-@pytest.mark.parametrize("pinned", [False, True], ids=["newest", "pinned"])
-def test_a_stream_may_begin_anywhere(store: Store, pinned: bool) -> None:
-    data = os.urandom(3000)
-    store.create("a", data)
-    pin = next(store.keys("a")) if pinned else None
-
-    with store.open("a", pin, 1234) as source:
-        head, rest = source.read(10), source.read()
-        entry = source.entry
-
-    assert data[1234:] == head + rest
-    assert ("a", 3000) == entry[:2]
-
-
-def test_a_stream_that_begins_in_the_middle_is_of_the_pinned_object_or_none(store: Store) -> None:
-    store.create("a", b"data")
-    pin = next(store.keys("a"))
-    store.replace("a", [b"DATA"])
-
-    with pytest.raises(ObjectChangedError), store.open("a", pin, 2) as source:
-        source.read()
-
-
 AWKWARD = ["A", "Z/1", "a b+c%20", "a#?&=", "a", "a-", "a.b", "a/b/c", "a/d", "a0", "é", "z\U0001f600", "a'\"<&>"]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.errors import ExtractError
-from flows.extracts.reader import Block, Extract, read_extract
+from flows.extracts.reader import Block, Extract, Kind, read_extract
 from schemas.issuer import SourceSettings
 from tests.extracts import damaged
 
@@ -87,10 +87,8 @@ def test_every_line_is_counted_once() -> None:
     extract, block = read(data, SourceSettings(comment="#", trailer=r"^TRL\|([0-9]+)"))
 
     counts = extract.counts
-    assert (10, 1, 4, 1, 1, 1) == (
-        counts.lines, counts.headers, counts.rows, counts.refused, counts.joined, counts.blank,
-    )  # fmt: skip
-    assert (1, 1, 1, 4) == (counts.comments, counts.repeated_headers, counts.trailers, counts.trailer_count)
+    assert (10, 4, 4) == (counts.lines, counts.rows, counts.trailer_count)
+    assert {kind: 3 if kind is Kind.RECORD else 1 for kind in Kind} == counts.kinds
     assert [1, 2, 4] == block.rows["row"].to_list()
     assert [2, 7, 9] == block.rows["line"].to_list()
     assert [(3, 8)] == list(block.refused.select("row", "line").iter_rows())
@@ -143,7 +141,7 @@ def test_a_record_may_lie_across_two_blocks() -> None:
     extract, block = read(damaged.lines(*rows), block=1000)
 
     assert [f"{'x' * n}\n{'y' * n}" for n in range(1, 200)] == block.rows["service_card.address.address1"].to_list()
-    assert 199 == extract.counts.joined
+    assert 199 == extract.counts.kinds[Kind.CONTINUES]
 
 
 CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=12)

@@ -10,7 +10,7 @@ import pytest
 
 from flows.errors import ExtractError
 from flows.extracts.mapping import plan_mapping
-from flows.extracts.reader import Extract, read_extract
+from flows.extracts.reader import Extract, Kind, read_extract
 from schemas import portal
 from schemas.issuer import SourceSettings
 
@@ -109,11 +109,11 @@ def check(data: bytes, block: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     counts = extract.counts
     rows, refused = pl.concat(b.rows for b in blocks), pl.concat(b.refused for b in blocks)
     numbers = sorted([*rows["row"], *refused["row"]])
-    others = counts.headers + counts.joined + counts.blank + counts.repeated_headers
+    others = sum(counts.kinds[kind] for kind in (Kind.HEADER, Kind.CONTINUES, Kind.BLANK, Kind.REPEATED_HEADER))
     assert list(range(1, counts.rows + 1)) == numbers
     assert counts.lines == counts.rows + others
     assert counts.lines == data.count(b"\n") + (not data.endswith(b"\n"))
-    assert (rows.height, refused.height) == (counts.rows - counts.refused, counts.refused)
+    assert (rows.height, refused.height) == (counts.kinds[Kind.RECORD], counts.kinds[Kind.REFUSED])
     values = [list(row) for row in rows.drop("row", "line").iter_rows()]
     assert expected_rows(data, extract, rows["line"].to_list()) == values
     return rows, refused

@@ -7,10 +7,9 @@ from datetime import date
 import polars as pl
 import pytest
 
-from flows.results.attribution import attribute
-from flows.results.read import read_result
 from schemas.expressions import PUBLISHED
 from tests.leaks.echoes import HEAD, WAYS, echo, result_csv
+from tests.results.outcomes import attribute, read_result
 
 SENT = pl.DataFrame(
     [(1, "c-1", "4242", 1, 1)],

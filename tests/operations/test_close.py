@@ -66,7 +66,7 @@ def test_page_and_workbook_show_what_was_closed_by_whom_and_why(short: tuple[Ben
 
     page = bench.report(run, "report.html").decode()
     book = openpyxl.load_workbook(BytesIO(bench.report(run, "report.xlsx")))["Closed"]
-    assert all(text in page for text in ("Closed by hand", WHY, "tester:1"))
+    assert all(text in page for text in ("Closed by an operator", WHY, "tester:1"))
     assert [cell.value for cell in book[2]][:5] == ["RESULT_SHORT", "chunk 1", 4, WHY, "tester:1"]
 
 

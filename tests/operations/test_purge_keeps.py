@@ -78,7 +78,7 @@ OPEN: dict[str, Callable[[Bench, str], None]] = {
     "1 rows in break RESULT_SHORT": _short,
     "no report yet": _unreported,
     "results newer than its report": _newer_results,
-    "1 single links of which nobody knows whether they were made": _asked_for_one,
+    "1 single links with unknown outcome": _asked_for_one,
 }
 
 
@@ -118,7 +118,7 @@ def test_a_ledger_stays_while_one_of_its_links_lives(tmp_path: Path) -> None:
 
     [kept] = plan_purge(later(bench, 100).context, cleaner(bench)).kept
 
-    assert "it has links that live until" in kept.why
+    assert "it has links valid until" in kept.why
     assert ["chunks", "ledger"] == [
         one.record.part for one in plan_purge(later(bench, 300).context, cleaner(bench)).lots
     ]
@@ -137,7 +137,7 @@ def test_a_ledger_stays_while_a_link_lives_that_a_resubmission_of_its_rows_made(
     due = plan_purge(later(bench, 100).context, cleaner(bench))
 
     why = {kept.run: kept.why for kept in due.kept if kept.part == "ledger"}
-    assert "it has links that live until" in why[run]
+    assert "it has links valid until" in why[run]
 
 
 def test_a_run_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert [run, run] == [lot.record.run for lot in due.lots]
-    assert {"not to be read: bank/runs/bank-20250101-00000000/manifest.json"} == {kept.why for kept in due.kept}
+    assert {"unreadable: bank/runs/bank-20250101-00000000/manifest.json"} == {kept.why for kept in due.kept}
 
 
 def test_what_is_not_ours_is_named_and_left(tmp_path: Path) -> None:

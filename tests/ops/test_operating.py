@@ -42,7 +42,7 @@ EXTRACT = "sample-bank-20261120.csv"
 pytestmark = pytest.mark.timeout(3600)  # the first test of each fixture pays for all that the fixture does
 
 
-class GateFacts(NamedTuple):
+class Rehearsed(NamedTuple):
     """A night on the stage: its rehearsal and what that showed, its run in Prefect, and the id of ours."""
 
     stage: Stage
@@ -70,16 +70,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def night(stage: Stage) -> GateFacts:
+def night(stage: Stage) -> Rehearsed:
     rehearsed = stage.do("rerun", issuer=ISSUER, extract=EXTRACT)
     dry = next(one["data"] for key, one in stage.artifacts().items() if key and key.endswith("-dry-chunks"))
     ended = stage.do(f"nightly-{ISSUER}", issuer=ISSUER)
     [run] = [path.name for path in (stage.folder / "store" / ISSUER / "runs").iterdir()]
-    return GateFacts(stage, rehearsed, json.loads(dry), ended, run)
+    return Rehearsed(stage, rehearsed, json.loads(dry), ended, run)
 
 
 @pytest.fixture(scope="module")
-def story(night: GateFacts) -> Story:
+def story(night: Rehearsed) -> Story:
     stage = night.stage
     looks = [stage.do(f"watch-{LATE}", issuer=LATE)]
     twice = stage.start("rerun", issuer=ISSUER, extract=EXTRACT, mode="send", new_run_reason="lost at the portal")
@@ -136,12 +136,12 @@ def test_installing_again_changes_nothing(stage: Stage) -> None:
     assert "alerts go to: cardlink-webhook" in said
 
 
-def test_the_night_completes_and_its_name_can_be_read(night: GateFacts) -> None:
+def test_the_night_completes_and_its_name_can_be_read(night: Rehearsed) -> None:
     assert night.ended.state == "Completed"
     assert re.fullmatch(r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d", night.ended.name)
 
 
-def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: GateFacts) -> None:
+def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: Rehearsed) -> None:
     text = "\n".join(night.ended.logs)
 
     assert len(night.ended.logs) <= 12
@@ -149,7 +149,7 @@ def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: GateFact
     assert not re.search(r"\d{13,}", text.replace(night.run, ""))
 
 
-def test_rows_reasons_chunks_outbox_and_progress_are_shown(night: GateFacts) -> None:
+def test_rows_reasons_chunks_outbox_and_progress_are_shown(night: Rehearsed) -> None:
     found = night.stage.artifacts()
 
     keys = {key for key in found if key}
@@ -175,7 +175,7 @@ def test_a_schedule_of_a_deployed_flow_makes_scheduled_runs(stage: Stage) -> Non
     stage.call(f"deployments/{often}", method="DELETE")
 
 
-def test_the_dry_run_showed_exactly_what_the_night_sent(night: GateFacts) -> None:
+def test_the_dry_run_showed_exactly_what_the_night_sent(night: Rehearsed) -> None:
     sent = night.stage.cardlink("outbox", "list", ISSUER, "--run", night.run)["chunks"]
 
     assert night.rehearsed.state == "Completed"
@@ -295,7 +295,7 @@ def test_prefects_database_holds_no_card_number(story: Story) -> None:
 
 
 @pytest.mark.skipif(POSTGRES is None, reason="no PostgreSQL server is installed (Debian: apt-get install postgresql)")
-def test_the_night_ran_on_postgresql(night: GateFacts) -> None:
+def test_the_night_ran_on_postgresql(night: Rehearsed) -> None:
     assert night.stage.database == "PostgreSQL"
     log = (night.stage.folder / "server.log").read_text()
     assert "database is locked" not in log

@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 
 from flows.partner_api.follow_links import ServiceSilentError, check_links, follow_links
+from flows.partner_api.funnel import read_placements
 from flows.partner_api.service import NoSuchRecordError, ServiceBusyError
-from flows.reports.funnel import read_placements
 from flows.reports.reconciliation import reconcile_runs
 from flows.runs.claim import ClaimedError
 from flows.runs.documents import keys_of
@@ -249,8 +249,8 @@ class DyingStore:
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         self._written(lambda: self.store.replace(key, parts))
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
-        return self.store.open(key, pin, start)
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        return self.store.open(key, pin)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         return self.store.keys(prefix, shallow=shallow)

@@ -40,10 +40,10 @@ class MortalStore(ClockedStore):
         self._live()
         super().replace(key, parts)
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> LocalSource:
+    def open(self, key: str, pin: Entry | None = None) -> LocalSource:
         """Open a key, where the process lives."""
         self._live()
-        return super().open(key, pin, start)
+        return super().open(key, pin)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List keys, where the process lives."""

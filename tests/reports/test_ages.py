@@ -1,6 +1,5 @@
 from datetime import UTC, date, datetime, timedelta
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,18 +34,14 @@ def test_a_duration_is_said_as_people_say_it(minutes: int, text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_link_expires_at_the_end_of_its_day(days: int, step: str) -> None:
-    links = pl.DataFrame({"expires_on": [TODAY + timedelta(days=days)], "links": [5]})
-
-    counted = by_expiry(links, TODAY)
+    counted = by_expiry([(TODAY + timedelta(days=days), 5)], TODAY)
 
     assert [step] == [one["when"] for one in counted if one["links"]]
 
 
 @given(st.lists(st.tuples(st.none() | st.dates(date(2026, 1, 1), date(2028, 1, 1)), st.integers(0, 10**6)), max_size=9))
 def test_every_link_is_counted_in_one_step(pairs: list[tuple[date | None, int]]) -> None:
-    links = pl.DataFrame(pairs, schema={"expires_on": pl.Date, "links": pl.UInt32}, orient="row")
-
-    counted = by_expiry(links, TODAY)
+    counted = by_expiry(pairs, TODAY)
 
     assert [one["when"] for one in counted] == list(EXPIRIES)
     assert sum(number for _, number in pairs) == sum(int(one["links"]) for one in counted)

@@ -24,7 +24,11 @@ def attempt(day: int, state: str, **facts: object) -> Attempt:
     [
         ([attempt(1, "linked", expires_on=date(2027, 1, 1))], "has a link until 2027-01-01", ""),
         ([attempt(1, "linked", expires_on=date(2026, 12, 1))], "has a link until 2026-12-01", "cardlink renew bank"),
-        ([attempt(1, "linked", expires_on=date(2026, 11, 19))], "its link ended on 2026-11-19", "cardlink renew bank"),
+        (
+            [attempt(1, "linked", expires_on=date(2026, 11, 19))],
+            "its link expired on 2026-11-19",
+            "cardlink renew bank",
+        ),
         ([attempt(1, "linked")], "has a link", ""),
         (
             [attempt(1, "linked", expires_on=date(2027, 1, 1)), attempt(2, "error", reasons=("card.pan.luhn",))],
@@ -33,7 +37,7 @@ def attempt(day: int, state: str, **facts: object) -> Attempt:
         ),
         (
             [attempt(1, "linked", expires_on=date(2026, 11, 2)), attempt(9, "awaiting", sent="uploaded")],
-            "is at the portal, not answered",
+            "was uploaded and has no answer yet",
             "fetch the result of chunk 2, then: cardlink ingest bank",
         ),
         (
@@ -41,9 +45,9 @@ def attempt(day: int, state: str, **facts: object) -> Attempt:
             "waits for its upload",
             f"cardlink outbox fetch {RUN} 2 --to FOLDER",
         ),
-        ([attempt(1, "awaiting", sent="held")], "is held back", f"cardlink outbox release {RUN} 2"),
+        ([attempt(1, "awaiting", sent="held")], "is on hold", f"cardlink outbox release {RUN} 2"),
         ([attempt(1, "awaiting", sent="answered")], "has no answer in its chunk's result", f"cardlink report {RUN}"),
-        ([attempt(1, "awaiting", sent=SINGLE)], "nobody knows what came of it", "ask the partner before asking again"),
+        ([attempt(1, "awaiting", sent=SINGLE)], "unknown outcome", "ask the partner before requesting it again"),
         (
             [attempt(1, "error", reasons=("card.request.unavailable",)), attempt(2, "suppressed")],
             "was refused by the partner: card.request.unavailable",
@@ -52,12 +56,12 @@ def attempt(day: int, state: str, **facts: object) -> Attempt:
         (
             [attempt(1, "rejected", reasons=("address.postal_code.missing",))],
             "was refused by us: address.postal_code.missing",
-            "mend it at the source (a ZIP of five digits",
+            "fix it at the source (a ZIP of five digits",
         ),
         ([attempt(1, "error", reasons=("card.card.exists",))], "was refused by the partner", f"naming {RUN}, chunk 2"),
         ([attempt(1, CANCELLED)], "its chunk was cancelled", f"cardlink resubmit {RUN} --row 7"),
         ([attempt(1, "suppressed", reasons=("card.link.standing",))], "was not sent: card.link.standing", ""),
-        ([attempt(1, UNSENT, run="")], "was not asked for", "cardlink link bank"),
+        ([attempt(1, UNSENT, run="")], "was not requested", "cardlink link bank"),
     ],
 )
 def test_a_card_stands_by_its_living_link_else_by_what_last_happened_to_it(

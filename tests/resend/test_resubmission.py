@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from flows.operations.history import history
 from flows.operations.outbox import move
+from flows.reports.rebuild import rebuild
 from flows.resend.resubmission import (
     NothingAskedError,
     NothingToSendError,
@@ -22,7 +24,7 @@ from flows.resend.resubmission import (
 )
 from flows.resend.selection import RowSelection
 from flows.resend.sources import AmbiguousRowsError, SourceGoneError
-from flows.runs.documents import NoReasonError, NoSuchRowError
+from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of
 from flows.runs.keys import corrections
 from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN
 from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent
@@ -346,6 +348,18 @@ def test_the_report_of_a_run_tells_what_became_of_its_rows_after_all_attempts(tm
     assert ([first], {"linked": linked, "awaiting": 0, "error": 3 - linked, "refused": 1}) == answered
     second = (twice, 3 - linked, 3 - linked, 0, 0)
     assert ([first, second], {"linked": 3, "awaiting": 0, **refused}) == done
+
+
+def test_a_report_that_was_deleted_is_rebuilt_with_the_same_attempts(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {}, {}, {CITY: None})
+    bench.answer(fail_share=0.5, seed=1)
+    again(bench, run)
+    before = history_of(bench, run)
+
+    shutil.rmtree(tmp_path / "store" / keys_of(run).report(""))
+    rebuild(bench.context, run)
+
+    assert before == history_of(bench, run)
 
 
 def test_a_reject_that_is_corrected_counts_by_its_last_state(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from flows.resend.corrections import template
 from flows.results.lineage import RUN_ROW
+from flows.results.partner_terms import partner_kinds
 from schemas.corrections import AT_SOURCE, WRONG, Template
 from schemas.portal import CITY, POSTAL_CODE, YEAR, columns
-from schemas.reasons import ACTIONS, HINTS
+from schemas.reasons import HINTS, LINES, ROWS
 
 RUN = "bank-20261120-3f9c21aa"
 
@@ -46,8 +47,12 @@ def test_a_cuid_that_a_spreadsheet_would_run_is_made_safe() -> None:
     assert lines(f"{CITY}|address.city.missing", cuid="=1+1")[0]["cuid"] == "'=1+1"
 
 
-def test_every_kind_of_reason_has_its_words() -> None:
-    assert set(ACTIONS) <= set(WRONG)
+def test_every_kind_of_the_partner_and_of_lines_has_its_words() -> None:
+    assert partner_kinds() | {entry.code.rpartition(".")[2] for entry in (*LINES, *ROWS)} <= set(WRONG)
+
+
+def test_a_kind_without_words_is_not_accepted() -> None:
+    assert "city is not accepted" == lines(f"{CITY}|address.city.new_kind")[0]["wrong"]
 
 
 def test_every_field_a_hint_is_for_has_its_column() -> None:

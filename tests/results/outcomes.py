@@ -6,10 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
+from datetime import date
 
 import polars as pl
 
-from flows.results.read import ResultRows, read_result
+from flows.results.attribution import attribute_claims, read_claims
+from flows.results.match import candidates
+from flows.results.read import Arrived, ResultRows, read_results
+from flows.runs.outcomes import Attributed
 
 HOSTS = ("links.example",)
 RUN = "first-bank-20261120-3f9c21aa"
@@ -40,6 +44,23 @@ def error(text: str) -> Row:
 def refusal(at: int, message: str = "city is required") -> Row:
     """Return the error row of a partner that names the cuid `c-<at>`."""
     return error(json.dumps({"cuid": f"c-{at}", "errors": [message]}))
+
+
+def read_result(content: bytes, name: str, received: date | None = None) -> ResultRows:
+    """Read one result file."""
+    return read_results([Arrived(content, name, received)])[0]
+
+
+def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, hosts: Sequence[str] = HOSTS) -> list[Attributed]:
+    """Attribute result files among these sent rows."""
+    if not results:
+        return []
+    return attribute_claims(results, read_claims(results), candidates([one.name for one in results], sent), hosts)
+
+
+def attribute(result: ResultRows, sent: pl.DataFrame, hosts: Sequence[str] = HOSTS) -> Attributed:
+    """Attribute one result file among these sent rows."""
+    return attribute_all([result], sent, hosts)[0]
 
 
 def result(rows: Iterable[Sequence[str]], name: str = "download.csv") -> ResultRows:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.attribution import allowed, attribute, attribute_all
+from flows.results.attribution import allowed
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.validation import Fault
 from schemas import breaks
 from schemas.ledger import BROKEN, ERROR, LINKED
-from tests.results.outcomes import HOSTS, RUN, Row, error, link, refusal, result, sent_rows
+from tests.results.outcomes import HOSTS, RUN, Row, attribute, attribute_all, error, link, refusal, result, sent_rows
 
 OBJECT = "[object Object]"
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import date
 
-from flows.results.attribution import attribute_all
 from flows.results.balance import Balance, Line, balance
 from flows.results.read import ResultRows
 from flows.results.reconcile import reconcile
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
-from tests.results.outcomes import HOSTS, RUN, link, refusal, result, sent_rows
+from tests.results.outcomes import HOSTS, RUN, attribute_all, link, refusal, result, sent_rows
 
 TODAY = date(2026, 11, 21)
 

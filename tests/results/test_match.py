@@ -9,9 +9,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.attribution import attribute, attribute_all
 from flows.results.read import ResultRows
-from tests.results.outcomes import HOSTS, Row, link, result, sent_rows
+from tests.results.outcomes import HOSTS, Row, attribute, attribute_all, link, result, sent_rows
 
 FIRST, RENEWED, AGAIN = (
     "first-bank-20261001-3f9c21aa",

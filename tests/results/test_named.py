@@ -4,10 +4,10 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.attribution import attribute_all, read_claims
-from flows.results.match import Files, candidates, named_in, place_rows
+from flows.results.attribution import read_claims
+from flows.results.match import candidates, named_in, searched_elsewhere
 from flows.results.read import ResultRows
-from tests.results.outcomes import HOSTS, RUN, Row, error, link, refusal, result, sent_rows
+from tests.results.outcomes import HOSTS, RUN, Row, attribute_all, error, link, refusal, result, sent_rows
 
 LATER = RUN.replace("20261120", "20261121")
 NAME = f"card-links-{RUN}-00001-result.csv"
@@ -20,7 +20,9 @@ names = st.sampled_from([NAME, NAME.replace("00001", "00002"), NAME.replace(RUN,
 
 
 def settled(files: list[ResultRows], sent: pl.DataFrame) -> frozenset[int]:
-    return frozenset(candidates([one.name for one in files], read_claims(files), sent).by_name["file"])
+    """Return the files, by number, that are looked for nowhere else."""
+    elsewhere = searched_elsewhere(read_claims(files), candidates([one.name for one in files], sent))
+    return frozenset(range(len(files))) - frozenset(elsewhere["file"])
 
 
 def test_a_file_that_answers_its_chunk_whole_is_settled_and_any_other_is_not() -> None:
@@ -47,19 +49,6 @@ def test_what_is_settled_by_its_name_is_attributed_as_among_all_that_was_ever_se
     alone, among_all = (attribute_all([file], sent, HOSTS)[0] for sent in (spoken, everything))
     same = among_all.outcomes.equals(alone.outcomes) and among_all.named == alone.named
     assert same or not found
-
-
-@given(st.permutations(WHOLE), st.lists(st.lists(answers, min_size=4, max_size=6), max_size=2), names)
-def test_what_is_placed_by_a_name_is_what_the_rows_place(order: list[Row], others: list[list[Row]], name: str) -> None:
-    files = [result(rows, name) for rows in (order, *others)]
-    claims, sent = read_claims(files), pl.concat([sent_rows(), sent_rows(run=LATER)])
-
-    found = candidates([one.name for one in files], claims, sent)
-
-    placed = place_rows(claims, found.sent, Files(found.named, [one.received for one in files]))
-    by_name = found.by_name.sort("at")
-    assert by_name.equals(placed.filter(pl.col("file").is_in(by_name["file"].implode())).sort("at"))
-    assert name != NAME or by_name.height >= len(order)
 
 
 def test_a_cuid_of_two_cards_is_not_placed_by_the_name_alone() -> None:

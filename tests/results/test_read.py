@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.results import read as results
-from flows.results.read import Arrived, read_result, read_results
+from flows.results.read import Arrived, read_results
 from schemas.result import ResultTable
+from tests.results.outcomes import read_result
 
 HEADER = "cuid,last_4,url,expiration_date,error\n"
 LINK = "c-1,4242,https://links.example/a,2027-01-20,\n"

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.attribution import attribute_all
 from flows.results.read import ResultRows
 from flows.results.reconcile import Reconciled, reconcile
 from flows.runs.outcomes import Attributed
 from schemas import breaks
 from schemas.ledger import AWAITING
-from tests.results.outcomes import HOSTS, RUN, error, link, refusal, result, sent_rows
+from tests.results.outcomes import HOSTS, RUN, attribute_all, error, link, refusal, result, sent_rows
 
 TODAY = date(2026, 11, 21)
 WHOLE = [link(1), refusal(2), link(3), link(4), link(5)]

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
-from flows.runs.claim import ClaimedError, ClaimUnreadableError, Lease, LeaseLostError
-from flows.runs.store import Entry
+from flows.runs.claim import ClaimedError, Lease, LeaseLostError
+from flows.runs.store import ConflictError, Entry
 
 NOW = datetime(2026, 11, 20, 2, 0, tzinfo=UTC)
 TTL = timedelta(minutes=10)
@@ -142,7 +142,7 @@ def test_a_listing_that_is_late_does_not_hide_a_claim(tmp_path: Path) -> None:
 def test_a_claim_that_cardlink_did_not_write_is_named_and_not_overruled(store: LocalStore) -> None:
     store.create(f"{CHAIN}000001.json", b"{}")
 
-    with pytest.raises(ClaimUnreadableError, match=r"claims/000001\.json") as unreadable:
+    with pytest.raises(ConflictError, match=r"claims/000001\.json") as unreadable:
         Lease.take(store, CHAIN, "night-1", NOW, TTL)
 
     assert unreadable.value.__context__ is None

@@ -8,11 +8,10 @@ from pathlib import Path
 import polars as pl
 
 from flows.adapters.local import LocalStore
-from flows.results.attribution import attribute
 from flows.runs.documents import keys_of
 from flows.runs.outcomes import FILE, FILES, RunOutcomes, StoredOutcomes, write_outcomes
 from flows.runs.store import Entry
-from tests.results.outcomes import HOSTS, RUN, link, result, sent_rows
+from tests.results.outcomes import HOSTS, RUN, attribute, link, result, sent_rows
 
 KEYS = keys_of(RUN)
 NOON, LATER = (datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in (12, 13))

@@ -48,4 +48,4 @@ def test_whoever_leaves_early_finds_nothing_at_work_any_more() -> None:
         next(found)
 
     assert 2 >= len(made)
-    assert [] == [one.name for one in threading.enumerate() if one.name.startswith("ahead")]
+    assert [] == [one.name for one in threading.enumerate() if one.name.startswith("prefetch")]

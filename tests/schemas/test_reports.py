@@ -7,10 +7,9 @@ from datetime import date
 import polars as pl
 
 from flows.reports import lists as tables
-from flows.results.attribution import attribute_all
 from flows.results.reconcile import Reconciled, reconcile
 from schemas.reports import Links, Refusals
-from tests.results.outcomes import HOSTS, link, refusal, result, sent_rows
+from tests.results.outcomes import HOSTS, attribute_all, link, refusal, result, sent_rows
 
 
 def reconciled() -> Reconciled:

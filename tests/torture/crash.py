@@ -75,9 +75,9 @@ class CrashingStore:
         with self._boundaries.step("replace", key) as number:
             self._store.replace(key, self._torn(parts, number, key))
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
+    def open(self, key: str, pin: Entry | None = None) -> Source:
         with self._boundaries.step("open", key):
-            return self._store.open(key, pin, start)
+            return self._store.open(key, pin)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         with self._boundaries.step("list", prefix):

@@ -68,8 +68,8 @@ class MoodyStore:
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         self._moody(key, lambda: self._store.replace(key, parts))
 
-    def open(self, key: str, pin: Entry | None = None, start: int = 0) -> Source:
-        return self._moody(key, lambda: self._store.open(key, pin, start))
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        return self._moody(key, lambda: self._store.open(key, pin))
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         yield from self._moody(prefix, lambda: list(self._store.keys(prefix, shallow=shallow)))

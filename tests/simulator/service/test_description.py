@@ -45,7 +45,7 @@ def lived_in() -> ServiceState:
 
 
 @pytest.fixture(scope="module")
-def books() -> ServiceState:
+def state() -> ServiceState:
     return lived_in()
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.reports.funnel import ENDS, LINK_AGES, OTHERS, SITES, add, age_of, cells, facts, funnel_stages
+from flows.partner_api.funnel import ENDS, LINK_AGES, OTHERS, SITES, add, age_of, cells, facts, funnel_stages
 from flows.reports.page import run_page
 from flows.reports.workbook import run_workbook
 from schemas.partner_api.link_placements import STAGES

@@ -5,7 +5,6 @@ It is counted from ledger, reconciled rows, placements and the transaction repor
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
 from io import BytesIO
@@ -79,7 +78,7 @@ SHARE = 2_000_000  # rows counted at a time
 
 
 def settled(rows: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return one row (TOLD) a cuid over reports in any order and number: placed, else its latest end, else running.
+    """Return one row (REPORTED) per cuid over any reports in any order: placed, else its latest end, else running.
 
     A transaction has no number of its own, so a row that ended stands over one that runs: it may be the same.
     """
@@ -225,7 +224,7 @@ def _either(column: str, value: str) -> pl.Expr:
 
 
 def reported(store: Store, issuer: str, share: pl.Expr) -> pl.DataFrame:
-    """Return what all kept reports say (`flows.reports.funnel.TOLD`), one row a cuid, of those `share` takes."""
+    """Return what all kept reports say (REPORTED), one row per cuid, of the cuids that `share` selects."""
     frames = (kept_frame(store, key, list(REPORTED)).filter(share) for key in kept_reports(store, issuer))
     return settled(frame.drop_nulls("cuid") for frame in frames)
 
@@ -241,7 +240,7 @@ def kept_frame(store: Store, key: str, columns: list[str]) -> pl.DataFrame:
 
 
 def placements_key(keys: RunKeys, part: LedgerPart) -> str:
-    """Return where it lies what became of the linked rows of one ledger part."""
+    """Return the placements key of one ledger part."""
     return keys.placements + part.name
 
 
@@ -255,15 +254,6 @@ def read_placements(store: Store, keys: RunKeys, part: LedgerPart, columns: list
         return pl.DataFrame(schema=dtypes()).select(columns or list(dtypes()))
 
 
-def read_funnel(store: Store, issuer: str) -> dict[str, Any] | None:
-    """Return the funnel over an issuer's runs as the last look at placements left it; None before the first."""
-    try:
-        found: dict[str, Any] = json.loads(read(store, f"{placements(issuer)}summary.json"))["funnel"]
-    except ObjectMissingError:
-        return None
-    return found
-
-
 def run_funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | None:
     """Return the funnel of a run whose rows are reconciled; None where neither service nor transaction report told."""
     keys = keys_of(manifest.run)
@@ -275,7 +265,7 @@ def run_funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] 
 
 
 def funnel_of(store: Store, issuer: str, runs: Sequence[Manifest], today: date) -> dict[str, Any]:
-    """Return the funnel over reported runs of an issuer (`flows.reports.funnel.facts`), each cardholder counted once.
+    """Return the funnel over runs of an issuer that have a report (see `facts`), each cardholder counted once.
 
     `seen` is when the service was last asked (ISO, None: never), `unasked` how many linked rows it was not asked of.
     """

@@ -1,0 +1,226 @@
+"""Where two reference pages of `deploy/` come from: settings and commands, written from models and entries.
+
+`python -m tests.reference` writes the pages anew; a test compares them with what is there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from flows import demo
+from flows.cli.derive import command_of
+from flows.cli.main import GROUPS
+from flows.commands.entry import Entry, Form
+from flows.commands.every import ENTRIES
+from schemas import portal
+from schemas.issuer import Constant, From, Issuer
+
+DEPLOY: Final = Path(__file__).parent.parent / "deploy"
+MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
+
+SETTINGS: Final = f"""# Settings
+
+{MADE}
+One TOML file per issuer, named after it. Unknown keys are errors. `cardlink --json check ISSUER` shows every setting
+with its value and where it comes from: the file, a default or the environment.
+"""
+
+COLUMNS: Final = """
+### `[columns]`
+
+Not needed where the extract has the portal's own header. Otherwise, one key per portal column: a source column, a list
+of which the first that exists counts, or a table: `constant` alone, or `from` or `at` with the others.
+`cardlink init ISSUER --from EXTRACT` writes a first mapping.
+
+```toml
+[columns]
+"cardholder.cuid" = "CUSTOMER_ID"
+"service_card.pan" = ["CARD_NO", "PAN"]
+"service_card.expiration_month" = { from = "EXP", format = "MMYY" }
+"service_card.address.country" = { constant = "US" }
+"service_card.address.postal_code" = { from = "ZIP", pad = 5 }
+```
+"""
+
+FILTER: Final = """
+### `[filter]`
+
+Which rows count: a source column and the value, the values, or a table with the values that do not. Rows that are
+filtered out count as suppressed.
+
+```toml
+[filter]
+CARD_STATUS = "A"
+PRODUCT = { not = ["CLOSED", "TEST"] }
+```
+"""
+
+PORTAL: Final = """
+## Portal columns
+
+The twenty columns of a chunk, in order. Where the portal uses other header names, `portal.template` takes its own
+header row.
+
+| column | accepts |
+|---|---|
+"""
+
+ENVIRONMENT: Final = """
+## Environment
+
+Secrets come from the environment, or from files that it names; never from the TOML, and never printed.
+`deploy/env.example` is a template of all variables.
+
+| variable | meaning |
+|---|---|
+"""
+
+VARIABLES: Final = {
+    "CARDLINK_CONFIG": "folder of the issuers' TOML files; default: the current folder",
+    "CARDLINK_PRIVATE_KEY_FILE": "our own private key, for extracts and results that are PGP-encrypted to us",
+    "CARDLINK_PASSPHRASE_FILE": "its passphrase",
+    "CARDLINK_ACTOR": "who acts, as the history records it; default: user@host",
+    "CARDLINK_WORK_POOL": "Prefect work pool of the deployments; default: `cardlink`",
+    "CARDLINK_PURGE_PROFILE": "AWS profile whose role may delete; used by `cardlink purge` and `mend reseal` only",
+    "CARDLINK_SERVICE_APP_NAME": "credentials for `[service]`; each of the four can be given as `..._FILE` instead",
+    "CARDLINK_SERVICE_APP_KEY": "",
+    "CARDLINK_SERVICE_USERNAME": "",
+    "CARDLINK_SERVICE_PASSWORD": "",
+    "CARDLINK_ALERT_WEBHOOK": "URL that alerts are posted to",
+    "CARDLINK_ALERT_SLACK": "Slack webhook URL",
+    "CARDLINK_ALERT_PAGERDUTY": "PagerDuty integration key",
+    "CARDLINK_ALERT_EMAIL": "address that alerts are mailed to",
+    "CARDLINK_ALERT_SENDER": "their sender",
+    "CARDLINK_ALERT_SENDGRID": "SendGrid API key that mails them",
+    "AWS_*": "boto3's own: region, endpoint, credentials; leave the credentials out where a role provides them",
+    "PREFECT_API_URL": "the Prefect server",
+    "TMPDIR": "folder of the private gpg homes; default: `/dev/shm` where there is room, else `/tmp`",
+}
+
+COMMANDS: Final = f"""# Commands
+
+{MADE}
+`cardlink [--config FOLDER] [--json] [--verbose] COMMAND`. Every command takes `--help`. `--config` names the folder of
+the issuers' TOML files; `--json` prints one JSON object on stdout. Results go to stdout, progress and the next step to
+stderr. Exit codes are in the README.
+
+A *form* is the same command as a Prefect flow: same checks, same help texts; `dry_run` is preselected.
+"""
+
+
+def settings_page() -> str:
+    """Return every key of the issuer's TOML, the portal's columns and the environment."""
+    text = SETTINGS + "\n## Top level\n\n" + _keys(_scalars(Issuer)) + "\n## Tables\n"
+    for name, field in _tables(Issuer):
+        if name in ("columns", "filter"):
+            text += COLUMNS + "\n" + _keys([*_scalars(From), *_scalars(Constant)]) if name == "columns" else FILTER
+            continue
+        model = _model(field)
+        text += f"\n### `[{name}]`\n\n{inspect.getdoc(model)}\n\n{_keys(_scalars(model))}"
+    columns = "".join(f"| `{one.name}` | {one.accepts} |\n" for one in portal.COLUMNS)
+    variables = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items())
+    return text + PORTAL + columns + ENVIRONMENT + variables
+
+
+def commands_page() -> str:
+    """Return every command with its arguments, options and form."""
+    text, group = COMMANDS, ""
+    for entry in [*ENTRIES, demo.demo]:
+        below = entry.name.rpartition(" ")[0]
+        if below and below != group:
+            text += f"\n## cardlink {below}\n\n{GROUPS[below]}\n"
+        group = below
+        text += _command(entry, "###" if below else "##")
+    return text
+
+
+PAGES: Final = {"SETTINGS.md": settings_page, "COMMANDS.md": commands_page}
+
+
+def write(folder: Path = DEPLOY) -> None:
+    """Write the pages anew."""
+    for name, page in PAGES.items():
+        (folder / name).write_text(page(), "utf-8")
+
+
+def _scalars(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    tables = {name for name, _ in _tables(model)}
+    return ((field.alias or name, field) for name, field in model.model_fields.items() if name not in tables)
+
+
+def _tables(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
+    """Return the keys of a model that are tables of the TOML."""
+    named = ("columns", "filter") if model is Issuer else ()
+    return [(name, field) for name, field in model.model_fields.items() if name in named or _model(field) is not None]
+
+
+def _model(field: FieldInfo) -> Any:
+    kinds = [field.annotation, *get_args(field.annotation)]
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _keys(fields: Iterable[tuple[str, FieldInfo]]) -> str:
+    rows = [
+        f"| `{name}` | {_values(field.annotation)} | {_default(field)} | {field.description} |\n"
+        for name, field in fields
+    ]
+    return "| key | value | default | meaning |\n|---|---|---|---|\n" + "".join(rows)
+
+
+def _values(kind: Any) -> str:
+    """Return what a key takes, as a TOML writes it."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _values(inner[0])
+    if origin is Literal:
+        return ", ".join(f"`{json.dumps(one)}`".replace("|", "\\|") for one in inner)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_values(one) for one in inner if one is not type(None)))
+    if origin is tuple:
+        return f"list of {_values(inner[0])}" if inner[-1] is ... else f"list of {len(inner)} {_values(inner[0])}"
+    if origin is dict:
+        return f"table of {_values(inner[0])}"
+    plain: dict[Any, str] = {str: "text", bool: "`true`, `false`", int: "number", float: "number"}
+    return plain[kind] if kind in plain else str(kind.__name__)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if default is None or default == "" or default == ():
+        return ""
+    shown = list(default) if isinstance(default, tuple | dict) else default
+    return f"`{json.dumps(shown)}`"
+
+
+def _command(entry: Entry[...], heading: str) -> str:
+    command = command_of(entry)
+    context = click.Context(command, info_name=f"cardlink {entry.name}")
+    usage = " ".join(command.collect_usage_pieces(context))
+    text = f"\n{heading} cardlink {entry.name}\n\n`cardlink {entry.name} {usage}`\n\n{entry.summary}\n\n"
+    form = f"Form: `{entry.form.name}`." if isinstance(entry.form, Form) else f"No form: {entry.form}."
+    options = dict(zip(entry.parameters, command.params, strict=True))
+    rows = [f"| {_spelled(shown, context)} | {one.help} |\n" for one, shown in options.items()]
+    return text + "| | |\n|---|---|\n" + "".join(rows) + f"\n{form}\n"
+
+
+def _spelled(shown: click.Parameter, context: click.Context) -> str:
+    if isinstance(shown, click.Argument):
+        return f"`{shown.make_metavar(context)}`"
+    record = typing.cast(tuple[str, str], shown.get_help_record(context))
+    return f"`{record[0]}`".replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    write()
