@@ -1,4 +1,4 @@
-"""How a batch moves from the issuer's extract to a link for every cardholder.
+"""How a batch gets from the issuer's extract to a card link for every cardholder.
 
-Read in the data's order: `nightly`, `steps.submit`, then `core`. Nothing is re-exported here.
+Read in the data's order: `nightly`, `extracts`, `submissions`, `results`, `reports`. Nothing is re-exported here.
 """

@@ -1,7 +1,7 @@
 """`cardlink demo`: a whole night on sample data, through the real Prefect flows with an embedded server.
 
-A throwaway portal key, the sample extract in a local store, the flow `nightly`, the simulated portal's answer,
-the flow `ingest`, the balance. Everything lies below one folder, made anew each time.
+A throwaway portal key, the sample extract in a local store, the flow `nightly`, the simulated portal's results,
+the flow `ingest`, the balance. Everything is below one folder, which each demo recreates.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import shutil
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from flows.commands.entry import Cli, Context, Folder, Number, entry
+from flows.commands.entry import Context, entry
+from flows.commands.parameters import Cli, Number
 from flows.commands.practice import answer_chunks
 from flows.commands.result import Link, Result, Table
 from flows.errors import OperatorError
@@ -34,7 +35,7 @@ PREFECT = {
 
 
 class NotADemoError(OperatorError):
-    """The folder holds something the demo did not make."""
+    """The folder holds something the demo did not create."""
 
     message = "{folder} exists and is not a demo."
     next_step = "Name another folder with --dir; the demo removes its own folder first."
@@ -42,20 +43,20 @@ class NotADemoError(OperatorError):
 
 @entry("demo", form="it runs the flows itself")
 def demo(
-    context: Context, *, rows: Number | None = None, folder: Annotated[Path, Folder(), Cli("--dir")] = Path("demo")
+    context: Context, *, rows: Number | None = None, folder: Annotated[Path, Cli("--dir", folder=True)] = Path("demo")
 ) -> Result:
     """Run the whole pipeline on sample data with a simulated partner: Prefect flows, real gpg, no network.
 
     Args:
-        rows: Generate an extract of this size instead of the sample.
-        folder: Folder for everything the demo writes; an earlier demo there is removed.
+        rows: Generate an extract of this size instead of using the sample.
+        folder: Where everything is written; an earlier demo there is removed.
     """
     folder, say = folder.resolve(), context.terminal.say
     make_room(folder)
-    say("· a throwaway portal key is made")
+    say("· creating a throwaway portal key")
     secret = prepare(folder, rows)
     _embed_prefect(folder)
-    say("· the nightly flow runs (Prefect, embedded server; its first start takes about ten seconds)")
+    say("· running the nightly flow (Prefect, embedded server; its first start takes about ten seconds)")
     from flows.nightly import nightly
 
     nightly(ISSUER)
@@ -65,14 +66,25 @@ def demo(
 
     ends = two_months_after(now().date())  # counted from today: a demo years from now still has links to show
     answer_chunks(wire(folder, ISSUER), secret, Behaviour(0.1, shuffle=True, seed=1), AS_OF, ends)
-    say("· the ingest flow takes up the results")
+    say("· running the ingest flow")
+    from flows.commands.results import report_of
     from flows.forms import ingest
+    from flows.runs.documents import keys_of
 
-    return _answer(folder, ingest(ISSUER)["reports"])
+    summaries = ingest(ISSUER)["reports"]
+    reports = [report_of(wire(folder, ISSUER), summary) for summary in summaries]
+    base = folder / "store" / keys_of(summaries[0]["run"]).base if summaries else folder
+    shown: list[str | Table | Link] = [part for one in reports for part in one.shown]
+    return Result(
+        {"runs": [one.facts for one in reports], "folder": str(base)},
+        [*shown, "", f"Everything is below {base}"],
+        f"cardlink --config {folder} status",
+        max((one.exit_code for one in reports), default=1),
+    )
 
 
 def make_room(folder: Path) -> None:
-    """Empty the folder of an earlier demo; NotADemoError where something else lies there."""
+    """Empty the folder of an earlier demo; NotADemoError if it holds anything else."""
     if folder.exists() and any(folder.iterdir()):
         if not (folder / MARKER).exists():
             raise NotADemoError(folder=str(folder))
@@ -84,6 +96,7 @@ def make_room(folder: Path) -> None:
 def prepare(folder: Path, rows: int | None) -> Path:
     """Write the issuer's TOML, a throwaway portal key and the extract; return the secret key's path."""
     from flows.adapters.gpg_sealer import make_portal_key
+    from flows.simulator.extract import Dialect, write_sample
 
     public, secret, fingerprint = make_portal_key()
     (folder / "portal.asc").write_bytes(public)
@@ -94,37 +107,21 @@ def prepare(folder: Path, rows: int | None) -> Path:
     extract.parent.mkdir(parents=True)
     if rows is None:
         shutil.copyfile(sample_data() / "extracts" / extract.name, extract)
-        return folder / "portal-secret.asc"
-    from flows.simulator.extract import Dialect, write_sample
-
-    with extract.open("wb") as out:
-        write_sample(out, rows, bad=0.02, seed=1, as_of=AS_OF, dialect=Dialect(trailer=TRAILER))
+    else:
+        with extract.open("wb") as out:
+            write_sample(out, rows, bad=0.02, seed=1, as_of=AS_OF, dialect=Dialect(trailer=TRAILER))
     return folder / "portal-secret.asc"
 
 
 def sample_data() -> Path:
-    """Return the folder of the sample: in a checkout beside the packages."""
+    """Return the sample's folder: in a checkout beside the packages."""
     return Path(str(files("flows"))).parent / "sample_data"
 
 
 def _embed_prefect(folder: Path) -> None:
-    """Point Prefect at a home below the demo's folder; set before Prefect is first imported."""
+    """Give Prefect a home below the demo's folder, before it is first imported."""
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
     logging = sample_data().parent / "deploy" / "logging.yaml"  # Prefect's own, with our redaction on every handler
     places = {"PREFECT_HOME": folder / "prefect", "CARDLINK_CONFIG": folder, "PREFECT_LOGGING_SETTINGS_PATH": logging}
     os.environ.update(PREFECT, **{name: str(place) for name, place in places.items()})
-
-
-def _answer(folder: Path, reports: list[dict[str, Any]]) -> Result:
-    from flows.commands.results import report_of
-    from flows.runs.documents import keys_of
-
-    context = wire(folder, ISSUER)
-    found = [report_of(context, summary) for summary in reports]
-    base = folder / "store" / keys_of(reports[0]["run"]).base if reports else folder
-    shown: list[str | Table | Link] = [part for one in found for part in one.shown]
-    shown += ["", f"Everything is below {base}"]
-    facts = {"runs": [one.facts for one in found], "folder": str(base)}
-    next_step = f"cardlink --config {folder} status"
-    return Result(facts, shown, next_step, max((one.exit_code for one in found), default=1))

@@ -1,15 +1,15 @@
-"""The error tree, grouped by who has to do something.
+"""The error tree, grouped by who has to act.
 
 CardlinkError
-├── ExtractError        the issuer must resend or correct the extract   exit 2
+├── ExtractError        the issuer must resend or correct the extract    exit 2
 ├── GateError           a limit stopped the run before its commit        exit 3
 ├── OperatorError       configuration, key, store: an operator must act  exit 2
-├── TryAgainError       passing trouble, run the same command again      exit 75
+├── TryAgainError       passing trouble: run the same command again      exit 75
 ├── BalanceError        the numbers do not add up                        exit 4
 └── BugError            ours: report it                                  exit 1
 
-A class is a `message`, which says what happened and where, and a `next_step`; their `{fields}` are given by name where
-it is raised, and kept, so that an error survives pickling. Fields are names, counts, row numbers and codes: never a
+A class is a `message`, which says what happened and where, and a `next_step`. Their `{fields}` are given by name when
+the error is raised, and kept, so that it survives pickling. Fields are names, counts, row numbers and codes: never a
 cell of an extract.
 """
 
@@ -27,15 +27,12 @@ T = TypeVar("T")
 
 
 def fields_of(kind: type[CardlinkError]) -> frozenset[str]:
-    """Return the names of the fields that a class's message and next step show."""
+    """Return the names of the fields in a class's message and next step."""
     return frozenset(name for _, name, _, _ in Formatter().parse(kind.message + kind.next_step) if name)
 
 
 class CardlinkError(Exception):
-    """The root: what happened, where, and what to do next.
-
-    A class says it in `message` and `next_step`; their fields are given by name, exactly those, or it is a TypeError.
-    """
+    """The root: takes exactly the fields of its class's message and next step, else raises TypeError."""
 
     exit_code: ClassVar[int] = 1
     message: ClassVar[str] = ""
@@ -91,17 +88,15 @@ class BugError(CardlinkError):
 
 
 def kind_and_place(error: BaseException) -> str:
-    """Return what a foreign exception may be told by: its type and the last line of ours, never its text."""
+    """Return what may be shown of a foreign exception: its type and our last line on its way, never its text."""
     ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
-    if not ours:
-        return type(error).__name__
-    return f"{type(error).__name__} at {PurePath(ours[-1].filename).name}:{ours[-1].lineno}"
+    return type(error).__name__ + (f" at {PurePath(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "")
 
 
 def guarded(run: Callable[P, T]) -> Callable[P, T]:
-    """Let only our errors out of a step: a foreign one becomes a BugError without its text and without a chain.
+    """Let only our errors out of a flow or task: a foreign one becomes a BugError without its text and chain.
 
-    A foreign text can hold cells of an extract, and whoever runs the step keeps the texts of exceptions.
+    A foreign text can hold cells of an extract, and Prefect stores the texts of exceptions.
     """
 
     @wraps(run)

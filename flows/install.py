@@ -1,23 +1,18 @@
 """Put deployments, notification blocks and automations on the Prefect server that PREFECT_API_URL names.
 
-`python -m flows.install`, again and again: the server ends up as `deploy/` and the issuers' TOML files say.
+Run `python -m flows.install` as often as you like: the server ends up as `deploy/` and the issuers' TOML files say.
 """
 
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import yaml
 from prefect.blocks.abstract import NotificationBlock
-from prefect.blocks.notifications import (
-    CustomWebhookNotificationBlock,
-    PagerDutyWebHook,
-    SendgridEmail,
-    SlackWebhook,
-)
+from prefect.blocks.notifications import CustomWebhookNotificationBlock, PagerDutyWebHook, SendgridEmail, SlackWebhook
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
@@ -30,47 +25,14 @@ PREFECT = Path(sys.executable).parent / "prefect"
 
 
 class DeployError(OperatorError):
-    """Prefect did not take a deployment."""
+    """Prefect refused a deployment."""
 
     message = "prefect {command} for {subject} ended with code {code}."
-    next_step = "Its own message stands above; `prefect version` shows which server it talked to."
-
-
-class Installed(NamedTuple):
-    """What stands on the server now."""
-
-    issuers: list[str]
-    channels: list[str]
-    automations: list[str]
-
-
-def install(folder: Path, pool: str, named: Channels) -> Installed:
-    """Install everything for the issuers configured in `folder`; DeployError where Prefect refuses."""
-    with get_client(sync_client=True) as client:
-        _make_pool(client, pool)
-        blocks = {name: _save(name, block) for name, block in notifications(named).items()}
-        reported = [_automate(client, spec, list(blocks.values())) for spec in automations()]
-    there = issuers(folder)
-    for issuer in there:
-        deploy(folder, issuer, pool)
-    return Installed(there, list(blocks), reported)
-
-
-def deploy(folder: Path, issuer: str, pool: str) -> None:
-    """Deploy `deploy/prefect.yaml` for one issuer, with the schedule of its TOML."""
-    settings = load_issuer(folder, issuer)
-    filled = {
-        "CARDLINK_CONFIG": str(folder.resolve()),
-        "CARDLINK_ISSUER": issuer,
-        "CARDLINK_CRON": settings.schedule.cron,
-        "CARDLINK_TIME_ZONE": settings.time_zone,
-        "CARDLINK_WORK_POOL": pool,
-    }
-    _prefect(["deploy", "--prefect-file", str(DEPLOY / "prefect.yaml"), "--all"], issuer, filled)
+    next_step = "Its own message is above; `prefect version` shows which server it used."
 
 
 def notifications(named: Channels) -> dict[str, NotificationBlock]:
-    """Return a notification block for each channel that is configured, by its name on the server."""
+    """Return a notification block for each configured channel, by its name on the server."""
     found: dict[str, NotificationBlock] = {}
     if named.webhook:
         text = {"subject": "{{subject}}", "text": "{{body}}"}
@@ -89,37 +51,23 @@ def notifications(named: Channels) -> dict[str, NotificationBlock]:
 
 
 def automations() -> list[dict[str, Any]]:
-    """Return the automations of `deploy/automations.yaml`, each with its `notification` still to be made actions."""
+    """Return the automations of `deploy/automations.yaml`, each with a `notification` to make actions from."""
     found: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "automations.yaml").read_text("utf-8"))["automations"]
     return found
 
 
 def automation(spec: dict[str, Any], blocks: list[UUID]) -> AutomationCore:
-    """Return an automation that notifies every block; without one it fires and does nothing, for all to see."""
+    """Return an automation that notifies every block; without blocks it only shows in the UI that it fired."""
     notify = [{"type": "send-notification", "block_document_id": block, **spec["notification"]} for block in blocks]
-    actions = notify or [{"type": "do-nothing"}]
     described = {name: value for name, value in spec.items() if name != "notification"}
-    return AutomationCore.model_validate({**described, "actions": actions})
+    return AutomationCore.model_validate({**described, "actions": notify or [{"type": "do-nothing"}]})
 
 
-def _make_pool(client: SyncPrefectClient, pool: str) -> None:
-    """Make a process work pool of that name where there is none; another kind is made by the operator."""
-    try:
-        client.read_work_pool(pool)
-    except ObjectNotFound:
-        _prefect(["work-pool", "create", pool, "--type", "process"], pool, {})
-
-
-def _save(name: str, block: NotificationBlock) -> UUID:
-    saved: Any = block.save(name, overwrite=True)  # outside a running event loop it returns the id itself
-    return UUID(str(saved))
-
-
-def _automate(client: SyncPrefectClient, spec: dict[str, Any], blocks: list[UUID]) -> str:
-    wanted = automation(spec, blocks)
-    there = client.read_automations_by_name(wanted.name)
-    if there:
-        client.update_automation(there[0].id, wanted)
+def _automate(client: SyncPrefectClient, wanted: AutomationCore) -> str:
+    """Create an automation, or update the one of its name."""
+    existing = client.read_automations_by_name(wanted.name)
+    if existing:
+        client.update_automation(existing[0].id, wanted)
     else:
         client.create_automation(wanted)
     return wanted.name
@@ -134,12 +82,33 @@ def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None
 
 
 def main() -> None:
-    """Install, and say what stands."""
-    done = install(config_folder(), work_pool(), channels())
+    """Install everything for the configured issuers, and print what the server now has; DeployError."""
+    folder, pool = config_folder(), work_pool()
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_work_pool(pool)
+        except ObjectNotFound:  # a pool of another kind than process is made by the operator
+            _prefect(["work-pool", "create", pool, "--type", "process"], pool, {})
+        blocks: dict[str, UUID] = {}
+        for name, block in notifications(channels()).items():
+            saved: Any = block.save(name, overwrite=True)  # outside a running event loop it returns the id itself
+            blocks[name] = UUID(str(saved))
+        installed = [_automate(client, automation(spec, list(blocks.values()))) for spec in automations()]
+    configured = issuers(folder)
+    for issuer in configured:
+        settings = load_issuer(folder, issuer)
+        filled = {
+            "CARDLINK_CONFIG": str(folder.resolve()),
+            "CARDLINK_ISSUER": issuer,
+            "CARDLINK_CRON": settings.schedule.cron,
+            "CARDLINK_TIME_ZONE": settings.time_zone,
+            "CARDLINK_WORK_POOL": pool,
+        }
+        _prefect(["deploy", "--prefect-file", str(DEPLOY / "prefect.yaml"), "--all"], issuer, filled)
     sys.stdout.write(
-        f"issuers: {', '.join(done.issuers) or 'none'}\n"
-        f"alerts go to: {', '.join(done.channels) or 'nobody (name a channel in the environment)'}\n"
-        f"automations: {', '.join(done.automations)}\n"
+        f"issuers: {', '.join(configured) or 'none'}\n"
+        f"alerts go to: {', '.join(blocks) or 'no channel (name one in the environment)'}\n"
+        f"automations: {', '.join(installed)}\n"
     )
 
 

@@ -8,14 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from flows.demo import ISSUER, make_room, prepare, sample_data
 from flows.errors import TryAgainError
 
 PORT = 4200
-START = 120  # seconds a server may take on a new database on a slow disk
+START = 600  # seconds a server may take: a new database on a slow disk, a machine with other work
 POOL = "cardlink"
 BIN = Path(sys.executable).parent
 SETTINGS = {
@@ -27,33 +26,31 @@ SETTINGS = {
 TEXT = """
 The Prefect UI is at {url}
 
-  1. Deployments > rerun > Run > Custom run: extract sample-bank-20261120.csv; the dry run shows what would go
-  2. Deployments > nightly-{issuer} > Run > Quick run: the night itself; its Artifacts tab shows where the rows went
+  1. Deployments > rerun > Run > Custom run: extract sample-bank-20261120.csv; the dry run shows what would be sent
+  2. Deployments > nightly-{issuer} > Run > Quick run: the night; its Artifacts tab shows where the rows went
   3. cardlink --config {folder} outbox list {issuer}
      cardlink --config {folder} simulate {issuer} --secret-key {folder}/portal-secret.asc    (plays the partner)
   4. Deployments > ingest-{issuer} > Run > Quick run: the balance and the report
 
-Ctrl-C ends it; the next `make ui` begins anew.
+Ctrl-C stops it; the next `make ui` starts over.
 """
 
 
 class ServerSilentError(TryAgainError):
-    """The local Prefect server did not answer."""
+    """The local Prefect server did not start."""
 
-    message = "The Prefect server did not respond at {url} within {seconds} seconds."
-    next_step = "Look into {log}, then run the same command again."
+    message = "The Prefect server did not start at {url} within {seconds} seconds."
+    next_step = "Read {log}, then run the same command again."
 
 
 def environment(folder: Path, port: int) -> dict[str, str]:
-    """Return the environment of server, deployment and worker: everything below `folder`, nothing of the user's own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "CARDLINK_"))}
-    api = f"http://127.0.0.1:{port}/api"
+    """Return the environment of server, deployment and worker: everything below `folder`, no settings of the user's."""
     return {
-        **kept,
+        **{name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "CARDLINK_"))},
         **SETTINGS,
         "PREFECT_HOME": str(folder / "prefect"),
         "PREFECT_LOGGING_SETTINGS_PATH": str(sample_data().parent / "deploy" / "logging.yaml"),
-        "PREFECT_API_URL": api,
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "CARDLINK_CONFIG": str(folder),
         "CARDLINK_WORK_POOL": POOL,
     }
@@ -61,10 +58,14 @@ def environment(folder: Path, port: int) -> dict[str, str]:
 
 @contextmanager
 def server(settings: dict[str, str], log: Path, port: int) -> Iterator[None]:
-    """Run a Prefect server on loopback until the block ends; ServerSilentError where it does not come up."""
+    """Run a Prefect server on loopback until the block ends; ServerSilentError if it does not start."""
     command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    url, end = settings["PREFECT_API_URL"], time.monotonic() + START
     with _running(command, settings, log) as process:
-        _wait(settings["PREFECT_API_URL"], process, log)
+        while not _responds(url):
+            if time.monotonic() > end or process.poll() is not None:
+                raise ServerSilentError(url=url, seconds=START, log=str(log))
+            time.sleep(0.3)
         yield
 
 
@@ -78,7 +79,7 @@ def worker(settings: dict[str, str], log: Path) -> Iterator[None]:
 
 @contextmanager
 def _running(command: list[str], settings: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process in a group of its own, so that Ctrl-C reaches this one first, and end it with its children."""
+    """Run a process in its own group, so that Ctrl-C reaches us first, and end it with its children."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=settings, stdout=out, stderr=out, start_new_session=True)
     try:
@@ -92,45 +93,36 @@ def _running(command: list[str], settings: dict[str, str], log: Path) -> Iterato
             process.wait()
 
 
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            urlopen(f"{url}/health", timeout=2).close()  # noqa: S310 - our own server on loopback
-        except (URLError, OSError):
-            time.sleep(0.3)
-        else:
-            return
-    raise ServerSilentError(url=url, seconds=START, log=str(log))
+def _responds(url: str) -> bool:
+    try:
+        urlopen(f"{url}/health", timeout=2).close()  # noqa: S310 - our own server on loopback
+    except OSError:
+        return False
+    return True
 
 
-def serve(folder: Path, port: int) -> None:
-    """Prepare the sample issuer, start server and worker, say where to look, and wait to be ended."""
-    folder = folder.resolve()
+def main() -> None:
+    """Serve the sample issuer from ./ui at CARDLINK_UI_PORT or 4200 until Ctrl-C or SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder, port = Path("ui").resolve(), int(os.environ.get("CARDLINK_UI_PORT") or PORT)
     make_room(folder)
     prepare(folder, None)
     settings = environment(folder, port)
-    _print_text("the Prefect server starts (about ten seconds on a new database)")
+    _print_text("starting the Prefect server (about ten seconds on a new database)")
     with ExitStack() as stack:
         stack.enter_context(server(settings, folder / "server.log", port))
-        _print_text("the sample issuer is deployed")
+        _print_text("deploying the sample issuer")
         subprocess.run([sys.executable, "-m", "flows.install"], env=settings, check=True)
         stack.enter_context(worker(settings, folder / "worker.log"))
         _print_text(TEXT.format(url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)))
         with suppress(KeyboardInterrupt):
             signal.pause()
-        _print_text("ending")
+        _print_text("stopping")
 
 
 def _print_text(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-def main() -> None:
-    """Serve below ./ui at CARDLINK_UI_PORT or 4200 until Ctrl-C or SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    serve(Path("ui"), int(os.environ.get("CARDLINK_UI_PORT") or PORT))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The watch: alerts opened and closed by what the store shows, told as Prefect events; metrics kept. Thin on purpose.
+"""The watch: opens and closes alerts by what the store shows, emits them as Prefect events, writes the metrics.
 
 Automations (`deploy/automations.yaml`) turn the events into notifications.
 """
@@ -28,7 +28,7 @@ ENDED = (*BAD, StateType.COMPLETED, StateType.CANCELLED)
 @task(name="look", persist_result=False, cache_policy=NO_CACHE)
 @guarded
 def look(issuer: str) -> list[str]:
-    """Open and close alerts, tell each change once, keep the metrics; return what was told."""
+    """Open and close alerts, emit each change once, write the metrics; return a line per change."""
     context = wire(config_folder(), issuer)
     found = watch_step(context, failures(issuer))
     for change in found:
@@ -39,12 +39,11 @@ def look(issuer: str) -> list[str]:
 
 
 def notify(change: Change) -> None:
-    """Emit one change as an event; its id comes from the change, so telling it again is the same event."""
+    """Emit one change as an event; its id is derived from the change, so emitting it again is the same event."""
     alert, kind = change.alert, KINDS[change.alert.kind]
-    word = "opened" if change.opened else "closed"
     resource = f"cardlink.alert.{alert.issuer}.{alert.kind}.{alert.subject}"
     emit_event(
-        event=f"cardlink.alert.{word}",
+        event=f"cardlink.alert.{'opened' if change.opened else 'closed'}",
         resource={"prefect.resource.id": resource, "prefect.resource.name": kind.title, "issuer": alert.issuer},
         payload={"kind": alert.kind, "subject": alert.subject, "text": alert.text, "then": kind.then},
         id=uuid5(NAMESPACE_URL, f"{resource}/{change.number}"),
@@ -53,9 +52,9 @@ def notify(change: Change) -> None:
 
 def failures(issuer: str) -> list[Failure]:
     """Return the issuer's deployments whose last ended run failed or crashed."""
+    tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink", issuer]))
+    found = []
     with get_client(sync_client=True) as client:
-        tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink", issuer]))
-        found = []
         for deployment in client.read_deployments(deployment_filter=tagged):
             ended = FlowRunFilter.model_validate(
                 {"deployment_id": {"any_": [deployment.id]}, "state": {"type": {"any_": ENDED}}}
@@ -63,21 +62,21 @@ def failures(issuer: str) -> list[Failure]:
             last = client.read_flow_runs(flow_run_filter=ended, sort=FlowRunSort.END_TIME_DESC, limit=1)
             if last and last[0].state_type in BAD:
                 found.append(Failure(deployment.name, str(last[0].state_name)))
-        return found
+    return found
 
 
 @flow(name="watch", flow_run_name="watch {issuer}", persist_result=False, log_prints=False, timeout_seconds=600)
 @guarded
 def watch(issuer: IssuerName) -> list[str]:
-    """Look whether somebody must be told something about an issuer, and tell it once.
+    """Open and close an issuer's alerts, and send each notification once.
 
     Args:
-        issuer: Whose extracts, runs, results and key are looked at.
+        issuer: Whose extracts, runs, results and key are checked.
     """
     log = get_run_logger()
     lines = look(issuer)
     for line in lines:
         log.warning("%s", line)
     if not lines:
-        log.info("%s: nothing new to tell", issuer)
+        log.info("%s: no alert opened or closed", issuer)
     return lines

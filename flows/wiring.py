@@ -1,13 +1,13 @@
-"""Join steps to real edges; the one reader of the environment.
+"""Connect the steps to the real adapters; the one reader of the environment.
 
 CARDLINK_CONFIG            folder of the issuers' TOML files (default: the current folder)
 CARDLINK_PRIVATE_KEY_FILE  private key that opens PGP-encrypted extracts and results
-CARDLINK_PASSPHRASE_FILE   its passphrase, where it has one
+CARDLINK_PASSPHRASE_FILE   its passphrase, if it has one
 CARDLINK_ACTOR             who is acting, for the audit trail (default: user@host)
 CARDLINK_WORK_POOL         Prefect work pool of the deployments (default: cardlink)
 CARDLINK_PURGE_PROFILE     AWS profile whose role may delete, for `purge` alone (default: the process's own)
-CARDLINK_SERVICE_*         who we are at the partner's service: APP_NAME, APP_KEY, USERNAME, PASSWORD, each by
-                           value or, as ..._FILE, by the file that holds it
+CARDLINK_SERVICE_*         our credentials at the partner's service: APP_NAME, APP_KEY, USERNAME, PASSWORD, each as a
+                           value or, as ..._FILE, as the file that holds it
 CARDLINK_ALERT_*           where alerts go: WEBHOOK, SLACK (addresses), PAGERDUTY (integration key), EMAIL with
                            SENDER and SENDGRID (key); read when deployments are installed
 AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
@@ -29,11 +29,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from flows.errors import OperatorError
+from flows.operations.provenance import Setting, settings_in_effect
+from flows.partner_api.service import NoServiceError, ServiceSecretsError
+from flows.redaction import harden_process
 
 if TYPE_CHECKING:
-    from flows.operations.provenance import Setting
+    from flows.adapters.local import LocalStore
+    from flows.adapters.s3 import S3Store
     from flows.partner_api.client import ServiceClient
-    from flows.partner_api.transport import Credentials
     from flows.runs.context import Adapters, IssuerContext
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
@@ -42,14 +45,14 @@ if TYPE_CHECKING:
 
 
 class NoIssuerError(OperatorError):
-    """No TOML for an issuer of that name."""
+    """The issuer has no TOML."""
 
     message = "No issuer {issuer} in {folder}. Available: {available}."
     next_step = "Create one with `cardlink init {issuer}`, or name the folder with --config or CARDLINK_CONFIG."
 
 
 class ConfigurationError(OperatorError):
-    """The issuer's TOML says something cardlink does not understand."""
+    """The issuer's TOML has an unknown or wrong key."""
 
     message = "{file}: {problems}."
     next_step = "Correct the file; `cardlink check` shows the settings in effect."
@@ -65,12 +68,12 @@ class FileUnreadableError(OperatorError):
 class FileThereError(OperatorError):
     """The command would overwrite a file."""
 
-    message = "{path} already exists."
-    next_step = "Nothing was written. Move it away first, or name another."
+    message = "{path} already exists. Nothing was written."
+    next_step = "Move it away first, or name another."
 
 
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
-LOCAL_CONNECTIONS = 4  # a disk answers at once: more threads only wait for one another, and cost a third more CPU
+LOCAL_CONNECTIONS = 4  # a disk responds at once: more threads only wait for each other, and cost a third more CPU
 
 
 def config_folder() -> Path:
@@ -79,7 +82,7 @@ def config_folder() -> Path:
 
 
 def issuers(folder: Path) -> list[str]:
-    """Return the names of the issuers configured in a folder: TOML files that say `issuer` and `root`."""
+    """Return the names of the issuers configured in a folder: its TOML files with `issuer` and `root`."""
     named = []
     for file in sorted(folder.glob("*.toml")):
         try:
@@ -92,7 +95,7 @@ def issuers(folder: Path) -> list[str]:
 
 
 def load_issuer(folder: Path, name: str) -> Issuer:
-    """Read `<folder>/<name>.toml`; ConfigurationError names every key that is wrong, unknown ones included."""
+    """Read `<folder>/<name>.toml`; ConfigurationError names every wrong or unknown key."""
     from pydantic import ValidationError
 
     from schemas.issuer import Issuer
@@ -111,54 +114,47 @@ def load_issuer(folder: Path, name: str) -> Issuer:
 
 
 def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:
-    """Return every setting in effect and where it comes from; of secrets only that they are set."""
-    from flows.operations.provenance import settings_in_effect
-
+    """Return every setting in effect and its origin; of secrets only that they are set."""
     given = tomllib.loads(read_file(folder / f"{issuer.issuer}.toml", "the issuer's TOML").decode("utf-8"))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
 
 
 def open_store(root: str, folder: Path) -> Store:
     """Open `s3://bucket/prefix`, or a directory (relative ones from the folder of the TOML)."""
-    if urlsplit(root).scheme == "s3":
-        from flows.adapters import s3
-
-        return s3.connect(root, threads=PUBLISHERS)
-    from flows.adapters.local import LocalStore
-
-    return LocalStore(folder / Path(root).expanduser())
+    return _open(root, folder, None)
 
 
 def cleaner(root: str, folder: Path) -> Cleaner:
-    """Open a store with the right to delete, which retention alone asks for; on S3 by a profile of its own."""
+    """Open a store with the right to delete, for retention alone; on S3 with a profile of its own."""
+    return _open(root, folder, os.environ.get("CARDLINK_PURGE_PROFILE") or None)
+
+
+def _open(root: str, folder: Path, profile: str | None) -> S3Store | LocalStore:
     if urlsplit(root).scheme == "s3":
         from flows.adapters import s3
 
-        return s3.connect(root, threads=PUBLISHERS, profile=os.environ.get("CARDLINK_PURGE_PROFILE") or None)
+        return s3.connect(root, threads=PUBLISHERS, profile=profile)
     from flows.adapters.local import LocalStore
 
     return LocalStore(folder / Path(root).expanduser())
 
 
 def clean_up_machine(*, dry_run: bool) -> int:
-    """Remove what killed processes left on this machine, their gpg homes; return how many there are."""
+    """Remove the gpg homes that killed processes left on this machine; return how many there are."""
     from flows.adapters.gpg import dead_homes, remove_dead_homes
 
     return len(dead_homes()) if dry_run else remove_dead_homes()
 
 
 def wire(folder: Path, name: str) -> IssuerContext:
-    """Return an issuer with its real edges; nothing outside is touched before a step asks for it."""
+    """Return an issuer's context with the real adapters; nothing is connected before a step uses it."""
     from flows.runs.context import IssuerContext
     from flows.runs.identity import default_header, header_from_template
 
     issuer = load_issuer(folder, name)
-    template = issuer.portal.template
-    header = (
-        header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
-        if template
-        else default_header()
-    )
+    header = default_header()
+    if template := issuer.portal.template:
+        header = header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
     return IssuerContext(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener, _funnel)
 
 
@@ -169,56 +165,46 @@ def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | N
 
 
 def edges(root: str, folder: Path) -> Adapters:
-    """Return the edges every step shares: the store, the clock, who is acting, and the probe; hardens the process."""
-    from flows.redaction import harden_process
+    """Return what every step shares: the store, the clock, the actor, the probe; hardens the process."""
     from flows.runs.context import Adapters
     from flows.runs.probe import race
 
-    harden_process()  # here, because every command and every flow comes by
+    harden_process()  # here, because every command and every flow calls this
     connections = PUBLISHERS // 2 if urlsplit(root).scheme == "s3" else LOCAL_CONNECTIONS
     return Adapters(open_store(root, folder), now, actor(), race, connections)
 
 
 def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
-    """Open the client of an issuer's [service]; nothing is sent before it is asked something.
+    """Open the client of an issuer's [service], which sends nothing yet.
 
     Raises NoServiceError, ServiceSecretsError, FileUnreadableError.
     """
     from flows.partner_api.client import open_client
-    from flows.partner_api.service import NoServiceError
-    from flows.redaction import harden_process
+    from flows.partner_api.transport import Credentials
     from flows.runs.store import Retry
 
     harden_process()
     settings = issuer.service
     if settings is None:
         raise NoServiceError(issuer=issuer.issuer)
-    retry = Retry(time.monotonic, time.sleep, random.random, attempts=settings.tries)
-    return open_client(settings, _service_credentials(), retry)
-
-
-def _service_credentials() -> Credentials:
-    from flows.partner_api.service import ServiceSecretsError
-    from flows.partner_api.transport import Credentials
-
     names = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in ("app_name", "app_key", "username", "password")}
-    given = {name: _secret(variable) for name, variable in names.items()}
-    missing = [names[name] for name, value in given.items() if not value]
+    secrets = {name: _secret(variable) for name, variable in names.items()}
+    missing = [names[name] for name, value in secrets.items() if not value]
     if missing:
         raise ServiceSecretsError(names=", ".join(missing))
-    return Credentials(**given)
+    retry = Retry(time.monotonic, time.sleep, random.random, attempts=settings.tries)
+    return open_client(settings, Credentials(**secrets), retry)
 
 
 def _secret(variable: str) -> str:
-    """Return a secret given by value, or by the file that holds it."""
-    file = os.environ.get(f"{variable}_FILE")
-    if file:
+    """Return a secret given as a value, or as the file that holds it."""
+    if file := os.environ.get(f"{variable}_FILE"):
         return read_file(Path(file), f"{variable}_FILE").decode("utf-8", "replace").strip()
     return os.environ.get(variable, "")
 
 
 class Channels(NamedTuple):
-    """Where alerts go; what is empty is not used."""
+    """Where alerts go; an empty channel is not used."""
 
     webhook: str = ""
     slack: str = ""
@@ -244,17 +230,14 @@ def now() -> datetime:
 
 
 def actor() -> str:
-    """Return who is acting: CARDLINK_ACTOR, else user@host; the process; the Prefect flow run, where it is one."""
-    who = os.environ.get("CARDLINK_ACTOR") or f"{_user()}@{socket.gethostname()}"
+    """Return who is acting: CARDLINK_ACTOR, else user@host; the process; the Prefect flow run, if any."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        user = str(os.getuid())
+    who = os.environ.get("CARDLINK_ACTOR") or f"{user}@{socket.gethostname()}"
     flow_run = os.environ.get("PREFECT__FLOW_RUN_ID")
     return f"{who}:{os.getpid()}" + (f":flow-run-{flow_run}" if flow_run else "")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user id without a name
-        return str(os.getuid())
 
 
 @contextmanager
@@ -281,22 +264,21 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
 def _opener() -> Iterator[Opener | None]:
     from flows.adapters.gpg_sealer import GpgOpener
 
-    key_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE")
+    key_file, passphrase_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE"), os.environ.get("CARDLINK_PASSPHRASE_FILE")
     if not key_file:
         yield None
         return
-    passphrase_file = os.environ.get("CARDLINK_PASSPHRASE_FILE")
-    passphrase = (
-        read_file(Path(passphrase_file), "CARDLINK_PASSPHRASE_FILE").decode().strip() if passphrase_file else None
-    )
-    with GpgOpener([read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE")], passphrase) as opener:
+    key, passphrase = read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE"), None
+    if passphrase_file:
+        passphrase = read_file(Path(passphrase_file), "CARDLINK_PASSPHRASE_FILE").decode().strip()
+    with GpgOpener([key], passphrase) as opener:
         yield opener
 
 
 def read_file(path: Path, purpose: str) -> bytes:
-    """Return the bytes of a file an operator named; FileUnreadableError says which and why."""
+    """Return the bytes of a file an operator named; FileUnreadableError."""
     try:
         return path.read_bytes()
     except OSError as error:
-        why = error.strerror or type(error).__name__
-    raise FileUnreadableError(file=str(path), purpose=purpose, reason=why)
+        reason = error.strerror or type(error).__name__
+    raise FileUnreadableError(file=str(path), purpose=purpose, reason=reason)

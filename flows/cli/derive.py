@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 from flows.cli.terminal import ProgressLine, Terminal, print_result
-from flows.commands.entry import REQUIRED, Cli, Context, DayCount, Entry, Folder, OneOf, Parameter, Range
+from flows.commands.entry import REQUIRED, Context, Entry, Parameter
+from flows.commands.parameters import OneOf, Range
 from flows.commands.result import Result
 from flows.errors import BugError, CardlinkError, TryAgainError, kind_and_place
 
@@ -28,70 +29,54 @@ class _Date(click.DateTime):
     """A day such as 2026-11-20."""
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Read a day."""
         return value if type(value) is date else super().convert(value, param, context).date()
 
 
-class _Days(click.ParamType[int]):
-    """A number of days, with or without its d."""
+class _Days(click.IntRange):
+    """A number of days, with or without a d."""
 
-    name = "days"
+    name = "number of days, such as 14d"
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> int:
-        """Read a number of days."""
-        number = str(value).removesuffix("d")
-        if not (number.isascii() and number.isdigit() and int(number) <= self._most):
-            self.fail(f"days from 0d to {self._most}d, such as 14d", param, context)
-        return int(number)
-
-
-_PLAIN: dict[type, click.ParamType[Any]] = {str: click.STRING, int: click.INT, float: click.FLOAT}
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        days: Any = str(value).removesuffix("d")
+        return super().convert(days, param, context)
 
 
 def command_of(entry: Entry[...]) -> click.Command:
     """Return the command of an entry."""
-    found = entry.parameters
-    taken = "\n".join(f"{_metavar(one)}: {one.help}" for one in found if one.argument)
+    arguments = "\n".join(f"{_metavar(one)}: {one.help}" for one in entry.parameters if one.argument)
     return click.Command(
         entry.name.rpartition(" ")[2],
         callback=click.pass_context(partial(_run, entry)),
-        params=[_argument(one) if one.argument else _option(one) for one in found],
-        help=f"{entry.summary}\n\n\b\n{taken}" if taken else entry.summary,
+        params=[_argument(one) if one.argument else _option(one) for one in entry.parameters],
+        help=f"{entry.summary}\n\n\b\n{arguments}" if arguments else entry.summary,
         short_help=entry.summary,
     )
 
 
 def _metavar(one: Parameter) -> str:
-    spelled: Cli = one.mark(Cli) or Cli()
-    return spelled.metavar or one.name.upper()
+    return one.cli.metavar or one.name.upper()
 
 
 def _argument(one: Parameter) -> click.Argument:
     needed = one.default is REQUIRED
+    shown = f"{_metavar(one) if needed else f'[{_metavar(one)}]'}{'...' if one.many else ''}"
     shape: dict[str, Any] = {"nargs": -1} if one.many else {} if needed else {"default": one.default}
-    return click.Argument([one.name], type=_type(one), required=needed, metavar=_shown(one, needed), **shape)
-
-
-def _shown(one: Parameter, needed: bool) -> str:
-    name = _metavar(one) if needed else f"[{_metavar(one)}]"
-    return f"{name}..." if one.many else name
+    return click.Argument([one.name], type=_type(one), required=needed, metavar=shown, **shape)
 
 
 def _option(one: Parameter) -> click.Option:
-    spelled: Cli = one.mark(Cli) or Cli()
-    name = spelled.option or f"--{one.name.replace('_', '-')}"
+    name = one.cli.option or f"--{one.name.replace('_', '-')}"
     if one.type is bool:
         return click.Option([name, one.name], is_flag=True, help=one.help)
-    usual = f"{one.default}d" if one.mark(DayCount) else one.default
-    shape: dict[str, Any] = {"required": True} if usual is REQUIRED else {"default": usual}
-    if one.many:
+    shape: dict[str, Any] = {"default": f"{one.default}d" if one.cli.days else one.default}
+    if one.default is REQUIRED:
+        shape = {"required": True}
+    elif one.many:
         shape = {"multiple": True}
-    said = usual not in (REQUIRED, "", None, ())
-    metavar = spelled.metavar or ("YYYY-MM-DD" if one.type is date else None)
-    return click.Option([name, one.name], type=_type(one), metavar=metavar, help=one.help, show_default=said, **shape)
+    metavar = one.cli.metavar or ("YYYY-MM-DD" if one.type is date else None)
+    shape["show_default"] = one.default not in (REQUIRED, "", None, ())
+    return click.Option([name, one.name], type=_type(one), metavar=metavar, help=one.help, **shape)
 
 
 def _type(one: Parameter) -> click.ParamType[Any]:
@@ -101,25 +86,23 @@ def _type(one: Parameter) -> click.ParamType[Any]:
         return click.Choice(get_args(one.type))
     if offered is not None and offered.checked:
         return click.Choice(offered.names())
-    if limits and one.mark(DayCount):
-        return _Days(int(limits.most or 0))
+    if limits is not None:
+        if one.type is float:
+            return click.FloatRange(*limits)
+        whole = _Days if one.cli.days else click.IntRange
+        return whole(int(limits.least), None if limits.most is None else int(limits.most))
     if one.type is date:
         return _Date(["%Y-%m-%d"])
     if one.type is Path:
-        folder = one.mark(Folder) is not None
-        return click.Path(path_type=Path, file_okay=not folder, dir_okay=folder)
-    if limits is None:
-        return _PLAIN[one.type]
-    if one.type is float:
-        return click.FloatRange(limits.least, limits.most, min_open=limits.above)
-    return click.IntRange(int(limits.least), None if limits.most is None else int(limits.most))
+        return click.Path(path_type=Path, file_okay=not one.cli.folder, dir_okay=one.cli.folder)
+    return click.INT if one.type is int else click.STRING
 
 
 def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
     """Run a verb, print its result, and turn errors into exit codes."""
     shared = invoked.obj
-    progress = partial(ProgressLine, verbose=shared["verbose"])
     try:
+        progress = partial(ProgressLine, verbose=shared["verbose"])
         result = entry(Context(shared["config"], progress, Terminal(), local_files=True), **given)
     except CardlinkError as error:
         result = _failed(error)

@@ -1,4 +1,4 @@
-"""The command line: every entry as a command, in groups where its name has two words."""
+"""The command line: every entry as a command, in a group if its name has two words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flows.wiring import config_folder
 
 GROUPS = {
     "outbox": "List the chunks to upload, fetch them to a folder, and record what was done with them.",
-    "mend": "Put a run right: each command has --dry-run, and is recorded with who, when and why.",
+    "mend": "Put right what went wrong: each verb has --dry-run, and records who, when and why.",
     "job": "Follow a placement job at the partner.",
 }
 
@@ -33,19 +33,19 @@ GROUPS = {
 @click.version_option(package_name="cardlink")
 @click.pass_context
 def main(context: click.Context, config: Path | None, as_json: bool, verbose: bool) -> None:
-    """Get every cardholder of a nightly extract a card link, and show that each one did or why not.
+    """Get a card link for every cardholder of a nightly extract, and show who has none and why.
 
     Exit codes: 0 done and balanced, 1 unexpected, 2 usage or configuration, 3 done but rejects or errors
     above the limit, 4 out of balance, 75 try again.
     """
     harden_process()
-    gc.set_threshold(200_000, 10, 10)  # what is imported stays: looking at it takes a quarter of a short submit's CPU
+    gc.set_threshold(200_000, 10, 10)  # imported modules stay: scanning them takes a quarter of a short submit's CPU
     signal.signal(signal.SIGTERM, _stop)
     context.obj = {"config": config or config_folder(), "json": as_json, "verbose": verbose}
 
 
 def run() -> None:
-    """Be the command; what is left at its end goes with the process, without a last look at it."""
+    """Be the command; at exit, skip the final garbage collection."""
     atexit.register(gc.freeze)
     main()
 

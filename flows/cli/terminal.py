@@ -1,4 +1,4 @@
-"""The terminal: results on stdout, talk on stderr, prompts, and the progress of a pass."""
+"""The terminal: results on stdout, everything else on stderr, prompts, and the progress of a pass."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from flows.commands.result import Result
     from flows.submissions.build import Progress
 
-OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and where every line stays
+OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and in a log
 
 
 class Terminal:
-    """Whoever typed the command."""
+    """The person who typed the command."""
 
     @property
     def attended(self) -> bool:
-        """Say whether somebody is there to ask."""
+        """Return whether a person can be prompted."""
         return sys.stdin.isatty()
 
     def show(self, text: str) -> None:
@@ -30,12 +30,12 @@ class Terminal:
         click.echo(text)
 
     def say(self, text: str) -> None:
-        """Print a line beside the results."""
+        """Print a line that is no result."""
         click.echo(text, err=True)
 
     def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        """Return what is typed in, unseen where it is secret; KeyboardInterrupt on Ctrl-C and at the input's end."""
-        signal.siginterrupt(signal.SIGINT, True)  # polars takes Ctrl-C so that reads go on: a prompt could not be left
+        """Return what is typed, unseen if it is secret; KeyboardInterrupt on Ctrl-C and at the input's end."""
+        signal.siginterrupt(signal.SIGINT, True)  # polars makes reads resume after Ctrl-C: a prompt could not be left
         try:
             typed: str = click.prompt(label, default=default, hide_input=secret, show_default=show_default, err=True)
         except click.Abort:
@@ -46,7 +46,7 @@ class Terminal:
 
 
 def print_result(result: Result, *, as_json: bool) -> None:
-    """Print a result the way it was asked for."""
+    """Print a result as text, its next step on stderr, or as one JSON object."""
     if as_json:
         click.echo(json.dumps({**result.facts, "next": result.next_step, "exit_code": result.exit_code}, default=str))
         return
@@ -57,30 +57,30 @@ def print_result(result: Result, *, as_json: bool) -> None:
 
 
 class ProgressLine:
-    """Show how far the pass over one extract is; silent where nobody looks. Use it as a context."""
+    """Show the progress over one extract, on a terminal or if verbose. Use it as a context."""
 
     def __init__(self, extract: str, *, verbose: bool) -> None:
         self._extract = extract
         self._terminal = sys.stderr.isatty()
-        self._shown = self._terminal or verbose
         self._began = time.monotonic()
-        self._next = self._began + (OFTEN if self._terminal else SELDOM)
+        self._pause = OFTEN if self._terminal else SELDOM if verbose else float("inf")
+        self._next = self._began + self._pause
         self._width = 0
 
     def __call__(self, progress: Progress) -> None:
-        """Take the news of one block."""
+        """Show the progress after one block, unless the last line is too recent."""
         from flows.submissions.build import describe_pace
 
         now = time.monotonic()
-        if not self._shown or now < self._next:
+        if now < self._next:
             return
-        self._next = now + (OFTEN if self._terminal else SELDOM)
-        reported = f"{self._extract}: {describe_pace(progress.rows, progress.share, now - self._began)}"
+        self._next = now + self._pause
+        line = f"{self._extract}: {describe_pace(progress.rows, progress.share, now - self._began)}"
         if self._terminal:
-            click.echo(f"\r{reported:<{self._width}}", err=True, nl=False)
-            self._width = len(reported)
+            click.echo(f"\r{line:<{self._width}}", err=True, nl=False)
+            self._width = len(line)
         else:
-            click.echo(reported, err=True)
+            click.echo(line, err=True)
 
     def __enter__(self) -> ProgressLine:
         return self

@@ -1,4 +1,4 @@
-"""What an entry is: a verb's function, its name and its form; and the types its parameters are written with.
+"""What an entry is: a verb's function, its name on the command line and its form.
 
 Parameters before the `*` are arguments of the command, those after it are options; a form has them all.
 """
@@ -6,28 +6,28 @@ Parameters before the `*` are arguments of the command, those after it are optio
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
-from types import ModuleType, NoneType, UnionType
+from types import ModuleType, NoneType
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     Concatenate,
     Generic,
+    Literal,
     NamedTuple,
     ParamSpec,
-    Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
+from flows.commands.parameters import Cli, Help
 from flows.commands.result import Result
-from flows.wiring import config_folder, issuers, wire
+from flows.wiring import wire
 
 if TYPE_CHECKING:
     from flows.partner_api.terminal import Terminal
@@ -38,101 +38,33 @@ P = ParamSpec("P")
 REQUIRED = inspect.Parameter.empty
 
 
-class Cli(NamedTuple):
-    """How the command line spells a parameter, where it is not its name."""
-
-    option: str = ""
-    metavar: str = ""
-
-
-class Help(NamedTuple):
-    """The help of a parameter that many verbs have, where their docstrings do not say more."""
-
-    text: str
-
-
-class Text(NamedTuple):
-    """What a form takes as a whole text; the command line answers with the verb's own error."""
-
-    pattern: str
-    longest: int = 200
-
-
-class Range(NamedTuple):
-    """The numbers that are taken, both ends included unless it says above."""
-
-    least: float
-    most: float | None = None
-    above: bool = False
-
-
-class OneOf(NamedTuple):
-    """The names a form offers, read when it is made; unless `checked`, a command answers with the verb's own error."""
-
-    names: Callable[[], Sequence[str]]
-    checked: bool = False
-
-
-class Folder:
-    """Marks a path as that of a folder, not of a file."""
-
-
-class DayCount:
-    """Marks a number of days, which the command line takes with its d too: 14d."""
-
-
-def _breaks() -> Sequence[str]:
-    from schemas.breaks import KINDS
-
-    return [name for name, kind in KINDS.items() if not kind.notice]
-
-
-Issuer = Annotated[str, OneOf(lambda: issuers(config_folder())), Help("The issuer, as its TOML file is named.")]
-RunName = Annotated[str, Text(r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?"), Help("The run's id.")]
-ExtractName = Annotated[str, Text(r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
-Reason = Annotated[str, Text(r"[^0-9]*([0-9][^0-9]*){0,12}"), Help("Why; recorded with the change.")]  # no card number
-ReasonCode = Annotated[str, Text(r"[a-z_]+(\.[a-z0-9_]+){0,2}", 80)]
-ListDigest = Annotated[str, Text(r"[0-9a-f]{12}")]
-BreakName = Annotated[str, OneOf(_breaks)]
-ChunkPlace = Annotated[str, Text(r"chunk [0-9]{1,5}")]
-Number = Annotated[int, Range(1)]
-Share = Annotated[float, Range(0, 1)]
-Days = Annotated[int, Range(0, 365), DayCount()]
-Day = Annotated[date | None, Cli("--date")]
-DryRun = Annotated[bool, Help("Report what would be done, and refuse what would be refused; change nothing.")]
-
-
-def silent(_name: str) -> AbstractContextManager[Callable[[Progress], None]]:
-    """Show no progress."""
-    return nullcontext(lambda _progress: None)
-
-
-class Nobody:
-    """No terminal: nothing is shown, and nobody answers."""
-
+class _NoTerminal:
     attended = False
 
     def show(self, text: str) -> None:
         """Show nothing."""
 
-    def say(self, text: str) -> None:
-        """Show nothing."""
+    say = show
 
     def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        """Leave the prompt."""
         raise KeyboardInterrupt
 
 
 class Context(NamedTuple):
-    """Where a verb runs: the folder of the TOMLs, what shows its progress, the terminal, and if files here count."""
+    """Where a verb runs: the folder of the TOML files, its progress display, its terminal, if local files may be read.
+
+    The defaults show nothing, and leave every prompt.
+    """
 
     folder: Path
-    progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]] = silent
-    terminal: Terminal = Nobody()
+    progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]] = lambda _: nullcontext(
+        lambda _: None
+    )
+    terminal: Terminal = _NoTerminal()
     local_files: bool = False
 
     def context_of(self, run: str) -> IssuerContext:
-        """Return the edges of the issuer of a run; UnknownRunError where the text is no run's id."""
+        """Return the context of a run's issuer; UnknownRunError if the text is no run id."""
         from flows.runs.documents import run_of
 
         return wire(self.folder, run_of(run).issuer)
@@ -154,21 +86,21 @@ DRY_OR_SEND = Choice(
 
 
 class Form(NamedTuple):
-    """The Prefect form of an entry; one of several entries where it picks the verb."""
+    """The Prefect form of an entry. Where several entries share it, `picks` is the field that selects the verb."""
 
     name: str
     run_name: str
     hours: float | None = None
-    needs: Sequence[str] = ()  # parameters a form requires, though a command does not
-    without: Sequence[str] = ()  # parameters a form does not have
+    needs: Sequence[str] = ()  # parameters the form requires, though the command does not
+    without: Sequence[str] = ()  # parameters the form leaves out
     choices: Sequence[Choice] = ()
-    picks: str = ""  # the field that picks one of the form's entries
-    picked: str = ""  # what it is preset to
-    retries: Sequence[int] = ()  # seconds to wait before each retry of passing trouble
+    picks: str = ""
+    picked: str = ""  # the preselected verb
+    retries: Sequence[int] = ()  # seconds to wait before each retry after a TryAgainError
 
 
 class Parameter(NamedTuple):
-    """One parameter of an entry, as its signature and docstring say it."""
+    """One parameter of an entry, from its signature and docstring."""
 
     name: str
     type: Any
@@ -179,8 +111,13 @@ class Parameter(NamedTuple):
     help: str
 
     def mark(self, kind: type[Any]) -> Any:
-        """Return the mark of a kind, None where there is none."""
-        return next((marker for marker in self.marks if isinstance(marker, kind)), None)
+        """Return the mark of a kind, if any."""
+        return next((mark for mark in self.marks if isinstance(mark, kind)), None)
+
+    @property
+    def cli(self) -> Cli:
+        """How the command line spells it."""
+        return self.mark(Cli) or Cli()
 
 
 @dataclass(frozen=True)
@@ -197,7 +134,7 @@ class Entry(Generic[P]):
 
     @property
     def label(self) -> str:
-        """Its last word, as a form offers it."""
+        """The last word of its name, as a form offers it."""
         return self.name.rpartition(" ")[2].replace("-", " ")
 
     @property
@@ -207,11 +144,14 @@ class Entry(Generic[P]):
 
     @property
     def parameters(self) -> list[Parameter]:
-        """Its parameters but the context, in order."""
-        hints = get_type_hints(self.run, include_extras=True)
-        helps = _helps(self.run.__doc__ or "")
-        found = list(inspect.signature(self.run).parameters.values())[1:]
-        return [_parameter(one, hints[one.name], helps.get(one.name, "")) for one in found]
+        """Its parameters without the context, in order."""
+        described = inspect.cleandoc(self.run.__doc__ or "").partition("\nArgs:\n")[2]
+        helps = {name: " ".join(text.split()) for name, text in _ARGS.findall(described)}
+        declared = list(inspect.signature(self.run, eval_str=True).parameters.values())[1:]
+        return [_parameter(one, helps.get(one.name, "")) for one in declared]
+
+
+_ARGS = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)  # a name, and its text until the indent ends
 
 
 def entry(name: str, form: Form | str) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
@@ -224,39 +164,17 @@ def entries_of(*modules: ModuleType) -> list[Entry[...]]:
     return [found for module in modules for found in vars(module).values() if isinstance(found, Entry)]
 
 
-def _parameter(written: inspect.Parameter, hint: Any, described: str) -> Parameter:
-    plain, markers = _unwrapped(hint)
-    many = get_origin(plain) is Sequence
-    if many:
-        plain, inner = _unwrapped(get_args(plain)[0])
-        markers += inner
-    shared = next((marker.text for marker in markers if isinstance(marker, Help)), "")
-    described = described or shared
-    argument = written.kind is not inspect.Parameter.KEYWORD_ONLY
-    return Parameter(written.name, plain, markers, written.default, argument, many, described)
-
-
-def _unwrapped(hint: Any) -> tuple[Any, tuple[object, ...]]:
-    """Return a type without its marks and its None, and the marks."""
-    markers: tuple[object, ...] = ()
-    while True:
-        if get_origin(hint) is Annotated:
-            hint, *more = get_args(hint)
-            markers = (*more, *markers)
-        elif get_origin(hint) in (Union, UnionType):
-            [hint] = [one for one in get_args(hint) if one is not NoneType]
+def _parameter(declared: inspect.Parameter, described: str) -> Parameter:
+    plain, many = declared.annotation, False
+    marks: tuple[object, ...] = ()
+    while (origin := get_origin(plain)) not in (None, Literal):
+        if origin is Annotated:
+            plain, *more = get_args(plain)
+            marks = (*marks, *more)
+        elif origin is Sequence:
+            [plain], many = get_args(plain), True
         else:
-            return hint, markers
-
-
-def _helps(doc: str) -> dict[str, str]:
-    """Read the `Args:` of a docstring: a name and its text each, goes on where it is indented deeper."""
-    found: dict[str, str] = {}
-    name = ""
-    for line in inspect.cleandoc(doc).partition("\nArgs:\n")[2].splitlines():
-        if line.startswith("    ") and not line.startswith("     "):
-            name, _, text = line.strip().partition(": ")
-            found[name] = text
-        elif name and line.strip():
-            found[name] += f" {line.strip()}"
-    return found
+            [plain] = [one for one in get_args(plain) if one is not NoneType]
+    shared = next((mark.text for mark in marks if isinstance(mark, Help)), "")
+    argument = declared.kind is not inspect.Parameter.KEYWORD_ONLY
+    return Parameter(declared.name, plain, marks, declared.default, argument, many, described or shared)

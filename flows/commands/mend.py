@@ -1,27 +1,15 @@
-"""Put right what went wrong: each verb has a dry run, a reason and a record."""
+"""Remediation: put right what went wrong. Each verb has a dry run, needs a reason and leaves a record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.commands.entry import (
-    BreakName,
-    ChunkPlace,
-    Cli,
-    Context,
-    DryRun,
-    Form,
-    Help,
-    Issuer,
-    Number,
-    Reason,
-    RunName,
-    entry,
-)
+from flows.commands.entry import Context, Form, entry
 from flows.commands.outbox import Chunks, numbered
+from flows.commands.parameters import Break, Cli, DryRun, Help, Issuer, Number, Place, Reason, RunName
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
+from flows.redaction import redact
 from flows.wiring import cleaner, wire
 
 if TYPE_CHECKING:
@@ -30,71 +18,66 @@ if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
 
 MEND = Form("mend", "mend: {verb} {run}", picks="verb")
-ONE_FILE = "result files are named where they are at hand"
+ONE_FILE = "it names a row of a result file, which the operator has open"
 ResultName = Annotated[str, Help("The result file, by its name below the issuer's results.")]
 ResultRow = Annotated[Number, Help("Data row of the result file, from 1.")]
-Break = Annotated[BreakName, Cli(metavar="BREAK"), Help("Kind of break, such as RESULT_SHORT.")]
-Place = Annotated[ChunkPlace, Help('A chunk, such as "chunk 7"; without it, all breaks of that kind.')]
 
 
 @entry("mend abandon", form=MEND)
 def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """Abandon RUN before its commit, for good: it is never resumed, and nothing of it is sent."""
-    from flows.operations.remediation import abandon as abandon_step
+    """End RUN before its commit, for good: it is never resumed, and none of its rows are sent."""
+    from flows.operations import remediation
 
     issuer_context = context.context_of(run)
-    done = abandon_step(issuer_context.adapters, run, reason, dry_run=dry_run)
-    line = f"{run}: abandoned; it will never be committed, and nothing of it is sent"
-    next_step = (
-        f"a new run of its extract: cardlink submit {issuer_context.issuer.issuer} --extract NAME --new-run REASON"
-    )
+    done = remediation.abandon(issuer_context.adapters, run, reason, dry_run=dry_run)
+    line = f"{run}: abandoned; it will never be committed, and none of its rows are sent"
+    next_step = f"cardlink submit {issuer_context.issuer.issuer} --extract NAME --new-run REASON"
     return _remediated(done.model_dump(mode="json"), [line], next_step, dry_run)
 
 
 @entry("mend take-over", form=MEND)
 def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """End the claim of a dead process on RUN, so that the next submit continues at once."""
-    from flows.operations.remediation import take_over as take_over_step
+    """End a dead process's claim on RUN, so that the next submit resumes it at once."""
+    from flows.operations import remediation
 
     issuer_context = context.context_of(run)
-    had = take_over_step(issuer_context.adapters, run, reason, dry_run=dry_run)
-    since, until = (moment.isoformat(timespec="seconds") for moment in had[1:])
-    line = f"{run}: claimed by {had.holder} since {since}, until {until}; that claim is ended"
-    facts = {"run": run, "holder": had.holder, "since": since, "until": until}
+    claim = remediation.take_over(issuer_context.adapters, run, reason, dry_run=dry_run)
+    since, until = (moment.isoformat(timespec="seconds") for moment in claim[1:])
+    line = f"{run}: the claim of {claim.holder} from {since} to {until} is ended"
+    facts = {"run": run, "holder": claim.holder, "since": since, "until": until}
     return _remediated(facts, [line], f"cardlink submit {issuer_context.issuer.issuer}", dry_run)
 
 
 @entry("mend reseal", form=MEND)
 def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """Reseal waiting and held chunks of RUN (or the numbered CHUNKS) to the keys that are configured now."""
-    from flows.operations.reseal import reseal as reseal_step
+    """Seal waiting and held chunks of RUN again, to the keys now in the settings."""
+    from flows.operations import reseal as operation
 
     issuer_context = context.context_of(run)
-    done = reseal_step(
+    done = operation.reseal(
         issuer_context, cleaner(issuer_context.issuer.root, context.folder), run, chunks, reason, dry_run=dry_run
     )
-    facts: dict[str, Any] = {"run": run, **done._asdict()}
     keys = ", ".join(done.recipients)
-    lines = [f"{run}: {numbered(done.chunks)} sealed anew to {keys}, every row as the ledger has it"]
-    if not done.chunks:
-        lines = [f"{run}: every chunk that waits or is held is sealed to {keys} already"]
+    lines = [f"{run}: every chunk that is waiting or held is already sealed to {keys}"]
+    if done.chunks:
+        lines = [f"{run}: {numbered(done.chunks)} sealed again to {keys}; every row matches the ledger"]
     if done.retired or done.left:
-        left = f"; {done.left:,} could not be deleted here: they count for nothing" if done.left else ""
-        lines += [f"{done.retired:,} old objects are deleted{left}"]
-    return _remediated(facts, lines, f"cardlink outbox list {issuer_context.issuer.issuer} --run {run}", dry_run)
+        left = f"; {done.left:,} could not be deleted and are ignored" if done.left else ""
+        lines += [f"{done.retired:,} old objects deleted{left}"]
+    next_step = f"cardlink outbox list {issuer_context.issuer.issuer} --run {run}"
+    return _remediated({"run": run, **done._asdict()}, lines, next_step, dry_run)
 
 
 @entry("mend ingest-again", form=ONE_FILE)
 def reingest(
     context: Context, issuer: Issuer, result: ResultName, *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Ingest the file RESULT again, and update the reports of the runs it answers."""
-    from flows.operations.by_hand import reingest as again_step
+    """Ingest the file RESULT again, and report the runs it belongs to."""
+    from flows.operations import by_hand
 
     issuer_context = wire(context.folder, issuer)
-    return _decided(
-        issuer_context, again_step(issuer_context, result, reason, dry_run=dry_run), f"{result}: taken up again"
-    )
+    done = by_hand.reingest(issuer_context, result, reason, dry_run=dry_run)
+    return _decided(issuer_context, done, f"{result}: ingested again")
 
 
 @entry("mend attribute", form=ONE_FILE)
@@ -109,57 +92,54 @@ def attribute(
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
-    """Match a row of the file RESULT by hand to the row it answers.
+    """Attribute a row of the file RESULT that no rule could place to the row it answers.
 
     Args:
-        to: The row that was sent: run and row number, as RUN:ROW.
-        last_4_confirmed: The partner confirmed that it is this card, although its last four digits differ.
+        to: The row that was sent: its run, and its row in the extract.
+        last_4_confirmed: The partner confirmed that it is that card, although its last four digits differ.
     """
-    from flows.operations.by_hand import attribute_row
+    from flows.operations import by_hand
     from flows.runs.documents import run_of
 
     issuer_context = wire(context.folder, issuer)
     run, _, number = to.rpartition(":")
     place = (str(run_of(run)), int(number) if number.isdecimal() else 0)
-    done = attribute_row(issuer_context, result, row, place, reason, last_4_confirmed=last_4_confirmed, dry_run=dry_run)
+    done = by_hand.attribute_row(
+        issuer_context, result, row, place, reason, last_4_confirmed=last_4_confirmed, dry_run=dry_run
+    )
     state = f", but still a break: {done.row['trouble']}" if done.row["trouble"] else f": {done.row['state']}"
-    return _decided(issuer_context, done, f"{result}: row {row} belongs to row {place[1]} of {run}{state}")
+    return _decided(issuer_context, done, f"{result}: row {row} attributed to row {place[1]} of {run}{state}")
 
 
 @entry("mend withdraw", form=ONE_FILE)
 def withdraw(
     context: Context, issuer: Issuer, result: ResultName, *, row: ResultRow, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Withdraw a match that `mend attribute` made."""
-    from flows.operations.by_hand import withdraw as withdraw_step
+    """Undo `mend attribute` for a row of the file RESULT."""
+    from flows.operations import by_hand
 
     issuer_context = wire(context.folder, issuer)
-    done = withdraw_step(issuer_context, result, row, reason, dry_run=dry_run)
-    return _decided(issuer_context, done, f"{result}: what was said by hand of row {row} is withdrawn")
+    done = by_hand.withdraw(issuer_context, result, row, reason, dry_run=dry_run)
+    return _decided(issuer_context, done, f"{result}: the manual attribution of row {row} is withdrawn")
 
 
 @entry("mend close", form=MEND)
 def close(
     context: Context, run: RunName, break_name: Break, place: Place = "", *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Close breaks of RUN that are settled or beyond repair: all of a kind, such as RESULT_SHORT, or those at PLACE."""
+    """Close breaks of RUN that cannot be resolved, such as RESULT_SHORT."""
     from flows.operations.remediation import close_break
 
     issuer_context = context.context_of(run)
-    return _breaks(
-        issuer_context,
-        run,
-        close_break(issuer_context, run, break_name, place, reason, dry_run=dry_run),
-        "closed",
-        reason,
-    )
+    done = close_break(issuer_context, run, break_name, place, reason, dry_run=dry_run)
+    return _breaks(issuer_context, run, done, "closed", reason)
 
 
 @entry("mend reopen", form=MEND)
 def reopen(
     context: Context, run: RunName, break_name: Break, place: Place = "", *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Reopen closed breaks of RUN: all of a kind, or those at PLACE."""
+    """Reopen closed breaks of RUN."""
     from flows.operations.remediation import reopen_break
 
     issuer_context = context.context_of(run)
@@ -168,27 +148,25 @@ def reopen(
 
 
 def _breaks(context: IssuerContext, run: str, done: ClosedBreaks, state: str, reason: str) -> Result:
-    """Show which breaks were closed or opened, and how the run stands now."""
-    from flows.redaction import redact
-
+    """Show which breaks were closed or reopened, and the report of the run after that."""
     lines = [f"{one.name} ({one.rows:,} rows) {one.place}: {state}" for one in done.breaks]
     named = [{"name": one.name, "rows": one.rows, "place": one.place} for one in done.breaks]
     facts: dict[str, Any] = {"run": run, "breaks": named, "reason": redact(reason)}
     if done.report is None:
         return _remediated(facts, lines, f"cardlink report {run}", True)
-    now = report_of(context, done.report.summary)
-    facts = {**facts, "dry_run": False, "report": now.facts}
-    return Result(facts, [*lines, "", *now.shown], now.next_step, now.exit_code)
+    after = report_of(context, done.report.summary)
+    facts = {**facts, "dry_run": False, "report": after.facts}
+    return Result(facts, [*lines, "", *after.shown], after.next_step, after.exit_code)
 
 
 def _decided(context: IssuerContext, done: Decided, line: str) -> Result:
-    """Show what was decided about a result file, and how the runs it concerns stand now."""
+    """Show a decision about a result file, and the reports of the runs it concerns."""
     facts: dict[str, Any] = {**done.record.model_dump(mode="json"), "outcome": done.row}
     if done.ingested is None:
         return _remediated(facts, [line], f"cardlink status {context.issuer.issuer}", True)
     return ingested(context, done.ingested, line, {**facts, "dry_run": False})
 
 
-def _remediated(facts: dict[str, Any], lines: Sequence[str], next_step: str, dry_run: bool) -> Result:
-    shown = [f"dry run, nothing was done: {lines[0]}", *lines[1:]] if dry_run else lines
+def _remediated(facts: dict[str, Any], lines: list[str], next_step: str, dry_run: bool) -> Result:
+    shown = [f"dry run, nothing was changed: {lines[0]}", *lines[1:]] if dry_run else lines
     return Result({**facts, "dry_run": dry_run}, shown, next_step)

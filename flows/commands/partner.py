@@ -1,4 +1,4 @@
-"""The partner's interface beyond the file: one link now, a placement job in the terminal, what became of the links."""
+"""The partner's interface beyond the file: one link now, a placement job in the terminal, placements of the links."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.commands.entry import Cli, Context, Form, Issuer, Number, Reason, RunName, entry
+from flows.commands.entry import Context, Form, entry
+from flows.commands.parameters import Cli, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table
+from flows.commands.results import break_lines
 from flows.errors import OperatorError, TryAgainError
 from flows.wiring import load_issuer, service_client, wire
 
 if TYPE_CHECKING:
     from flows.runs.links import SingleLink
 
-NOT_LINKED = 3  # exit code where the partner made no link
-NOT_PLACED = 3  # exit code of a job that ended without its card placed
+NO_LINK_OR_CARD = 3  # exit code if the partner created no link, or a job ended without its card placed
 
 
 class OneWayError(OperatorError):
-    """A link was asked for in no way or in two."""
+    """A link was requested in no way or in two."""
 
-    message = "A link is for a row of a run, or for fields typed in."
+    message = "Name either a row of a run, or an issuer with --prompt."
     next_step = "Type `cardlink link RUN ROW`, or `cardlink link ISSUER --prompt` at a terminal."
 
 
 class FollowingStoppedError(TryAgainError):
-    """Following was stopped; the job goes on."""
+    """Following was stopped; the job continues."""
 
-    message = "Job {job} of {issuer} is no longer followed; it goes on, and its open requests wait until they time out."
+    message = "Stopped following job {job} of {issuer}. The job continues; its open requests will time out."
     next_step = "To follow it again: cardlink job follow {issuer} {job}"
 
 
@@ -40,7 +41,7 @@ class OtherIssuerError(OperatorError):
     next_step = "`cardlink status {issuer}` lists its runs."
 
 
-@entry("link", form="its result is one person's secret link, and fields are typed in at a terminal")
+@entry("link", form="it shows one person's secret link, and fields are typed at a terminal")
 def link(
     context: Context,
     target: Annotated[str, Cli(metavar="RUN|ISSUER")],
@@ -49,13 +50,13 @@ def link(
     prompt: bool = False,
     override: Annotated[Reason, Cli(metavar="REASON")] = "",
 ) -> Result:
-    """Request one link now: for ROW of RUN, or with --prompt for fields typed in for ISSUER.
+    """Request one link from the partner now: for ROW of RUN, or with --prompt for fields typed in for ISSUER.
 
     Args:
         target: A run, or with --prompt an issuer.
-        row: Row number in the run.
-        prompt: Prompt for the fields, for ISSUER, instead of a row of a run.
-        override: Why a link is requested although the card has one or is awaiting one.
+        row: A row of the run, by its number.
+        prompt: Prompt for the fields instead of reading a row of a run.
+        override: Why a link is requested for a card that has a link or awaits one; recorded.
     """
     from flows.partner_api.single_links import link_row, link_typed
     from flows.partner_api.terminal import supplied, typed_fields
@@ -74,14 +75,14 @@ def link(
 def _linked(single: SingleLink) -> Result:
     from schemas.records import LINKED
 
-    reported = single.answered
-    facts = {"attempt": single.key, **(reported.model_dump(mode="json") if reported else {}), "cuid": single.asked.cuid}
-    if reported is None or reported.outcome != LINKED:
-        why = ", ".join(reported.reasons) if reported else "unknown"
-        lines = [f"{single.asked.cuid}: no link ({why})", f"recorded: {single.key}"]
-        return Result(facts, lines, exit_code=NOT_LINKED)
-    lines = [f"{reported.url}", f"{single.asked.cuid}: ends on {reported.expires_on}", f"recorded: {single.key}"]
-    return Result(facts, lines, "the URL is the cardholder's alone: send it to nobody else")
+    answer, cuid = single.answered, single.asked.cuid
+    facts = {"attempt": single.key, **(answer.model_dump(mode="json") if answer else {}), "cuid": cuid}
+    recorded = f"recorded: {single.key}"
+    if answer is None or answer.outcome != LINKED:
+        why = ", ".join(answer.reasons) if answer else "unknown"
+        return Result(facts, [f"{cuid}: no link ({why})", recorded], exit_code=NO_LINK_OR_CARD)
+    lines = [f"{answer.url}", f"{cuid}: expires on {answer.expires_on}", recorded]
+    return Result(facts, lines, "send the URL to this cardholder and to nobody else")
 
 
 @entry("job follow", form="it prompts a person for what the job needs")
@@ -93,33 +94,35 @@ def job_follow(
     Args:
         issuer: Whose job.
         job: Its id at the partner.
-        poll: Poll the job's record instead of reading its messages, which are given once.
+        poll: Poll the job's record instead of reading its messages, each of which can be read only once.
     """
     from flows.partner_api.follow_job import EVERY_SECONDS, Clock, follow
     from flows.partner_api.terminal import Watcher, shown
 
     settings = load_issuer(context.folder, issuer)
     every = settings.service.follow_every_seconds if settings.service else EVERY_SECONDS
-    clock = Clock(time.monotonic, time.sleep, every)
     with service_client(settings) as client:
         try:
-            ended = follow(client, job, Watcher(context.terminal), clock, polling=poll)
+            watcher, clock = Watcher(context.terminal), Clock(time.monotonic, time.sleep, every)
+            ended = follow(client, job, watcher, clock, polling=poll)
         except KeyboardInterrupt:
             pass
         else:
             lines = [f"job {ended.job_id}: {shown(ended.status)}, {shown(ended.termination_type)}", ended.meaning]
-            return Result({"issuer": issuer, **ended._asdict()}, lines, exit_code=0 if ended.placed else NOT_PLACED)
+            return Result(
+                {"issuer": issuer, **ended._asdict()}, lines, exit_code=0 if ended.placed else NO_LINK_OR_CARD
+            )
     raise FollowingStoppedError(issuer=issuer, job=job)
 
 
 @entry("placements", form=Form("placements", "placements of {issuer}", hours=12, retries=(60, 600)))
 def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bool = False) -> Result:
-    """Check what became of the links of ISSUER, or of one RUN: opened, authenticated, placed, failed by kind.
+    """Query the partner for the placements of ISSUER's links: opened, authenticated, placed, failed by kind.
 
     Args:
-        issuer: Whose links; every run with live links is checked.
-        run: Check the links of this run only.
-        again: Check links again that were checked recently.
+        issuer: Whose links (default: those of every run with active links).
+        run: Only this run's links.
+        again: Query also the links that were queried recently.
     """
     from flows.partner_api.follow_links import follow_links
     from flows.runs.documents import keys_of, run_of
@@ -128,34 +131,25 @@ def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bo
     if run and run_of(run).issuer != issuer:
         raise OtherIssuerError(run=run, issuer=issuer)
     issuer_context = wire(context.folder, issuer)
-    with service_client(issuer_context.issuer) if issuer_context.issuer.service else nullcontext() as service:
-        facts = follow_links(issuer_context, service, run, again=again)
-    unanswered = sum(one["unanswered"] for one in facts["looked"])
-    files = f"{issuer_context.issuer.root}/{keys_of(run).report('') if run else where(issuer)}"
-    shown: list[str | Table] = [
-        *_asked(facts, issuer_context.issuer.service),
-        "",
-        *_funnel(run or issuer, facts["funnel"]),
-    ]
-    for one in facts["breaks"]:
-        shown += ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {one['then']}"]
-    code = 4 if facts["breaks"] else 75 if unanswered else 0
-    next_step = f"cardlink placements {issuer}" if unanswered else ""
-    return Result(facts, [*shown, "", f"files: {files}"], next_step, code)
-
-
-def _asked(facts: dict[str, Any], service: Any) -> list[str]:
-    """Say what was asked, and what was not and why."""
+    service = issuer_context.issuer.service
+    with service_client(issuer_context.issuer) if service else nullcontext() as client:
+        facts = follow_links(issuer_context, client, run, again=again)
     looked, reports = facts["looked"], facts["transactions"]
-    asked, messages = (sum(one[what] for one in looked) for what in ("asked", "messages"))
-    lines = [f"{facts['issuer']}: {len(facts['runs']):,} runs, {asked:,} links asked of, {messages:,} messages kept"]
+    asked, messages, unanswered = (sum(one[what] for one in looked) for what in ("asked", "messages", "unanswered"))
+    shown: list[str | Table] = [
+        f"{issuer}: {len(facts['runs']):,} runs, {asked:,} links queried, {messages:,} messages"
+    ]
     if service is None:
-        lines += ["no [service] in the TOML: only transaction reports count"]
+        shown += ["the TOML has no [service]: only transaction reports count"]
     elif not service.follow_cardholders:
-        lines += ["jobs are not looked for: [service] follow_cardholders is off"]
-    lines += [f"{one['unanswered']:,} links of {one['run']} got no answer" for one in looked if one["unanswered"]]
-    lines += [f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"] if reports["files"] else []
-    return lines
+        shown += ["[service] follow_cardholders is off: jobs are not queried"]
+    shown += [f"{one['unanswered']:,} links of {one['run']} got no response" for one in looked if one["unanswered"]]
+    shown += [f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"] if reports["files"] else []
+    shown += ["", *_funnel(run or issuer, facts["funnel"])]
+    shown += [line for one in facts["breaks"] for line in break_lines(one, one["then"])]
+    shown += ["", f"files: {issuer_context.issuer.root}/{keys_of(run).report('') if run else where(issuer)}"]
+    code = 4 if facts["breaks"] else 75 if unanswered else 0
+    return Result(facts, shown, f"cardlink placements {issuer}" if unanswered else "", code)
 
 
 def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
@@ -165,10 +159,10 @@ def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
 
     stages = [[one["stage"], one["cardholders"], percent(one["share"])] for one in funnel["stages"]]
     stages += [[f"failed: {one['kind']}", one["cardholders"], percent(one["share"])] for one in funnel["failed"]]
-    stages += [["placement under way", funnel["under_way"], ""]] if funnel["under_way"] else []
+    stages += [["in progress", funnel["under_way"], ""]] if funnel["under_way"] else []
     title = f"{name}: from link to placed card"
-    shown: list[str | Table] = [Table(("cardholders that came to", "count", "share"), stages, f"{name}-funnel", title)]
+    shown: list[str | Table] = [Table(("cardholders who reached", "count", "share"), stages, f"{name}-funnel", title)]
     for heading, column, found in (("merchant site", "site", funnel["sites"]), ("age of link", "age", funnel["ages"])):
-        reported = [[one[column], *(one[stage] for stage in REACHED)] for one in found if one["linked"]]
-        shown += ["", Table((heading, *REACHED), reported)] if reported else []
+        rows = [[one[column], *(one[stage] for stage in REACHED)] for one in found if one["linked"]]
+        shown += ["", Table((heading, *REACHED), rows)] if rows else []
     return shown

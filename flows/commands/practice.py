@@ -1,4 +1,4 @@
-"""Practice: generate an extract, and let the simulated partner answer its chunks or serve its whole interface."""
+"""Practice: generate an extract, let the simulated partner answer its chunks, or serve the partner's interface."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from flows.commands.entry import Context, Day, Issuer, Number, Range, Share, entry
+from flows.commands.entry import Context, entry
+from flows.commands.parameters import Day, Issuer, Number, Range, Share
 from flows.commands.result import Result
 from flows.errors import OperatorError
 from flows.wiring import now, read_file, wire
@@ -24,7 +25,7 @@ NO_FORM = "practice is for a terminal"
 
 
 class NoKeyGivenError(OperatorError):
-    """What is sealed for the portal can be opened with its secret key only."""
+    """Sealed chunks can be opened only with the portal's secret key."""
 
     message = "Chunks are sealed for the portal, and its secret key was not given."
     next_step = "Name the simulated portal's key with --secret-key FILE."
@@ -38,10 +39,10 @@ def sample(
 
     Args:
         file: Where to write it.
-        rows: How many rows.
-        bad: Share of rows that will be rejected.
+        rows: Number of rows.
+        bad: Share of rows with a defect.
         seed: The same seed gives the same extract.
-        business_date: Business date the cards are valid on (default: today).
+        business_date: Date on which the cards are valid (default: today).
     """
     from flows.simulator.extract import write_sample
 
@@ -50,7 +51,7 @@ def sample(
         write_sample(out, rows, bad=bad, seed=seed, as_of=business_date or now().date())
     facts = {"file": str(file), "rows": rows, "bytes": file.stat().st_size}
     lines = [f"{file}: {rows:,} rows, {facts['bytes']:,} bytes, test cards only"]
-    return Result(facts, lines, "put it below <root>/<issuer>/extracts/ and run cardlink submit ISSUER")
+    return Result(facts, lines, "put it in <root>/<issuer>/extracts/, then: cardlink submit ISSUER")
 
 
 @entry("simulate", form=NO_FORM)
@@ -64,43 +65,40 @@ def simulate(
     seed: int = 0,
     serve: bool = False,
     port: Annotated[int, Range(0, 65535)] = 0,
-    speed: Annotated[float, Range(0, above=True)] = 1.0,
+    speed: Annotated[float, Range(0.001)] = 1.0,
 ) -> Result:
-    """Let the simulated portal answer committed chunks without a result, or serve the partner's API.
+    """Let the simulated portal answer every committed chunk without a result, or serve the partner's interface.
 
     Args:
         issuer: Whose chunks.
         secret_key: The simulated portal's secret key.
         fail: Share of rows that fail.
-        shuffle: Return rows in another order than sent.
+        shuffle: Return the rows in another order than sent.
         seed: The same seed gives the same results.
-        serve: Serve the partner's API on loopback until stopped.
-        port: With --serve; default: a free one.
-        speed: With --serve: how many times as fast as real time its clock runs.
+        serve: Serve the partner's whole interface on the loopback address until Ctrl-C.
+        port: With --serve: the port (default: any free one).
+        speed: With --serve: how many times faster than real time its clock runs.
     """
-    from flows.simulator.practice import Behaviour
-    from flows.simulator.practice import serve as serve_interface
+    from flows.simulator import practice
 
-    behaviour, issuer_context = Behaviour(fail, shuffle, seed), wire(context.folder, issuer)
+    behaviour, issuer_context = practice.Behaviour(fail, shuffle, seed), wire(context.folder, issuer)
     if not serve:
         return answer_chunks(issuer_context, secret_key, behaviour, now().date())
-    began = now()
+    began, say = now(), context.terminal.say
 
     def clock() -> datetime:
         return began + (now() - began) * speed
 
     def announce(base_url: str, client: dict[str, str]) -> None:
         context.terminal.show(base_url)
-        say = context.terminal.say
-        say(f"{base_url}/openapi.json describes it; {issuer}.toml and the environment lead there with:")
+        say(f"{base_url}/openapi.json describes it. To use it, add this to {issuer}.toml and the environment:")
         say(f"  [service]\n  base_url = {json.dumps(base_url)}")
         for field, value in client.items():
             say(f"  export CARDLINK_SERVICE_{field.upper()}={value}")
 
     with _opener(secret_key) as opener:
-        facts = serve_interface(
-            issuer_context.issuer, _header(issuer_context), opener, behaviour, port, clock, announce
-        )
+        header = _header(issuer_context)
+        facts = practice.serve(issuer_context.issuer, header, opener, behaviour, port, clock, announce)
     counts = [f"{value} {what}" for what, value in facts.items() if isinstance(value, int)]
     return Result(facts, [f"ended: {', '.join(counts)}"])
 
@@ -108,7 +106,7 @@ def simulate(
 def answer_chunks(
     context: IssuerContext, secret_key: Path | None, behaviour: Behaviour, today: date, expires: date | None = None
 ) -> Result:
-    """Let the simulated portal answer every committed chunk that has no result yet."""
+    """Let the simulated portal answer every committed chunk without a result; NoKeyGivenError without its key."""
     from flows.simulator.practice import answer
 
     if secret_key is None:
@@ -131,7 +129,7 @@ class _NoOpener:
 
 @contextmanager
 def _opener(secret_key: Path | None) -> Iterator[Opener]:
-    """Open what is sealed for the portal; without its key the simulator takes uploads in the clear only."""
+    """Open what is sealed for the portal; without its key the simulator accepts only unencrypted uploads."""
     from flows.adapters.gpg_sealer import GpgOpener
 
     if secret_key is None:

@@ -1,30 +1,26 @@
-"""Who goes out again: resubmission, the template people correct rows in, renewal, and nights that were missed."""
+"""Resend: rows of a run, corrections to fill in, links about to expire, and nights that were missed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.commands.entry import (
-    DRY_OR_SEND,
-    Choice,
+from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
+from flows.commands.parameters import (
     Cli,
-    Context,
-    Days,
     ExtractName,
-    Form,
     Help,
     Issuer,
     ListDigest,
     Number,
     OneOf,
+    Range,
     Reason,
     ReasonCode,
     RunName,
-    entry,
 )
 from flows.commands.result import Result, Table, artifact
 from flows.commands.submit import LONGEST, run_facts, submitted
@@ -32,10 +28,8 @@ from flows.wiring import FileThereError, wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 if TYPE_CHECKING:
-    from flows.resend.backfill import BackfillList
     from flows.resend.renewal import RenewalPlan
     from flows.resend.resubmission import Request, ResendPlan
-    from flows.runs.context import IssuerContext
 
 LISTED = 20  # rows that stay, shown one by one
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
@@ -55,13 +49,13 @@ Errors = Annotated[bool, Help("Rows refused by the partner.")]
 Codes = Annotated[
     Sequence[ReasonCode],
     Cli("--code"),
-    Help("Rows with these reason codes, or with codes that begin with them, such as address.postal_code."),
+    Help("Rows refused for these reasons, ours or the partner's, or a first part of one: address.postal_code."),
 ]
 Action = Annotated[str, OneOf(lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
-Actions = Annotated[Sequence[Action], Help("Rows whose reason asks for this action.")]
+Actions = Annotated[Sequence[Action], Help("Rows by the action their reason asks for.")]
 Missing = Annotated[bool, Help("Rows without a result.")]
-Rejects = Annotated[bool, Help("Rows rejected by us.")]
-Rows = Annotated[Sequence[Number], Help("A row of RUN, by number.")]
+Rejects = Annotated[bool, Help("Rows we refused.")]
+Rows = Annotated[Sequence[Number], Help("A row of RUN, by its number.")]
 
 
 @entry("resubmit", form=AGAIN)
@@ -81,40 +75,38 @@ def resubmit(
     override_reason: Annotated[Reason, Cli("--override", "REASON")] = "",
     dry_run: bool = False,
 ) -> Result:
-    """Send rows of RUN again as a new run, from its extract or from a corrected file.
+    """Send rows of RUN again as a new run, read from its extract or from a corrected file.
 
     Args:
-        run: The run whose rows are sent again; rows that are linked or awaiting a result are left out.
-        corrections: A completed correction template: its name below the issuer's corrections, or on the command line
-            a local file.
-        extract: A corrected extract there, whose rows replace rows by number or cuid; not combined with a template.
-        reason: Why; recorded with the new run. Required to send.
-        override_reason: Why cards that are linked or awaiting a result are sent a second time; recorded. Without it
-            they are left out.
-        dry_run: Report how many rows would be sent and why the others are left out; write nothing.
+        run: The run whose rows are sent again; rows with a link or awaiting their result stay.
+        corrections: A filled-in correction template, by its name below the issuer's corrections; on the command line
+            also a local file.
+        extract: A corrected extract below the issuer's extracts, whose rows replace rows by number or cuid; not
+            together with a template.
+        reason: Why; kept with the new run. Required to send.
+        override_reason: Why cards that are linked or awaiting are sent a second time; recorded. Without it they stay.
+        dry_run: Show how many rows would be sent and why the others stay; write nothing.
     """
-    from flows.resend.resubmission import Request, plan_resubmit
-    from flows.resend.resubmission import resubmit as resubmit_step
+    from flows.resend import resubmission
     from flows.resend.selection import RowSelection
 
     issuer_context = context.context_of(run)
-    wanted = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
-    request = Request(run, wanted, reason, override_reason, corrections, extract)
+    issuer = issuer_context.issuer.issuer
+    selection = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
+    request = resubmission.Request(run, selection, reason, override_reason, corrections, extract)
     local = Path(corrections)
     content = local.read_bytes() if corrections and context.local_files and local.is_file() else None
     named = request._replace(corrections=local.name) if content is not None else request
     if dry_run:
-        return _preview(issuer_context, request, plan_resubmit(issuer_context, named, content))
+        return _preview(issuer, request, resubmission.plan_resubmit(issuer_context, named, content))
     with context.progress(run) as progress:
-        done = resubmit_step(issuer_context, named, progress, content)
-    facts = {"issuer": issuer_context.issuer.issuer, "of": run, **run_facts(done)}
-    shown = submitted(issuer_context, done, f"{done.manifest.counts.submitted:,} rows of {run} go out again")
-    return Result(
-        facts, shown, f"cardlink outbox list {issuer_context.issuer.issuer}", outbox=issuer_context.issuer.issuer
-    )
+        done = resubmission.resubmit(issuer_context, named, progress, content)
+    shown = submitted(issuer_context, done, f"{done.manifest.counts.submitted:,} rows of {run} are sent again")
+    facts = {"issuer": issuer, "of": run, **run_facts(done)}
+    return Result(facts, shown, f"cardlink outbox list {issuer}", outbox=issuer)
 
 
-@entry("corrections", form="it writes a file on the machine of whoever fills it in")
+@entry("corrections", form="it writes a file on the machine of the person who fills it in")
 def corrections(
     context: Context,
     run: RunName,
@@ -127,7 +119,7 @@ def corrections(
     row: Rows = (),
     to: Path | None = None,
 ) -> Result:
-    """Write a correction template of RUN's refused rows (default: all of them), without card numbers.
+    """Write the refused rows of RUN as a template to fill in, without card numbers (default: all of them).
 
     Args:
         to: The file (default: RUN-corrections.csv).
@@ -138,53 +130,55 @@ def corrections(
     from flows.runs.keys import corrections as dropped
     from schemas.corrections import template_columns
 
-    issuer_context, path = context.context_of(run), to or Path(f"{run}-corrections.csv")
+    path = to or Path(f"{run}-corrections.csv")
     if path.exists():
         raise FileThereError(path=str(path))
-    wanted = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
-    frames = list(correction_template(issuer_context, run, wanted if wanted.anything else REFUSED_ROWS))
+    issuer_context = context.context_of(run)
+    issuer = issuer_context.issuer
+    selection = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
+    frames = list(correction_template(issuer_context, run, selection if selection.anything else REFUSED_ROWS))
     pieces = csv_pieces(frames, template_columns())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.writelines([BOM, *pieces])
     lines = sum(frame.height for frame in frames)
     shown = [
         f"{path}: {lines:,} lines, one per row and reason",
-        "fill in the column correction; (empty) takes a field away; a line may be added for another column of a row",
-        f"or drop it, filled in, below {issuer_context.issuer.root}/{dropped(issuer_context.issuer.issuer)}",
+        "fill in the column correction; (empty) clears a field; add a line to correct another column of a row",
+        f"to use it in the Prefect form, put it in {issuer.root}/{dropped(issuer.issuer)}",
     ]
-    next_step = f"cardlink resubmit {run} --corrections {path} --reason REASON --dry-run"
-    return Result({"run": run, "file": str(path), "lines": lines}, shown, next_step if lines else "")
+    next_step = f"cardlink resubmit {run} --corrections {path} --reason REASON --dry-run" if lines else ""
+    return Result({"run": run, "file": str(path), "lines": lines}, shown, next_step)
 
 
-def _preview(context: IssuerContext, request: Request, chosen: ResendPlan) -> Result:
+def _preview(issuer: str, request: Request, plan: ResendPlan) -> Result:
     from flows.resend.resubmission import command
 
-    rows, left, over = chosen.outgoing, chosen.rows.drop_nulls("why"), chosen.outgoing.filter("over").height
-    reported = f"dry run, nothing was written: {rows.height:,} rows of {request.run} would go out again"
-    if chosen.already is not None:
-        reported = f"dry run: run {chosen.already.run} is of these rows and for this reason; nothing would be sent"
-    stays = [{"rows": number, "stays": why} for why, number in chosen.left.items()]
-    shown: list[str | Table] = [reported, artifact(stays, f"{request.run}-again", f"{reported}; the others:")]
+    rows, left, over = plan.outgoing, plan.rows.drop_nulls("why"), plan.outgoing.filter("over").height
+    line = f"dry run, nothing was written: {rows.height:,} rows of {request.run} would be sent again"
+    if plan.already is not None:
+        line = f"dry run: run {plan.already.run} has these rows and this reason; nothing would be sent"
+    stays = [{"rows": number, "stays": why} for why, number in plan.left.items()]
+    shown: list[str | Table] = [line, artifact(stays, f"{request.run}-again", f"{line}; the others:")]
     if over:
-        shown += [f"{over:,} of them are linked or await their answer: the override sends them a second time"]
+        shown += [f"{over:,} of them are linked or awaiting: the override sends them a second time"]
     each = left.head(LISTED).select("origin", "state", "why", "where").fill_null("").rows()
-    shown += ["", Table(("row", "state", "stays: it is", "in run"), each)] if each else []
+    shown += ["", Table(("row", "state", "why it stays", "in run"), each)] if each else []
     shown += [f"and {left.height - LISTED:,} more"] if left.height > LISTED else []
-    strangers = chosen.source.strangers
-    shown += [f"{len(strangers):,} rows of the corrected extract replace nothing asked for"] if len(strangers) else []
-    next_step = command(request if request.reason else request._replace(reason="REASON"))
+    strangers = plan.source.strangers
+    shown += [f"{len(strangers):,} rows of the corrected extract replace no selected row"] if len(strangers) else []
+    next_step = command(request if request.reason else request._replace(reason="REASON")) if rows.height else ""
     facts = {
-        "issuer": context.issuer.issuer,
+        "issuer": issuer,
         "of": request.run,
         "dry_run": True,
         "rows": rows.height,
         "overridden": over,
-        "left": chosen.left,
-        "each": chosen.rows.select("row", "origin", "state", "reason", "why", "where").to_dicts(),
+        "left": plan.left,
+        "each": plan.rows.select("row", "origin", "state", "reason", "why", "where").to_dicts(),
         "strangers": strangers.to_list(),
-        "already": chosen.already.run if chosen.already else None,
+        "already": plan.already.run if plan.already else None,
     }
-    return Result(facts, shown, next_step if rows.height else "")
+    return Result(facts, shown, next_step)
 
 
 RENEW = Form("renew", "renew {issuer}: {mode}", hours=LONGEST, without=("extract",), choices=(DRY_OR_SEND,))
@@ -195,55 +189,49 @@ def renew(
     context: Context,
     issuer: Issuer,
     *,
-    within_days: Annotated[Days, Cli("--within")] = 14,
+    within_days: Annotated[int, Range(0, 365), Cli("--within", "DAYS", days=True)] = 14,
     extract: ExtractName = "",
     dry_run: bool = False,
 ) -> Result:
-    """Renew links that are about to expire, for cardholders who are still in the latest extract.
+    """Renew the links that are about to expire, for cardholders who are still in the latest extract.
 
     Args:
         issuer: Whose cardholders.
         within_days: Renew links that expire within this many days, or have expired.
         extract: The extract that shows who is still a cardholder (default: the latest).
-        dry_run: Report how many links would be renewed, and who is left out and why; write nothing.
+        dry_run: Show whose link would be renewed, and who is left out and why; write nothing.
     """
-    from flows.resend.renewal import Request, command, renewals
-    from flows.resend.renewal import renew as renew_step
+    from flows.resend import renewal
 
-    issuer_context, request = wire(context.folder, issuer), Request(within_days, extract)
+    issuer_context, request = wire(context.folder, issuer), renewal.Request(within_days, extract)
     if dry_run:
-        due = renewals(issuer_context, request)
-        line = f"{issuer}: {due.rows.height:,} links that end by {due.until} would be made anew, from {due.of.run}"
-        next_step = command(issuer, request) if due.rows.height else ""
-        return Result(_due(issuer, due), [line, *_left_out(issuer, due)], next_step)
+        due = renewal.renewals(issuer_context, request)
+        line = f"{issuer}: {due.rows.height:,} links that expire by {due.until} would be renewed, from {due.of.run}"
+        next_step = renewal.command(issuer, request) if due.rows.height else ""
+        return Result(_due_facts(issuer, due), [line, _left_out(issuer, due)], next_step)
     with context.progress(f"renewal of {issuer}") as progress:
-        done = renew_step(issuer_context, request, progress)
-    facts, left_out = _due(issuer, done.due), _left_out(issuer, done.due)
-    if done.submitted is None:
-        return Result(facts, [f"{issuer}: nothing to renew", *left_out])
-    line = f"{done.submitted.manifest.counts.submitted:,} links that end by {done.due.until} are made anew"
-    shown = [*submitted(issuer_context, done.submitted, line), *left_out]
-    return Result(facts | run_facts(done.submitted), shown, f"cardlink outbox list {issuer}", outbox=issuer)
+        due, done = renewal.renew(issuer_context, request, progress)
+    if done is None:
+        return Result(_due_facts(issuer, due), [f"{issuer}: nothing to renew", _left_out(issuer, due)])
+    line = f"{done.manifest.counts.submitted:,} links that expire by {due.until} are renewed"
+    shown = [*submitted(issuer_context, done, line), _left_out(issuer, due)]
+    return Result(_due_facts(issuer, due) | run_facts(done), shown, f"cardlink outbox list {issuer}", outbox=issuer)
 
 
-def _due(name: str, due: RenewalPlan) -> dict[str, Any]:
+def _due_facts(issuer: str, due: RenewalPlan) -> dict[str, Any]:
     until, rows = due.until.isoformat(), due.rows.height
-    return {"issuer": name, "of": due.of.run, "until": until, "rows": rows, "left_out": due.left_out}
+    return {"issuer": issuer, "of": due.of.run, "until": until, "rows": rows, "left_out": due.left_out}
 
 
-def _left_out(name: str, due: RenewalPlan) -> list[Table]:
+def _left_out(issuer: str, due: RenewalPlan) -> Table:
     from flows.reports.lists import reason_rows
 
-    columns = ("left out", "cards", "what to do")
     cards = [tuple(row.values()) for row in reason_rows(due.left_out)]
-    title = f"{due.rows.height:,} links that end by {due.until} are due, from {due.of.run}; left out:"
-    return [Table(columns, cards, f"{name}-renewal", title, on_terminal=bool(cards))]
+    title = f"{due.rows.height:,} links that expire by {due.until} are due, from {due.of.run}; left out:"
+    return Table(("left out", "cards", "what to do"), cards, f"{issuer}-renewal", title, on_terminal=bool(cards))
 
 
-BACKFILL = Form("backfill", "backfill {issuer}: {first_day} to {last_day}", hours=LONGEST)
-
-
-@entry("backfill", form=BACKFILL)
+@entry("backfill", form=Form("backfill", "backfill {issuer}: {first_day} to {last_day}", hours=LONGEST))
 def backfill(
     context: Context,
     issuer: Issuer,
@@ -252,41 +240,37 @@ def backfill(
     last_day: Annotated[date, Cli("--to")],
     send_list: Annotated[ListDigest, Cli("--send", "DIGEST")] = "",
 ) -> Result:
-    """List the extracts of missed days and what would be sent, or send exactly such a list.
+    """List the extracts of missed nights and what they would send, or send exactly such a list.
 
     Args:
         issuer: Whose extracts.
         first_day: The first business date.
         last_day: The last business date.
-        send_list: Leave empty to see the list with its digest; nothing is written. With that digest, exactly this
-            list is sent; it is refused if the outcome would differ by then.
+        send_list: The digest of the list to send. Leave it empty first: the list is shown with its digest, and nothing
+            is written. A list that would come out differently by now is refused.
     """
-    from flows.resend.backfill import DateRange, missed_table, send
-    from flows.resend.backfill import backfill as list_step
+    from flows.resend import backfill as operation
 
-    issuer_context, span = wire(context.folder, issuer), DateRange(first_day, last_day)
+    issuer_context, span = wire(context.folder, issuer), operation.DateRange(first_day, last_day)
     if send_list:
         with context.progress(issuer) as progress:
-            done = send(issuer_context, span, send_list, progress)
+            done = operation.send(issuer_context, span, send_list, lambda _, reported: progress(reported))
         sent = {"issuer": issuer, "list": send_list, "runs": [one.manifest.run for one in done]}
         shown = [part for one in done for part in submitted(issuer_context, one)]
-        nothing = f"{issuer}: nothing of list {send_list} is to be sent"
+        nothing = f"{issuer}: list {send_list} has nothing to send"
         return Result(sent, shown or [nothing], f"cardlink outbox list {issuer}", outbox=issuer)
-    listed = list_step(issuer_context, span)
+    listed = operation.backfill(issuer_context, span)
     facts = {**listed.model_dump(mode="json"), "digest": listed.digest}
     if not listed.missed:
         return Result(facts, [f"{issuer}: every extract from {first_day} to {last_day} is submitted"])
-    missed = _missed(listed, missed_table(listed))
+    rows = operation.missed_table(listed)
+    columns = ("extract", "business date", "run", "rows", "sent", "rejected", "suppressed", "chunks")
+    sendable = [list(row.values())[: len(columns)] for row in rows if not row["refused"]]
+    title = f"{len(listed.to_send)} of {len(listed.missed)} extracts would be sent; list {listed.digest}"
+    missed: list[str | Table] = [artifact(rows, f"{issuer}-backfill", title)]
+    missed += [Table(columns, sendable)] if sendable else []
+    missed += [f"refused: {one.extract}: {one.refused}" for one in listed.missed if one.refused]
     if not listed.to_send:
         return Result(facts, missed)
     next_step = f"cardlink backfill {issuer} --from {first_day} --to {last_day} --send {listed.digest}"
     return Result(facts, [*missed, f"list {listed.digest}; nothing was written"], next_step)
-
-
-def _missed(listed: BackfillList, rows: Sequence[Mapping[str, Any]]) -> list[str | Table]:
-    columns = ("extract", "business date", "run", "rows", "sent", "rejected", "suppressed", "chunks")
-    sent = [list(row.values())[: len(columns)] for row in rows if not row["refused"]]
-    title = f"{len(listed.to_send)} of {len(listed.missed)} extracts would be sent; list {listed.digest}"
-    shown: list[str | Table] = [artifact(rows, f"{listed.issuer}-backfill", title)]
-    shown += [Table(columns, sent)] if sent else []
-    return [*shown, *(f"refused: {one.extract}: {one.refused}" for one in listed.missed if one.refused)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -18,10 +18,12 @@ class Table(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """The table as text; columns of numbers are aligned right."""
-        cells = [list(self.columns), *([_text(cell) for cell in row] for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        right = [bool(self.rows) and all(isinstance(row[at], int) for row in self.rows) for at in range(len(widths))]
-        return [_aligned(row, widths, right) for row in cells]
+        aligned = []
+        for head, *values in zip(self.columns, *self.rows, strict=True):
+            texts = [str(head), *(f"{value:,}" if isinstance(value, int) else str(value) for value in values)]
+            width, numbers = max(map(len, texts)), bool(values) and all(isinstance(value, int) for value in values)
+            aligned.append([text.rjust(width) if numbers else text.ljust(width) for text in texts])
+        return ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
 
     @property
     def records(self) -> list[dict[str, object]]:
@@ -30,7 +32,7 @@ class Table(NamedTuple):
 
 
 class Link(NamedTuple):
-    """Where something is for people to open; an artifact in Prefect."""
+    """Where people open something; an artifact in Prefect."""
 
     url: str
     text: str
@@ -49,29 +51,12 @@ class Result(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """What a terminal shows."""
-        return list(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        for part in self.shown:
-            if isinstance(part, str):
-                yield part
-            elif isinstance(part, Table) and part.on_terminal:
-                yield from part.lines
+        shown = (part for part in self.shown if not isinstance(part, Link))
+        parts = ([part] if isinstance(part, str) else part.lines if part.on_terminal else [] for part in shown)
+        return [line for lines in parts for line in lines]
 
 
 def artifact(records: Sequence[Mapping[str, object]], key: str, title: str) -> Table:
     """Return a table that Prefect alone shows, of one mapping a row."""
     columns = list(records[0]) if records else []
     return Table(columns, [[record.get(name, "") for name in columns] for record in records], key, title, False)
-
-
-def _text(cell: object) -> str:
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    laid = (
-        text.rjust(width) if number else text.ljust(width)
-        for text, width, number in zip(row, widths, right, strict=True)
-    )
-    return "  ".join(laid).rstrip()

@@ -1,20 +1,19 @@
-"""What came back and how things stand: ingest, report, reconcile, status, history, trace."""
+"""Results and reports: ingest, report, reconcile, status, history, trace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import date
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.commands.entry import Cli, Context, Form, Issuer, RunName, entry
+from flows.commands.entry import Context, Form, entry
+from flows.commands.parameters import Cli, Issuer, RunName
 from flows.commands.result import Link, Result, Table, artifact
 from flows.commands.submit import address
-from flows.wiring import edges as edges_of
-from flows.wiring import issuers, load_issuer, now, open_store, wire
+from flows.wiring import edges, issuers, load_issuer, now, open_store, wire
 
 if TYPE_CHECKING:
-    from flows.operations.history import HistoryEvent
     from flows.reports.cardholder import Attempt
     from flows.reports.ingest import Ingested
     from flows.runs.context import IssuerContext
@@ -22,30 +21,28 @@ if TYPE_CHECKING:
 TOP = 10  # lines of a table on a terminal; the files have them all
 READ_ONLY = "it changes nothing; the tables of the other flows show the same"
 FILES = "report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json"
-
-
 INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60))
+STAGES = (("submit", "why we refused or warned", "rejects.csv"), ("partner", "why the partner refused", "errors.csv"))
 
 
 @entry("ingest", form=INGEST)
 def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
-    """Ingest new result files: match every row to the row it answers, and update the reports.
+    """Ingest new result files, attribute every row, and bring the reports up to date.
 
     Args:
-        issuer: Whose results; all new files are ingested.
+        issuer: Whose results. All new files are ingested.
         run: A run whose report is rebuilt even without new results.
     """
     from flows.reports.ingest import ingest as ingest_step
 
     issuer_context = wire(context.folder, issuer)
     done = ingest_step(issuer_context, run)
-    return ingested(
-        issuer_context, done, f"{issuer}: {done.files:,} new result files, {done.rows:,} rows", done._asdict()
-    )
+    line = f"{issuer}: {done.files:,} new result files, {done.rows:,} rows"
+    return ingested(issuer_context, done, line, done._asdict())
 
 
 def ingested(context: IssuerContext, done: Ingested, line: str, facts: dict[str, Any]) -> Result:
-    """Show what an ingest did, in a line, and how each run stands that it concerns."""
+    """Show what an ingest did, and the report of each run it concerns."""
     name = context.issuer.issuer
     reports = [report_of(context, report.summary) for report in done.reports]
     shown: list[str | Table | Link] = [line, *(f"break: {problem}" for problem in done.breaks)]
@@ -57,34 +54,21 @@ def ingested(context: IssuerContext, done: Ingested, line: str, facts: dict[str,
 
 @entry("history", form=READ_ONLY)
 def history(context: Context, run: RunName) -> Result:
-    """Show who did what to RUN and when, from its plan to its last result: the audit trail.
-
-    Args:
-        run: The run's id.
-    """
+    """Show the audit trail of RUN: who did what and when, from its first plan to its last result."""
     from flows.operations.history import history as history_step
 
     found = history_step(context.context_of(run).adapters.store, run)
-    facts = {"run": run, "history": [one._asdict() for one in found]}
-    return Result(facts, [line for one in found for line in _happening(one)])
-
-
-def _happening(one: HistoryEvent) -> list[str]:
-    by = f" by {one.by}" if one.by else ""
-    facts = [
-        f"    {name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in one.facts.items()
-    ]
-    return [f"{one.at[:19].replace('T', ' ')}  {one.what}{by}", *facts]
+    lines = []
+    for one in found:
+        lines.append(f"{one.at[:19].replace('T', ' ')}  {one.what}{f' by {one.by}' if one.by else ''}")
+        for name, value in one.facts.items():
+            lines.append(f"    {name}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
+    return Result({"run": run, "history": [one._asdict() for one in found]}, lines)
 
 
 @entry("report", form="the form of `ingest` rebuilds the report of a run")
 def report(context: Context, run: RunName) -> Result:
-    """Rebuild the report of RUN from ledger and results, and print its balance.
-
-    Args:
-        run: The run's id.
-    """
+    """Rebuild the report of RUN from its ledger and results, and print its balance."""
     from flows.reports.rebuild import rebuild
 
     issuer_context = context.context_of(run)
@@ -92,7 +76,7 @@ def report(context: Context, run: RunName) -> Result:
 
 
 def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
-    """Show how a run stands: rows, balance, the most frequent reasons, breaks, and where the files are."""
+    """Show a run's report: rows, balance, the most frequent reasons, breaks, and where the files are."""
     from flows.reports.summary import EXIT_CODES, WAITING
     from flows.runs.documents import keys_of
 
@@ -104,55 +88,35 @@ def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
         Table(("rows", "count"), list(summary["rows"].items())),
         "",
         Table(("balance", "left", "right", ""), equations, f"{run}-balance", verdict),
-        *_reasons(summary["reasons"]),
-        *_attempts(summary.get("attempts")),
-        *_breaks(summary),
-        "",
-        f"files: {context.issuer.root}/{keys_of(run).report('')} ({FILES})",
-        Link(address(context, keys_of(run).report("report.html")), f"The report of {run}", f"{run}-report"),
     ]
-    next_step = "upload what waits in chunks.csv" if verdict == WAITING else ""
+    for stage, title, file in STAGES:
+        reasons = [[one["code"], one["rows"], one["action"]] for one in summary["reasons"][stage]]
+        shown += ["", Table((title, "rows", "what to do"), reasons[:TOP])] if reasons else []
+        shown += [f"and {len(reasons) - TOP:,} more: {file}"] if len(reasons) > TOP else []
+    if attempts := summary.get("attempts"):
+        states = ("rows", "linked", "error", "awaiting")
+        resent = [[one["run"], *(one[state] for state in states)] for one in attempts["runs"]]
+        after = list(attempts["after"].items())
+        shown += ["", Table(("sent again", *states), resent), "", Table(("rows after all attempts", "count"), after)]
+    shown += [line for one in summary["breaks"] for line in break_lines(one, one["then"])]
+    if summary["breaks"]:
+        shown += [artifact(summary["breaks"], f"{run}-breaks", "What does not balance, and what to do")]
+    for one in summary["closed"]:
+        shown += break_lines(one, f"closed by {one['by']}: {one['reason']}")
+    shown += ["", f"files: {context.issuer.root}/{keys_of(run).report('')} ({FILES})"]
+    shown += [Link(address(context, keys_of(run).report("report.html")), f"The report of {run}", f"{run}-report")]
+    next_step = f"cardlink outbox list {context.issuer.issuer} --run {run}" if verdict == WAITING else ""
     return Result(summary, shown, next_step, EXIT_CODES[verdict])
 
 
-def _holds(line: dict[str, Any]) -> str:
-    reported = "ok" if line["holds"] else "DIFFERS"
-    return f"{reported}, {line['closed']:,} closed by hand" if line["closed"] else reported
+def break_lines(one: Mapping[str, Any], what: str) -> list[str]:
+    """Return the lines of a break: its name, rows and place; what to do about it, or who closed it."""
+    return ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {what}"]
 
 
-def _reasons(reasons: dict[str, Any]) -> Iterator[str | Table]:
-    """Yield the most frequent reasons of each stage, and where the others are."""
-    stages = (
-        ("submit", "why we refused or warned", "rejects.csv"),
-        ("partner", "why the partner refused", "errors.csv"),
-    )
-    for stage, title, file in stages:
-        reported = [[one["code"], one["rows"], one["action"]] for one in reasons[stage]]
-        if reported:
-            yield ""
-            yield Table((title, "rows", "what to do"), reported[:TOP])
-        if len(reported) > TOP:
-            yield f"and {len(reported) - TOP:,} more: {file}"
-
-
-def _attempts(attempts: dict[str, Any] | None) -> list[str | Table]:
-    """Show what was sent again, and what the run's rows came to."""
-    if attempts is None:
-        return []
-    states = ("rows", "linked", "error", "awaiting")
-    again = [[one["run"], *(one[state] for state in states)] for one in attempts["runs"]]
-    after = list(attempts["after"].items())
-    return ["", Table(("sent again", *states), again), "", Table(("rows after all attempts", "count"), after)]
-
-
-def _breaks(summary: dict[str, Any]) -> Iterator[str | Table]:
-    for one in summary["breaks"]:
-        yield from ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {one['then']}"]
-    if summary["breaks"]:
-        yield artifact(summary["breaks"], f"{summary['run']}-breaks", "What does not balance, and what to do")
-    for one in summary["closed"]:
-        closed = f"  closed by {one['by']}: {one['reason']}"
-        yield from ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", closed]
+def _holds(line: Mapping[str, Any]) -> str:
+    closed = f", {line['closed']:,} closed by hand" if line["closed"] else ""
+    return f"{'ok' if line['holds'] else 'DIFFERS'}{closed}"
 
 
 @entry("reconcile", form=Form("reconciliation", "reconciliation {issuer}"))
@@ -167,8 +131,8 @@ def reconcile(
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
-        from_date: First business date (default: all).
-        to_date: Last business date (default: all).
+        from_date: First business date (default: the first there is).
+        to_date: Last business date (default: the last there is).
     """
     from flows.reports.across import EXIT_CODES
     from flows.reports.reconciliation import reconcile_runs
@@ -189,25 +153,24 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
     from flows.reports.advice import across_advice
 
     name, waiting, alerts = facts["issuer"], facts["outstanding"], facts["alerts"]
-    states = list(facts["cardholders"].items())
     shown: list[str | Table] = [
         f"{name}: {len(facts['runs']):,} runs, {facts['verdict']}",
         "",
         Table(("rows", "count"), list(facts["rows"].items())),
         "",
-        Table(("cardholders by last state", "count"), states),
+        Table(("cardholders by last state", "count"), list(facts["cardholders"].items())),
         artifact(waiting["chunks"], f"{name}-outstanding", f"{name}: {facts['verdict']}, oldest first"),
     ]
     if waiting["count"]:
         ages = [[age, sizes["count"], sizes["rows"]] for age, sizes in waiting["ages"].items()]
         late = {True: "overdue", False: ""}
         chunks = [[one["name"], one["awaiting"], one["age"], late[one["overdue"]]] for one in waiting["chunks"][:TOP]]
-        shown += ["", Table(("outstanding since", "chunks", "rows"), ages), ""]
-        shown += [Table(("chunk", "awaiting", "age", ""), chunks)]
-        shown += [f"and {waiting['count'] - TOP:,} more in outstanding.csv"] if waiting["count"] > TOP else []
+        shown += ["", Table(("outstanding since", "chunks", "rows"), ages)]
+        shown += ["", Table(("chunk", "awaiting", "age", ""), chunks)]
+        shown += [f"and {waiting['count'] - TOP:,} more: outstanding.csv"] if waiting["count"] > TOP else []
     shown += [f"alert: results of {run} are overdue" for run in alerts["opened"]]
-    shown += [f"still overdue, reported before: {run}" for run in alerts["standing"]]
-    shown += [f"closed, results have arrived: {run}" for run in alerts["closed"]]
+    shown += [f"still overdue, already reported: {run}" for run in alerts["standing"]]
+    shown += [f"alert closed, the results arrived: {run}" for run in alerts["closed"]]
     return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
 
 
@@ -221,53 +184,51 @@ def status(context: Context, issuer: str = "") -> Result:
     from flows.runs.documents import RunStatus, run_statuses
 
     found = [
-        standing
+        one
         for name in ([issuer] if issuer else issuers(context.folder))
-        for standing in run_statuses(open_store(load_issuer(context.folder, name).root, context.folder), name)
+        for one in run_statuses(open_store(load_issuer(context.folder, name).root, context.folder), name)
     ]
     table = Table(("run", "state", *RunStatus._fields[2:]), found)
-    return Result({"runs": [standing._asdict() for standing in found]}, [table if found else "no runs yet"])
+    return Result({"runs": [one._asdict() for one in found]}, [table if found else "no runs yet"])
 
 
-@entry("trace", form="what is known of one person does not belong in a flow's log")
+@entry("trace", form="what is known of one person is kept out of every form's log")
 def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -> Result:
-    """Show everything that happened to one cardholder, across runs, and what to do next.
+    """Show everything that happened to one cardholder, over all runs, and what to do next.
 
     Args:
         cuid: The cardholder's reference at the issuer.
         issuer: Only this issuer's runs (default: those of all that are configured).
         url: Show the links themselves: they are personal secrets.
     """
-    from flows.reports.cardholder import card_statuses, refuse_card_number
-    from flows.reports.cardholder import trace as trace_step
+    from flows.reports import cardholder
     from flows.runs.identity import local_day
 
-    refuse_card_number(cuid)
+    cardholder.refuse_card_number(cuid)
     attempts: list[Attempt] = []
     purged: list[str] = []
-    reported = []
+    cards = []
     for name in [issuer] if issuer else issuers(context.folder):
         settings = load_issuer(context.folder, name)
-        found = trace_step(edges_of(settings.root, context.folder), name, cuid, urls=url)
+        found = cardholder.trace(edges(settings.root, context.folder), name, cuid, urls=url)
         attempts += found.attempts
         purged += found.purged
-        reported += card_statuses(found.attempts, local_day(now(), settings.time_zone))
+        cards += cardholder.card_statuses(found.attempts, local_day(now(), settings.time_zone))
     lines = list(_attempt_lines(attempts))
-    lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in reported]
+    lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in cards]
     lines = lines or ["no run with a ledger has this cuid"]
     if purged:
-        lines.append(f"not searched: {len(purged):,} runs whose ledgers are purged, {purged[0]} to {purged[-1]}")
-    facts = {
-        "cuid": cuid,
-        "attempts": [one._asdict() for one in attempts],
-        "stands": [one._asdict() for one in reported],
-        "purged": purged,
-    }
-    return Result(facts, lines, "; ".join(dict.fromkeys(one.then for one in reported if one.then)))
+        lines.append(f"{len(purged):,} runs are purged, from {purged[0]} to {purged[-1]}: their records are gone")
+    known = {"attempts": [one._asdict() for one in attempts], "stands": [one._asdict() for one in cards]}
+    return Result(
+        {"cuid": cuid, **known, "purged": purged},
+        lines,
+        "; ".join(dict.fromkeys(one.then for one in cards if one.then)),
+    )
 
 
-def _attempt_lines(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Yield the lines of every attempt; consecutive runs that sent nothing for the same reason share one line."""
+def _attempt_lines(attempts: list[Attempt]) -> Iterator[str]:
+    """Yield the lines of every attempt; consecutive runs that suppressed the row for the same reason are one line."""
     from schemas import ledger
 
     for (state, *_), alike in groupby(attempts, lambda one: (one.state, one.reasons, one.issuer)):

@@ -1,25 +1,26 @@
-"""Take extracts to sealed chunks, by hand: what `nightly` does each night, or one extract on purpose."""
+"""Take extracts to sealed chunks: what `nightly` does each night, for one extract or all that are new."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from flows.commands.entry import DRY_OR_SEND, Choice, Cli, Context, Day, ExtractName, Form, Issuer, Reason, entry
-from flows.commands.result import Link, Result, Table, artifact
+from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
+from flows.commands.parameters import Cli, Day, ExtractName, Issuer, Reason
+from flows.commands.result import Result, Table, artifact
 from flows.errors import CardlinkError
 from flows.wiring import wire
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
     from flows.submissions.dry_run import Rehearsal
-    from flows.submissions.submit import Request, Submitted
+    from flows.submissions.submit import Submitted
 
 LONGEST = 6.0  # hours: tens of millions of rows take one
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
 OPEN_GATE = Choice(
     "open_gate",
-    "A gate to open for this run, after asking the issuer; recorded with the run.",
+    "A gate that this run may pass, after asking the issuer; recorded with the run.",
     {
         "none": {},
         "reject-rate": {"opened": ("reject-rate",)},
@@ -28,12 +29,7 @@ OPEN_GATE = Choice(
     },
 )
 RERUN = Form(
-    "rerun",
-    "{mode}: {extract}",
-    hours=LONGEST,
-    needs=("extract",),
-    choices=(DRY_OR_SEND, OPEN_GATE),
-    retries=(10, 60, 300),
+    "rerun", "{mode}: {extract}", LONGEST, needs=("extract",), choices=(DRY_OR_SEND, OPEN_GATE), retries=(10, 60, 300)
 )
 
 
@@ -52,73 +48,59 @@ def submit(
 
     Args:
         issuer: Whose extracts.
-        extract: Name of an extract below the issuer's extracts, such as first-bank-20261120.csv; without it, the
-            command submits all that are not submitted yet.
-        business_date: Business date, on which cards must be valid, where the extract's name does not give it.
-        opened: Open a gate for this run; recorded with the run.
-        new_run_reason: Why an extract that already has a run gets another one; refused unless all chunks of the
-            earlier run are cancelled, since its cards would be sent twice.
-        dry_run: Validate every row and show exactly what would be sent; write nothing.
+        extract: An extract by its name below the issuer's extracts, such as first-bank-20261120.csv; a command without
+            it takes all that are not submitted yet.
+        business_date: The day the cards must be valid on, if the extract's name does not say it.
+        opened: A gate that this run may pass; recorded with the run.
+        new_run_reason: Why an extract that already has a run gets another one. Refused while a chunk of the earlier
+            run is waiting, uploaded or answered: its cards would be sent twice.
+        dry_run: Check every row and show exactly what would be sent; write nothing.
     """
+    from flows.submissions import dry_run as rehearsal
     from flows.submissions.plan import pending
-    from flows.submissions.submit import Request
+    from flows.submissions.submit import Request, refuse_resend
+    from flows.submissions.submit import submit as submit_step
 
     issuer_context = wire(context.folder, issuer)
     names = [extract] if extract else [entry.key for entry in pending(issuer_context)]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
     if dry_run:
-        return _rehearsed(issuer_context, requests)
-    tried = [_tried(context, issuer_context, request) for request in requests]
-    refused = [one for one in tried if isinstance(one, CardlinkError)]
-    if refused and len(tried) == 1:
-        raise refused[0]
-    done = [one for one in tried if not isinstance(one, CardlinkError)]
+        return _rehearsed(issuer, [rehearsal.rehearse(issuer_context, request) for request in requests])
+    done: list[Submitted] = []
+    refused: list[CardlinkError] = []
+    for request in requests:  # a refused extract does not stop the others
+        try:
+            refuse_resend(issuer_context, request)
+            with context.progress(request.extract.rpartition("/")[2]) as progress:
+                done.append(submit_step(issuer_context, request, progress))
+        except CardlinkError as error:
+            if len(requests) == 1:
+                raise
+            refused.append(error)
     facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
-    if not tried:
-        return Result(facts, [f"{issuer}: every extract is submitted already"], f"cardlink ingest {issuer}")
+    if not requests:
+        return Result(facts, [f"{issuer}: every extract is already submitted"], f"cardlink ingest {issuer}")
     shown = [part for one in done for part in submitted(issuer_context, one)] + [f"refused: {one}" for one in refused]
-    next_step = f"upload the chunks to the portal, drop the results, then: cardlink ingest {issuer}"
-    return Result(facts, shown, next_step, max((one.exit_code for one in refused), default=0), issuer)
-
-
-def _tried(context: Context, issuer_context: IssuerContext, request: Request) -> Submitted | CardlinkError:
-    """Submit one extract; an error of ours is returned, so that one that is refused leaves the others."""
-    from flows.submissions.submit import refuse_resend
-    from flows.submissions.submit import submit as submit_step
-
-    try:
-        refuse_resend(issuer_context, request)
-        with context.progress(request.extract.rpartition("/")[2]) as progress:
-            return submit_step(issuer_context, request, progress)
-    except CardlinkError as error:
-        return error
+    code = max((one.exit_code for one in refused), default=0)
+    return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer)
 
 
 def run_facts(done: Submitted) -> dict[str, Any]:
-    """Return what machines are told of a committed run."""
-    manifest = done.manifest
-    return {
-        "run": manifest.run,
-        "already": done.already,
-        "counts": manifest.counts.model_dump(),
-        "reasons": manifest.reasons,
-        "repairs": manifest.repairs,
-        "chunks": len(manifest.chunks),
-        "remarks": list(done.remarks),
-    }
+    """Return the facts of a committed run."""
+    facts = done.manifest.model_dump(include={"run", "counts", "reasons", "repairs"})
+    return {**facts, "already": done.already, "chunks": len(done.manifest.chunks), "remarks": list(done.remarks)}
 
 
-def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> list[str | Table | Link]:
+def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> list[str | Table]:
     """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
     from flows.reports.lists import chunk_rows, count_rows, reason_rows
     from flows.runs.documents import keys_of
 
     run, counts, keys = done.manifest.run, done.manifest.counts, keys_of(done.manifest.run)
-    where = address(context, keys.chunks)
-    tables = [
+    tables: list[str | Table] = [
         artifact(count_rows(counts), f"{run}-rows", f"Where the rows of {run} went"),
         artifact(reason_rows(done.manifest.reasons), f"{run}-reasons", "Reasons, with what to do"),
-        artifact(chunk_rows(done.manifest), f"{run}-chunks", f"To upload next, from {where}"),
+        artifact(chunk_rows(done.manifest), f"{run}-chunks", f"To upload next, from {address(context, keys.chunks)}"),
     ]
     if done.already:
         return [f"{run}: already committed, nothing to do", *tables]
@@ -133,28 +115,20 @@ def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> li
 
 
 def address(context: IssuerContext, key: str) -> str:
-    """Return where a person finds a key: below [alerts] report_url, else below the store's root."""
+    """Return where a person opens a key: below [alerts] report_url, else below the store's root."""
     return f"{context.issuer.alerts.report_url or context.issuer.root}/{key}"
 
 
-def _rehearsed(context: IssuerContext, requests: Sequence[Request]) -> Result:
+def _rehearsed(issuer: str, done: Sequence[Rehearsal]) -> Result:
     """Show what each extract would send, and what would stop it."""
-    from flows.submissions.dry_run import rehearse
-
-    name = context.issuer.issuer
-    done = [rehearse(context, request) for request in requests]
     each = [
         {**one.checked._asdict(), "counts": one.checked.counts.model_dump(), "already": one.already} for one in done
     ]
-    facts = {"issuer": name, "dry_run": True, "extracts": each}
-    shown = [part for one in done for part in would_send(one)]
+    facts = {"issuer": issuer, "dry_run": True, "extracts": each}
+    shown = [part for one in done for part in would_send(one)] or [f"{issuer}: every extract is already submitted"]
     refused = any(one.checked.refused for one in done)
-    return Result(
-        facts,
-        ["Dry run: nothing was written", *(shown or [f"{name}: every extract is submitted already"])],
-        "" if refused or not done else f"cardlink submit {name}",
-        3 if refused else 0,
-    )
+    next_step = "" if refused or not done else f"cardlink submit {issuer}"
+    return Result(facts, ["Dry run: nothing was written", *shown], next_step, 3 if refused else 0)
 
 
 def would_send(done: Rehearsal) -> list[str | Table]:

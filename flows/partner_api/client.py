@@ -1,4 +1,4 @@
-"""The client: one method per endpoint of interface.md 4, typed records out, our errors only."""
+"""The client: one method per endpoint of interface.md 4; returns typed records and raises only our errors."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from schemas.partner_api.card_link import HYDRATE_CARDHOLDER, CardLink, CardLink
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
 from schemas.partner_api.service import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS, LINKS, ServiceSettings
 
-_LOST_LINK: Final = "A link may exist: ask the partner before another one is made for this card."
-_LOST_MESSAGES: Final = "Messages may have been read and lost; the job's record tells how it stands."
-_LOST_ANSWER: Final = "Read the job's record: while it still asks, the answer did not arrive."
+_LOST_LINK: Final = "A link may exist: ask the partner before requesting another one for this card."
+_LOST_MESSAGES: Final = "Messages may have been read and lost; the job's record shows its state."
+_LOST_ANSWER: Final = "Read the job's record: if the request is still pending, the answer did not arrive."
 
 
 class ServiceClient:
-    """The partner's service as one issuer sees it; safe to use from several threads."""
+    """The partner's service for one issuer; thread-safe."""
 
     def __init__(self, settings: ServiceSettings, credentials: Credentials, session: Session, sender: Sender) -> None:
         self._settings = settings
@@ -40,27 +40,27 @@ class ServiceClient:
         self._sender = sender
 
     def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
-        """Ask for one link (2.8); a refusal is returned. AnswerLostError: it may be made, so never blindly again."""
-        reported = self._settings
-        if not reported.fi_key:
+        """Request one link (2.8); a refusal is returned. After AnswerLostError it may exist: do not repeat blindly."""
+        settings = self._settings
+        if not settings.fi_key:
             raise LinkRequestError(codes="service.fi_key.missing (a setting of [service])")
-        who = {"service_server": reported.base_url, **self._credentials.as_json()}
-        body = {reported.service_property: who, **request.body(), reported.fi_key_property: reported.fi_key}
-        body[reported.safe_key_property] = reported.safe_key
-        place = f"POST {reported.link_path}"
+        who = {"service_server": settings.base_url, **self._credentials.as_json()}
+        body = {settings.service_property: who, **request.body(), settings.fi_key_property: settings.fi_key}
+        body[settings.safe_key_property] = settings.safe_key
+        place = f"POST {settings.link_path}"
         answer = self._send(
-            Request("POST", reported.link_path, place, RetryPolicy.WRITE, body=body, lost=_LOST_LINK, refusable=True)
+            Request("POST", settings.link_path, place, RetryPolicy.WRITE, body=body, lost=_LOST_LINK, refusable=True)
         )
         return refusal_of(answer.body) if answer.refused else self._link(answer, place)
 
     def card_link(self, link_id: str, hydrate: tuple[str, ...] = HYDRATE_CARDHOLDER) -> CardLink:
-        """Return the record of a link (2.9), with its card and cardholder unless told otherwise."""
+        """Return the record of a link (2.9), by default with its card and cardholder."""
         header = {self._settings.hydration_header: self._settings.link_hydration(*hydrate)} if hydrate else {}
         place = f"GET {LINKS}/…"  # its id may be the secret part of the URL
         return self._link(self._send(Request("GET", _path(LINKS, link_id, place), place, headers=header)), place)
 
     def job(self, job_id: str) -> JobRecord:
-        """Return the record of a job (2.2) with its pending requests: the hydration header goes with every poll."""
+        """Return the record of a job (2.2) with its pending requests, which need the hydration header."""
         path = _path(JOBS, job_id)
         header = {self._settings.hydration_header: self._settings.job_hydration}
         found = job_of(self._send(Request("GET", path, f"GET {path}", headers=header)).body)
@@ -69,29 +69,29 @@ class ServiceClient:
         return found
 
     def messages(self, job_id: str) -> Messages:
-        """Read a job's messages (2.1, 2.4), each status message once; AnswerLostError: some may be read and lost."""
+        """Read a job's messages (2.1, 2.4), each status message only once; AnswerLostError: some may be lost."""
         return messages_of(self._consume(_path(JOB_MESSAGES, job_id)))
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
-        """Read the messages of a cardholder's jobs, raw (`messages_of` reads them): keep them first, they come once."""
+        """Read the messages of a cardholder's jobs, raw, for `messages_of`: store them, each can be read only once."""
         return self._consume(_path(CARDHOLDER_MESSAGES, cardholder_id))
 
     def credential_requests(self, job_id: str) -> tuple[CredentialRequest, ...]:
-        """Return the requests a job waits with; they stay until answered."""
+        """Return a job's pending requests; they stay until answered."""
         path = f"{_path(JOB_MESSAGES, job_id)}/credential_requests"
         return messages_of(self._send(Request("GET", path, f"GET {path}")).body).requests
 
     def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> JobRecord | None:
-        """Answer a credential request (2.5) by updating its job; the updated job where the answer holds it."""
+        """Answer a credential request (2.5) by updating its job; return the updated job if the response has it."""
         header = {self._settings.envelope_header: envelope_id}
         return self._update(job_id, answers, header)
 
     def update_account(self, job_id: str, account_link: Mapping[str, str]) -> JobRecord | None:
-        """Update a job's account without an envelope id: an ordinary update, which answers no request (4, rule 2)."""
+        """Update a job's account without an envelope id: this answers no request (4, rule 2)."""
         return self._update(job_id, account_link, {})
 
     def post_answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> None:
-        """Answer a credential request the way that is not recommended (4)."""
+        """Answer a credential request by the endpoint that is not recommended (4)."""
         path = f"{_path(JOB_MESSAGES, job_id)}/credential_responses"
         number: int | str = int(job_id) if job_id.isdigit() else job_id
         body = {"job_id": number, "envelope_id": envelope_id, "account_link": dict(answers)}
@@ -111,7 +111,7 @@ class ServiceClient:
         return key
 
     def broadcasts(self, job_id: str, access_key: str) -> tuple[JobMessage, ...]:
-        """Read the status messages of a channel, each once; credential requests do not come this way."""
+        """Read the status messages of a channel, each only once; credential requests are not among them."""
         header = {self._settings.access_key_header: access_key}
         return messages_of(self._consume(f"{_path(JOB_MESSAGES, job_id)}/broadcasts", header)).statuses
 
@@ -133,7 +133,7 @@ class ServiceClient:
         return found
 
     def _send(self, request: Request) -> Response:
-        """Send with the session's headers; where they are refused, once more with new ones."""
+        """Send with the session's headers; if they are refused, once more with new ones."""
         headers = self._session.headers()
         try:
             return self._sender.send(_with(request, headers))
@@ -153,8 +153,8 @@ def open_client(settings: ServiceSettings, credentials: Credentials, retry: Retr
 
 
 def log_in(settings: ServiceSettings, credentials: Credentials, sender: Sender) -> str | None:
-    """Return the token of a new session, None where the answer holds none (5: how is left open)."""
-    place = f"POST {settings.login_path}"  # making one session more harms nobody, so it may be tried again
+    """Return the token of a new session, None if the response has none (5 leaves open how it is sent)."""
+    place = f"POST {settings.login_path}"  # an extra session does no harm, so a retry is safe
     answer = sender.send(Request("POST", settings.login_path, place, RetryPolicy.READ, body=credentials.as_json()))
     return text_in(answer.body, [settings.session_field])
 
@@ -164,7 +164,7 @@ def _with(request: Request, headers: Mapping[str, str]) -> Request:
 
 
 def _path(base: str, given: str, place: str = "") -> str:
-    """Return the path of one record; an id that would lead elsewhere is one nobody has."""
+    """Return the path of one record; NoSuchRecordError for an id that would lead to another path."""
     segment = quote(given, safe="")
     if not segment.strip("."):
         raise NoSuchRecordError(place=place or f"{base}/{segment}")

@@ -1,7 +1,7 @@
-"""Follow one placement job to its end, as interface.md 1 to 3 and 9 describe: show, warn, ask, answer, tell the end.
+"""Follow one placement job to its end, as interface.md 1 to 3 and 9 describe: show, warn, prompt, answer, report.
 
-The list `account_link` alone says what to collect; the type of a request is never looked at. What is typed in goes
-to the service and nowhere else.
+Only the list `account_link` decides what to collect; the type of a request is ignored. What is typed in goes to the
+service and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,46 +12,46 @@ from typing import Final, NamedTuple, Protocol
 from flows.partner_api.service import AnswerLostError, Jobs, NoSuchRecordError, ServiceBusyError, ServiceRefusedError
 from schemas.partner_api.jobs import ACK, CredentialRequest, RunStatus
 
-WARN_SECONDS: Final = 60  # before a job's time is up (2.1, rule 3)
-EVERY_SECONDS: Final = 2.0  # from one look to the next
-ADDED_SECONDS: Final = 5.0  # more than a job's time jumps by rounding: time was added to it
-QUIET_LOOKS: Final = 5  # without a message before the record is read: another client may have read them
-MOST_SILENT: Final = 10  # looks in a row the service does not answer
-_ACKNOWLEDGED: Final = ("tfa_message",)  # a message was sent to the user: there is no code to type
+WARN_SECONDS: Final = 60  # before a job times out (2.1, rule 3)
+EVERY_SECONDS: Final = 2.0  # between two polls
+ADDED_SECONDS: Final = 5.0  # a deadline that moves by more than rounding: time was added
+QUIET_LOOKS: Final = 5  # polls without a message before the record is read: another client may have read the messages
+MOST_SILENT: Final = 10  # polls in a row without a response
+_ACKNOWLEDGED: Final = ("tfa_message",)  # a message was sent to the user: no code to type
 
 PLACED: Final = "BILLABLE"
 MEANINGS: Final[Mapping[str, str]] = {
     PLACED: "The card is placed with the merchant.",
-    "USER_DATA_FAILURE": "What the cardholder gave was not accepted, or not given in time: let them start again.",
+    "USER_DATA_FAILURE": "The cardholder's input was not accepted, or came too late: let them start again.",
     "SITE_INTERACTION_FAILURE": "The merchant's site did not work as expected: try again later.",
-    "PROCESS_FAILURE": "The service went wrong by itself: try again, and tell the partner the job's id if it stays so.",
+    "PROCESS_FAILURE": "The service failed: try again, and send the partner the job's id if it fails again.",
     "NEVER_STARTED": "The job was never started: let the cardholder open the link and choose the site again.",
 }
-UNKNOWN_END: Final = "This end is not known here: ask the partner what it means."
+UNKNOWN_END: Final = "Unknown termination type: ask the partner what it means."
 
 
 class JobDialogue(Protocol):
-    """Whoever is told how the job goes, and asked for what it needs."""
+    """The person who watches the job and is prompted for what it needs."""
 
     def show(self, standing: RunStatus, left: float | None) -> None:
-        """Show how the job stands; `left`: seconds until its time is up, where known."""
+        """Show the job's state; `left`: seconds until it times out, if known."""
         ...
 
     def warn(self, left: float) -> None:
-        """Say that the job's time is almost up."""
+        """Warn that the job is about to time out."""
         ...
 
     def note(self, text: str) -> None:
-        """Say something in a sentence."""
+        """Show a sentence."""
         ...
 
     def collect(self, request: CredentialRequest, left: float | None) -> dict[str, str]:
-        """Return what the user types in for each key of a request, warning while they type."""
+        """Return what the user types for each key of a request; warn while they type."""
         ...
 
 
 class Clock(NamedTuple):
-    """Monotonic seconds, a way to let them pass, and how many pass between two looks."""
+    """Monotonic seconds, sleep, and the seconds between two polls."""
 
     now: Callable[[], float]
     sleep: Callable[[float], None]
@@ -59,7 +59,7 @@ class Clock(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """How a job ended: `meaning` is for people; `answered` counts requests, and nothing of what was typed stays."""
+    """How a job ended: `meaning` is for people; `answered` counts requests. Nothing that was typed is kept."""
 
     job_id: str
     status: str
@@ -69,20 +69,20 @@ class Followed(NamedTuple):
 
     @property
     def placed(self) -> bool:
-        """True where the card is placed."""
+        """Whether the card is placed."""
         return self.termination_type == PLACED
 
 
 def follow(jobs: Jobs, job_id: str, talk: JobDialogue, clock: Clock, *, polling: bool = False) -> Followed:
-    """Follow a job to its end by messages, or by polling its record, answering what it asks.
+    """Follow a job to its end by its messages, or by polling its record, and answer its requests.
 
-    Raises NoSuchRecordError, and ServiceBusyError where the service does not answer ten looks in a row.
+    Raises NoSuchRecordError, and ServiceBusyError after ten polls in a row without a response.
     """
     return _Following(jobs, job_id, talk, clock, polling).to_the_end()
 
 
 class _Poll(NamedTuple):
-    """What one look gave."""
+    """What one poll returned."""
 
     standings: Sequence[RunStatus]
     requests: Sequence[CredentialRequest]
@@ -94,7 +94,7 @@ class _Following:
         self._last = RunStatus()
         self._deadline: float | None = None
         self._warned = False
-        self._seen: set[str] = set()  # envelope ids that need nothing more of us
+        self._seen: set[str] = set()  # envelope ids that need no answer any more
         self._answered = self._quiet = self._silent = 0
 
     def to_the_end(self) -> Followed:
@@ -106,7 +106,7 @@ class _Following:
         return Followed(self._job_id, self._last.status or "", end, MEANINGS.get(end, UNKNOWN_END), self._answered)
 
     def _look(self) -> _Poll:
-        """Look once; a service that does not answer for a while is waited for."""
+        """Poll once; tolerate a service that does not respond for a while."""
         try:
             heard = self._messages() or self._record()
         except ServiceBusyError:
@@ -116,7 +116,7 @@ class _Following:
         else:
             self._silent = 0
             return heard
-        self._talk.note("The service does not answer; the job runs on. Trying again.")
+        self._talk.note("The service does not respond; the job continues. Trying again.")
         return _Poll((), ())
 
     def _record(self) -> _Poll:
@@ -125,7 +125,7 @@ class _Following:
         return _Poll([record], record.requests)
 
     def _messages(self) -> _Poll | None:
-        """Read the messages; None where the record has to be read instead."""
+        """Read the messages; None if the record must be read instead."""
         if self._polling or self._quiet >= QUIET_LOOKS:
             return None
         try:
@@ -134,7 +134,7 @@ class _Following:
             return None
         self._quiet = 0 if reported.statuses or reported.requests else self._quiet + 1
         standings = [one.message for one in reported.statuses]
-        blocked = any(one.blocked for one in standings[-1:])  # told of by a status only: ask what for
+        blocked = any(one.blocked for one in standings[-1:])  # only a status says so: read what it waits for
         return _Poll(standings, reported.requests or (self._jobs.credential_requests(self._job_id) if blocked else ()))
 
     def _take_in(self, heard: _Poll) -> bool:
@@ -150,7 +150,7 @@ class _Following:
         return False
 
     def _hear(self, standing: RunStatus) -> None:
-        """Take in one standing; a heartbeat that says nothing new is not shown."""
+        """Take in one state; a heartbeat without news is not shown."""
         if standing.job_timeout is not None:
             deadline = self._clock.now() + standing.job_timeout
             self._warned = self._warned and deadline < (self._deadline or 0) + ADDED_SECONDS
@@ -163,7 +163,7 @@ class _Following:
         self._hear(request.message)
         if not request.account_link:
             self._seen.add(request.envelope_id)
-            self._talk.note("The job waits, and names nothing to type in.")
+            self._talk.note("The job is waiting, but requests no input.")
             return
         if [one.key_name for one in request.account_link] in [[name] for name in _ACKNOWLEDGED]:
             self._talk.note(request.account_link[0].label or "A message was sent to you.")
@@ -173,15 +173,15 @@ class _Following:
         self._answer(request, answers)
 
     def _answer(self, request: CredentialRequest, answers: Mapping[str, str]) -> None:
-        """Send an answer once; a request that is open after all comes with the next look."""
+        """Send an answer once; a request that is still open comes with the next poll."""
         try:
             self._jobs.answer(self._job_id, request.envelope_id, answers)
         except AnswerLostError:
-            self._talk.note("The answer may not have arrived; if the job still asks, it is asked again.")
+            self._talk.note("The answer may not have arrived; if so, the job requests it again.")
         except (NoSuchRecordError, ServiceRefusedError):
-            self._talk.note("The service did not take that answer; the request may have run out.")
+            self._talk.note("The service did not accept that answer; the request may have timed out.")
         except ServiceBusyError:
-            self._talk.note("The service is busy and did not take the answer.")
+            self._talk.note("The service is busy and did not accept the answer.")
         else:
             self._seen.add(request.envelope_id)
             self._answered += 1
@@ -197,7 +197,7 @@ class _Following:
 
 
 def _shown_state(standing: RunStatus) -> tuple[object, ...]:
-    """Return what is worth showing again when it changes."""
+    """Return what is shown again when it changes."""
     return (
         standing.status,
         standing.percent_complete,

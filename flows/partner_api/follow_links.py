@@ -1,6 +1,6 @@
-"""The round that goes on from "linked" to "card placed": links looked at, reports taken in, funnels counted.
+"""Follow links from "linked" to "card placed": query links, ingest transaction reports, count funnels.
 
-It is resumed where it was stopped.
+A stopped round resumes where it was.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from schemas.manifest import LedgerPart, Manifest
 from schemas.partner_api.link_placements import Placements, dtypes
 from schemas.partner_api.service import ServiceSettings
 
-BATCH = 256  # rows asked of at a time
-KEEP_EVERY = 60.0  # seconds of asking that a kill may cost: they are asked again
-MOST_SILENT = 20  # links one after the other without an answer, before a look is given up
+BATCH = 256  # rows queried at a time
+KEEP_EVERY = 60.0  # seconds of queries that a kill may cost: they are repeated
+MOST_SILENT = 20  # links in a row without a response before the check stops
 
 NO_LINK_ID, NO_RECORD, NO_CARDHOLDER = "link.url.unknown", "link.record.missing", "link.cardholder.missing"
 UNAVAILABLE, REFUSED = "service.answer.unavailable", "service.answer.refused"
@@ -60,7 +60,7 @@ _MESSAGES = re.compile(r"/(?P<row>\d{9})-[^/]+\.json$")
 
 
 class LinkCheck(NamedTuple):
-    """What one look at a run's links did: linked rows, rows asked of, of them without an answer, messages kept."""
+    """What one check of a run's links did: linked rows, rows queried, of them without a response, messages stored."""
 
     run: str
     links: int
@@ -72,12 +72,12 @@ class LinkCheck(NamedTuple):
 def check_links(
     context: IssuerContext, service: Placing, settings: ServiceSettings, manifest: Manifest, *, again: bool = False
 ) -> LinkCheck:
-    """Ask the service of every link of a run that is due, and keep what it tells; `again`: of every link not placed.
+    """Query the service for every link of a run that is due, and store the results; `again`: every link not placed.
 
-    A link is due until its card is placed, `look_again_hours` after the last look, as long as it lives or a job runs.
-    A job is told of by cardholder, so of two links of one cardholder the one that is looked at first gets it.
-    Raises ClaimedError where another look is at it, TryAgainError where the service does not answer any more: what was
-    learnt until then is kept.
+    A link is due until its card is placed, `look_again_hours` after the last check, while it is active or a job runs.
+    Jobs are reported by cardholder, so of two links of one cardholder the one that is checked first gets the job.
+    Raises ClaimedError if another check is running, TryAgainError if the service stops responding: results so far are
+    stored.
     """
     keys = keys_of(manifest.run)
     with claimed(context.adapters, f"{keys.placements}claims/"):
@@ -87,14 +87,14 @@ def check_links(
 
 
 class ServiceSilentError(TryAgainError):
-    """The service does not answer any more."""
+    """The service stopped responding."""
 
     message = "The service did not respond for {links} links in a row. {run} was left where it was."
     next_step = "Run the same command again later: it resumes with the links not yet checked."
 
 
 class _Part:
-    """The links of one ledger part while they are looked at."""
+    """The links of one ledger part during a check."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class _Part:
         self._silent = 0
 
     def look(self, *, again: bool) -> tuple[int, int, int, int]:
-        """Take up messages that were kept and not looked at, then ask; return links, asked, unanswered, messages."""
+        """Count in messages that are stored but not counted, then query; return links, asked, unanswered, messages."""
         self._replace(list(self._uncounted_rows()))
         before = int(self._known["reads"].sum())
         asked = unanswered = 0
@@ -129,7 +129,7 @@ class _Part:
         return self._known.height, asked, unanswered, int(self._known["reads"].sum()) - before
 
     def _due(self, *, again: bool) -> pl.DataFrame:
-        """Return the rows to ask of with their urls, those never asked of first."""
+        """Return the rows to query with their urls, those never queried first."""
         now = self._context.now()
         rows = self._known.join(self._urls.select("row", "url", "expires_on"), on="row", how="left")
         alive = pl.col("expires_on").is_null() | (pl.col("expires_on") >= now.date()) | pl.col("running")
@@ -137,7 +137,7 @@ class _Part:
         return rows.filter(~pl.col("settled") & alive & (rested | again)).sort("seen", "row", nulls_last=False)
 
     def _ask(self, due: pl.DataFrame) -> Iterator[list[Placement]]:
-        """Yield what was learnt, batch by batch, and keep it now and then."""
+        """Yield the results batch by batch, and store them from time to time."""
         kept = time.monotonic()
         with ThreadPoolExecutor(self._settings.requests_at_a_time) as askers:
             for batch in due.iter_slices(BATCH):
@@ -152,7 +152,7 @@ class _Part:
                     kept = time.monotonic()
 
     def _look_at(self, one: Placement, url: str) -> Placement | None:
-        """Ask of one link; None where nobody answers any more, so that it is the next one's turn as it was."""
+        """Query one link; None if the service has stopped responding, so that the row stays as it was."""
         if self._silent >= MOST_SILENT:
             return None
         try:
@@ -166,7 +166,7 @@ class _Part:
         return reported._replace(seen=self._context.now())
 
     def _follow(self, one: Placement, url: str) -> Placement:
-        """Go from the link's record to its cardholder, to its jobs, to their ends."""
+        """Follow the link's record to its cardholder, to its jobs, to their ends."""
         one = self._recorded(one._replace(trouble=None), url)
         if one.cardholder_id and self._settings.follow_cardholders:
             one = self._listen(one, one.cardholder_id)
@@ -174,7 +174,7 @@ class _Part:
         return one.hear(found for found in reported if found is not None)
 
     def _recorded(self, one: Placement, url: str) -> Placement:
-        """Read the link's record until it has said who its cardholder is and that it was opened."""
+        """Read the link's record, unless its cardholder and its opening are known."""
         if one.cardholder_id and one.opened:
             return one
         link_id = self._settings.id_of(url)
@@ -191,10 +191,10 @@ class _Part:
         )
 
     def _listen(self, one: Placement, cardholder_id: str) -> Placement:
-        """Read the cardholder's messages, and keep them before anything is made of them."""
+        """Read the cardholder's messages, and store them before they are interpreted."""
         try:
             messages = kept(self._service.cardholder_messages(cardholder_id))
-        except NoSuchRecordError:  # nobody has written to this cardholder yet
+        except NoSuchRecordError:  # this cardholder has no messages yet
             return one
         if not messages:
             return one
@@ -203,12 +203,12 @@ class _Part:
         name = f"{one.row:09d}-{at:%Y%m%dT%H%M%S%f}-{digest(content)[:8]}.json"
         try:
             fresh = self._context.store.create(self._messages + name, content)
-        except TryAgainError:  # the store is unwell: what was heard goes on with the row, and is kept with the table
+        except TryAgainError:  # the store fails: the messages still count for the row, and are stored with the table
             fresh = False
         return _with_messages(one, content)._replace(reads=one.reads + fresh)
 
     def _uncounted_rows(self) -> Iterator[Placement]:
-        """Yield the rows some of whose kept messages are not counted in, with all of them: a look was killed."""
+        """Yield the rows with stored messages that are not counted in, because a check was killed, with all of them."""
         found = defaultdict(list)
         for entry in self._context.store.keys(self._messages):
             if named := _MESSAGES.search(entry.key):
@@ -222,7 +222,7 @@ class _Part:
             yield one._replace(reads=len(found[one.row]))
 
     def _job(self, job_id: str) -> Job | None:
-        """Poll a job; None where the service has no record of it."""
+        """Read a job's record; None if the service has none."""
         try:
             record = self._service.job(job_id)
         except NoSuchRecordError:
@@ -239,16 +239,16 @@ class _Part:
 
 
 def _with_messages(placement: Placement, content: bytes) -> Placement:
-    """Add what kept messages say; a request for credentials says as well how its job stands."""
+    """Count in stored messages; a credential request carries its job's state too."""
     reported = messages_of(canonical({"messages": json.loads(content)["messages"]}))
-    said = [(one.job_id, one.message) for one in reported.statuses] + [
+    states = [(one.job_id, one.message) for one in reported.statuses] + [
         (one.job_id, one.message) for one in reported.requests
     ]
-    return placement.hear(found for job_id, standing in said if (found := job(job_id, standing)) is not None)
+    return placement.hear(found for job_id, standing in states if (found := job(job_id, standing)) is not None)
 
 
 def _joined(links: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Return a record for every linked row: what is known of it, or that nothing is."""
+    """Return a record for every linked row: what is known of it, or an empty one."""
     nothing = {"opened": False, "authenticated": False, "running": False, "settled": False, "reads": 0}
     joined = links.join(known.drop("cuid", "last_4"), on="row", how="left")
     filled = joined.with_columns(
@@ -258,7 +258,7 @@ def _joined(links: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
 
 
 class NoLinksError(OperatorError):
-    """A run that has no report has no links to look at."""
+    """A run without a report has no known links."""
 
     message = "{run} has no report yet, so its links are unknown."
     next_step = "Ingest its results first: `cardlink ingest`."
@@ -267,10 +267,10 @@ class NoLinksError(OperatorError):
 def follow_links(
     context: IssuerContext, service: Placing | None, run: str = "", *, again: bool = False
 ) -> dict[str, Any]:
-    """Look at the links of a run, or of every run with links that live, and return the funnel and what was done.
+    """Check the links of a run, or of every run with active links; return the funnel and what was done.
 
-    Reports of runs whose funnel changed are rebuilt. `again`: ask even of links that were asked of lately. Without a
-    service only transaction reports are taken up. Raises UnknownRunError, NoLinksError; see also `look`.
+    Reports of runs whose funnel changed are rebuilt. `again`: query also links that were queried recently. Without a
+    service only transaction reports are ingested. Raises UnknownRunError, NoLinksError; see also `check_links`.
     """
     store, issuer = context.adapters.store, context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
@@ -299,7 +299,7 @@ def _check_runs(
 ) -> Iterator[LinkCheck]:
     settings = context.issuer.service
     if service is not None and settings is not None:
-        for one in reversed(runs):  # of two links of a cardholder the newer one is the likelier to have led to a job
+        for one in reversed(runs):  # of two links of a cardholder the newer one is more likely to have led to a job
             yield check_links(context, service, settings, one, again=again)
 
 
@@ -315,7 +315,7 @@ def _one(store: Store, run: str) -> Manifest:
 
 
 def _followed(store: Store, manifest: Manifest, context: IssuerContext) -> bool:
-    """Tell whether a run has links, and says something of them still."""
+    """Return whether a run has links that are still current."""
     summary = read_summary(store, keys_of(manifest.run))
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     if summary is None or not is_current(manifest, summary, today):
@@ -324,7 +324,7 @@ def _followed(store: Store, manifest: Manifest, context: IssuerContext) -> bool:
 
 
 def _renewed(context: IssuerContext, manifest: Manifest) -> bool:
-    """Rebuild a run's report where its funnel says something new."""
+    """Rebuild a run's report if its funnel changed."""
     store = context.adapters.store
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     before = (read_summary(store, keys_of(manifest.run)) or {}).get("funnel") or {}

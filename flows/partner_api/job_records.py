@@ -1,4 +1,4 @@
-"""What the service says of placement jobs, in records and messages, put together: the same in any order and number."""
+"""Placement jobs merged from records and messages: the same result in any order, and for repeated messages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from schemas.partner_api.link_placements import AUTHENTICATED, BILLABLE, CODE, O
 
 DONE = 100  # percent
 LONGEST = 60  # characters of a merchant site's name that are kept
-LONGEST_BODY = 2000  # of what is no JSON
+LONGEST_BODY = 2000  # characters of a body that is not JSON
 _CODE = re.compile(CODE)
 _JOB_ID = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 _UNKEPT = frozenset({"account_link", "status_message", "label", "envelope_id"})
-_LEAST_CARD = 10**11  # below it no number has a card number's digits
+_LEAST_CARD = 10**11  # smaller numbers have fewer digits than a card number
 
 
 class Job(NamedTuple):
-    """One placement job as far as it is known; `termination_type` is None while it runs."""
+    """What is known of one placement job; `termination_type` is None while it runs."""
 
     job_id: str
     status: str
@@ -31,21 +31,21 @@ class Job(NamedTuple):
     authenticated: bool = False
     percent: int = 0
     merchant_site: str | None = None
-    recorded: bool = False  # told by its record, not by messages alone
+    recorded: bool = False  # known from its record, not only from messages
 
     @property
     def placed(self) -> bool:
-        """True where the card is placed."""
+        """Whether the card is placed."""
         return self.termination_type == BILLABLE
 
     @property
     def running(self) -> bool:
-        """True until it has a termination type."""
+        """Whether it has no termination type yet."""
         return self.termination_type is None
 
 
 def job(job_id: str | None, standing: RunStatus, site: str | None = None) -> Job | None:
-    """Return a job from its record or a message (interface.md 2.1, 2.2, 2.4); None where it has no id we can ask by."""
+    """Return a job from its record or a message (interface.md 2.1, 2.2, 2.4); None without a usable id."""
     if job_id is None or not _JOB_ID.match(job_id):
         return None
     state = code(standing.status)
@@ -56,9 +56,9 @@ def job(job_id: str | None, standing: RunStatus, site: str | None = None) -> Job
 
 
 def kept(body: bytes) -> list[Any]:
-    """Return what is kept of a messages body, of whatever shape: no text for people, no envelope id, no card number.
+    """Return what is stored of a messages body of any shape: no text for people, no envelope id, no card number.
 
-    The rest stays as it came, for a reader that knows more.
+    The rest is stored unchanged, for later readers.
     """
     try:
         found = json.loads(body)
@@ -81,16 +81,16 @@ def _kept(found: Any) -> Any:
 
 
 def code(text: str | None) -> str:
-    """Return a status or termination type as it is named, OTHER for anything that is no such name."""
+    """Return a status or termination type in upper case, OTHER for anything that is no such name."""
     name = (text or "").strip().upper()
     return name if _CODE.match(name) else OTHER
 
 
 def merged(jobs: Iterable[Job]) -> tuple[Job, ...]:
-    """Put together what was told of jobs at different times: one of each id, by id.
+    """Merge states of jobs from different times: one per id, sorted by id.
 
-    An end stands over what was told before it, the furthest word over a lesser one; authentication, the merchant site
-    and that a record was read are not forgotten.
+    An end wins over any earlier state, more progress over less; authentication, the merchant site and that a record
+    was read are kept.
     """
     known: dict[str, Job] = {}
     for one in jobs:
@@ -100,7 +100,7 @@ def merged(jobs: Iterable[Job]) -> tuple[Job, ...]:
 
 
 def best(jobs: Iterable[Job]) -> Job | None:
-    """Return the job a cardholder counts by: placed, else one that runs, else the one that came furthest."""
+    """Return the job that counts for a cardholder: placed, else running, else the one with the most progress."""
     return max(
         jobs, key=lambda one: (one.placed, one.running, one.authenticated, *_rank(one), one.job_id), default=None
     )
@@ -117,12 +117,12 @@ def _later(one: Job, other: Job) -> Job:
 
 
 def _rank(one: Job) -> tuple[bool, bool, int, str, str]:
-    """Order what can be told of one job by what is never put together; the texts only make the order total."""
+    """Return the sort key of one job's states; the texts only make the order total."""
     return one.placed, not one.running, one.percent, one.termination_type or "", one.status
 
 
 class Placement(NamedTuple):
-    """One linked row as far as the service told of it (`schemas.partner_api.link_placements.Placements`)."""
+    """What the service knows of one linked row (`schemas.partner_api.link_placements.Placements`)."""
 
     row: int
     cuid: str | None
@@ -141,7 +141,7 @@ class Placement(NamedTuple):
         return cls(**{name: record[name] for name in cls._fields if name != "jobs"}, jobs=jobs)
 
     def hear(self, jobs: Iterable[Job]) -> Placement:
-        """Add what was told of jobs: whoever has one has opened the link."""
+        """Merge in states of jobs; a cardholder with a job has opened the link."""
         together = merged((*self.jobs, *jobs))
         return self._replace(jobs=together, opened=self.opened or bool(together))
 

@@ -1,6 +1,6 @@
-"""Read what the service answers: JSON of a shape that is documented in parts only (interface.md 4), never an error.
+"""Read the service's JSON, whose shape is documented only in part (interface.md 4); nothing is raised.
 
-An envelope may be a list, an object that holds one, or a single message; a request may carry `account_link` beside
+An envelope may be a list, an object that contains one, or a single message; a request may have `account_link` beside
 its envelope id or inside its message.
 """
 
@@ -15,7 +15,7 @@ from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages, identifier
 
 _WRAPPERS = ("messages", "credential_requests", "broadcasts", "data", "results", "items")
-_DEPTH = 3  # wrappers in wrappers
+_DEPTH = 3  # nested wrappers
 
 
 def messages_of(body: bytes) -> Messages:
@@ -32,7 +32,7 @@ def messages_of(body: bytes) -> Messages:
 
 
 def job_of(body: bytes) -> JobRecord | None:
-    """Return the job record in a body (2.2), None where it holds none."""
+    """Return the job record in a body (2.2), None if it has none."""
     found = object_of(body)
     if found is None or not found.keys() & {"id", "status"}:
         return None
@@ -42,7 +42,7 @@ def job_of(body: bytes) -> JobRecord | None:
 
 
 def link_of(body: bytes) -> CardLink | None:
-    """Return the link's record in a body (2.9), None where it holds none."""
+    """Return the link's record in a body (2.9), None if it has none."""
     found = object_of(body) or {}
     inner = found.get("card_link")
     link = CardLink.model_validate(inner if isinstance(inner, dict) else found)
@@ -50,30 +50,30 @@ def link_of(body: bytes) -> CardLink | None:
 
 
 def refusal_of(body: bytes) -> Refusal:
-    """Read why the service says no, of which 7 leaves the shape open: codes, and its words without card numbers."""
+    """Read a refusal, whose shape 7 leaves open: its codes, and its text without card numbers."""
     found = parse_error(body.decode("utf-8", "replace")).reasons
     return Refusal(", ".join(dict.fromkeys(one.code for one in found)), "; ".join(one.message for one in found))
 
 
 def text_in(body: bytes, names: Iterable[str]) -> str | None:
-    """Return the first of these properties of a body that holds a text or a number."""
+    """Return the first of these properties that is a text or a number."""
     found = object_of(body) or {}
     return next((value for name in names if (value := identifier(found.get(name)))), None)
 
 
 def fits_header(text: str) -> bool:
-    """Tell whether a text can be sent as the value of a header."""
+    """Return whether a text can be the value of a header."""
     return bool(text) and text.isascii() and text.isprintable()
 
 
 def object_of(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON object of a body, None where it is none."""
+    """Return the JSON object of a body, None for anything else."""
     found = document_of(body)
     return found if isinstance(found, dict) else None
 
 
 def document_of(body: bytes) -> object:
-    """Return the JSON of a body, None where it is none."""
+    """Return the JSON of a body, None for anything else."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -81,7 +81,7 @@ def document_of(body: bytes) -> object:
 
 
 def _elements(found: object, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the objects of an envelope, whichever it is."""
+    """Yield the objects of an envelope of any shape."""
     if isinstance(found, list):
         yield from (one if isinstance(one, dict) else {} for one in found)
     elif isinstance(found, dict):
@@ -103,7 +103,7 @@ def _request(element: dict[str, Any]) -> CredentialRequest | None:
 
 
 def _status(element: dict[str, Any]) -> JobMessage | None:
-    """Read an element as a status message: it says how a job stands, at least that it runs."""
+    """Read an element as a status message: it has a job's state, or at least its id."""
     if not element.keys() & {"job_id", "message", "status"}:
         return None
     return JobMessage.model_validate(element if "message" in element else {**element, "message": element})

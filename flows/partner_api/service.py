@@ -1,4 +1,4 @@
-"""The partner's service as everything else knows it: its Protocols, and what can go wrong, each with what to do."""
+"""The partner's service: its Protocols and its errors."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class Placing(Protocol):
-    """What the partner tells of links and the jobs that come of them (interface.md 4); NoSuchRecordError for none."""
+    """What the partner knows of links and their jobs (interface.md 4); NoSuchRecordError for an unknown id."""
 
     def card_link(self, link_id: str) -> CardLink:
         """Return a link's record, its card and cardholder with it."""
         ...
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
-        """Return the body of the messages of a cardholder's jobs: the service gives each of them once."""
+        """Return the body of the messages of a cardholder's jobs; each message can be read only once."""
         ...
 
     def job(self, job_id: str) -> JobRecord:
-        """Return a job's record: the same, however often it is read."""
+        """Return a job's record; it can be read any number of times."""
         ...
 
 
@@ -32,27 +32,27 @@ class Linking(Protocol):
     """Makes single links at the partner (interface.md 2.8)."""
 
     def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
-        """Ask for one link, once; AnswerLostError where nobody knows whether it was made."""
+        """Request one link, once; AnswerLostError if it is unknown whether it was created."""
         ...
 
 
 class Jobs(Protocol):
-    """One placement job's side of the partner's service (interface.md 4): how it stands, and what it asks."""
+    """The partner's placement jobs (interface.md 4): their state, and what they request."""
 
     def job(self, job_id: str) -> JobRecord:
         """Return the job's record with its pending requests."""
         ...
 
     def messages(self, job_id: str) -> Messages:
-        """Read the job's messages, each status message once; AnswerLostError where some may be lost."""
+        """Read the job's messages, each status message only once; AnswerLostError if some may be lost."""
         ...
 
     def credential_requests(self, job_id: str) -> Sequence[CredentialRequest]:
-        """Return the requests the job waits with."""
+        """Return the job's pending requests."""
         ...
 
     def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> object:
-        """Answer a request; AnswerLostError where nobody knows whether the answer arrived."""
+        """Answer a request; AnswerLostError if it is unknown whether the answer arrived."""
         ...
 
 
@@ -64,7 +64,7 @@ class NoServiceError(OperatorError):
 
 
 class ServiceSecretsError(OperatorError):
-    """Who we are at the service is not in the environment."""
+    """The service's credentials are not in the environment."""
 
     message = "The service's credentials are not in the environment: {names}."
     next_step = "Set them; they never go into the TOML."
@@ -78,42 +78,42 @@ class UnauthorisedError(OperatorError):
 
 
 class NoSuchRecordError(OperatorError):
-    """The service knows no such job, cardholder or link."""
+    """The service has no such job, cardholder or link."""
 
     message = "The service has nothing at {place}."
-    next_step = "Check the id, and that it is of this issuer's environment."
+    next_step = "Check the id, and that it belongs to this issuer's environment."
 
 
 class ServiceRefusedError(OperatorError):
     """The service refused the request; the reason is its own, with card numbers and CVVs masked."""
 
     message = "The service refused {place} (HTTP {status}): {reason}."
-    next_step = "Correct what it names; nothing was done."
+    next_step = "Nothing was done. Correct what the reason names."
 
 
 class LinkRequestError(OperatorError):
-    """A link request that breaks the rules; it names entities, properties and kinds, never values."""
+    """A link request breaks the rules; the codes name entities, properties and kinds, never values."""
 
     message = "No link was requested: {codes}."
     next_step = "Correct these fields at the source and try again."
 
 
 class AnswerLostError(OperatorError):
-    """A request that must not be sent twice was sent, and its answer did not come."""
+    """A request that must not be sent twice was sent, and its response did not arrive."""
 
     message = "The response to {place} was lost ({kind}): it is unknown whether it was done."
     next_step = "It is not repeated automatically. {advice}"
 
 
 class StrangeAnswerError(OperatorError):
-    """An answer that is not what the interface says."""
+    """A response does not match the interface."""
 
     message = "The service's response to {place} does not fit its interface: {problem}."
     next_step = "Compare [service] with the partner's documentation; the interface may have changed."
 
 
 class ServiceBusyError(TryAgainError):
-    """Limited, unreachable or out of order; nothing was done."""
+    """The service is rate limited, unreachable or out of order; nothing was done."""
 
     message = "The service did not accept {place} ({kind})."
     next_step = "Run the same command again when the service has recovered."

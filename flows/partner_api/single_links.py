@@ -1,4 +1,4 @@
-"""One cardholder, one link, now: a row prepared exactly as in a run, asked for once, recorded before and after."""
+"""One link for one cardholder, now: a row prepared exactly as in a run, requested once, recorded before and after."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SUPPLIED: Final = (PHONE, NAME_ON_CARD)  # a request requires them, the upload f
 NOT_ALLOWED: Final = "link.url.not_allowed"
 DEFAULT_LIFE: Final = "2mo"  # interface.md 8
 
-Supply = Callable[[str], str]  # a column's name to what somebody types in for it, "" for nothing
+Supply = Callable[[str], str]  # a column's name to what is typed in for it, "" for nothing
 
 
 def link_request(row: Mapping[str, str | None], expiration: Mapping[str, str] | None = None) -> CardLinkRequest:
@@ -98,7 +98,7 @@ def link_request(row: Mapping[str, str | None], expiration: Mapping[str, str] | 
 
 
 def checked_request(plain: Mapping[str, object]) -> CardLinkRequest:
-    """Return the request these objects make; LinkRequestError with a code per rule that is broken."""
+    """Return the request of these objects; LinkRequestError with a code per broken rule."""
     try:
         return CardLinkRequest.model_validate(plain)
     except ValidationError as error:
@@ -112,7 +112,7 @@ def _taken(row: Mapping[str, str | None], names: Mapping[str, str]) -> dict[str,
 
 
 def _code(place: tuple[int | str, ...], kind: str) -> str:
-    """Name a broken rule as `entity.property.kind`; a property nobody knows is not quoted."""
+    """Name a broken rule as `entity.property.kind`; an unknown property is not quoted."""
     reported = kind if kind == "unknown" else "missing" if kind in _MISSING else "format"
     if kind == "extra_forbidden":
         place, reported = (*place[:-1], "property"), "unknown"
@@ -121,14 +121,14 @@ def _code(place: tuple[int | str, ...], kind: str) -> str:
 
 
 class CardTakenError(OperatorError):
-    """The card has a link, or waits for one."""
+    """The card has a link or awaits one."""
 
     message = "No link was requested: {reason}."
     next_step = "`cardlink trace` shows the history. To request another one anyway: --override REASON."
 
 
 class SingleUnderWayError(TryAgainError):
-    """Somebody else asks for the same link at this moment."""
+    """Another command is requesting the same link."""
 
     message = "This link is already being requested: {key} exists."
     next_step = "Run the same command again: it shows the outcome."
@@ -146,7 +146,7 @@ def link_row(
     manifest = read_manifest(context.adapters.store, keys)
     if manifest is None:
         raise UnknownRunError(run=run)
-    refuse_purged(context.adapters.store, keys)  # nobody could tell whether the card has a link
+    refuse_purged(context.adapters.store, keys)  # without its ledger it is unknown whether the card has a link
     records = read_ledger(context.adapters.store, keys, manifest.ledger, ["row"])
     if not any((part["row"] == row).any() for part in records):
         raise NoSuchRowError(place=run, rows=row)
@@ -179,7 +179,7 @@ def link_typed(context: IssuerContext, linking: Linking, typed: Mapping[str, str
 
 
 def _refined(context: IssuerContext, stream: Readable, source: SourceIdentity, choice: Choice) -> dict[str, Any]:
-    """Return the one row of a source that comes through; LinkRequestError says why none does."""
+    """Return the one valid row of a source; LinkRequestError says why there is none."""
     issuer = context.issuer
     scan = Scan(context, stream, source, local_day(context.adapters.now(), issuer.time_zone), choice)
     pieces = list(scan)
@@ -197,7 +197,7 @@ def _refined(context: IssuerContext, stream: Readable, source: SourceIdentity, c
 
 
 class _Asking:
-    """One attempt: where it is recorded, and for whom it is made."""
+    """One attempt: where it is recorded, and for whom."""
 
     def __init__(
         self, context: IssuerContext, linking: Linking, key: str, keys: RunKeys | None = None, row: int | None = None
@@ -209,7 +209,7 @@ class _Asking:
         self._today = local_day(context.adapters.now(), context.issuer.time_zone)
 
     def ask(self, fields: dict[str, Any], override: str, supply: Supply) -> SingleLink:
-        """Record, ask once, record again."""
+        """Record, request once, record again."""
         given = {column: supply(column) for column in SUPPLIED if not fields.get(column)}
         request = link_request({**fields, **given})
         asked = SingleAsked(
@@ -232,7 +232,7 @@ class _Asking:
     def _send(self, request: CardLinkRequest) -> CardLink | Refusal:
         try:
             return self._linking.create_link(request)
-        except (AnswerLostError, StrangeAnswerError):  # it may have been made: the attempt stays unknown
+        except (AnswerLostError, StrangeAnswerError):  # the link may exist: the outcome stays unknown
             raise
         except CardlinkError as error:
             kind = type(error).__name__
@@ -240,7 +240,7 @@ class _Asking:
             raise
 
     def _judged(self, reported: CardLink | Refusal) -> SingleAnswered:
-        """Hold the answer to what a result row is held to: a link leads to an allowed host and shows no card."""
+        """Check the response as a result row is checked: a link points to an allowed host and contains no card."""
         now = self._context.adapters.now()
         if isinstance(reported, Refusal):
             codes = tuple(reported.codes.split(", "))
@@ -260,7 +260,7 @@ class _Asking:
         )
 
     def _ends(self, raw: str | None) -> date:
-        """Return the day a link ends: as its record says, else two months from now."""
+        """Return the day a link expires: from its record, else two months from now."""
         usual = pl.lit(self._today).dt.offset_by(DEFAULT_LIFE)
         reported = pl.DataFrame({"expires": [raw]}, {"expires": pl.String}).select(
             pl.coalesce(day_in("expires"), usual).alias("day")
@@ -275,7 +275,7 @@ class _Asking:
             record_event(self._context.adapters, self._keys, "single", attempt=number, outcome=answered.outcome)
 
     def _refuse_taken(self, asked: SingleAsked) -> None:
-        """Raise CardTakenError where the card has an active link or waits for one, in any run or by itself."""
+        """Raise CardTakenError if the card has an active link or awaits one, from any run or a single link."""
         for one in trace(self._context.adapters, self._context.issuer.issuer, asked.cuid).attempts:
             if one.last_4 == asked.last_4 and (one.active(self._today) or one.state == AWAITING):
                 where = f"row {one.row} of {one.run}" if one.run else "what was typed in for this card"

@@ -1,4 +1,4 @@
-"""What the partner's interface asks of somebody at a terminal: the fields of one card, and what a job needs."""
+"""Prompts of the partner's interface at a terminal: the fields of one card, and what a job needs."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from schemas.portal import (
 
 
 class Terminal(Protocol):
-    """Somebody at a terminal."""
+    """A person at a terminal."""
 
     @property
     def attended(self) -> bool:
-        """Say whether somebody is there to ask."""
+        """Return whether a person can be prompted."""
 
     def show(self, text: str) -> None:
         """Print a result before the verb ends."""
 
     def say(self, text: str) -> None:
-        """Show a line beside the results."""
+        """Show a line that is no result."""
 
     def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        """Return what is typed in; KeyboardInterrupt where the prompt is left."""
+        """Return what is typed in; KeyboardInterrupt if the prompt is cancelled."""
 
 
 class TypingStoppedError(TryAgainError):
@@ -57,7 +57,7 @@ class TypingStoppedError(TryAgainError):
 
 
 class Field(NamedTuple):
-    """One field to type in; what is secret is not shown, what is optional may be left empty."""
+    """One field to type in: a secret one is not shown, an optional one may be left empty."""
 
     column: str
     label: str
@@ -87,12 +87,12 @@ FIELDS: Final = (
 
 
 def typed_fields(terminal: Terminal) -> dict[str, str]:
-    """Prompt for the fields of one card; TypingStoppedError where the prompt is left."""
+    """Prompt for the fields of one card; TypingStoppedError if the prompt is cancelled."""
     return {**{one.column: _prompt(terminal, one) for one in FIELDS}, IS_PRIMARY: "TRUE"}
 
 
 def supplied(terminal: Terminal, column: str) -> str:
-    """Prompt for a field the extract does not have, where somebody is at a terminal."""
+    """Prompt for a field the extract does not have, if a person is at the terminal."""
     if not terminal.attended:
         return ""
     label = next(one.label for one in FIELDS if one.column == column)
@@ -111,13 +111,13 @@ def _prompt(terminal: Terminal, field: Field) -> str:
 
 
 class Watcher:
-    """Show a job beside the results; what is secret is typed blindly, and nothing typed is kept."""
+    """Shows a job's progress on stderr; secrets are typed unseen, and nothing typed is kept."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
     def show(self, standing: RunStatus, left: float | None) -> None:
-        """Show one line: status, both phases, time left, and what the service wants the user to read."""
+        """Show one line: status, both phases, time left, and the service's message for the user."""
         parts = [
             shown(standing.status or "(no status)"),
             _percent("authentication", standing.auth_percent_complete),
@@ -129,7 +129,7 @@ class Watcher:
         self._terminal.say("  ".join(part for part in parts if part))
 
     def warn(self, left: float) -> None:
-        """Show how little time is left."""
+        """Show how much time is left."""
         self._terminal.say(f"! {_minutes(left)} left before this job times out")
 
     def note(self, text: str) -> None:
@@ -137,7 +137,7 @@ class Watcher:
         self._terminal.say(shown(text))
 
     def collect(self, request: CredentialRequest, left: float | None) -> dict[str, str]:
-        """Prompt for each value under its label, secret ones unseen; warn while that is being done."""
+        """Prompt for each value under its label, secret ones unseen; warn meanwhile."""
         with self._warning(left):
             return {
                 one.key_name: self._terminal.ask(shown(one.label or one.key_name), secret=one.secret)
@@ -146,7 +146,7 @@ class Watcher:
 
     @contextmanager
     def _warning(self, left: float | None) -> Iterator[None]:
-        """Warn a minute before the time is up, should that be within the block."""
+        """Warn a minute before the job times out, if that is within the block."""
         if left is None:
             yield
             return

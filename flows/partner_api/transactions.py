@@ -1,4 +1,4 @@
-"""The partner's transaction reports: read by name, every row once, none dropped; kept as Parquet, whatever the name.
+"""The partner's transaction reports: read by name, every row once, none dropped; kept as Parquet, whatever their names.
 
 A report fed twice, or in any order with others, says the same: what counts is put together anew from all of them.
 """
@@ -60,7 +60,7 @@ def read_transactions(content: bytes, name: str) -> Transactions:
 
 
 def _rows(lines: list[str]) -> tuple[Iterator[tuple[int | str | None, ...]], list[str]]:
-    """Return position and cells of every line below the header that is not blank, and problem codes."""
+    """Return position and cells of every non-blank line below the header, and problem codes."""
     heads = ((at, head) for at, line in enumerate(lines[:HEAD]) if (head := _head(line)))
     at, head = next(heads, (0, None))
     if head is None:
@@ -73,7 +73,7 @@ def _rows(lines: list[str]) -> tuple[Iterator[tuple[int | str | None, ...]], lis
 
 
 def _head(line: str) -> tuple[str, dict[str, int], int] | None:
-    """Find the delimiter under which `line` is a report's header, and where its columns stand."""
+    """Find the delimiter for which `line` is a report's header, and the places of its columns."""
     for delimiter in DELIMITERS:
         cells = next(csv.reader([line], delimiter=delimiter), [])
         folded = [re.sub(r"[^a-z0-9]", "", cell.lower()) for cell in cells]
@@ -92,7 +92,7 @@ def _fit(number: int, record: list[str], places: dict[str, int], width: int) -> 
 
 
 def _reported(rows: pl.DataFrame) -> pl.DataFrame:
-    """Say of each row what it means: placed, ended otherwise, or still running."""
+    """Return what each row means: placed, ended otherwise, or still running."""
     words = rows["status"].unique().to_list()
     status = pl.col("status").replace_strict(words, [code(word) for word in words], return_dtype=pl.String)
     coded = rows.with_columns(status.alias("status"), day_in("completed_on").alias("completed_on"), storable("cuid"))
@@ -107,7 +107,7 @@ def _reported(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 class ReadTransactions(NamedTuple):
-    """All transaction reports of an issuer: how many there are, their rows, and what does not fit."""
+    """All transaction reports of an issuer: their number, their rows, and what does not match."""
 
     files: int
     rows: int
@@ -133,7 +133,7 @@ def ingest_transactions(store: Store, issuer: str, runs: Iterable[Manifest]) -> 
 
 
 def _key(issuer: str, entry: Entry) -> str:
-    """Return where a report is kept: named after the file, so that a half written one gives way to the whole."""
+    """Return where a report is kept: named after the file, so that a complete one replaces a half-written one."""
     return f"{placements(issuer)}reports/{digest(entry.key.encode())[:32]}.parquet"
 
 
@@ -142,7 +142,7 @@ def _version(entry: Entry) -> str:
 
 
 def _keep(store: Store, key: str, entry: Entry) -> None:
-    name = redact(entry.key.rpartition("/")[2])  # whoever names a report may name it after a card
+    name = redact(entry.key.rpartition("/")[2])  # a report may be named after a card
     report = read_transactions(read(store, entry.key) if entry.size <= LIMIT else b"", name)
     problems = report.problems if entry.size <= LIMIT else (TOO_LARGE,)
     out = BytesIO()
@@ -156,7 +156,7 @@ def _facts(content: bytes) -> dict[str, str]:
 
 
 def _unknown_marks(store: Store, issuer: str, files: Iterable[str], runs: Iterable[Manifest]) -> pl.Series:
-    """Return 64-bit marks of the cuids that nobody with a link has; runs are read until every one is found."""
+    """Return 64-bit hashes of the cuids without a link; runs are read until every one is found."""
     markers = [kept_frame(store, key, ["cuid"]).drop_nulls().select(_mark()) for key in files]
     left = pl.concat([pl.DataFrame(schema={"mark": pl.UInt64}), *markers])["mark"].unique()
     for linked in chain(_prompted_marks(store, issuer), *(_linked(store, manifest) for manifest in runs)):

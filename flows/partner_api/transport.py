@@ -1,4 +1,4 @@
-"""How the service is asked: who we are, so many requests a second, what is safe to retry, errors of ours."""
+"""How requests are sent: session, rate limit, what is safe to retry, our errors for those of HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flows.partner_api.service import (
 from flows.runs.store import Retry
 from schemas.partner_api.service import LOOPBACK, ServiceSettings
 
-LONGEST_HOLD = 60.0  # seconds the service can make us wait at a time
+LONGEST_HOLD = 60.0  # seconds; the longest wait the service can impose at a time
 
 LIMITED: Final = 429
 UNAUTHORISED: Final = 401
@@ -48,19 +48,19 @@ class Credentials:
 
 
 class Session(Protocol):
-    """Says who is asking; interface.md 5 leaves open how, so any scheme that goes by headers fits."""
+    """Authenticates requests; interface.md 5 leaves open how, so any scheme that uses headers fits."""
 
     def headers(self) -> Mapping[str, str]:
-        """Return the headers of a request, logging in where that has not happened yet."""
+        """Return the headers of a request; logs in first if necessary."""
         ...
 
     def renew(self, refused: Mapping[str, str]) -> None:
-        """Make these headers, which the service no longer takes, give way to new ones."""
+        """Replace these headers, which the service no longer accepts."""
         ...
 
 
 class LoginSession:
-    """A session by login: credentials against a token, which every later request bears."""
+    """A session by login: exchanges the credentials for a token, which every later request carries."""
 
     def __init__(self, login: Callable[[], str | None]) -> None:
         self._login = login
@@ -78,14 +78,14 @@ class LoginSession:
             return self._headers
 
     def renew(self, refused: Mapping[str, str]) -> None:
-        """Forget the token, unless another thread has a new one already."""
+        """Forget the token, unless another thread already has a new one."""
         with self._lock:
             if self._headers == refused:
                 self._headers = {}
 
 
 class RateLimiter:
-    """Hand out turns, evenly spaced; `clock` is a monotonic one in seconds."""
+    """Spaces requests evenly; `clock` gives monotonic seconds."""
 
     def __init__(self, per_second: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._step = 1 / per_second
@@ -95,7 +95,7 @@ class RateLimiter:
         self._next = clock()
 
     def take(self) -> None:
-        """Wait for a turn."""
+        """Wait until the next request may be sent."""
         with self._lock:
             now = self._clock()
             mine = max(self._next, now)
@@ -104,21 +104,21 @@ class RateLimiter:
             self._sleep(mine - now)
 
     def hold(self, seconds: float) -> None:
-        """Give no turn for so long, at most a minute: the service said when to come back (`Retry-After`)."""
+        """Send nothing for so long, at most a minute, as `Retry-After` asks."""
         with self._lock:
             self._next = max(self._next, self._clock() + min(seconds, LONGEST_HOLD))
 
 
 class RetryPolicy(Enum):
-    """What may be tried again, by what a lost answer costs."""
+    """What may be retried, by what a lost response costs."""
 
     READ = "read"  # a record: nothing
-    CONSUME = "consume"  # messages: they are read once, so whoever asks again must know that some may be gone
-    WRITE = "write"  # something may have been made: never by itself
+    CONSUME = "consume"  # messages: each can be read only once, so after a retry some may be lost
+    WRITE = "write"  # something may have been created: never automatically
 
 
 class Request(NamedTuple):
-    """One request; `place` names it in messages without ids that are secrets, `lost` says what to do without answer."""
+    """One request; `place` names it in messages without secret ids, `lost` says what to do without a response."""
 
     method: str
     path: str
@@ -127,27 +127,27 @@ class Request(NamedTuple):
     headers: Mapping[str, str] = {}
     body: Mapping[str, Any] | None = None
     lost: str = ""
-    refusable: bool = False  # a refusal is an answer too: what it says is for the records, not for an exception
+    refusable: bool = False  # a refusal is a result too: recorded, not raised
 
 
 class Response(NamedTuple):
-    """What came back: a success, or a refusal where the request can take one."""
+    """A response: a success, or a refusal if the request is refusable."""
 
     status: int
     body: bytes
 
     @property
     def refused(self) -> bool:
-        """True where the service says no."""
+        """Whether the service refused."""
         return not 200 <= self.status < 300
 
 
 class _RetryError(Exception):
-    """Nothing was done, or nothing is lost: the same request may be sent again."""
+    """Nothing was done or lost: the same request may be sent again."""
 
 
 class Sender:
-    """Send requests to one service; a Retry says how often and how long what is safe is tried again."""
+    """Sends requests to one service; a Retry says how often and how long safe ones are retried."""
 
     def __init__(self, http: httpx.Client, turns: RateLimiter, retry: Retry) -> None:
         self._http = http
@@ -155,7 +155,7 @@ class Sender:
         self._retry = retry
 
     def send(self, request: Request) -> Response:
-        """Return the answer, or raise what `service_errors` names: nothing of httpx."""
+        """Return the response, or raise one of our errors: none of httpx."""
         try:
             return self._retry(lambda: self._attempt(request), _RetryError)
         except _RetryError as error:
@@ -178,7 +178,7 @@ class Sender:
         raise _RetryError(kind)
 
     def _judge(self, request: Request, answer: httpx.Response) -> Response:
-        """Let an answer through, or say what its status means."""
+        """Return the response, or raise what its status means."""
         status = answer.status_code
         if answer.is_success:
             return Response(status, answer.content)
@@ -207,7 +207,7 @@ def connect(settings: ServiceSettings, transport: httpx.BaseTransport | None = N
         base_url=settings.base_url,
         timeout=httpx.Timeout(settings.read_timeout_seconds, connect=settings.connect_timeout_seconds),
         transport=transport,
-        trust_env=urlsplit(settings.base_url).hostname not in LOOPBACK,  # a proxy never stands before loopback
+        trust_env=urlsplit(settings.base_url).hostname not in LOOPBACK,  # there is no proxy before loopback
     )
 
 

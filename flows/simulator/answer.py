@@ -18,14 +18,14 @@ from schemas.records import Reseal
 
 
 class Habits(NamedTuple):
-    """How well answers come: shares of chunks answered late, twice, in halves; names and files of others."""
+    """How results arrive: shares of chunks answered late, twice, in halves; swapped names, foreign files."""
 
     late: float = 0.0  # not today: drawn again on the portal's next day
     twice: float = 0.0  # the same result under two names, as a browser's second download
     halves: float = 0.0  # half of the rows now, the others by the next call
     swapped: bool = False  # each result under the name of its neighbour's
-    foreign: bool = False  # one more file, of cardholders nobody sent
-    nameless: bool = False  # result files under names that say nothing
+    foreign: bool = False  # one more file, of cardholders that were never sent
+    nameless: bool = False  # result files under meaningless names
 
 
 class Delivery(NamedTuple):
@@ -37,7 +37,7 @@ class Delivery(NamedTuple):
 
 
 class ResultThereError(TryAgainError):
-    """Somebody else is answering the same chunks."""
+    """Another process is answering the same chunks."""
 
     message = "{key} already exists."
     next_step = "Another simulator is answering the same chunks; run the command again when it has ended."

@@ -33,7 +33,7 @@ DATE_FORMS: dict[str, Callable[[date], str]] = {  # what partners of this kind w
     "us": "{:%m/%d/%Y}".format,
     "epoch": lambda day: str(calendar.timegm(day.timetuple()) * 1000),
 }
-ONLY_THE_PARTNER_KNOWS = (  # what no check of ours can foresee
+ONLY_THE_PARTNER_KNOWS = (  # what no check of ours can detect
     fault("cardholder.cuid", "unavailable", "could not be taken up, try again later"),
     fault("pan", "unsupported", "belongs to a card product that is not enabled"),
     fault("address.postal_code", "undeliverable", "is not known to the postal service"),
@@ -41,7 +41,7 @@ ONLY_THE_PARTNER_KNOWS = (  # what no check of ours can foresee
 
 
 class UploadRefusedError(OperatorError):
-    """The portal takes nothing of a file."""
+    """The portal refuses a whole file."""
 
     message = "The portal refused {name}: {reason}."
     next_step = "No link was made from it; mend the file and upload it again."
@@ -109,7 +109,7 @@ class Portal:
         return self.result(upload.rows)
 
     def opens(self, url: str, cvv: str, postal_code: str) -> bool:
-        """Say whether a cardholder who knows `cvv` and `postal_code` gets past the link (interface.md 2.10)."""
+        """Return whether a cardholder who knows `cvv` and `postal_code` gets past the link (interface.md 2.10)."""
         return self._challenges.get(url) == (cvv_hash(cvv), known_postal_code(postal_code))
 
     def result(self, rows: Sequence[Booked]) -> bytes:
@@ -207,7 +207,7 @@ class Portal:
 
 
 def is_sealed(content: bytes) -> bool:
-    """Say whether `content` looks like an OpenPGP message, armored or binary."""
+    """Return whether `content` looks like an OpenPGP message, armored or binary."""
     return content.startswith(ARMOR) or (content[:1] >= b"\x80" and not content.startswith(BOM))
 
 

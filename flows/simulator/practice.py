@@ -47,11 +47,11 @@ def serve(
     clock: Callable[[], datetime],
     announce: Callable[[str, dict[str, str]], None],
 ) -> dict[str, Any]:
-    """Serve until SIGTERM or Ctrl-C, the address and who may come announced first; return what the books hold."""
+    """Serve until SIGTERM or Ctrl-C, announcing the address and the client's credentials first; return the counts."""
     from flows.simulator.service.app import create_app
     from flows.simulator.service.books import Habits, ServiceState
     from flows.simulator.service.recount import recount
-    from flows.simulator.service.serving import address, listen, serve_until_told
+    from flows.simulator.service.serving import address, listen, serve_until_stopped
     from schemas.partner_api.service import ServiceSettings
 
     with listen(port) as listener:
@@ -61,6 +61,6 @@ def serve(
         host = issuer.portal.allowed_hosts[0]
         books = ServiceState(opener, clock(), Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict()), header)
         announce(base_url, books.habits.client._asdict())
-        serve_until_told(create_app(books, settings, clock), listener)
+        serve_until_stopped(create_app(books, settings, clock), listener)
     totals = {what: value for what, value in recount(books).items() if what != "cardholders"}
     return {"issuer": issuer.issuer, "address": base_url, **totals}

@@ -56,7 +56,7 @@ def fault(field: str, kind: str, message: str) -> Fault:
 
 
 def luhn_holds(digits: str) -> bool:
-    """Say whether the last digit of `digits` is its Luhn check digit."""
+    """Return whether the last digit of `digits` is its Luhn check digit."""
     doubled = (2 * int(digit) for digit in digits[-2::-2])
     kept = (int(digit) for digit in digits[-1::-2])
     return sum(kept) % 10 == -sum(two // 10 + two % 10 for two in doubled) % 10

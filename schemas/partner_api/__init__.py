@@ -1,1 +1,1 @@
-"""What the partner's service takes and returns, beyond the file: requests, records, and the table `[service]`."""
+"""The partner's service beyond the file: its requests, its records, and the table `[service]`."""

@@ -21,7 +21,7 @@ Filled = Annotated[str, StringConstraints(min_length=1)]
 
 
 class Private(BaseModel):
-    """An object of the request: strict, and silent about its values."""
+    """An object of the request: strict, and never shows its values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
@@ -31,7 +31,7 @@ class Private(BaseModel):
 
 
 class Cardholder(Private):
-    """Whose link it is; without a cuid the service makes one up."""
+    """Whose link it is; without a cuid the service generates one."""
 
     cuid: Filled | None = None
     first_name: Filled
@@ -40,7 +40,7 @@ class Cardholder(Private):
 
 
 class Expiration(Private):
-    """When the link ends; without it 2 months after its creation."""
+    """When the link expires; without it, 2 months after its creation."""
 
     month: Annotated[str, StringConstraints(pattern=r"^(0[1-9]|1[0-2])$")] | None = None
     day: Annotated[str, StringConstraints(pattern=r"^(0?[1-9]|[12][0-9]|3[01])$")] | None = None
@@ -69,9 +69,9 @@ class Address(Private):
 
 
 class Card(Private):
-    """The card: a reference to one the service knows, or null and all that makes one."""
+    """The card: a reference to one the service has, or null and every property of a new one."""
 
-    reference: dict[str, Any] | None  # required, null included: first, for the rules below look at it
+    reference: dict[str, Any] | None  # required, null included: first, because the rules below check it
     pan: Annotated[str, StringConstraints(pattern=r"^[0-9]{12,19}$")] | None = Field(None, validate_default=True)
     expiration_month: Annotated[str, StringConstraints(pattern=MONTH_SHAPE)] | None = Field(None, validate_default=True)
     expiration_year: Annotated[str, StringConstraints(pattern=YEAR_SHAPE)] | None = Field(None, validate_default=True)
@@ -88,7 +88,7 @@ class Card(Private):
 
 
 class CardLinkRequest(Private):
-    """All that one link is made of, beside who we are, the FI key and the safe key, which the client adds."""
+    """The objects of one link request; the client adds the credentials, the FI key and the safe key."""
 
     cardholder: Cardholder
     address: Address
@@ -106,14 +106,14 @@ def _record(value: object) -> dict[str, Any] | None:
 
 
 class LinkedCardholder(StoredOutcomes):
-    """The cardholder of a link, where it was hydrated."""
+    """The cardholder of a link, if it was hydrated."""
 
     id: Id = None
     cuid: Id = None
 
 
 class LinkedCard(StoredOutcomes):
-    """The card of a link, where it was hydrated; nothing of the card itself is read."""
+    """The card of a link, if it was hydrated; no data of the card itself is read."""
 
     id: Id = None
     cardholder: Annotated[LinkedCardholder | None, BeforeValidator(_record)] = None
@@ -136,13 +136,13 @@ class CardLink(StoredOutcomes):
 
     @property
     def cardholder_id(self) -> str | None:
-        """The id of the cardholder at the service; None where the record does not say, hydrated or not."""
+        """The id of the cardholder at the service; None if the record does not have it."""
         card = self.card or LinkedCard()
         return (card.cardholder or LinkedCardholder()).id or card.cardholder_id or self.stated_cardholder_id
 
 
 class Refusal(NamedTuple):
-    """Why the service made no link: reason codes for messages, and its own words, masked, for the records."""
+    """Why the service created no link: reason codes for messages, and its own text, masked, for the records."""
 
     codes: str
     message: str

@@ -1,4 +1,4 @@
-"""What the service tells of placement jobs: records, status messages and credential requests (interface.md 2.1 to 2.4).
+"""The service's placement jobs: records, status messages and credential requests (interface.md 2.1 to 2.4).
 
 Readers of a moving interface: unknown fields are left aside, what is not as documented is absent, statuses and
 termination types are open sets. Texts meant for a cardholder are in no repr.
@@ -11,25 +11,25 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
-PENDING: Final = "PENDING"  # a status that begins so blocks the job until its request is answered (2.3)
-UPDATING: Final = "UPDATING"  # authentication has succeeded: the user need not be kept any longer (1)
+PENDING: Final = "PENDING"  # a status with this prefix blocks the job until its request is answered (2.3)
+UPDATING: Final = "UPDATING"  # authentication has succeeded: the user may leave (1)
 ACK: Final = "ack"  # the answer to a request of the acknowledgement kind (2.5)
 JOB_STATUS: Final = "job_status"
 
 
 def text(value: object) -> str | None:
-    """Return a text without half surrogates, which neither a file nor a terminal can hold; None for anything else."""
+    """Return a text without half surrogates, which no file or terminal accepts; None for anything else."""
     return value.encode("utf-8", "replace").decode() or None if isinstance(value, str) else None
 
 
 def identifier(value: object) -> str | None:
-    """Return an id as text, a number or a text on the wire; None for anything else."""
+    """Return an id, a number or a text on the wire, as text; None for anything else."""
     number = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if number else (text(value) or "").strip() or None
 
 
 def _whole(value: object) -> int | None:
-    """Read a number however it is written; None for what is none."""
+    """Read a number in any notation; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -53,13 +53,13 @@ Whole = Annotated[int | None, BeforeValidator(_whole)]
 
 
 class StoredOutcomes(BaseModel):
-    """Anything the service says: read tolerantly, never changed, never quoted by an error."""
+    """Any object from the service: read tolerantly, never changed, never quoted in an error."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
 
 class RunStatus(StoredOutcomes):
-    """How a job stands: what a record and both kinds of messages have in common."""
+    """A job's state: what a record and both kinds of messages have in common."""
 
     status: Text = None
     percent_complete: Whole = None  # of the whole job
@@ -70,12 +70,12 @@ class RunStatus(StoredOutcomes):
 
     @property
     def blocked(self) -> bool:
-        """True while the job waits for an answer."""
+        """Whether the job waits for an answer."""
         return (self.status or "").startswith(PENDING)
 
     @property
     def ended(self) -> bool:
-        """True once there is a termination type, whichever."""
+        """Whether there is a termination type."""
         return self.termination_type is not None
 
 
@@ -83,7 +83,7 @@ class Prompt(StoredOutcomes):
     """One element of `account_link`: a value to collect from the user (2.4)."""
 
     key_name: str
-    label: Annotated[Text, Field(repr=False)] = None  # may hold dynamic text that matters to the user
+    label: Annotated[Text, Field(repr=False)] = None  # may contain dynamic text for the user
     secret: Annotated[bool, BeforeValidator(lambda value: value not in (False, "false", "False", 0))] = True
 
 
@@ -95,7 +95,7 @@ Prompts = Annotated[tuple[Prompt, ...], BeforeValidator(_prompts)]
 
 
 class JobMessage(StoredOutcomes):
-    """A status message (2.1): consumed by being read."""
+    """A status message (2.1): it can be read only once."""
 
     job_id: Id = None
     message: Annotated[RunStatus, BeforeValidator(_object)] = RunStatus()
@@ -104,7 +104,9 @@ class JobMessage(StoredOutcomes):
 class CredentialRequest(StoredOutcomes):
     """Input a job waits for (2.4): kept by the service until it is answered with its envelope id."""
 
-    kind: Annotated[Text, Field(validation_alias=AliasChoices("type", "request_type"))] = None  # told, never keyed off
+    kind: Annotated[Text, Field(validation_alias=AliasChoices("type", "request_type"))] = (
+        None  # informational, no decision uses it
+    )
     job_id: Id = None
     envelope_id: Annotated[str, BeforeValidator(identifier)]
     account_link: Prompts = ()
@@ -126,7 +128,7 @@ class JobRecord(RunStatus):
 
 
 class Messages(NamedTuple):
-    """What a messages endpoint gave: status messages in order, requests, and how many elements were neither."""
+    """What a messages endpoint returned: status messages in order, requests, and the number of other elements."""
 
     statuses: tuple[JobMessage, ...] = ()
     requests: tuple[CredentialRequest, ...] = ()

@@ -1,4 +1,4 @@
-"""What became of a run's links at the partner: one record per linked row (`placements/part-00001.parquet` of the run).
+"""The placements of a run's links: one record per linked row (`placements/part-00001.parquet` of the run).
 
 No address of a link, no token, no card data, and none of the texts the service shows to a cardholder.
 """
@@ -16,7 +16,7 @@ BILLABLE: Final = "BILLABLE"  # the success exit (interface.md 7)
 PLACED: Final = frozenset({BILLABLE, "SUCCESSFUL"})  # statuses of a transaction report that mean: card placed
 FAILURES: Final = ("USER_DATA_FAILURE", "SITE_INTERACTION_FAILURE", "PROCESS_FAILURE")  # interface.md 2.1; an open set
 AUTHENTICATED: Final = frozenset({"UPDATING", *PLACED})  # statuses reached after authentication with the site only
-OTHER: Final = "OTHER"  # what is no code: the partner's statuses are open sets, its texts are not for us to keep
+OTHER: Final = "OTHER"  # anything that is no code: the partner's statuses are open sets, and we do not store its texts
 CODE: Final = r"^[A-Z][A-Z0-9_]{0,39}$"
 
 ENDS: Final = frozenset(
@@ -40,31 +40,31 @@ JOB: Final = pl.Struct(
         "termination_type": pl.String,  # null while it runs
         "authenticated": pl.Boolean,  # with the merchant site
         "percent": pl.UInt8,
-        "merchant_site": pl.String,  # null where the service does not say
+        "merchant_site": pl.String,  # null if the service does not say
         "recorded": pl.Boolean,  # its record was read: messages alone do not name the site
     }
 )
 
 
 class Placements(Table):
-    """One record per linked row of a ledger part, as the service was last heard of it."""
+    """One record per linked row of a ledger part, what the service last reported of it."""
 
     row: pl.UInt32 = pa.Field(ge=1, unique=True)
     cuid: pl.String = pa.Field(nullable=True)
     last_4: pl.String = pa.Field(nullable=True, str_matches=r"^[0-9]{4}$")
-    cardholder_id: pl.String = pa.Field(nullable=True)  # the service's own; null until its link record said it
+    cardholder_id: pl.String = pa.Field(nullable=True)  # the service's id; null until the link record has it
     opened: pl.Boolean  # its link record says so, or a job of the cardholder runs or ran
     authenticated: pl.Boolean  # with a merchant site, in one job at least
     jobs: pl.List(JOB)  # type: ignore[valid-type]  # all known; mypy wants a class where pandera reads a dtype
-    job_id: pl.String = pa.Field(nullable=True)  # the best of them, and how it stands
+    job_id: pl.String = pa.Field(nullable=True)  # the best of them, and its state
     status: pl.String = pa.Field(nullable=True, str_matches=CODE)
     termination_type: pl.String = pa.Field(nullable=True, str_matches=CODE)
     merchant_site: pl.String = pa.Field(nullable=True)
     running: pl.Boolean  # a job has not ended, and none has placed the card
-    settled: pl.Boolean  # the card is placed and every job's record was read: nothing more is asked of this row
+    settled: pl.Boolean  # the card is placed and every job's record was read: this row is not queried any more
     reads: pl.UInt32  # objects below placements/messages/ that are counted in
-    trouble: pl.String = pa.Field(nullable=True)  # why the last look learnt nothing, as link.record.missing
-    seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # the last look; as above
+    trouble: pl.String = pa.Field(nullable=True)  # why the last check learnt nothing, such as link.record.missing
+    seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # the last check; as above
 
 
 def dtypes() -> dict[str, pl.DataType]:

@@ -73,7 +73,7 @@ class ServiceSettings(Settings):
     @field_validator("link_id")
     @classmethod
     def _finds_an_id(cls, given: str) -> str:
-        """Hold the expression to one named group `id`."""
+        """Require one named group `id` in the expression."""
         try:
             groups = re.compile(given).groupindex
         except re.error:
@@ -99,7 +99,7 @@ class ServiceSettings(Settings):
 
     @property
     def hydration_header(self) -> str:
-        """The header that asks for linked records to come along (interface.md 4)."""
+        """The header that requests linked records too (interface.md 4)."""
         return f"x-{self.prefix}-hydration"
 
     @property
@@ -116,6 +116,6 @@ class ServiceSettings(Settings):
         return self.link_url.replace("{token}", token) if self.link_url and token else None
 
     def id_of(self, url: str) -> str | None:
-        """Return the id of the link a URL leads to; None where `link_id` finds none."""
+        """Return the id of the link a URL leads to; None if `link_id` finds none."""
         found = re.search(self.link_id, url)
         return found["id"] if found else None

@@ -106,7 +106,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(folder: Path, servi
     seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], [("User name: ", CTRL_C)])
 
     assert seen.code == 75
-    assert f"Job {job} of bank is no longer followed; it goes on" in seen.terminal
+    assert f"Stopped following job {job} of bank. The job continues" in seen.terminal
     assert f"To follow it again: cardlink job follow bank {job}" in seen.terminal
     assert service.act(lambda books: books.job(int(job)).status) == "PENDING"
 
@@ -117,7 +117,7 @@ def test_ctrl_c_between_two_looks_says_the_same(folder: Path, service: RunningSe
     seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], [("REQUESTED", CTRL_C)])
 
     assert seen.code == 75
-    assert "it goes on" in seen.terminal
+    assert "The job continues" in seen.terminal
 
 
 def test_the_warning_comes_while_somebody_types(folder: Path, service: RunningService) -> None:
@@ -161,7 +161,7 @@ def test_who_we_are_is_asked_for_by_name_and_a_file_may_say_it(folder: Path, ser
 
     assert missing.exit_code == 2
     assert "not in the environment: CARDLINK_SERVICE_PASSWORD." in missing.stderr
-    assert found.stdout.startswith(f"job {job}: TIMEOUT_TFA, USER_DATA_FAILURE\nWhat the cardholder gave")
+    assert found.stdout.startswith(f"job {job}: TIMEOUT_TFA, USER_DATA_FAILURE\nThe cardholder's input")
 
 
 def test_a_foreign_text_cannot_steer_the_terminal_or_show_a_card() -> None:

@@ -92,7 +92,7 @@ def test_a_row_gets_its_link_on_stdout_and_the_record_is_named(
     assert kept.answered is not None
     assert done.stdout.splitlines() == [
         kept.answered.url,
-        f"c-1: ends on {kept.answered.expires_on}",
+        f"c-1: expires on {kept.answered.expires_on}",
         f"recorded: bank/runs/{run}/single/000000001-1.json",
     ]
     assert "next: " in done.stderr
@@ -122,7 +122,7 @@ def test_fields_are_typed_in_at_a_terminal_and_card_number_and_cvv_are_not_shown
     (kept,) = prompted_singles(bench.store, BANK)
     assert seen.code == 0
     assert kept.answered is not None
-    assert seen.stdout.startswith(f"{kept.answered.url}\nc-9: ends on ")
+    assert seen.stdout.startswith(f"{kept.answered.url}\nc-9: expires on ")
     assert "Byron" in seen.terminal
     assert [word for word in ("5555555555554444", "737") if word in seen.terminal + seen.stdout] == []
     assert b"5555555555554444" not in b"".join(bench.snapshot().values())

@@ -83,7 +83,7 @@ def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would
     refused = cardlink(tmp_path, "outbox", verb, run, other, *why, "--dry-run")
 
     assert (tried.exit_code, refused.exit_code) == (0, 0 if verb == "cancel" else 2)
-    assert f"dry run, nothing was noted: {run}: chunks {chunk} " in tried.stdout
+    assert f"dry run, nothing was recorded: {run}: chunks {chunk} " in tried.stdout
     assert bank.snapshot() == before
 
 
@@ -96,7 +96,7 @@ def test_a_run_is_abandoned_and_the_extract_submitted_as_a_new_run(bank: Bench, 
     again = cardlink(tmp_path, "submit", "bank", "--extract", "bank-20261120.csv", "--new-run", "once more")
 
     assert (tried.exit_code, done.exit_code, refused.exit_code, again.exit_code) == (0, 0, 2, 0)
-    assert tried.stdout == f"dry run, nothing was done: {done.stdout}"
+    assert tried.stdout == f"dry run, nothing was changed: {done.stdout}"
     assert "the partner asked for it, see [masked]" in refused.stderr
     assert f"{run}-r2: 30 read, 30 submitted" in again.stdout
     assert history(tmp_path, run) == [("abandoned", "the partner asked for it, see [masked]")]

@@ -68,7 +68,7 @@ def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path:
     facts = json.loads(done.stdout)
     assert (0, 0) == (done.exit_code, shown.exit_code)
     assert [8, 8, 8, 1, 1, 1] == [one["cardholders"] for one in facts["funnel"]["stages"]]
-    assert "bank: 1 runs, 0 links asked of" in shown.stdout
+    assert "bank: 1 runs, 0 links queried" in shown.stdout
     assert "shop.example.com" in shown.stdout
 
 
@@ -80,7 +80,7 @@ def test_a_transaction_report_that_does_not_fit_exits_with_4_and_its_next_step(t
 
     assert 4 == answer.exit_code
     assert "UNKNOWN_TRANSACTION (1 rows) t.csv, rows 1" in answer.lines
-    assert "no [service] in the TOML: only transaction reports count" in answer.lines
+    assert "the TOML has no [service]: only transaction reports count" in answer.lines
 
 
 def test_a_service_without_leave_to_read_messages_is_told_as_such(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_service_without_leave_to_read_messages_is_told_as_such(tmp_path: Path
 
         done = cardlink(tmp_path, night.service, "placements", "bank")
 
-    assert "jobs are not looked for: [service] follow_cardholders is off" in done.stdout
+    assert "[service] follow_cardholders is off: jobs are not queried" in done.stdout
 
 
 def test_runs_that_cannot_be_looked_at_say_why(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_what_is_not_ours_is_shown(tmp_path: Path) -> None:
 
     answer = purge(Context(tmp_path), "bank", dry_run=True)
 
-    assert f"not ours, left alone: bank/runs/{run}/copy of [masked].csv" in answer.lines
+    assert f"unknown, left alone: bank/runs/{run}/copy of [masked].csv" in answer.lines
 
 
 def test_a_cardholder_is_traced_over_all_issuers_and_told_what_to_do_next(tmp_path: Path) -> None:

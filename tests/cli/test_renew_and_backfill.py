@@ -57,7 +57,7 @@ def test_a_renewal_is_shown_first_then_made_then_found_done(bank: Bench, tmp_pat
 
     assert [0, 0, 0] == [shown.exit_code, made.exit_code, again.exit_code]
     assert "20 links" in shown.stdout
-    assert "would be made anew" in shown.stdout
+    assert "would be renewed" in shown.stdout
     assert "20 links" in made.stdout
     assert "1 chunks to upload" in made.stdout
     assert "nothing to renew" in again.stdout
@@ -69,7 +69,7 @@ def test_a_time_that_is_no_number_of_days_is_refused(bank: Bench, tmp_path: Path
     done = cardlink(tmp_path, "renew", "bank", f"--within={within}")
 
     assert 2 == done.exit_code
-    assert "such as 14d" in done.stderr
+    assert "Invalid value for '--within'" in done.stderr
 
 
 def test_a_backfill_prints_the_command_that_sends_its_list(bank: Bench, tmp_path: Path) -> None:

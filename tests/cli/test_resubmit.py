@@ -72,9 +72,9 @@ def test_the_loop_from_template_to_upload(bank: tuple[Bench, str], tmp_path: Pat
 
     assert [0, 0, 0, 0] == [one.exit_code for one in (written, rehearsed, sent, again)]
     assert "2 lines, one per row and reason" in written.stdout
-    assert f"2 rows of {run} would go out again" in rehearsed.stdout
+    assert f"2 rows of {run} would be sent again" in rehearsed.stdout
     assert [] == dropped
-    assert f": 2 rows of {run} go out again" in sent.stdout
+    assert f": 2 rows of {run} are sent again" in sent.stdout
     assert f"{sent.stdout.partition(':')[0]}: already committed, nothing to do" in again.stdout
 
 
@@ -100,8 +100,8 @@ def test_a_dry_run_lists_what_stays_and_why_for_people_and_machines(bank: tuple[
     shown = cardlink(tmp_path, *asked)
     told = json.loads(cardlink(tmp_path, "--json", *asked).stdout)
 
-    assert "1 of them are linked or await their answer: the override sends them a second time" in shown.stdout
-    assert "1 rows of the corrected extract replace nothing asked for" in shown.stdout
+    assert "1 of them are linked or awaiting: the override sends them a second time" in shown.stdout
+    assert "1 rows of the corrected extract replace no selected row" in shown.stdout
     assert "--override 'asked to'" in shown.stderr
     assert (2, 1, {"not in the corrected extract": 1}) == (told["rows"], told["overridden"], told["left"])
     assert not [pan for pan in PANS if pan in shown.stdout + json.dumps(told)]

@@ -27,7 +27,7 @@ QUIET += [
     "--hide-scrollbars",
     "--disable-dev-shm-usage",
 ]
-PATIENCE = 120.0  # seconds: a machine with other work is slow, not wrong
+PATIENCE = 300.0  # seconds: a machine with other work is slow, not wrong
 LARGEST = 1 << 26  # bytes of a message: a picture of a long page
 
 # The visible element whose own text is this, the last one laid out: dialogs and menus come after the page.

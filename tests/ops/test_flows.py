@@ -19,8 +19,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from flows import forms
 from flows.cli.main import add, main
-from flows.commands.entry import REQUIRED, Context, DryRun, Entry, Form, Issuer, Number, Parameter, entry
+from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter, entry
 from flows.commands.every import ENTRIES
+from flows.commands.parameters import DryRun, Issuer, Number
 from flows.commands.result import Result
 from flows.errors import BugError, CardlinkError
 from flows.forms import kind_of, passing

@@ -39,6 +39,7 @@ needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)"
 )
 EXTRACT = "sample-bank-20261120.csv"
+pytestmark = pytest.mark.timeout(3600)  # the first test of each fixture pays for all that the fixture does
 
 
 class Rehearsed(NamedTuple):
@@ -188,7 +189,7 @@ def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> No
     rehearsed, done = (story.stage.do("resubmit", **asked, mode=mode) for mode in ("dry run", "send"))
 
     assert ("Completed", "Completed") == (rehearsed.state, done.state)
-    assert any("1 rows of" in line and "would go out again" in line for line in rehearsed.logs)
+    assert any("1 rows of" in line and "would be sent again" in line for line in rehearsed.logs)
     assert f"{story.run}-again" in story.stage.artifacts()
     sent = story.stage.cardlink("outbox", "list", ISSUER)["chunks"]
     assert [1] == [one["rows"] for one in sent if one["run"] != story.run]
@@ -252,7 +253,7 @@ def test_placements_without_a_service_completes_and_shows_its_funnel(story: Stor
 
     funnel = json.loads(story.stage.artifacts()[f"{ISSUER}-funnel"]["data"])
     assert ended.state == "Completed"
-    assert [one["cardholders that came to"] for one in funnel][:3] == ["cardholders", "sent", "linked"]
+    assert [one["cardholders who reached"] for one in funnel][:3] == ["cardholders", "sent", "linked"]
     assert funnel[2]["count"] > 0
 
 
@@ -321,7 +322,7 @@ def test_a_renewal_shows_from_its_form_how_many_links_are_due(story: Story) -> N
 
     told = story.stage.artifacts()[f"{ISSUER}-renewal"]
     assert "Completed" == done.state
-    assert re.match(r"[1-9]\d* links that end by ", told["description"])
+    assert re.match(r"[1-9]\d* links that expire by ", told["description"])
 
 
 @pytest.fixture(scope="module")

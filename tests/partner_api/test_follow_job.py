@@ -144,7 +144,7 @@ def test_time_that_runs_out_while_somebody_types_ends_the_job(service: RunningSe
 
     assert (ended.status, ended.termination_type) == ("TIMEOUT_TFA", "USER_DATA_FAILURE")
     assert ended.answered == 0
-    assert any("did not take that answer" in one for one in person.notes)
+    assert any("did not accept that answer" in one for one in person.notes)
 
 
 def test_the_end_is_told_though_another_client_reads_the_messages(
@@ -253,7 +253,7 @@ def test_a_request_that_names_nothing_to_type_is_told_once() -> None:
 
     follow(StoredOutcomes(empty, empty, END), "7", person, Passing().clock)
 
-    assert person.notes == ["The job waits, and names nothing to type in."]
+    assert person.notes == ["The job is waiting, but requests no input."]
 
 
 def test_a_lost_answer_is_asked_for_again_only_while_the_request_stands() -> None:

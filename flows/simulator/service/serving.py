@@ -54,7 +54,7 @@ def server(app: FastAPI) -> uvicorn.Server:
     )
 
 
-def serve_until_told(app: FastAPI, listener: socket.socket) -> None:
+def serve_until_stopped(app: FastAPI, listener: socket.socket) -> None:
     """Serve until SIGTERM or Ctrl-C, and end as cleanly from either."""
     serving = server(app)
     reported = (signal.SIGTERM, signal.SIGINT)

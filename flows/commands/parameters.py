@@ -1,0 +1,69 @@
+"""The types of the verbs' parameters: what a form offers and checks, and how the command line spells each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Annotated, NamedTuple
+
+from flows.wiring import config_folder, issuers
+
+
+class Cli(NamedTuple):
+    """How the command line spells a parameter, if its name does not say; `days` may be typed as 14d."""
+
+    option: str = ""
+    metavar: str = ""
+    folder: bool = False
+    days: bool = False
+
+
+class Help(NamedTuple):
+    """The help of a parameter that many verbs share, unless their docstring has its own."""
+
+    text: str
+
+
+class Text(NamedTuple):
+    """The pattern a form checks a whole text against; on the command line the verb itself refuses bad text."""
+
+    pattern: str
+    longest: int = 200
+
+
+class Range(NamedTuple):
+    """The limits of a number, both included."""
+
+    least: float
+    most: float | None = None
+
+
+class OneOf(NamedTuple):
+    """The names a form offers, read when it is built; the command line checks them only where `checked`."""
+
+    names: Callable[[], Sequence[str]]
+    checked: bool = False
+
+
+def _breaks() -> Sequence[str]:
+    from schemas.breaks import KINDS
+
+    return [name for name, kind in KINDS.items() if not kind.notice]
+
+
+Issuer = Annotated[str, OneOf(lambda: issuers(config_folder())), Help("The issuer, as its TOML file is named.")]
+RunName = Annotated[str, Text(r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?"), Help("The run's id.")]
+ExtractName = Annotated[str, Text(r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
+Reason = Annotated[str, Text(r"[^0-9]*([0-9][^0-9]*){0,12}"), Help("Why; kept in the audit trail.")]  # no card number
+ReasonCode = Annotated[str, Text(r"[a-z_]+(\.[a-z0-9_]+){0,2}", 80)]
+ListDigest = Annotated[str, Text(r"[0-9a-f]{12}")]
+Break = Annotated[
+    str, OneOf(_breaks), Cli(metavar="BREAK"), Help("The kind of break to close or reopen, such as RESULT_SHORT.")
+]
+Place = Annotated[
+    str, Text(r"chunk [0-9]{1,5}"), Help('One chunk, such as "chunk 7" (default: every break of that kind).')
+]
+Number = Annotated[int, Range(1)]
+Share = Annotated[float, Range(0, 1)]
+Day = Annotated[date | None, Cli("--date")]
+DryRun = Annotated[bool, Help("Report what would be done, and change nothing.")]
