@@ -110,10 +110,7 @@ class Keyring:
         raise GpgMissingError(reason=reason)
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
-        """Return python-gnupg's result of `work`, None if it raised: its exceptions are dropped, they may hold rows.
-
-        Raises GpgHungError if gpg was killed, by our timer or from outside.
-        """
+        """Return python-gnupg's result, None if it raised (its exceptions may hold rows); GpgHungError if killed."""
         try:
             return work(self.gpg)
         except GpgHungError:
@@ -247,10 +244,7 @@ class Recipient(NamedTuple):
 def import_public_keys(
     ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], today: date
 ) -> tuple[Recipient, ...]:
-    """Import one public key per file and return the pinned ones, in the order of `pinned`.
-
-    An unusable key raises its error of `flows.runs.sealing`; no flaw is left for gpg to notice.
-    """
+    """Import one public key per file and return the pinned ones, in the order of `pinned`; each flaw has its error."""
     public = [_one_public_key(key, number, len(keys), ", ".join(pinned)) for number, key in enumerate(keys, start=1)]
     for number, key in enumerate(public, start=1):
         result = ring.ask(partial(gnupg.GPG.import_keys, key_data=key))

@@ -101,10 +101,7 @@ class GpgSealer:
         )
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Seal chunks in order, in groups of one gpg process each; safe to call from several threads.
-
-        A chunk that cannot be sealed carries its trouble (`seal.process.*`, `seal.message.*`); the others are sealed.
-        """
+        """Seal chunks in order, one gpg process a group; thread-safe. A chunk that fails carries its trouble."""
         groups = (chunks[start : start + GROUP] for start in range(0, len(chunks), GROUP))
         return [sealed for group in groups for sealed in self._seal_group(group)]
 
@@ -167,7 +164,7 @@ class GpgSealer:
         """Accept a message only if its packets name exactly our recipients: gpg's own `ok` is not enough."""
         wanted = sorted(recipient.key_id for recipient in self._recipients)
         try:
-            found = sorted(inspect(message).recipients)
+            found = sorted(inspect(message))
         except MalformedMessageError as error:
             return Sealed(name, b"", f"seal.{error.fields['reason']}")
         if found != wanted:
