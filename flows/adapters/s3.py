@@ -76,7 +76,7 @@ class S3Store:
         return f"S3Store('s3://{self._bucket}/{self._prefix}')"
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key` unless it exists: False. After a lost response the same content counts as ours: True."""
+        """Write `key`; False if it exists, but True if a response was lost and it has the same content."""
         name, unanswered = self._name(key), False
 
         def put() -> bool:

@@ -135,9 +135,7 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     if not (any(request[4:]) or request.wanted.anything) or (request.corrections and request.extract):
         raise NothingAskedError(run=request.run)
     store = context.adapters.store
-    links = list(
-        commits_since(store, context.issuer.issuer)
-    )  # first: what is committed later is checked at our own commit
+    links = list(commits_since(store, context.issuer.issuer))  # first: our own commit checks what is committed later
     of = committed(store, request.run)
     given, cells, changed = None, pl.DataFrame(schema=CELL), pl.Series(dtype=pl.UInt32)
     if name := request.corrections:
