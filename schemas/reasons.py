@@ -1,19 +1,15 @@
 """Reason codes, `entity.property.kind`, for our rejects and the partner's errors alike: who acts, what is accepted.
 
 What a rule says stands in its entry of `schemas.rules`, what any other reason of ours says in its entry below. Of the
-partner's errors the kind decides the action, and the property the hint. `python -m schemas.reasons > deploy/REASONS.md`
-writes the page of them all.
+partner's errors the kind decides the action, and the property the hint. `deploy/REASONS.md` is the page of them all.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from schemas import portal, rules
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
-from schemas.row_settings import RuleSettings, Severity
 
 
 class Reason(NamedTuple):
@@ -89,49 +85,3 @@ def reason(code: str) -> Reason:
     if code in _ENTRIES:
         return Reason(code, _ENTRIES[code].action, _ENTRIES[code].hint or HINTS.get(subject, ""))
     return Reason(code, ACTIONS.get(kind, ASK), HINTS.get(subject, ""))
-
-
-def page() -> str:
-    """Return `deploy/REASONS.md`: every reason, what happens to the row by default, who acts, what is accepted."""
-    return "\n".join(_page())
-
-
-def _page() -> Iterator[str]:
-    yield INTRODUCTION
-    yield from (
-        "## What a row must hold",
-        "",
-        "| code | column | by default | who acts | accepted |",
-        "|---|---|---|---|---|",
-    )
-    for rule in rules.RULES:
-        _, action, hint = reason(rule.code)
-        yield f"| `{rule.code}` | `{rule.column}` | {_severity(rule)} | {action} | {hint} |"
-    for title, entries in (("What a line must be", LINES), ("Rows among others", ROWS)):
-        yield from ("", f"## {title}", "", "| code | by default | who acts | accepted |", "|---|---|---|---|")
-        told = ((one, reason(one.code)) for one in entries)
-        yield from (f"| `{one.code}` | {one.happens} | {one.action} | {hint} |" for one, (_, _, hint) in told)
-    yield from ("", "## The partner's errors", "", PARTNERS, "", "| kind | who acts |", "|---|---|")
-    yield from (f"| `{kind}` | {action} |" for kind, action in sorted(PARTNER.items()))
-    yield ""
-
-
-def _severity(rule: rules.Rule) -> str:
-    default = rule.severity_by(RuleSettings())
-    return default if rule.severity in get_args(Severity) else f"`{rule.severity}`: {default}"
-
-
-INTRODUCTION = """# Reasons
-
-Every reason code that a report, `rejects.csv` or a correction template can show. The page is made from the tables in
-`schemas/rules.py` and `schemas/reasons.py` by `python -m schemas.reasons > deploy/REASONS.md`; a test compares.
-
-*By default*: `reject` keeps the row back, `warn` sends it and reports it. Where a name stands before it, that setting
-of `[rules]` decides: `reject`, `warn` or `off`. Of the rules that a cell breaks, the first of the table is reported.
-*Who acts*: "fix at source" is for the issuer, "resubmit as is" for the operator; "nothing" is for nobody.
-"""
-PARTNERS = """The partner's messages are read as `entity.property.kind` too. The kinds are those above, which ask for
-the same there, and these; what is accepted is what the column accepts."""
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

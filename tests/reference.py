@@ -1,4 +1,4 @@
-"""Where two reference pages of `deploy/` come from: settings and commands, written from models and entries.
+"""Where three reference pages of `deploy/` come from: settings, commands and reasons, written from models and entries.
 
 `python -m tests.reference` writes the pages anew; a test compares them with what is there.
 """
@@ -22,8 +22,10 @@ from flows.cli.derive import command_of
 from flows.cli.main import GROUPS
 from flows.commands.entry import Entry, Form
 from flows.commands.every import ENTRIES
-from schemas import portal
+from schemas import portal, rules
 from schemas.issuer import Constant, From, Issuer
+from schemas.reasons import LINES, PARTNER, ROWS, reason
+from schemas.row_settings import RuleSettings, Severity
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
@@ -117,6 +119,20 @@ stderr. Exit codes are in the README.
 A *form* is the same command as a Prefect flow: same checks, same help texts; `dry_run` is preselected.
 """
 
+REASONS: Final = f"""# Reasons
+
+{MADE}
+Every reason code that a report, `rejects.csv` or a correction template can show. The page is made from the tables in
+`schemas/rules.py` and `schemas/reasons.py`.
+
+*By default*: `reject` keeps the row back, `warn` sends it and reports it. Where a name stands before it, that setting
+of `[rules]` decides: `reject`, `warn` or `off`. Of the rules that a cell breaks, the first of the table is reported.
+*Who acts*: "fix at source" is for the issuer, "resubmit as is" for the operator; "nothing" is for nobody.
+"""
+PARTNERS: Final = """\
+The partner's messages are read as `entity.property.kind` too. The kinds are those above, which ask for the same there,
+and these; what is accepted is what the column accepts."""
+
 
 def settings_page() -> str:
     """Return every key of the issuer's TOML, the portal's columns and the environment."""
@@ -144,7 +160,37 @@ def commands_page() -> str:
     return text
 
 
-PAGES: Final = {"SETTINGS.md": settings_page, "COMMANDS.md": commands_page}
+def reasons_page() -> str:
+    """Return every reason, what happens to the row by default, who acts, what is accepted."""
+    return "\n".join(_reasons())
+
+
+def _reasons() -> Iterator[str]:
+    yield REASONS
+    yield from (
+        "## What a row must hold",
+        "",
+        "| code | column | by default | who acts | accepted |",
+        "|---|---|---|---|---|",
+    )
+    for rule in rules.RULES:
+        _, action, hint = reason(rule.code)
+        yield f"| `{rule.code}` | `{rule.column}` | {_severity(rule)} | {action} | {hint} |"
+    for title, entries in (("What a line must be", LINES), ("Rows among others", ROWS)):
+        yield from ("", f"## {title}", "", "| code | by default | who acts | accepted |", "|---|---|---|---|")
+        known = ((one, reason(one.code)) for one in entries)
+        yield from (f"| `{one.code}` | {one.happens} | {one.action} | {hint} |" for one, (_, _, hint) in known)
+    yield from ("", "## The partner's errors", "", PARTNERS, "", "| kind | who acts |", "|---|---|")
+    yield from (f"| `{kind}` | {action} |" for kind, action in sorted(PARTNER.items()))
+    yield ""
+
+
+def _severity(rule: rules.Rule) -> str:
+    default = rule.severity_by(RuleSettings())
+    return default if rule.severity in get_args(Severity) else f"`{rule.severity}`: {default}"
+
+
+PAGES: Final = {"SETTINGS.md": settings_page, "COMMANDS.md": commands_page, "REASONS.md": reasons_page}
 
 
 def write(folder: Path = DEPLOY) -> None:

@@ -1,4 +1,4 @@
-"""The reference pages say what the code says: settings and commands."""
+"""The reference pages say what the code says: settings, commands and reasons."""
 
 from __future__ import annotations
 

@@ -21,20 +21,8 @@ from typing import Any, Final, NamedTuple, Self
 
 import gnupg
 
+from flows.runs import sealing
 from flows.runs.openpgp import Content, KeyCount, blocks, count_keys
-from flows.runs.sealing import (
-    GpgHungError,
-    GpgMissingError,
-    KeyCannotEncryptError,
-    KeyExpiredError,
-    KeyNotPinnedError,
-    KeyRevokedError,
-    KeyUnknownError,
-    KeyUnreadableError,
-    MalformedMessageError,
-    ManyKeysError,
-    SecretKeyGivenError,
-)
 
 PATIENCE: Final = 120.0  # seconds; sealing a group of 64 chunks takes one
 SHORT: Final = "/tmp"  # noqa: S108  mkdtemp makes a private folder in it
@@ -68,7 +56,7 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
         finally:
             timer.cancel()
         if code < 0:  # raised here, before python-gnupg reports the resulting broken pipe
-            raise GpgHungError(seconds=self._patience)
+            raise sealing.GpgHungError(seconds=self._patience)
         return code
 
 
@@ -84,7 +72,7 @@ class Keyring:
     ) -> None:
         binary = shutil.which(gpg)
         if binary is None:
-            raise GpgMissingError(reason="not found on the PATH")
+            raise sealing.GpgMissingError(reason="not found on the PATH")
         self._agent = agent
         self.patience = patience
         self.home = _make_home()
@@ -107,16 +95,13 @@ class Keyring:
             )
         except (OSError, ValueError) as error:
             reason = type(error).__name__
-        raise GpgMissingError(reason=reason)
+        raise sealing.GpgMissingError(reason=reason)
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
-        """Return python-gnupg's result of `work`, None if it raised: its exceptions are dropped, they may hold rows.
-
-        Raises GpgHungError if gpg was killed, by our timer or from outside.
-        """
+        """Return python-gnupg's result, None if it raised (its exceptions may hold rows); GpgHungError if killed."""
         try:
             return work(self.gpg)
-        except GpgHungError:
+        except sealing.GpgHungError:
             raise
         except Exception:  # noqa: BLE001  broken pipes, statuses python-gnupg cannot read
             return None
@@ -125,6 +110,22 @@ class Keyring:
         """Stop the agent and remove the home; closing twice is harmless."""
         _remove_home(self.home, agent=self._agent)
         self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class KeyringOwner:
+    """The base of what works with a keyring of its own, and is closed by its context."""
+
+    _ring: Keyring
+
+    def close(self) -> None:
+        """Stop the agent and remove the private home; closing twice is harmless."""
+        self._ring.close()
 
     def __enter__(self) -> Self:
         return self
@@ -247,15 +248,12 @@ class Recipient(NamedTuple):
 def import_public_keys(
     ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], today: date
 ) -> tuple[Recipient, ...]:
-    """Import one public key per file and return the pinned ones, in the order of `pinned`.
-
-    An unusable key raises its error of `flows.runs.sealing`; no flaw is left for gpg to notice.
-    """
+    """Import one public key per file and return the pinned ones, in the order of `pinned`; each flaw has its error."""
     public = [_one_public_key(key, number, len(keys), ", ".join(pinned)) for number, key in enumerate(keys, start=1)]
     for number, key in enumerate(public, start=1):
         result = ring.ask(partial(gnupg.GPG.import_keys, key_data=key))
         if result is None or len(set(result.fingerprints)) != 1:
-            raise KeyUnreadableError(number=number, total=len(keys), reason="key.import.refused")
+            raise sealing.KeyUnreadableError(number=number, total=len(keys), reason="key.import.refused")
     found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
     return tuple(_recipient(_pinned(found, fingerprint, pinned), fingerprint, today) for fingerprint in pinned)
 
@@ -266,14 +264,14 @@ def _one_public_key(key: bytes, number: int, of: int, pinned: str) -> bytes:
     try:
         found = blocks(key)
         holds = count_keys(found)
-    except MalformedMessageError as error:
+    except sealing.MalformedMessageError as error:
         holds, why = KeyCount(0, 0), str(error.fields["reason"])
     if holds.secret:
-        raise SecretKeyGivenError(number=number, total=of, pinned=pinned)
+        raise sealing.SecretKeyGivenError(number=number, total=of, pinned=pinned)
     if not holds.public:
-        raise KeyUnreadableError(number=number, total=of, reason=why)
+        raise sealing.KeyUnreadableError(number=number, total=of, reason=why)
     if holds.public > 1:
-        raise ManyKeysError(number=number, total=of, count=holds.public)
+        raise sealing.ManyKeysError(number=number, total=of, count=holds.public)
     return b"".join(found)
 
 
@@ -282,8 +280,8 @@ def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -
         return found[fingerprint]
     others = sorted(set(found) - set(pinned))
     if others:
-        raise KeyNotPinnedError(fingerprint=fingerprint, found=", ".join(others))
-    raise KeyUnknownError(fingerprint=fingerprint)
+        raise sealing.KeyNotPinnedError(fingerprint=fingerprint, found=", ".join(others))
+    raise sealing.KeyUnknownError(fingerprint=fingerprint)
 
 
 def _recipient(listed: Any, fingerprint: str, today: date) -> Recipient:
@@ -292,17 +290,17 @@ def _recipient(listed: Any, fingerprint: str, today: date) -> Recipient:
     subkeys = [_part(info, info["capability"]) for info in listed.get("subkey_info", {}).values()]
     able = [part for part in (key, *subkeys) if "e" in part.capabilities]  # lower case: its own capability
     if key.state == "r":
-        raise KeyRevokedError(fingerprint=fingerprint)
+        raise sealing.KeyRevokedError(fingerprint=fingerprint)
     if not key.alive(today):
-        raise KeyExpiredError(fingerprint=fingerprint, date=str(key.expires))
+        raise sealing.KeyExpiredError(fingerprint=fingerprint, date=str(key.expires))
     if not able:
-        raise KeyCannotEncryptError(fingerprint=fingerprint)
+        raise sealing.KeyCannotEncryptError(fingerprint=fingerprint)
     unrevoked = [part for part in able if part.state != "r"]
     if not unrevoked:
-        raise KeyRevokedError(fingerprint=fingerprint)
+        raise sealing.KeyRevokedError(fingerprint=fingerprint)
     alive = [part for part in unrevoked if part.alive(today)]
     if not alive:
-        raise KeyExpiredError(fingerprint=fingerprint, date=max(str(part.expires) for part in unrevoked))
+        raise sealing.KeyExpiredError(fingerprint=fingerprint, date=max(str(part.expires) for part in unrevoked))
     chosen = max(alive, key=lambda part: part.created)
     days = [part.expires for part in (key, chosen) if part.expires is not None]
     return Recipient(fingerprint, chosen.key_id, min(days, default=None))

@@ -9,9 +9,9 @@ from datetime import date, timedelta
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple
 
-from flows.adapters.gpg import PATIENCE, Keyring, import_public_keys, memory_files
+from flows.adapters.gpg import PATIENCE, Keyring, KeyringOwner, import_public_keys, memory_files
 from flows.errors import BugError
 from flows.runs.openpgp import Compression, Content, blocks, content, inspect
 from flows.runs.sealing import (
@@ -66,7 +66,7 @@ class PortalKey(NamedTuple):
         return f"PortalKey({self.fingerprint})"
 
 
-class GpgSealer:
+class GpgSealer(KeyringOwner):
     """Seals chunks to every pinned fingerprint; implements `Sealer`, and is closed by its context.
 
     Each of `keys` is the content of one public key file. An unusable key raises its error of `flows.runs.sealing`
@@ -101,22 +101,9 @@ class GpgSealer:
         )
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Seal chunks in order, in groups of one gpg process each; safe to call from several threads.
-
-        A chunk that cannot be sealed carries its trouble (`seal.process.*`, `seal.message.*`); the others are sealed.
-        """
+        """Seal chunks in order, one gpg process a group; thread-safe. A chunk that fails carries its trouble."""
         groups = (chunks[start : start + GROUP] for start in range(0, len(chunks), GROUP))
         return [sealed for group in groups for sealed in self._seal_group(group)]
-
-    def close(self) -> None:
-        """Remove the private home; closing twice is harmless."""
-        self._ring.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _seal_group(self, chunks: Sequence[Plain]) -> list[Sealed]:
         """Seal a group with one process; if that fails, each chunk with its own, so that only a bad one is lost."""
@@ -167,7 +154,7 @@ class GpgSealer:
         """Accept a message only if its packets name exactly our recipients: gpg's own `ok` is not enough."""
         wanted = sorted(recipient.key_id for recipient in self._recipients)
         try:
-            found = sorted(inspect(message).recipients)
+            found = sorted(inspect(message))
         except MalformedMessageError as error:
             return Sealed(name, b"", f"seal.{error.fields['reason']}")
         if found != wanted:
@@ -175,7 +162,7 @@ class GpgSealer:
         return Sealed(name, message)
 
 
-class GpgOpener:
+class GpgOpener(KeyringOwner):
     """Opens messages sealed to any of our secret keys; implements `Opener`, and is closed by its context."""
 
     def __init__(
@@ -212,16 +199,6 @@ class GpgOpener:
             raise SealedUnreadableError(reason=_why_unread("" if result is None else result.stderr))
         content: bytes = result.data
         return content
-
-    def close(self) -> None:
-        """Stop the agent and remove the private home; closing twice is harmless."""
-        self._ring.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _import(self, key: bytes, number: int, of: int) -> None:
         result = self._ring.ask(lambda gpg: gpg.import_keys(key, passphrase=self._passphrase))

@@ -76,10 +76,7 @@ class S3Store:
         return f"S3Store('s3://{self._bucket}/{self._prefix}')"
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key` unless it exists; False if it does.
-
-        If the response to an attempt was lost and the key then has the same content, it counts as ours: True.
-        """
+        """Write `key`; False if it exists, but True if a response was lost and it has the same content."""
         name, unanswered = self._name(key), False
 
         def put() -> bool:

@@ -25,11 +25,7 @@ class UnsealedCardError(OperatorError):
 
 
 class PlainSealer:
-    """Returns every chunk unchanged; implements `Sealer` for `[portal] sealed = false`.
-
-    It refuses here, before anything is written: UnsealedCardError for a number of 13 or more digits in any column that
-    is not a published test card.
-    """
+    """Returns chunks unchanged, for `[portal] sealed = false`; UnsealedCardError where a number is no test card."""
 
     fingerprints: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ("Chunks are not sealed ([portal] sealed = false): published test cards only.",)

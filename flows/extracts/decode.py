@@ -49,10 +49,7 @@ class Readable(Protocol):
 
 
 def line_blocks(stream: Readable, encoding: str, name: str, size: int = BLOCK) -> Iterator[bytes]:
-    """Yield blocks of whole lines of about `size` bytes: decompressed, without BOM, UTF-16 converted to UTF-8.
-
-    Raises EmptyExtractError, NotCsvError, EncodingError or TruncatedError.
-    """
+    """Yield whole lines, about `size` bytes at a time: decompressed, without BOM, UTF-16 as UTF-8; ExtractError."""
     plain = _sniffed(_inflated(iter(partial(stream.read, min(size, PIECE)), b""), name), encoding, name)
     if encoding == "utf-16":
         plain = _from_utf16(plain, name)

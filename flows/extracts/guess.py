@@ -68,10 +68,7 @@ class Sample(NamedTuple):
 
 
 def first_tables(head: bytes, name: str) -> str:
-    """Return commented TOML tables `[source]` and `[columns]`, guessed from the first bytes of an extract.
-
-    `head` is the extract or a beginning of it, compressed or not. Raises an ExtractError if it cannot be read.
-    """
+    """Return TOML tables `[source]` and `[columns]`, guessed from the beginning of an extract; ExtractError."""
     sample = _sample(head, name)
     return f"{_source_table(sample.settings)}\n{_columns_table(sample)}"
 

@@ -25,10 +25,7 @@ def is_sep_line(line: str, settings: SourceSettings, name: str) -> bool:
 
 
 def header_names(line: str, settings: SourceSettings, name: str) -> tuple[str, ...]:
-    """Return the names in a header line, in order; raises HeaderError.
-
-    A line that looks like data is refused without showing any of it.
-    """
+    """Return the names in a header line; HeaderError, which shows nothing of it, where it looks like data."""
     fields = _fields(line, settings.delimiter, name)
     if any(_NUMBER.fullmatch(field) or _CARD_OR_MAIL.search(field) for field in fields):
         problem = "it looks like a data row; an extract without a header needs header_rows = 0 and names"

@@ -68,11 +68,7 @@ class ReadCounts:
 def read_extract(
     stream: Readable, settings: SourceSettings, name: str, *, columns: Sequence[str] | None = None, block: int = BLOCK
 ) -> Extract:
-    """Open an extract (plain, gzip or zstd) and read its header.
-
-    `columns` keeps these headers only; `block` is in bytes. Raises ExtractError subclasses, which may show headers but
-    never cells.
-    """
+    """Open an extract (plain, gzip or zstd) at its first row; `columns` keeps only these headers. ExtractError."""
     return Extract(line_blocks(stream, settings.encoding, name, block), settings, name, columns)
 
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.reports.rebuild import RunReport, find_breaks, rebuild_lasting
-from flows.results.decisions import Closed, closed_breaks, place_of, sort_breaks
+from flows.results.decisions import closed_breaks, place_of, sort_breaks
 from flows.runs.chains import add_record
 from flows.runs.claim import ClaimedError, ClaimHolder, claimed, end, held
 from flows.runs.context import Adapters, IssuerContext, record_event
@@ -99,7 +99,7 @@ class NoSuchBreakError(OperatorError):
 class ClosedBreaks(NamedTuple):
     """The breaks that were closed or reopened, and the report as it is now; None in a dry run."""
 
-    breaks: tuple[Break | Closed, ...]
+    breaks: tuple[Break | Closing, ...]
     report: RunReport | None
 
 
@@ -121,7 +121,7 @@ def reopen_break(
 ) -> ClosedBreaks:
     """Reopen closed breaks of a kind in a run, all or those at a place; raises as `close_break` does."""
     why, keys = checked_reason(reason), keys_of(run)
-    closed = sorted(closed_breaks(context.adapters.store, keys))
+    closed = closed_breaks(context.adapters.store, keys)
     return _record(context, keys, "reopened", closed, name, place, why, dry_run=dry_run)
 
 
@@ -129,7 +129,7 @@ def _record(
     context: IssuerContext,
     keys: RunKeys,
     what: Literal["closed", "reopened"],
-    found: Sequence[Break | Closed],
+    found: Sequence[Break | Closing],
     name: str,
     place: str,
     why: str,

@@ -35,7 +35,7 @@ from flows.runs.documents import (
     run_ids,
     run_status,
 )
-from flows.runs.frames import csv_pieces, read_rows, write_rows
+from flows.runs.frames import csv_pieces, read_rows, rows_key, write_parquet
 from flows.runs.identity import canonical, local_day
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import StoredOutcomes
@@ -131,7 +131,7 @@ class Settled(NamedTuple):
 def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[Tally]) -> Iterator[pl.DataFrame]:
     """Write the reconciled rows of each part (`report/rows/`), add its tallies to `counted`, and yield its links."""
     for one in parts:
-        write_rows(store, keys, one.part, one.rows)
+        write_parquet(store, rows_key(keys, one.part), one.rows)
         counted += one.tallies
         links = keep_links(store, keys, one.part, one.rows)
         del one  # freed before waiting for the next

@@ -14,7 +14,6 @@ import polars as pl
 
 from flows.reports.tally import Tally
 from flows.results.balance import Balance
-from flows.results.decisions import Closed
 from flows.runs.chunks import chunk_states
 from flows.runs.keys import RunKeys
 from flows.runs.store import Store
@@ -23,6 +22,7 @@ from schemas.issuer import Issuer, Limits
 from schemas.manifest import Manifest
 from schemas.portal import INTERFACE
 from schemas.reasons import reason
+from schemas.records import Closing
 
 AGES = ("under 1 day", "1 to 2 days", "2 to 7 days", "over 7 days")
 _AGE_STEPS = (timedelta(days=1), timedelta(days=2), timedelta(days=7))
@@ -91,7 +91,7 @@ def summarise(
     issuer: Issuer,
     moment: ReportTimes,
     versions: dict[str, str],
-    closed: Sequence[tuple[Break, Closed]] = (),
+    closed: Sequence[tuple[Break, Closing]] = (),
 ) -> dict[str, Any]:
     """Return the summary of a reconciled run: counts, codes, digests and names only.
 

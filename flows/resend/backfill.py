@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import date
 from typing import Any, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from flows.errors import ExtractError, OperatorError
 from flows.runs.context import IssuerContext
-from flows.runs.documents import AbandonedError, keys_of, plans, read_manifest
+from flows.runs.documents import AbandonedError, keys_of, plans, read_document, read_manifest
 from flows.runs.identity import business_date, canonical, digest
 from flows.runs.keys import backfills, extracts
-from flows.runs.store import ConflictError, Entry, ObjectMissingError, read, write_once
+from flows.runs.store import Entry, write_once
 from flows.submissions.build import ExpectedOutcome, OnProgress
 from flows.submissions.dry_run import EarlierRuns, rehearse
 from flows.submissions.plan import identify, pending
@@ -71,10 +71,7 @@ class BackfillList(Document):
 
 
 def backfill(context: IssuerContext, span: DateRange) -> BackfillList:
-    """List the extracts of a span that have no committed run, and what each would send if the earlier ones were sent.
-
-    Nothing is written.
-    """
+    """List the extracts of a span without a committed run, and what each would send after the earlier ones."""
     issuer, nights = context.issuer, EarlierRuns()
     dated = [(business_date(one.key, one.modified, issuer.time_zone), one.key, one) for one in pending(context)]
     missed = [_rehearsed(context, one, day, nights) for day, _, one in sorted(dated) if span.start <= day <= span.end]
@@ -110,7 +107,7 @@ def _approved_list(context: IssuerContext, span: DateRange, asked: str) -> Backf
     finish_commits(context)
     store, issuer = context.adapters.store, context.issuer.issuer
     key = f"{backfills(issuer)}{asked}.json"
-    stored, now = _stored_list(context, key), backfill(context, span)
+    stored, now = read_document(store, key, BackfillList), backfill(context, span)
     wanted = stored or now
     whole = (plan for plan in plans(store, issuer) if plan.selection is None)
     done = {plan.source.sha256 for plan in whole if read_manifest(store, keys_of(plan.run)) is not None}
@@ -148,14 +145,3 @@ def _rehearsed(context: IssuerContext, entry: Entry, day: date, nights: EarlierR
         "refused": done.verdict if done.already else checked.refused,
     }
     return found.model_copy(update=outcome)
-
-
-def _stored_list(context: IssuerContext, key: str) -> BackfillList | None:
-    """Return a list that was sent before; None if it was not."""
-    try:
-        return BackfillList.model_validate_json(read(context.adapters.store, key))
-    except ObjectMissingError:
-        return None
-    except ValidationError:  # its text quotes the document; ours is raised below without a chain
-        pass
-    raise ConflictError(key=key)

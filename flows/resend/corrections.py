@@ -114,10 +114,7 @@ class _Cell(NamedTuple):
 
 
 def read_filled(content: bytes, name: str, run: str) -> pl.DataFrame:
-    """Return the corrections of a filled-in template (`schemas.corrections.Filled`), by line.
-
-    Raises CorrectionsUnreadableError and CorrectionsRefusedError.
-    """
+    """Return the corrections (`Filled`) of a template; CorrectionsUnreadableError, CorrectionsRefusedError."""
     cells: dict[tuple[int, str], _Cell] = {}
     problems: list[Problem] = []
     for line, record in _records(content, name):
@@ -320,10 +317,7 @@ def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
 
 
 def corrected_cells(given: CorrectionFile, manifest: Manifest, store: Store) -> pl.DataFrame:
-    """Return row, column, correction of a filled-in template, checked against the rows of its run.
-
-    Raises CorrectionsUnreadableError, CorrectionsRefusedError.
-    """
+    """Return row, column, correction of a filled-in template, checked against its run; raises as `read_filled`."""
     name = given.source.key.rpartition("/")[2]
     filled = read_filled(given.content, name, manifest.run)
     numbers = filled["row"].unique().implode()

@@ -124,11 +124,7 @@ def renewals(context: IssuerContext, request: Request) -> RenewalPlan:
 
 
 def renew(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> RenewedRun:
-    """Build and commit the run that renews what is due; if nothing is due, write nothing.
-
-    Repeated after a crash it finishes the same run. Raises NoExtractError, SourceGoneError, OvertakenError and what a
-    submit raises.
-    """
+    """Commit the run that renews what is due, if anything; repeated after a crash it finishes the same run."""
     finish_commits(context)
     due = renewals(context, request)
     if due.rows.is_empty():

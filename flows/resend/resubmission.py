@@ -134,15 +134,12 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     """
     if not (any(request[4:]) or request.wanted.anything) or (request.corrections and request.extract):
         raise NothingAskedError(run=request.run)
-    store, name = context.adapters.store, context.issuer.issuer
-    links = list(commits_since(store, name))  # first: what is committed later is checked at our own commit
+    store = context.adapters.store
+    links = list(commits_since(store, context.issuer.issuer))  # first: our own commit checks what is committed later
     of = committed(store, request.run)
     given, cells, changed = None, pl.DataFrame(schema=CELL), pl.Series(dtype=pl.UInt32)
-    if request.corrections and content is None:
-        given = read_corrections(context, request.corrections)
-    elif request.corrections and content is not None:
-        given = given_as(context, request.corrections, content)
-    if given is not None:
+    if name := request.corrections:
+        given = read_corrections(context, name) if content is None else given_as(context, name, content)
         cells = corrected_cells(given, of, store)
         changed = cells["row"]
     if request.extract:

@@ -1,6 +1,4 @@
-"""Which rows of a run are resent: those an operator selects, but no linked or awaiting card, and no row that would be
-refused as before.
-"""
+"""Which rows of a run are resent: no linked or awaiting card, and no row that would be refused as before."""
 
 from __future__ import annotations
 
@@ -9,19 +7,14 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.results.lineage import CANCELLED
+from flows.results.lineage import CANCELLED, RUN_ROW
 from schemas import ledger
 from schemas.corrections import AT_SOURCE
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.reasons import reason
 
 REFUSED = (ERROR, ledger.REJECTED, ledger.DUPLICATE)
-ASKED: dict[str, pl.DataType | type[pl.DataType]] = {
-    "row": pl.UInt32,
-    "cuid": pl.String,
-    "last_4": pl.String,
-    "state": pl.String,
-    "reasons": pl.List(pl.String),
+ASKED = {name: RUN_ROW[name] for name in ("row", "cuid", "last_4", "state", "reasons")} | {
     "reason": pl.String,
     "named": pl.Boolean,
 }
@@ -35,19 +28,8 @@ UNCHANGED = "would be refused as before"
 REPEATED = "repeats another of these rows"
 EXCLUDED = "the filter leaves it out"
 
-TRIED: dict[str, pl.DataType | type[pl.DataType]] = {
-    "row": pl.UInt32,
-    "cuid": pl.String,
-    "last_4": pl.String,
-    "fate": pl.String,
-    "reasons": pl.List(pl.String),
-}
-STANDING: dict[str, pl.DataType | type[pl.DataType]] = {
-    "run": pl.String,
-    "cuid": pl.String,
-    "last_4": pl.String,
-    "state": pl.String,
-}
+TRIED = {name: ledger.dtypes()[name] for name in ("row", "cuid", "last_4", "fate", "reasons")}
+STANDING = dict.fromkeys(("run", "cuid", "last_4", "state"), pl.String)
 
 
 class RowSelection(NamedTuple):

@@ -75,10 +75,7 @@ def _typed(rows: pl.DataFrame) -> pl.DataFrame:
 def replaced_rows(
     context: IssuerContext, entry: Entry, source: SourceIdentity, manifest: Manifest
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """Match a corrected extract with a run: its rows (row, origin: the row of the run it replaces), and all its rows.
-
-    Raises AmbiguousRowsError and what reading raises.
-    """
+    """Return which rows of a corrected extract replace which of a run (PICK), and all its rows; AmbiguousRowsError."""
     rows = pl.concat([pl.DataFrame(schema=CORRECTED), *_rows(context, entry, source)], how="diagonal")
     if "number" in rows.columns:
         picks = by_number(rows, manifest.run)

@@ -65,10 +65,7 @@ def attribute_claims(
     allowed_hosts: Sequence[str],
     forced: Sequence[ByHand] = (),
 ) -> list[Attributed]:
-    """Attribute result files, at least one, by their claims; an operator's attribution takes precedence.
-
-    However the sent row was found, the same rules decide what its result means.
-    """
+    """Attribute result files, at least one, by their claims; an operator's attribution takes precedence."""
     placed = place_rows(claims, among, [result.received for result in results])
     placed = _by_hand(placed, claims, among.sent, forced)
     rows = claims.join(placed.drop("file"), on="at", how="left", maintain_order="left")

@@ -39,10 +39,7 @@ class Balance(NamedTuple):
 
 
 def balance(manifest: Manifest, reconciled: Reconciled | None = None, closed: int = 0) -> Balance:
-    """Balance a committed run, with its reconciled results, if any (of this run alone).
-
-    `reconciled.breaks`: the open ones; `closed`: how many operators closed.
-    """
+    """Balance a committed run, with its results if any: breaks still open, and how many operators `closed`."""
     counts = manifest.counts
     lines = [
         Line(

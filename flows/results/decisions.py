@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from flows.results.attribution import ByHand
@@ -18,28 +17,11 @@ SHOWN = 5  # row numbers in the place of a break; with no more rows than that, i
 _ROWS = ", rows "
 
 
-class Closed(NamedTuple):
-    """A break as it was when closed, with who closed it, when and why."""
-
-    name: str
-    place: str
-    rows: int
-    at: datetime
-    by: str
-    reason: str
-
-    def covers(self, found: Break) -> bool:
-        """True for a break of the same kind and place without a row that was not closed then."""
-        if (found.name, place_of(found.place)) != (self.name, place_of(self.place)) or found.rows > self.rows:
-            return False
-        return self.rows > SHOWN or _named(found.place) <= _named(self.place)
-
-
 class SortedBreaks(NamedTuple):
     """The breaks of a run: open ones and notices, and the closed ones with their closing."""
 
     open: tuple[Break, ...]
-    closed: tuple[tuple[Break, Closed], ...]
+    closed: tuple[tuple[Break, Closing], ...]
 
 
 def place_of(place: str) -> str:
@@ -47,26 +29,29 @@ def place_of(place: str) -> str:
     return place.partition(_ROWS)[0]
 
 
-def sort_breaks(found: Iterable[Break], closings: Iterable[Closed]) -> SortedBreaks:
+def sort_breaks(found: Iterable[Break], closings: Iterable[Closing]) -> SortedBreaks:
     """Separate the closed breaks from the open ones; a notice is never closed."""
     known = list(closings)
-    covered = {one: next((by for by in known if by.covers(one)), None) for one in found}
+    covered = {one: next((by for by in known if _covers(by, one)), None) for one in found}
     still = tuple(one for one, by in covered.items() if by is None or one.notice)
     return SortedBreaks(still, tuple((one, by) for one, by in covered.items() if by is not None and not one.notice))
+
+
+def _covers(closing: Closing, found: Break) -> bool:
+    """Return whether a break is of the closed kind and place, without a row that was not closed then."""
+    if (found.name, place_of(found.place)) != (closing.name, place_of(closing.place)) or found.rows > closing.rows:
+        return False
+    return closing.rows > SHOWN or _named(found.place) <= _named(closing.place)
 
 
 def _named(place: str) -> frozenset[str]:
     return frozenset(place.partition(_ROWS)[2].split(", ")) - {""}
 
 
-def closed_breaks(store: Store, keys: RunKeys) -> frozenset[Closed]:
-    """Return the closings of a run that are not reopened; `Closed.covers` applies them to breaks."""
+def closed_breaks(store: Store, keys: RunKeys) -> list[Closing]:
+    """Return the closings of a run that are not reopened, by kind and place."""
     last = {(one.name, place_of(one.place)): one for one in records(store, keys.closed, Closing)}
-    return frozenset(
-        Closed(one.name, one.place, one.rows, one.at, one.by, one.reason)
-        for one in last.values()
-        if one.what == "closed"
-    )
+    return [one for _, one in sorted(last.items()) if one.what == "closed"]
 
 
 def open_breaks(store: Store, keys: RunKeys, found: Iterable[Break]) -> tuple[Break, ...]:

@@ -181,10 +181,7 @@ def newest_first(store: Store, runs: Iterable[str]) -> list[str]:
 
 
 def attempts_after(store: Store, manifest: Manifest, counts: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return the resubmissions of a run and its rows after all attempts; None if nothing was resent.
-
-    `counts`: rows that were linked, awaiting, in error and rejected after the run itself.
-    """
+    """Return a run's resubmissions, if any, and its rows after them; `counts`: its rows by state before them."""
     found = sorted(_attempts(store, manifest), key=lambda one: (one.at, one.run.run))
     if not found:
         return None

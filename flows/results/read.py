@@ -66,10 +66,7 @@ def find_header(line: str) -> ResultHeader | None:
 
 
 class ResultRows(NamedTuple):
-    """One result file: SHA-256 of the stored bytes, name, rows (schemas.result.ResultTable), problem codes.
-
-    `received` is the day the file arrived, where known: it decides whether a link had expired by then.
-    """
+    """One result file: SHA-256 of its bytes, name, rows (ResultTable), problem codes, day of arrival if known."""
 
     digest: str
     name: str

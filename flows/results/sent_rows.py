@@ -38,10 +38,7 @@ class SentIndex:
         self._chunks: dict[tuple[str, str], frozenset[int]] = {}  # of each part read so far, by run and name
 
     def candidates(self, names: Sequence[str], claims: pl.DataFrame, forced: Sequence[ByHand] = ()) -> Candidates:
-        """Return the sent rows of every chunk that result files may answer.
-
-        `names`: of the files. `claims`: of their rows (`read_claims`). `forced`: rows that an operator attributed.
-        """
+        """Return the sent rows that files of these names, with these claims or attributions, may answer."""
         asked: dict[str, set[int]] = {}
         for run, chunk in (one for name in names for one in named_in(name)):
             asked.setdefault(run, set()).add(chunk)

@@ -61,10 +61,7 @@ class CardSurvey(NamedTuple):
 
 
 def survey_cards(context: IssuerContext, also: Iterable[pl.DataFrame] = ()) -> CardSurvey:
-    """Look at every card of an issuer that a run of the last weeks, or one with a living link, has sent.
-
-    `also`: attempts (ATTEMPT) that a dry run assumes to have been made.
-    """
+    """Look at every card that a run which still matters has sent; `also`: attempts that a dry run assumes."""
     store, issuer = context.adapters.store, context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     links = list(commits_since(store, issuer))  # first: later commits are looked at when ours is appended

@@ -84,10 +84,7 @@ def recent_commits(store: Store, issuer: str) -> Iterator[Manifest]:
 
 
 def append_commit(store: Store, issuer: str, manifest: Manifest, since: int | None = None) -> None:
-    """Add a run to the commits; with `since`, only where the commits after it send none of the run's cards.
-
-    Raises OvertakenError.
-    """
+    """Add a run to the commits; with `since`, OvertakenError where a later commit sends any of its cards."""
     prefix = commits(issuer)
     at = max(0, last_commit(store, issuer) - 1) if since is None else since  # the last one may be ours
     while not add_next(store, prefix, at + 1, manifest):

@@ -112,10 +112,7 @@ def held(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
 
 
 def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") -> None:
-    """End any claim on `prefix`, or only one of that holder; one that is still alive gets LeaseLostError on renewing.
-
-    Raises ClaimedError where it is renewed faster than it can be ended.
-    """
+    """End a claim on `prefix` (`only`: of that holder), alive or not; ClaimedError where it is renewed faster."""
     for _ in range(CONTESTS):
         number, last = last_record(store, prefix, _Claim)
         if last is None or not last.holds(now) or only not in ("", last.holder):

@@ -39,10 +39,7 @@ class IssuerContext(NamedTuple):
 
 
 def record_event(adapters: Adapters, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:
-    """Add an event to a run's history: what, when, by whom, and counts or names.
-
-    Card numbers in texts are masked, since an operator types the reason.
-    """
+    """Add an event to a run's history: what, when, by whom, and facts; card numbers in texts are masked."""
     moment = adapters.now()
     reported = {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
     event = canonical({"what": what, "at": moment.isoformat(), "by": redact(adapters.actor), **reported})

@@ -14,11 +14,6 @@ from schemas.manifest import LedgerPart
 CSV_ROWS = 50_000  # rows turned to text at a time
 
 
-def write_rows(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame) -> None:
-    """Write the reconciled rows (columns of `Reconciled.rows`) of one ledger part."""
-    write_parquet(store, rows_key(keys, part), rows)
-
-
 def read_rows(
     store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str], only: pl.Expr | None = None
 ) -> Iterator[pl.DataFrame]:

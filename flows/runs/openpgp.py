@@ -36,12 +36,6 @@ class Packet(NamedTuple):
     body: memoryview
 
 
-class Message(NamedTuple):
-    """A sealed message from outside: its recipients' 16-hex key ids, in order."""
-
-    recipients: tuple[str, ...]
-
-
 class KeyCount(NamedTuple):
     """How many public and secret keys a key file holds, subkeys not counted."""
 
@@ -60,11 +54,8 @@ def looks_like_message(head: bytes) -> bool:
     return tag == _SESSION_KEY and head[start : start + 1] == b"\x03"  # else some letter of cp1252 or UTF-8
 
 
-def inspect(message: bytes) -> Message:
-    """Return the recipients of one message: session keys, then exactly one tag 18 version 1, nothing after it.
-
-    Raises MalformedMessageError where packets do not tile the bytes or are of any other kind.
-    """
+def inspect(message: bytes) -> tuple[str, ...]:
+    """Return the key ids (16 hex) of session keys before one tag 18 version 1, no more; MalformedMessageError."""
     found = blocks(message)
     if len(found) != 1:
         raise MalformedMessageError(reason="message.blocks.many")
@@ -75,7 +66,7 @@ def inspect(message: bytes) -> Message:
         raise MalformedMessageError(reason="message.packets.unexpected")
     if bytes(sealed.body[:1]) != b"\x01":
         raise MalformedMessageError(reason="message.version.unsupported")
-    return Message(tuple(_recipient(key.body) for key in keys))
+    return tuple(_recipient(key.body) for key in keys)
 
 
 def count_keys(binary: Sequence[bytes]) -> KeyCount:

@@ -14,19 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from schemas import portal
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.portal import (
-    ADDRESS1,
-    ADDRESS2,
-    CITY,
-    COUNTRY,
-    CUID,
-    FIRST_NAME,
-    LAST_NAME,
-    NAME_ON_CARD,
-    POSTAL_CODE,
-    SUBNATIONAL,
-)
 from schemas.settings import Change, Portfolio
 
 STANDING = "card.link.standing"  # has a link that does not expire soon
@@ -44,8 +33,8 @@ ATTEMPT: dict[str, pl.DataType | type[pl.DataType]] = {
     "name_check": pl.UInt32,
     "address_check": pl.UInt32,
 }
-NAME = (FIRST_NAME, LAST_NAME, NAME_ON_CARD)
-ADDRESS = (ADDRESS1, ADDRESS2, CITY, SUBNATIONAL, COUNTRY, POSTAL_CODE)
+NAME = (portal.FIRST_NAME, portal.LAST_NAME, portal.NAME_ON_CARD)
+ADDRESS = (portal.ADDRESS1, portal.ADDRESS2, portal.CITY, portal.SUBNATIONAL, portal.COUNTRY, portal.POSTAL_CODE)
 EXPIRATIONS = 4  # cards of one cuid with equal last digits that are distinguished by their expiration
 
 
@@ -89,13 +78,10 @@ class PriorState:
         return int(self._cards.nbytes + self._facts.estimated_size())
 
     def suppressed(self, rows: pl.DataFrame, terms: ResendPolicy) -> pl.Series:
-        """Return the code why each row is not sent, null where it is.
-
-        `rows`: cardholder.cuid, last_4, expiration, name_check, address_check.
-        """
+        """Return the code why each row (cuid, last_4, expiration, checks) is not sent, null where it is."""
         if not len(self):
             return pl.Series(values=[None] * rows.height, dtype=pl.String)
-        cards, expirations = rows.select(_card(CUID), pl.col("expiration").cast(pl.UInt16)).get_columns()
+        cards, expirations = rows.select(_card(portal.CUID), pl.col("expiration").cast(pl.UInt16)).get_columns()
         places = self._places(cards.to_numpy(), expirations.to_numpy())
         known = pl.Series(self._cards[places] == cards.to_numpy())
         joined = pl.concat(

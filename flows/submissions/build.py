@@ -27,7 +27,7 @@ from flows.submissions.publish import Outcome, PartialRunError, Publisher
 from flows.submissions.rows import EVERY_ROW, Choice, Route
 from schemas import ledger
 from schemas.corrections import BESIDE
-from schemas.manifest import Counts, LedgerPart, ManifestChunk, Plan, SourceIdentity
+from schemas.manifest import Counts, Inputs, Manifest, ManifestChunk, Plan, SourceIdentity
 
 
 def describe_pace(rows: int, share: float, elapsed: float) -> str:
@@ -133,22 +133,15 @@ OnProgress = Callable[[Progress], None]
 
 
 class BuiltRun(NamedTuple):
-    """Where the rows went and why, the kinds of cards, and the chunks and ledger parts that were written."""
+    """The manifest that would commit what was written, and the kinds of cards."""
 
-    counts: Counts
-    reasons: dict[str, int]
-    repairs: dict[str, int]
+    manifest: Manifest
     test_cards: int
     other_cards: int
-    chunks: tuple[ManifestChunk, ...]
-    ledger: tuple[LedgerPart, ...]
 
 
 def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> BuiltRun:
-    """Make the one pass over an extract: every row to the ledger, every chunk sealed and published.
-
-    Raises PartialRunError where a chunk could not be published.
-    """
+    """Make the one pass over an extract: every row to the ledger, every chunk published; PartialRunError."""
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
     ledger, publisher = LedgerWriter(store, keys), Publisher(context, sealer, keys)
     with closing(publisher), closing(ledger), open_extract(context, job.entry, plan.source) as stream:
@@ -168,15 +161,15 @@ def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnP
         parts = [] if publisher.has_given_up else ledger.finish()
         chunks = _all_published(plan, job.again, publisher.finish())
     route = scan.route
-    return BuiltRun(
-        scan.counts,
-        dict(route.reasons),
-        dict(route.repairs),
-        route.test_cards,
-        route.other_cards,
-        tuple(chunks),
-        tuple(parts),
+    manifest = Manifest(
+        **{name: getattr(plan, name) for name in Inputs.model_fields},
+        counts=scan.counts,
+        reasons=dict(route.reasons),
+        repairs=dict(route.repairs),
+        chunks=tuple(chunks),
+        ledger=tuple(parts),
     )
+    return BuiltRun(manifest, route.test_cards, route.other_cards)
 
 
 def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[ManifestChunk]:

@@ -61,10 +61,7 @@ class Splitter:
 
 
 def lines(rows: pl.DataFrame, order: Sequence[str]) -> pl.Series:
-    """Return each row as a line of a chunk, without its end; columns in the portal's `order`, no line break in a cell.
-
-    Raises BugError where a cell holds one.
-    """
+    """Return each row as a chunk's line, columns in the portal's `order`; BugError for a line break in a cell."""
     out = BytesIO()
     rows.select(order).write_csv(out, include_header=False, quote_style="necessary")
     text = pl.read_lines(out.getvalue()).to_series()

@@ -62,10 +62,7 @@ class EarlierRuns:
 def check_extract(
     context: IssuerContext, name: str, day: date | None, opened: Collection[str] = (), nights: EarlierRuns | None = None
 ) -> Checked:
-    """Read and check the whole extract exactly as a submit would.
-
-    `nights` are assumed to be sent before it; where it would pass, it is added to them.
-    """
+    """Check the whole extract as a submit after `nights` would; where it would pass, it is added to them."""
     entry = find_extract(context, name)
     source = identify(context.adapters.store, entry)
     as_of = day or business_date(entry.key, entry.modified, context.issuer.time_zone)

@@ -30,10 +30,7 @@ class SeenRows:
         self._table = Table(max(expected, BLOCK))
 
     def mark(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return verdicts (row, column, code, severity): repeats are rejected, cards under another cuid as configured.
-
-        `rows` are the accepted rows of one block, keyed. The first of equal rows is never marked: it is sent.
-        """
+        """Return verdicts (row, column, code, severity) on keyed, accepted rows; the first of equal rows has none."""
         seen = self._table.add(rows["key"].to_numpy(), rows["tag"].to_numpy())
         at = np.flatnonzero(seen.repeated | seen.other)  # few: all below is done for these only
         same, repeated = (pl.Series(mask[at], dtype=pl.Boolean) for mask in (seen.same, seen.repeated))

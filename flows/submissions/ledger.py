@@ -89,10 +89,7 @@ def check_records(records: pl.DataFrame) -> None:
 
 
 class LedgerWriter:
-    """Collect ledger records and write them in parts of about 250,000, by row number within a part.
-
-    A part is written while the next rows come; close the writer if you stop early.
-    """
+    """Write ledger records in parts of about 250,000 while the next rows come; close it if you stop early."""
 
     def __init__(self, store: Store, keys: RunKeys, part_rows: int = PART_ROWS) -> None:
         self._store = store

@@ -11,40 +11,19 @@ from functools import cache
 
 import polars as pl
 
-from schemas import places
-from schemas.portal import (
-    ADDRESS2,
-    COUNTRY,
-    CUID,
-    CUSTOMER_KEY,
-    CVV,
-    CVV_HASH,
-    EMAIL,
-    FIRST_NAME,
-    IS_PRIMARY,
-    LAST_NAME,
-    MONTH,
-    NAME_ON_CARD,
-    NICKNAME,
-    PAN,
-    PHONE,
-    POSTAL_CODE,
-    SUBNATIONAL,
-    YEAR,
-    columns,
-)
+from schemas import places, portal
 from schemas.row_settings import RuleSettings
 
-VERBATIM = (CUID, CVV, CVV_HASH)  # others' identifiers and secrets: trimmed, never rewritten
+VERBATIM = (portal.CUID, portal.CVV, portal.CVV_HASH)  # others' identifiers and secrets: trimmed, never rewritten
 OPTIONAL = (
-    NAME_ON_CARD,
-    CVV_HASH,
-    CVV,
-    CUSTOMER_KEY,
-    NICKNAME,
-    ADDRESS2,
-    EMAIL,
-    PHONE,
+    portal.NAME_ON_CARD,
+    portal.CVV_HASH,
+    portal.CVV,
+    portal.CUSTOMER_KEY,
+    portal.NICKNAME,
+    portal.ADDRESS2,
+    portal.EMAIL,
+    portal.PHONE,
 )  # NULL means absent
 # Printable ASCII and composed Latin letters, no blank at either end: nothing to trim. One anchored regex is fastest.
 TIDY = r"^[!-~\x{C0}-\x{FF}](?:[ -~\x{C0}-\x{FF}]*[!-~\x{C0}-\x{FF}])?$"
@@ -54,12 +33,12 @@ SPACED = r"^[0-9]+[\s\p{Pd}\p{Cf}][0-9\s\p{Pd}\p{Cf}]*$"  # digits separated by 
 INVISIBLE = (0x1680, *range(0x2000, 0x200E), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
 EDGES = "".join(chr(n) for n in (*range(0x21), *range(0x7F, 0xA1), *INVISIBLE))
 _ODD = (
-    pl.col(PAN).str.contains(SPACED),
-    pl.col(MONTH).str.contains("^[1-9]$"),
-    pl.col(YEAR).str.contains("^20[0-9]{2}$"),
+    pl.col(portal.PAN).str.contains(SPACED),
+    pl.col(portal.MONTH).str.contains("^[1-9]$"),
+    pl.col(portal.YEAR).str.contains("^20[0-9]{2}$"),
 )
 _ODD_CODES = tuple(
-    ((pl.col(COUNTRY) == country) & ~pl.col(POSTAL_CODE).str.contains(shape)).alias(country)
+    ((pl.col(portal.COUNTRY) == country) & ~pl.col(portal.POSTAL_CODE).str.contains(shape)).alias(country)
     for country, shape in ((places.US, "^[0-9]{5}$"), (places.CANADA, "^[A-Z][0-9][A-Z] [0-9][A-Z][0-9]$"))
 )
 TRUTHS = dict.fromkeys(("TRUE", "T", "YES", "Y", "1"), "TRUE") | dict.fromkeys(("FALSE", "F", "NO", "N", "0"), "FALSE")
@@ -70,11 +49,11 @@ def normalise(rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
     rows = _trim(rows).with_columns(_absent(rules.placeholders))
     odd = rows.select(_ODD)
     rows = rows.with_columns(
-        _replace(rows[PAN], odd[PAN], lambda pan: pan.str.replace_all("[^0-9]", "")),
-        _replace(rows[MONTH], odd[MONTH], lambda month: "0" + month),
-        _replace(rows[YEAR], odd[YEAR], lambda year: year.str.slice(2)),
-        _spell(rows[COUNTRY], places.country_spellings()),
-        _spell(rows[IS_PRIMARY], TRUTHS),
+        _replace(rows[portal.PAN], odd[portal.PAN], lambda pan: pan.str.replace_all("[^0-9]", "")),
+        _replace(rows[portal.MONTH], odd[portal.MONTH], lambda month: "0" + month),
+        _replace(rows[portal.YEAR], odd[portal.YEAR], lambda year: year.str.slice(2)),
+        _spell(rows[portal.COUNTRY], places.country_spellings()),
+        _spell(rows[portal.IS_PRIMARY], TRUTHS),
     )
     rows = rows.with_columns(_subnational(rows), _postal_code(rows, rules))
     # Optional in the file, but required by the partner's sibling interface.
@@ -83,9 +62,11 @@ def normalise(rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
 
 def _trim(rows: pl.DataFrame) -> pl.DataFrame:
     """Trim, join lines, compose accents; a cell that is empty then is absent."""
-    odd = rows.select(~pl.col(columns()).str.contains(TIDY))
+    odd = rows.select(~pl.col(portal.columns()).str.contains(TIDY))
     return rows.with_columns(
-        _replace(rows[name], odd[name], _plain if name in VERBATIM else _text) for name in columns() if odd[name].any()
+        _replace(rows[name], odd[name], _plain if name in VERBATIM else _text)
+        for name in portal.columns()
+        if odd[name].any()
     )
 
 
@@ -123,9 +104,9 @@ def _key(cell: str) -> str:
 
 def _subnational(rows: pl.DataFrame) -> pl.Series:
     """Spell states and provinces as codes, by country: NL is a province, not a state."""
-    cells = rows[SUBNATIONAL]
+    cells = rows[portal.SUBNATIONAL]
     for country in (places.US, places.CANADA):
-        there = (rows[COUNTRY] == country).fill_null(False)
+        there = (rows[portal.COUNTRY] == country).fill_null(False)
         cells = _spell(cells, places.subnational_spellings(country)).zip_with(there, cells)
     return cells
 
@@ -135,7 +116,7 @@ def _postal_code(rows: pl.DataFrame, rules: RuleSettings) -> pl.Series:
     american, canadian = rows.select(_ODD_CODES).get_columns()
     kept = "${1}-${2}" if rules.keep_zip_plus_4 else "${1}"
     longer = r"^([0-9]{5})[-\s]?([0-9]{4})$"
-    cells = _replace(rows[POSTAL_CODE], american, lambda zips: zips.str.replace(longer, kept))
+    cells = _replace(rows[portal.POSTAL_CODE], american, lambda zips: zips.str.replace(longer, kept))
     return _replace(cells, canadian, _canadian)
 
 
@@ -145,5 +126,5 @@ def _canadian(cells: pl.Series) -> pl.Series:
 
 def _name_on_card() -> pl.Expr:
     """Return the name on the card; where it is absent, first and last name."""
-    whole = pl.concat_str(FIRST_NAME, LAST_NAME, separator=" ")
-    return pl.coalesce(NAME_ON_CARD, whole).alias(NAME_ON_CARD)
+    whole = pl.concat_str(portal.FIRST_NAME, portal.LAST_NAME, separator=" ")
+    return pl.coalesce(portal.NAME_ON_CARD, whole).alias(portal.NAME_ON_CARD)

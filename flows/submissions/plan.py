@@ -68,13 +68,6 @@ class RunInputs(NamedTuple):
         return self.selection.sha256 if self.selection else ""
 
 
-class Planned(NamedTuple):
-    """A plan, and remarks for the operator."""
-
-    plan: Plan
-    remarks: tuple[str, ...] = ()
-
-
 def find_extract(context: IssuerContext, name: str) -> Entry:
     """Return the extract of that name (file name or key below the issuer's extracts)."""
     prefix = extracts(context.issuer.issuer)
@@ -101,8 +94,10 @@ def identify(store: Store, entry: Entry) -> SourceIdentity:
     )
 
 
-def make_plan(context: IssuerContext, entry: Entry, day: date | None, new_run: str = "", known: str = "") -> Planned:
-    """Write the plan of an extract's run, or take over the one it has.
+def make_plan(
+    context: IssuerContext, entry: Entry, day: date | None, new_run: str = "", known: str = ""
+) -> tuple[Plan, tuple[str, ...]]:
+    """Write the plan of an extract's run, or take over the one it has; with remarks for the operator.
 
     The run is found by the extract's digest and read by its key, since a listing may be late. Its plan keeps the
     business date, so that a rerun after midnight gives the same rows. The same reason for a new run is the same new
@@ -114,10 +109,10 @@ def make_plan(context: IssuerContext, entry: Entry, day: date | None, new_run: s
     as_of = day or business_date(entry.key, entry.modified, context.issuer.time_zone)
     plan, stored = _planned(context, source, RunInputs(as_of, new_run, known=known))
     if stored is None:
-        return Planned(plan, _remarks(context, source))
+        return plan, _remarks(context, source)
     finished(context.adapters.store, keys_of(plan.run))  # AbandonedError, rather than a word on settings
     _compare(plan, stored, day)
-    return Planned(stored.model_copy(update={"source": source}))
+    return stored.model_copy(update={"source": source}), ()
 
 
 def plan_selection(context: IssuerContext, source: SourceIdentity, today: date, selection: Selection) -> Plan:

@@ -42,10 +42,7 @@ class Decided(NamedTuple):
 
 
 def decide(rows: pl.DataFrame, repairs: Repairs, name: str) -> Decided:
-    """Return the repairs that the first block, normalised, shows to be needed; `name` is the extract's.
-
-    Raises ExcelDamageError where digits are lost for good.
-    """
+    """Return the repairs that the first block of extract `name` needs; ExcelDamageError where digits are lost."""
     if repairs.refuse_excel:
         _refuse_excel(rows[PAN].drop_nulls(), name)
     return Decided(

@@ -63,27 +63,24 @@ class Submitted(NamedTuple):
 
 
 def submit(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> Submitted:
-    """Take one extract all the way to its manifest; a finished run is left as it is.
-
-    Raises the gates' errors, PartialRunError, ClaimedError and the adapters' errors.
-    """
+    """Take one extract all the way to its manifest; a finished run is left as it is."""
     with context.sealer() as sealer:  # a wrong key is refused before anything is read
         entry = find_extract(context, request.extract)
         ensure_store_safe(context)
         survey = read_prior_state(context) if context.issuer.full_portfolio else None
         known = survey.digest if survey else ""
-        planned = make_plan(context, entry, request.business_date, redact(request.new_run), known)
+        plan, remarks = make_plan(context, entry, request.business_date, redact(request.new_run), known)
         job = Job(
-            planned.plan,
+            plan,
             entry,
             Choice(known=survey.known if survey else None),
             request.opened,
-            command(context.issuer.issuer, planned.plan, request.opened),
+            command(context.issuer.issuer, plan, request.opened),
             since=survey.commit if survey else None,
             expected=request.expected,
         )
         done = execute(context, job, sealer, on_progress)
-        return done._replace(remarks=(*planned.remarks, *sealer.warnings))
+        return done._replace(remarks=(*remarks, *sealer.warnings))
 
 
 def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress = lambda _: None) -> Submitted:
@@ -110,10 +107,7 @@ def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnPro
 
 
 def _commit(context: IssuerContext, manifest: Manifest) -> bool:
-    """Write the manifest, the commit, and what follows from it; False where a twin had written it.
-
-    Raises AbandonedError where an operator was first.
-    """
+    """Write manifest and what follows; False where a twin wrote it, AbandonedError where an operator was first."""
     adapters, keys = context.adapters, keys_of(manifest.run)
     try:
         ours = write_once(adapters.store, keys.manifest, canonical(manifest))
@@ -162,31 +156,18 @@ def _recording_refusal(adapters: Adapters, keys: RunKeys) -> Iterator[None]:
 def _build(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> Manifest:
     """Build chunks and ledger and return the manifest that would commit them; raises where a gate fails."""
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
-    built = build_run(context, job, sealer, on_progress)
-    facts = GateFacts(plan.source.key, built.counts, rows_before(store, keys.run), built.test_cards, built.other_cards)
+    manifest, test_cards, other_cards = build_run(context, job, sealer, on_progress)
+    facts = GateFacts(plan.source.key, manifest.counts, rows_before(store, keys.run), test_cards, other_cards)
     opened = OPENABLE if plan.selection else job.opened
     refused = refusal(facts, context.issuer.limits, test=context.issuer.test, opened=opened)
     if refused is not None:
-        write_rejects(store, keys, built.ledger)
+        write_rejects(store, keys, manifest.ledger)
         raise refused
-    if job.expected not in (None, ExpectedOutcome(plan.source.sha256, built.counts, built.reasons)):
+    if job.expected not in (None, ExpectedOutcome(plan.source.sha256, manifest.counts, manifest.reasons)):
         raise UnexpectedOutcomeError(
-            extract=plan.source.key, now=built.counts.submitted, listed=job.expected.counts.submitted
+            extract=plan.source.key, now=manifest.counts.submitted, listed=job.expected.counts.submitted
         )
-    return Manifest(
-        run=plan.run,
-        source=plan.source,
-        as_of=plan.as_of,
-        settings_sha256=plan.settings_sha256,
-        recipe=plan.recipe,
-        selection=plan.selection,
-        recipients=plan.recipients,
-        counts=built.counts,
-        reasons=built.reasons,
-        repairs=built.repairs,
-        chunks=built.chunks,
-        ledger=built.ledger,
-    )
+    return manifest
 
 
 def command(issuer: str, plan: Plan, opened: Collection[str]) -> str:

@@ -16,10 +16,11 @@ from flows.operations.remediation import NoSuchBreakError, close_break, reopen_b
 from flows.reports.ingest import ingest
 from flows.reports.rebuild import find_breaks, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
-from flows.results.decisions import Closed, closed_breaks, open_breaks, sort_breaks
+from flows.results.decisions import closed_breaks, open_breaks, sort_breaks
 from flows.runs.documents import NoReasonError, keys_of
 from schemas.breaks import found
 from schemas.expressions import PUBLISHED
+from schemas.records import Closing
 from tests.night import NOON, Bench, local_bench
 
 WHY = "the partner lost them and says so"
@@ -160,6 +161,10 @@ def test_a_report_made_anew_says_the_same(short: tuple[Bench, str]) -> None:
     assert (again.breaks, again.summary["closed"]) == (told.breaks, told.summary["closed"])
 
 
+def closing_of(name: str, place: str) -> Closing:
+    return Closing(what="closed", name=name, place=place, rows=2, at=NOON, by="tester", reason=WHY)
+
+
 @pytest.mark.parametrize(
     ("place", "rows", "covered"),
     [
@@ -172,7 +177,7 @@ def test_a_report_made_anew_says_the_same(short: tuple[Bench, str]) -> None:
     ],
 )
 def test_a_closing_covers_a_break_with_no_other_row(place: str, rows: int, covered: bool) -> None:
-    closing = Closed("LAST4_MISMATCH", "chunk 7, rows 1, 2", 2, NOON, "tester", WHY)
+    closing = closing_of("LAST4_MISMATCH", "chunk 7, rows 1, 2")
 
     told = sort_breaks([found("LAST4_MISMATCH", rows, place)], [closing])
 
@@ -180,7 +185,7 @@ def test_a_closing_covers_a_break_with_no_other_row(place: str, rows: int, cover
 
 
 def test_a_notice_is_never_closed() -> None:
-    closing = Closed("MERGED_FILE", "a.csv", 2, NOON, "tester", WHY)
+    closing = closing_of("MERGED_FILE", "a.csv")
 
     told = sort_breaks([found("MERGED_FILE", 2, "a.csv")], [closing])
 
