@@ -72,12 +72,15 @@ class ReportTerms(NamedTuple):
 
 def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms) -> dict[str, Any]:
     """Return the facts of the report across runs; `unlinked` comes from `flows.reports.lists.unlinked`."""
-    waiting = sorted((one for run in runs for one in run.waiting), key=_order)
+    found = (one for run in runs for one in run.waiting)
+    # a missing result first: for one that came but does not fit, the run has breaks
+    waiting = sorted(found, key=lambda one: (one.missing not in DUE, one.since, one.run, one.chunk))
     late = [one for one in waiting if terms.overdue(one)]
+    verdict = OVERDUE if late else WAITING if waiting else CLEAR
     return {
         "seen": terms.now.isoformat(timespec="seconds"),
         "answer_within_hours": terms.within,
-        "verdict": _verdict(runs, waiting, late),
+        "verdict": OUT_OF_BALANCE if any(run.state == OUT_OF_BALANCE for run in runs) else verdict,
         "rows": {name: sum(run.rows[name] for run in runs) for name in FIGURES},
         "runs": [{"run": run.run, "as_of": run.as_of.isoformat(), "state": run.state, **run.rows} for run in runs],
         "outstanding": {
@@ -112,19 +115,6 @@ def outstanding(runs: Iterable[RunFacts], terms: ReportTerms) -> pl.DataFrame:
         "awaiting": pl.UInt32, "since": pl.String, "due": pl.String, "overdue": pl.Boolean,
     }  # fmt: skip
     return pl.DataFrame([{name: one[name] for name in schema} for one in reported], schema=schema).sort("since", "name")
-
-
-def _order(one: WaitingChunk) -> tuple[bool, datetime, str, int]:
-    """Sort chunks with a missing result first: for one that came but does not fit, the run has breaks."""
-    return one.missing not in DUE, one.since, one.run, one.chunk
-
-
-def _verdict(runs: Sequence[RunFacts], waiting: Sequence[WaitingChunk], late: Sequence[WaitingChunk]) -> str:
-    if any(run.state == OUT_OF_BALANCE for run in runs):
-        return OUT_OF_BALANCE
-    if late:
-        return OVERDUE
-    return WAITING if waiting else CLEAR
 
 
 def _sizes(chunks: Sequence[WaitingChunk]) -> dict[str, int]:

@@ -102,15 +102,6 @@ def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[Column]:
     return columns
 
 
-class Figure(NamedTuple):
-    """One of the six figures: its kind (colour), name, rows, and a note below."""
-
-    kind: str
-    name: str
-    rows: int
-    note: str
-
-
 def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
     """Return the page of a run from its summary (with `trend`) and its chunks (`schemas.reports.Chunks`)."""
     reasons = refused_by(summary)
@@ -233,16 +224,17 @@ def _by_kind(breaks: Sequence[Mapping[str, Any]], now: datetime) -> list[dict[st
     return lines
 
 
-def _figures(rows: Mapping[str, int]) -> list[Figure]:
+def _figures(rows: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
+    """Return the six figures: kind (colour), name, rows, and a note below."""
     sent = rows["linked"] + rows["error"] + rows["awaiting"]
     aside = rows["duplicate"] + rows["suppressed"]
     return [
-        Figure("read", "read", rows["read"], "rows of the extract"),
-        Figure("linked", "linked", rows["linked"], f"{percent(rows['linked'] / sent) if sent else 'none'} of sent"),
-        Figure("error", "error", rows["error"], "refused by partner"),
-        Figure("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
-        Figure("rejected", "rejected", rows["rejected"], "refused, not sent"),
-        Figure("aside", "set aside", aside, "duplicate, suppressed"),
+        ("read", "read", rows["read"], "rows of the extract"),
+        ("linked", "linked", rows["linked"], f"{percent(rows['linked'] / sent) if sent else 'none'} of sent"),
+        ("error", "error", rows["error"], "refused by partner"),
+        ("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
+        ("rejected", "rejected", rows["rejected"], "refused, not sent"),
+        ("aside", "set aside", aside, "duplicate, suppressed"),
     ]
 
 
