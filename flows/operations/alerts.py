@@ -182,17 +182,11 @@ def _run_problems(context: IssuerContext, run: RunId) -> Iterator[Alert]:
     if state == OUT_OF_BALANCE:
         yield Alert("out-of-balance", issuer.issuer, str(run), f"{run} is out of balance")
     if state not in SETTLED:
-        yield from _overdue(context, run)
-
-
-def _overdue(context: IssuerContext, run: RunId) -> Iterator[Alert]:
-    within = timedelta(hours=context.issuer.portal.answer_within_hours)
-    moment = context.adapters.now()
-    late = [item for item in outbox(context.adapters, str(run)) if item.overdue(moment, within)]
-    if late:
-        oldest = duration(moment - min(item.clock for item in late))
-        text = f"{run}: {len(late)} chunks without a result, the oldest for {oldest}"
-        yield Alert("result-overdue", context.issuer.issuer, str(run), text)
+        within, moment = timedelta(hours=issuer.portal.answer_within_hours), context.adapters.now()
+        late = [item.clock for item in outbox(context.adapters, str(run)) if item.overdue(moment, within)]
+        if late:
+            text = f"{run}: {len(late)} chunks without a result, the oldest for {duration(moment - min(late))}"
+            yield Alert("result-overdue", issuer.issuer, str(run), text)
 
 
 def _refusal(store: Store, keys: RunKeys) -> str:

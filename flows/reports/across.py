@@ -12,18 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.reports.summary import (
-    AGES,
-    DUE,
-    HELD,
-    MISSING,
-    OUT_OF_BALANCE,
-    PARTIAL,
-    UNSETTLED,
-    age_step,
-    by_expiry,
-    duration,
-)
+from flows.reports.summary import AGES, DUE, LACKS, OUT_OF_BALANCE, age_step, by_expiry, duration
 from schemas.reasons import reason
 
 CLEAR = "nothing outstanding"
@@ -53,7 +42,7 @@ class WaitingChunk(NamedTuple):
     run: str
     chunk: int
     name: str
-    missing: str  # of `flows.reports.summary`: MISSING, PARTIAL, UNSETTLED or HELD
+    missing: str  # of `flows.reports.summary.LACKS`
     sent: int
     awaiting: int
     since: datetime
@@ -76,6 +65,7 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms)
     # a missing result first: for one that came but does not fit, the run has breaks
     waiting = sorted(found, key=lambda one: (one.missing not in DUE, one.since, one.run, one.chunk))
     late = [one for one in waiting if terms.overdue(one)]
+    codes = unlinked.group_by("reason").agg(pl.len().alias("cardholders")).drop_nulls("reason")
     verdict = OVERDUE if late else WAITING if waiting else CLEAR
     return {
         "seen": terms.now.isoformat(timespec="seconds"),
@@ -86,10 +76,7 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms)
         "outstanding": {
             **_sizes(waiting),
             "overdue": _sizes(late),
-            "missing": {
-                kind: _sizes([one for one in waiting if one.missing == kind])
-                for kind in (MISSING, PARTIAL, UNSETTLED, HELD)
-            },
+            "missing": {kind: _sizes([one for one in waiting if one.missing == kind]) for kind in LACKS},
             "ages": {age: _sizes([one for one in waiting if age_step(one.since, terms.now) == age]) for age in AGES},
             "chunks": [_as_dict(one, terms) for one in waiting[:LISTED]],
             "more": max(0, len(waiting) - LISTED),
@@ -102,7 +89,12 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms)
                 {"attempts": attempts, "cardholders": number}
                 for attempts, number in unlinked["attempts"].value_counts().sort("attempts").iter_rows()
             ],
-            "reasons": _by_reason(unlinked),
+            "reasons": [
+                {"code": code, "cardholders": number, "action": reason(code).action}
+                for code, number in codes.sort("cardholders", "reason", descending=[True, False])
+                .head(LISTED)
+                .iter_rows()
+            ],
         },
     }
 
@@ -143,11 +135,3 @@ def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
         for (code, stage), days in nights.items()
     ]
     return sorted(found, key=lambda one: (-one["rows"], one["code"], one["stage"]))
-
-
-def _by_reason(unlinked: pl.DataFrame) -> list[dict[str, Any]]:
-    reported = unlinked.group_by("reason").agg(pl.len().alias("cardholders")).drop_nulls("reason")
-    ordered = reported.sort("cardholders", "reason", descending=[True, False]).head(LISTED)
-    return [
-        {"code": code, "cardholders": number, "action": reason(code).action} for code, number in ordered.iter_rows()
-    ]
