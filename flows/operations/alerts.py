@@ -203,14 +203,10 @@ def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], l
     done = {(step["place"], step["number"]) for step in steps if step["what"] == "told"}
     last = dict(written)  # keys come in order: the highest number of each chain stays
     wanted = {*last.items(), *written} - (done - set(last.items()))
-    content = {(place, number): _alert(store, f"{prefix}{place}/{number}.json") for place, number in wanted}
+    steps_written = {step: json.loads(read(store, f"{prefix}{step[0]}/{step[1]}.json")) for step in wanted}
+    content = {step: Alert(*(one[name] for name in Alert._fields)) for step, one in steps_written.items()}
     standing = {place: (int(number), content[place, number]) for place, number in last.items()}
     return standing, [Change(content[step], int(step[1])) for step in sorted(wanted - done)]
-
-
-def _alert(store: Store, key: str) -> Alert:
-    reported = json.loads(read(store, key))
-    return Alert(reported["kind"], reported["issuer"], reported["subject"], reported["text"])
 
 
 def _key(issuer: str, change: Change, ending: str) -> str:

@@ -211,13 +211,8 @@ def _publish(
     if problems:
         why = ", ".join(f"{count} {code}" for code, count in problems.most_common())
         again = shlex.join(["cardlink", "mend", "reseal", str(keys.run), "--reason", "WHY"])
-        raise PartialRunError(
-            run=str(keys.run),
-            count=problems.total(),
-            reason=why,
-            published=len(sealed) - problems.total(),
-            command=again,
-        )
+        count = problems.total()
+        raise PartialRunError(run=str(keys.run), count=count, reason=why, published=len(sealed) - count, command=again)
     with ThreadPoolExecutor(context.adapters.connections) as connections:
         written = [
             connections.submit(write_once, context.adapters.store, place + names[number], one.data)

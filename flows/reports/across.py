@@ -1,7 +1,4 @@
-"""The report across runs: what is outstanding since when, what failed over time, what is about to expire.
-
-This is where a missing result shows: it is an open item with an age.
-"""
+"""The report across runs: what is outstanding since when, what failed over time, what is about to expire."""
 
 from __future__ import annotations
 

@@ -56,10 +56,7 @@ def bar(rows: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[dict[str, Any]]:
-    """Return a column for each of the last fourteen runs, oldest left, all on one scale.
-
-    Its `parts` go from the bottom up; `top` is measured from the top of the chart.
-    """
+    """Return a column for each of the last fourteen runs, oldest left, on one scale, its parts from the bottom up."""
     shown = runs[-TREND:]
     most = max((run["read"] for run in shown), default=0) or 1
     columns: list[dict[str, Any]] = []

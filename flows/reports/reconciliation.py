@@ -150,10 +150,7 @@ def _attempts(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
 
 
 def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms) -> dict[str, list[str]]:
-    """Open an alert for every run with an overdue chunk, close it once the answers have come; each only once.
-
-    `standing` are those that were reported before.
-    """
+    """Open an alert for each run with an overdue chunk and close it when the answers have come; each only once."""
     store = context.adapters.store
     alerts: dict[str, list[str]] = {"opened": [], "standing": [], "closed": []}
     for run in runs:

@@ -1,7 +1,4 @@
-"""The facts of a run's summary.json: where its rows went, why, what is open since when, and the verdict.
-
-Ages and times to expiry are counted in the few steps a reader can act on.
-"""
+"""The facts of a run's summary.json: where its rows went, why, what is open since when, and the verdict."""
 
 from __future__ import annotations
 
