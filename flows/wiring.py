@@ -175,10 +175,7 @@ def edges(root: str, folder: Path) -> Adapters:
 
 
 def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
-    """Open the client of an issuer's [service], which sends nothing yet.
-
-    Raises NoServiceError, ServiceSecretsError, FileUnreadableError.
-    """
+    """Open the client of an issuer's [service]; NoServiceError, ServiceSecretsError, FileUnreadableError."""
     from flows.partner_api.client import open_client
     from flows.partner_api.transport import Credentials
     from flows.runs.store import Retry

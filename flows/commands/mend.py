@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.commands.entry import Context, Form, entry
@@ -130,9 +131,7 @@ def close(
     """Close breaks of RUN that cannot be resolved, such as RESULT_SHORT."""
     from flows.operations.remediation import close_break
 
-    issuer_context = context.context_of(run)
-    done = close_break(issuer_context, run, break_name, place, reason, dry_run=dry_run)
-    return _breaks(issuer_context, run, done, "closed", reason)
+    return _breaks(context, close_break, "closed", run, break_name, place, reason, dry_run)
 
 
 @entry("mend reopen", form=MEND)
@@ -142,19 +141,28 @@ def reopen(
     """Reopen closed breaks of RUN."""
     from flows.operations.remediation import reopen_break
 
+    return _breaks(context, reopen_break, "open again", run, break_name, place, reason, dry_run)
+
+
+def _breaks(
+    context: Context,
+    act: Callable[..., ClosedBreaks],
+    state: str,
+    run: str,
+    name: str,
+    place: str,
+    reason: str,
+    dry: bool,
+) -> Result:
+    """Close or reopen breaks; show which, and the report of the run after that."""
     issuer_context = context.context_of(run)
-    done = reopen_break(issuer_context, run, break_name, place, reason, dry_run=dry_run)
-    return _breaks(issuer_context, run, done, "open again", reason)
-
-
-def _breaks(context: IssuerContext, run: str, done: ClosedBreaks, state: str, reason: str) -> Result:
-    """Show which breaks were closed or reopened, and the report of the run after that."""
+    done = act(issuer_context, run, name, place, reason, dry_run=dry)
     lines = [f"{one.name} ({one.rows:,} rows) {one.place}: {state}" for one in done.breaks]
     named = [{"name": one.name, "rows": one.rows, "place": one.place} for one in done.breaks]
     facts: dict[str, Any] = {"run": run, "breaks": named, "reason": redact(reason)}
     if done.report is None:
         return _remediated(facts, lines, f"cardlink report {run}", True)
-    after = report_of(context, done.report.summary)
+    after = report_of(issuer_context, done.report.summary)
     facts = {**facts, "dry_run": False, "report": after.facts}
     return Result(facts, [*lines, "", *after.shown], after.next_step, after.exit_code)
 

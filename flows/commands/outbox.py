@@ -71,11 +71,11 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
 
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
     done = outbox.fetch(context.context_of(run).adapters, run, write, chunks)
-    facts = {"run": run, "folder": str(to), "chunks": [_facts(item) for item in done.items]}
-    if not done.items:
+    facts = {"run": run, "folder": str(to), "chunks": [_facts(item) for item in done]}
+    if not done:
         return Result(facts, [f"{run}: no chunk is waiting for its upload"])
     lines = [
-        f"{len(done.items):,} chunks copied to {to}; to verify them: (cd {to} && sha256sum --check {outbox.SUMS})",
+        f"{len(done):,} chunks copied to {to}; to verify them: (cd {to} && sha256sum --check {outbox.SUMS})",
         "upload each file to the portal, then record it:",
     ]
     return Result(facts, lines, f"cardlink outbox uploaded {run}")

@@ -81,7 +81,11 @@ def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
     from flows.runs.documents import keys_of
 
     run, verdict = summary["run"], summary["verdict"]
-    equations = [[line["name"], line["left"], line["right"], _holds(line)] for line in summary["balance"]]
+    equations = []
+    for line in summary["balance"]:
+        closed = f", {line['closed']:,} closed by hand" if line["closed"] else ""
+        holds = f"{'ok' if line['holds'] else 'DIFFERS'}{closed}"
+        equations.append([line["name"], line["left"], line["right"], holds])
     shown: list[str | Table | Link] = [
         f"{run}: {verdict}",
         "",
@@ -112,11 +116,6 @@ def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
 def break_lines(one: Mapping[str, Any], what: str) -> list[str]:
     """Return the lines of a break: its name, rows and place; what to do about it, or who closed it."""
     return ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {what}"]
-
-
-def _holds(line: Mapping[str, Any]) -> str:
-    closed = f", {line['closed']:,} closed by hand" if line["closed"] else ""
-    return f"{'ok' if line['holds'] else 'DIFFERS'}{closed}"
 
 
 @entry("reconcile", form=Form("reconciliation", "reconciliation {issuer}"))

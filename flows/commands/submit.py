@@ -133,20 +133,20 @@ def _rehearsed(issuer: str, done: Sequence[Rehearsal]) -> Result:
 
 def would_send(done: Rehearsal) -> list[str | Table]:
     """Show what a real run would send, where the other rows would go and why, or what would stop it."""
-    from flows.reports.lists import planned_rows
+    from flows.reports.lists import SHOWN
     from schemas.reasons import reason
 
     checked, run = done.checked, done.checked.run
     counts = [[fate, getattr(checked.counts, fate)] for fate in FATES]
     found = [[one.code, one.rows, ", ".join(map(str, one.first)), reason(one.code).action] for one in checked.found]
     columns = ("reason", "rows", "first rows", "what to do")
-    sent = planned_rows([] if done.already or checked.refused else checked.chunk_rows)
+    sizes = () if done.already or checked.refused else checked.chunk_rows[:SHOWN]
     return [
         done.verdict,
         "",
         Table(("rows", "count"), counts, f"{run}-dry-rows", f"Dry run: where the rows of {run} would go"),
         *([""] if found else []),
         Table(columns, found, f"{run}-dry-reasons", "Dry run: reasons, with what to do", on_terminal=bool(found)),
-        artifact(sent, f"{run}-dry-chunks", "Dry run: what would be sent"),
+        Table(("chunk", "rows"), [*enumerate(sizes, 1)], f"{run}-dry-chunks", "Dry run: what would be sent", False),
         *(f"repaired: {name} in {number:,} rows" for name, number in checked.repairs.items() if number),
     ]

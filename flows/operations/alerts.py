@@ -182,17 +182,11 @@ def _run_problems(context: IssuerContext, run: RunId) -> Iterator[Alert]:
     if state == OUT_OF_BALANCE:
         yield Alert("out-of-balance", issuer.issuer, str(run), f"{run} is out of balance")
     if state not in SETTLED:
-        yield from _overdue(context, run)
-
-
-def _overdue(context: IssuerContext, run: RunId) -> Iterator[Alert]:
-    within = timedelta(hours=context.issuer.portal.answer_within_hours)
-    moment = context.adapters.now()
-    late = [item for item in outbox(context.adapters, str(run)) if item.overdue(moment, within)]
-    if late:
-        oldest = duration(moment - min(item.clock for item in late))
-        text = f"{run}: {len(late)} chunks without a result, the oldest for {oldest}"
-        yield Alert("result-overdue", context.issuer.issuer, str(run), text)
+        within, moment = timedelta(hours=issuer.portal.answer_within_hours), context.adapters.now()
+        late = [item.clock for item in outbox(context.adapters, str(run)) if item.overdue(moment, within)]
+        if late:
+            text = f"{run}: {len(late)} chunks without a result, the oldest for {duration(moment - min(late))}"
+            yield Alert("result-overdue", issuer.issuer, str(run), text)
 
 
 def _refusal(store: Store, keys: RunKeys) -> str:
@@ -209,14 +203,10 @@ def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], l
     done = {(step["place"], step["number"]) for step in steps if step["what"] == "told"}
     last = dict(written)  # keys come in order: the highest number of each chain stays
     wanted = {*last.items(), *written} - (done - set(last.items()))
-    content = {(place, number): _alert(store, f"{prefix}{place}/{number}.json") for place, number in wanted}
+    steps_written = {step: json.loads(read(store, f"{prefix}{step[0]}/{step[1]}.json")) for step in wanted}
+    content = {step: Alert(*(one[name] for name in Alert._fields)) for step, one in steps_written.items()}
     standing = {place: (int(number), content[place, number]) for place, number in last.items()}
     return standing, [Change(content[step], int(step[1])) for step in sorted(wanted - done)]
-
-
-def _alert(store: Store, key: str) -> Alert:
-    reported = json.loads(read(store, key))
-    return Alert(reported["kind"], reported["issuer"], reported["subject"], reported["text"])
 
 
 def _key(issuer: str, change: Change, ending: str) -> str:

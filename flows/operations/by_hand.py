@@ -68,7 +68,10 @@ def _decide(
     A dry run only returns what the record would make of the row.
     """
     adapters, issuer, key = context.adapters, context.issuer.issuer, found.entry.key
-    runs = tuple(sorted(_runs_of_result(adapters.store, issuer, key)))
+    known = run_ids(adapters.store, issuer)
+    with ThreadPoolExecutor(READERS) as readers:
+        has = readers.map(lambda run: StoredOutcomes(adapters.store, RunKeys(run)).has_results_for(key), known)
+        runs = tuple(sorted(str(run) for run, answered in zip(known, has, strict=True) if answered))
     who = {"at": adapters.now(), "by": redact(adapters.actor), "reason": why}
     record = Attribution(**who, what=what, result=redact(key), digest=digest, runs=runs, **row)
     _, after = examine(context, found._replace(decided=(*found.decided, record)))
@@ -81,14 +84,6 @@ def _decide(
     for run in sorted({*runs, *after.outcomes["run"].drop_nulls().unique(), record.run} - {""}):
         record_event(adapters, keys_of(run), EVENTS[what], reason=why, **facts)
     return Decided(record, built, ingest(context))
-
-
-def _runs_of_result(store: Store, issuer: str, result: str) -> list[str]:
-    """Return the runs that have outcomes of a result file now."""
-    runs = run_ids(store, issuer)
-    with ThreadPoolExecutor(READERS) as readers:
-        has = readers.map(lambda run: StoredOutcomes(store, RunKeys(run)).has_results_for(result), runs)
-        return [str(run) for run, answered in zip(runs, has, strict=True) if answered]
 
 
 class RowSettledError(OperatorError):

@@ -30,7 +30,9 @@ class HistoryEvent(NamedTuple):
 def history(store: Store, run: str) -> list[HistoryEvent]:
     """Return everything that happened to a run, oldest first; UnknownRunError where no run has that id."""
     keys = keys_of(run)
-    found = [*_planned(store, keys), *_claimed(store, keys), *_events(store, keys), *_ended(store, keys)]
+    noted = [json.loads(read(store, entry.key)) for entry in list(store.keys(keys.events))]
+    events = (HistoryEvent(event.pop("at"), event.pop("what"), event.pop("by"), event) for event in noted)
+    found = [*_planned(store, keys), *_claimed(store, keys), *events, *_ended(store, keys)]
     found += _records(store, keys)
     if not found:
         raise UnknownRunError(run=run)
@@ -58,12 +60,6 @@ def _claimed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
         if returned or claim["holder"] != holder:
             yield HistoryEvent(since.isoformat(), "claim given back" if returned else "claimed", claim["holder"], {})
         holder = "" if returned else claim["holder"]
-
-
-def _events(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    for entry in list(store.keys(keys.events)):
-        event = json.loads(read(store, entry.key))
-        yield HistoryEvent(event.pop("at"), event.pop("what"), event.pop("by"), event)
 
 
 def _ended(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:

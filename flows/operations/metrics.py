@@ -19,19 +19,12 @@ from flows.runs.store import Store
 from flows.submissions.plan import pending
 
 
-class Sample(NamedTuple):
-    """One number of a family, with its labels."""
-
-    value: float
-    labels: Mapping[str, str]
-
-
 class Family(NamedTuple):
-    """One gauge: name, help text, samples."""
+    """One gauge: name, help text, samples (each a number with its labels)."""
 
     name: str
     help: str
-    samples: tuple[Sample, ...]
+    samples: tuple[tuple[float, Mapping[str, str]], ...]
 
 
 def openmetrics(families: Iterable[Family]) -> str:
@@ -40,7 +33,7 @@ def openmetrics(families: Iterable[Family]) -> str:
     for family in families:
         if family.samples:
             lines += [f"# TYPE {family.name} gauge", f"# HELP {family.name} {family.help}"]
-            lines += [f"{family.name}{{{_labels(one.labels)}}} {one.value:.15g}" for one in family.samples]
+            lines += [f"{family.name}{{{_labels(labels)}}} {value:.15g}" for value, labels in family.samples]
     return "\n".join([*lines, "# EOF", ""])
 
 
@@ -67,8 +60,9 @@ def write_metrics(context: IssuerContext) -> str:
     alerts = Counter(alert.kind for alert in open_alerts(store, issuer))
 
     def family(name: str, text: str, values: Mapping[str, float], label: str = "state") -> Family:
-        samples = (Sample(value, {"issuer": issuer, label: one}) for one, value in sorted(values.items()))
-        return Family(name, text, tuple(samples))
+        return Family(
+            name, text, tuple((value, {"issuer": issuer, label: one}) for one, value in sorted(values.items()))
+        )
 
     families = [
         family("cardlink_rows", "Rows of all runs by fate.", rows, "fate"),
@@ -85,7 +79,7 @@ def write_metrics(context: IssuerContext) -> str:
 
 
 def _gauge(issuer: str, name: str, text: str, value: float) -> Family:
-    return Family(name, text, (Sample(value, {"issuer": issuer}),))
+    return Family(name, text, ((value, {"issuer": issuer}),))
 
 
 def _last_run(store: Store, issuer: str) -> Iterator[Family]:

@@ -6,7 +6,6 @@ Everything an operator does is an event of the run, written once and never chang
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
 
 from flows.errors import OperatorError
 from flows.redaction import redact
@@ -33,13 +32,6 @@ class NoSuchChunkError(OperatorError):
     next_step = "`cardlink outbox list` shows every chunk."
 
 
-class Fetched(NamedTuple):
-    """Chunks ready for upload, and the name of the file that lists their digests."""
-
-    sums: str
-    items: tuple[Item, ...]
-
-
 def move(
     adapters: Adapters, run: str, what: Move, numbers: Collection[int] = (), reason: str = "", *, dry_run: bool = False
 ) -> list[Item]:
@@ -60,8 +52,8 @@ def move(
     return [item for item in outbox(adapters, run) if item.chunk.number in moved]
 
 
-def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()) -> Fetched:
-    """Put the waiting chunks of a run, checked against their digests, and the list of their digests for upload.
+def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()) -> list[Item]:
+    """Put the waiting chunks of a run, checked against their digests, and SUMS for upload; return them.
 
     Chunks that are held, uploaded, answered or cancelled are not put: ChunkStateError where one is named.
     """
@@ -77,7 +69,7 @@ def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbe
         put(item.chunk.name, content)
     sums = "".join(f"{item.chunk.sha256}  {item.chunk.name}\n" for item in chosen)
     put(SUMS, sums.encode())
-    return Fetched(SUMS, tuple(chosen))
+    return chosen
 
 
 def select_chunks(

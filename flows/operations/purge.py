@@ -22,18 +22,7 @@ from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.documents import AbandonedError, RunStatus, read_end, read_purged, read_summary, run_ids, run_status
 from flows.runs.identity import canonical
-from flows.runs.keys import (
-    RunId,
-    RunKeys,
-    corrections,
-    extracts,
-    probes,
-    prompted_prefix,
-    purged,
-    results,
-    runs,
-    transactions,
-)
+from flows.runs.keys import RunId, RunKeys, drops, probes, prompted_prefix, purged, runs
 from flows.runs.links import answer_key
 from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
 from schemas.records import PARTS, Abandoned, Part, Purged
@@ -139,12 +128,8 @@ def _abandon(context: IssuerContext, lot: PurgeUnit) -> bool:
 
 def _ours(store: Store, issuer: str) -> list[str]:
     """Return the folders of an issuer that only we write to; half-written files elsewhere are not ours."""
-    drops = {extracts(issuer), results(issuer), corrections(issuer), transactions(issuer)}
-    return [
-        entry.key
-        for entry in store.keys(f"{issuer}/", shallow=True)
-        if entry.key.endswith("/") and entry.key not in drops
-    ]
+    folders = [entry.key for entry in store.keys(f"{issuer}/", shallow=True) if entry.key.endswith("/")]
+    return [folder for folder in folders if folder not in drops(issuer)]
 
 
 def _prompted_links(context: IssuerContext) -> Iterator[PurgeUnit]:
@@ -209,19 +194,15 @@ def _judge(
     if record is not None:
         return PurgeUnit(keys.purged(part), record, mine, resumed=True)
     found = retention.kept_by_age(part, keys.run, settings, now)
-    if found is None or _is_abandoned_run(context, keys):
+    chunks_kept = retention.kept_by_age("chunks", keys.run, settings, now)
+    # all of an abandoned run goes with its chunks
+    if found is None or (chunks_kept is None and isinstance(read_end(store, keys), Abandoned)):
         state = state_of(context, keys, entries)
         found = retention.verdict(part, state, settings, now)
         if found.due:
             record = _record(context, keys, part, state, found, mine)
             return PurgeUnit(keys.purged(part), record, mine, abandons=state.end == "never")
     return KeptPart(str(keys.run), part, found.why, found.until)
-
-
-def _is_abandoned_run(context: IssuerContext, keys: RunKeys) -> bool:
-    """Return whether a run was abandoned, so that all of it goes with its chunks."""
-    young = retention.kept_by_age("chunks", keys.run, context.issuer.retention, context.adapters.now())
-    return young is None and isinstance(read_end(context.adapters.store, keys), Abandoned)
 
 
 def _record(

@@ -32,7 +32,7 @@ from flows.runs.identity import differences, digest, row_settings
 from flows.runs.keys import RunKeys
 from flows.runs.prior_state import check_values
 from flows.runs.sealing import Plain, Sealer
-from flows.runs.store import Cleaner, Store, write_once
+from flows.runs.store import Cleaner, write_once
 from flows.submissions.build import Scan
 from flows.submissions.chunking import write_chunk
 from flows.submissions.plan import SettingsChangedError
@@ -173,7 +173,9 @@ def _seal(
     """Publish new ciphertext under its own prefix, and commit it if the chunks are still waiting or held."""
     store, keys = context.adapters.store, keys_of(manifest.run)
     chain = list(records(store, keys.reseals, Reseal))
-    generation = max([*_generations(store, keys), *(one.generation for one in chain)], default=0) + 1
+    folders = (one.key.rstrip("/").rpartition("/")[2] for one in store.keys(keys.resealed, shallow=True))
+    begun = [int(name) for name in folders if name.isdecimal()]  # by earlier attempts, complete or not
+    generation = max([*begun, *(one.generation for one in chain)], default=0) + 1
     names = {one.number: one.name for one in manifest.chunks}
     chunks: list[ManifestChunk] = []
     read_again = reread_rows(context, manifest, numbers)
@@ -209,13 +211,8 @@ def _publish(
     if problems:
         why = ", ".join(f"{count} {code}" for code, count in problems.most_common())
         again = shlex.join(["cardlink", "mend", "reseal", str(keys.run), "--reason", "WHY"])
-        raise PartialRunError(
-            run=str(keys.run),
-            count=problems.total(),
-            reason=why,
-            published=len(sealed) - problems.total(),
-            command=again,
-        )
+        count = problems.total()
+        raise PartialRunError(run=str(keys.run), count=count, reason=why, published=len(sealed) - count, command=again)
     with ThreadPoolExecutor(context.adapters.connections) as connections:
         written = [
             connections.submit(write_once, context.adapters.store, place + names[number], one.data)
@@ -245,11 +242,3 @@ def _delete_replaced(context: IssuerContext, cleaner: Cleaner, manifest: Manifes
             cleaner.delete(key)
             deleted += 1
     return deleted, len(old) - deleted
-
-
-def _generations(store: Store, keys: RunKeys) -> Iterator[int]:
-    """Yield the numbers that earlier attempts, complete or not, have taken."""
-    for folder in store.keys(keys.resealed, shallow=True):
-        name = folder.key.rstrip("/").rpartition("/")[2]
-        if name.isdecimal():
-            yield int(name)

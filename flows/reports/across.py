@@ -1,7 +1,4 @@
-"""The report across runs: what is outstanding since when, what failed over time, what is about to expire.
-
-This is where a missing result shows: it is an open item with an age.
-"""
+"""The report across runs: what is outstanding since when, what failed over time, what is about to expire."""
 
 from __future__ import annotations
 
@@ -12,18 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.reports.summary import (
-    AGES,
-    DUE,
-    HELD,
-    MISSING,
-    OUT_OF_BALANCE,
-    PARTIAL,
-    UNSETTLED,
-    age_step,
-    by_expiry,
-    duration,
-)
+from flows.reports.summary import AGES, DUE, LACKS, OUT_OF_BALANCE, age_step, by_expiry, duration
 from schemas.reasons import reason
 
 CLEAR = "nothing outstanding"
@@ -53,7 +39,7 @@ class WaitingChunk(NamedTuple):
     run: str
     chunk: int
     name: str
-    missing: str  # of `flows.reports.summary`: MISSING, PARTIAL, UNSETTLED or HELD
+    missing: str  # of `flows.reports.summary.LACKS`
     sent: int
     awaiting: int
     since: datetime
@@ -72,21 +58,22 @@ class ReportTerms(NamedTuple):
 
 def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms) -> dict[str, Any]:
     """Return the facts of the report across runs; `unlinked` comes from `flows.reports.lists.unlinked`."""
-    waiting = sorted((one for run in runs for one in run.waiting), key=_order)
+    found = (one for run in runs for one in run.waiting)
+    # a missing result first: for one that came but does not fit, the run has breaks
+    waiting = sorted(found, key=lambda one: (one.missing not in DUE, one.since, one.run, one.chunk))
     late = [one for one in waiting if terms.overdue(one)]
+    codes = unlinked.group_by("reason").agg(pl.len().alias("cardholders")).drop_nulls("reason")
+    verdict = OVERDUE if late else WAITING if waiting else CLEAR
     return {
         "seen": terms.now.isoformat(timespec="seconds"),
         "answer_within_hours": terms.within,
-        "verdict": _verdict(runs, waiting, late),
+        "verdict": OUT_OF_BALANCE if any(run.state == OUT_OF_BALANCE for run in runs) else verdict,
         "rows": {name: sum(run.rows[name] for run in runs) for name in FIGURES},
         "runs": [{"run": run.run, "as_of": run.as_of.isoformat(), "state": run.state, **run.rows} for run in runs],
         "outstanding": {
             **_sizes(waiting),
             "overdue": _sizes(late),
-            "missing": {
-                kind: _sizes([one for one in waiting if one.missing == kind])
-                for kind in (MISSING, PARTIAL, UNSETTLED, HELD)
-            },
+            "missing": {kind: _sizes([one for one in waiting if one.missing == kind]) for kind in LACKS},
             "ages": {age: _sizes([one for one in waiting if age_step(one.since, terms.now) == age]) for age in AGES},
             "chunks": [_as_dict(one, terms) for one in waiting[:LISTED]],
             "more": max(0, len(waiting) - LISTED),
@@ -99,7 +86,12 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms)
                 {"attempts": attempts, "cardholders": number}
                 for attempts, number in unlinked["attempts"].value_counts().sort("attempts").iter_rows()
             ],
-            "reasons": _by_reason(unlinked),
+            "reasons": [
+                {"code": code, "cardholders": number, "action": reason(code).action}
+                for code, number in codes.sort("cardholders", "reason", descending=[True, False])
+                .head(LISTED)
+                .iter_rows()
+            ],
         },
     }
 
@@ -112,19 +104,6 @@ def outstanding(runs: Iterable[RunFacts], terms: ReportTerms) -> pl.DataFrame:
         "awaiting": pl.UInt32, "since": pl.String, "due": pl.String, "overdue": pl.Boolean,
     }  # fmt: skip
     return pl.DataFrame([{name: one[name] for name in schema} for one in reported], schema=schema).sort("since", "name")
-
-
-def _order(one: WaitingChunk) -> tuple[bool, datetime, str, int]:
-    """Sort chunks with a missing result first: for one that came but does not fit, the run has breaks."""
-    return one.missing not in DUE, one.since, one.run, one.chunk
-
-
-def _verdict(runs: Sequence[RunFacts], waiting: Sequence[WaitingChunk], late: Sequence[WaitingChunk]) -> str:
-    if any(run.state == OUT_OF_BALANCE for run in runs):
-        return OUT_OF_BALANCE
-    if late:
-        return OVERDUE
-    return WAITING if waiting else CLEAR
 
 
 def _sizes(chunks: Sequence[WaitingChunk]) -> dict[str, int]:
@@ -153,11 +132,3 @@ def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
         for (code, stage), days in nights.items()
     ]
     return sorted(found, key=lambda one: (-one["rows"], one["code"], one["stage"]))
-
-
-def _by_reason(unlinked: pl.DataFrame) -> list[dict[str, Any]]:
-    reported = unlinked.group_by("reason").agg(pl.len().alias("cardholders")).drop_nulls("reason")
-    ordered = reported.sort("cardholders", "reason", descending=[True, False]).head(LISTED)
-    return [
-        {"code": code, "cardholders": number, "action": reason(code).action} for code, number in ordered.iter_rows()
-    ]

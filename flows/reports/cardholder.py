@@ -101,6 +101,7 @@ def attempt_of(reported: Attempt, record: Mapping[str, Any], came: Mapping[str, 
     `came` has the columns of ROWS, or is empty without a report; `chunk` is the state of its chunk in the outbox.
     """
     state = (came.get("state") or AWAITING) if record["fate"] == ledger.SUBMITTED else record["fate"]
+    reasons = (came if state == ERROR else record)["reasons"]
     sent: dict[str, Any] = {name: record[name] for name in ("row", "last_4", "expiration", "chunk", "position")}
     answer: dict[str, Any] = {name: came.get(name) for name in ("expires_on", "url", "result", "how", "message")}
     return reported._replace(
@@ -108,7 +109,7 @@ def attempt_of(reported: Attempt, record: Mapping[str, Any], came: Mapping[str, 
         **answer,
         state=CANCELLED if state == AWAITING and chunk == CANCELLED else state,
         sent=chunk,
-        reasons=_codes(came["reasons"] if state == ERROR else record["reasons"]),
+        reasons=tuple(text.rpartition("|")[2] for text in reasons or ()),
         origin=f"{reported.origin} row {record['origin']}" if record["origin"] else "",
     )
 
@@ -135,10 +136,6 @@ def card_statuses(attempts: Sequence[Attempt], today: date) -> list[CardStatus]:
     for one in attempts:
         cards.setdefault((one.issuer, one.last_4, one.expiration), []).append(one)
     return [_card_status(found, today) for found in cards.values()]
-
-
-def _codes(reasons: Sequence[str] | None) -> tuple[str, ...]:
-    return tuple(text.rpartition("|")[2] for text in reasons or ())
 
 
 def _card_status(found: Sequence[Attempt], today: date) -> CardStatus:

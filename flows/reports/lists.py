@@ -5,7 +5,7 @@ Derived from ledger and reconciled rows, without card numbers; the small tables 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from flows.reports.summary import duration
 from flows.results.masking import spreadsheet_safe
 from flows.runs.chunks import Item
 from flows.runs.documents import read_ledger
-from flows.runs.frames import csv_pieces, write_parquet
+from flows.runs.frames import csv_pieces
 from flows.runs.keys import RunKeys
 from flows.runs.store import Store
 from schemas import ledger
@@ -65,15 +65,8 @@ def rejects(records: pl.DataFrame) -> pl.DataFrame:
         split.struct.field("field_1").alias("reason"),
         pl.lit("submit").alias("stage"),
     )
-    codes = listed["reason"].unique().drop_nulls().to_list()
-    hints = pl.DataFrame(
-        {
-            "reason": codes,
-            "message": [f"accepted: {reason(code).hint}" if reason(code).hint else None for code in codes],
-        },
-        schema={"reason": pl.String, "message": pl.String},
-    )
-    return _refusals(listed.join(hints, on="reason", how="left", maintain_order="left"))
+    hints = _by_code(listed["reason"], lambda code: f"accepted: {reason(code).hint}" if reason(code).hint else None)
+    return _refusals(listed.with_columns(hints.alias("message")))
 
 
 def chunks(manifest: Manifest, reconciled: pl.DataFrame) -> pl.DataFrame:
@@ -91,19 +84,18 @@ def chunks(manifest: Manifest, reconciled: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def action_of(codes: pl.Series) -> pl.DataFrame:
-    """Return reason and action, one row per code."""
-    known = codes.unique().drop_nulls().to_list()
-    return pl.DataFrame(
-        {"reason": known, "action": [reason(code).action for code in known]},
-        schema={"reason": pl.String, "action": pl.String},
-    )
+def _by_code(codes: pl.Series, text: Callable[[str], str | None]) -> pl.Expr:
+    """Return the expression of a text for each reason code."""
+    texts = {code: text(code) for code in codes.unique().drop_nulls()}
+    return pl.col("reason").replace_strict(texts, default=None, return_dtype=pl.String)
+
+
+def _actions(listed: pl.DataFrame) -> pl.DataFrame:
+    return listed.with_columns(_by_code(listed["reason"], lambda code: reason(code).action).alias("action"))
 
 
 def _refusals(listed: pl.DataFrame) -> pl.DataFrame:
-    safe = [spreadsheet_safe(name) for name in ("cuid", "message")]
-    joined = listed.join(action_of(listed["reason"]), on="reason", how="left", maintain_order="left")
-    return joined.with_columns(safe).select(REFUSAL)
+    return _actions(listed).with_columns(spreadsheet_safe(name) for name in ("cuid", "message")).select(REFUSAL)
 
 
 def count_rows(counts: Counts) -> list[dict[str, Any]]:
@@ -124,11 +116,6 @@ def chunk_rows(manifest: Manifest) -> list[dict[str, Any]]:
         {"upload": chunk.name, "rows": chunk.rows, "bytes": chunk.bytes, "sha256": chunk.sha256}
         for chunk in manifest.chunks[:SHOWN]
     ]
-
-
-def planned_rows(chunks: Sequence[int]) -> list[dict[str, Any]]:
-    """Return a line per chunk that a real run would make."""
-    return [{"chunk": number, "rows": rows} for number, rows in enumerate(chunks[:SHOWN], 1)]
 
 
 def outbox_rows(items: Sequence[Item], now: datetime) -> list[dict[str, Any]]:
@@ -161,14 +148,12 @@ def unlinked(tried: Iterable[pl.DataFrame], done: pl.DataFrame) -> pl.DataFrame:
     `tried`: frames of TRIED, runs in order; the last attempt gives run, stage and reason. A row refused before its
     card number could be read counts as linked where its cardholder is.
     """
-    frames = [_without(frame, done) for frame in tried]
-    every = pl.concat([pl.DataFrame(schema=TRIED), *frames])
+    every = pl.concat([pl.DataFrame(schema=TRIED), *(_without(frame, done) for frame in tried)])
     last = [pl.col(name).last() for name in ("run", "stage", "reason")]
     counted = every.group_by(CARD, maintain_order=True).agg(
         pl.len().alias("attempts"), (pl.col("stage") == "partner").sum().alias("sent"), *last
     )
-    named = counted.join(action_of(counted["reason"]), on="reason", how="left", maintain_order="left")
-    return named.sort("attempts", "cuid", "last_4", descending=[True, False, False])
+    return _actions(counted).sort("attempts", "cuid", "last_4", descending=[True, False, False])
 
 
 def listed(found: pl.DataFrame) -> pl.DataFrame:
@@ -186,13 +171,6 @@ def _without(tried: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
 
 def _hashes(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(pl.struct(CARD).hash().alias("card"), pl.col("cuid").hash().alias("holder"))
-
-
-def keep_links(store: Store, keys: RunKeys, part: LedgerPart, rows: pl.DataFrame) -> pl.DataFrame:
-    """Write the links of a ledger part, links/part-*.parquet, and return them."""
-    links = verified_links(rows)
-    write_parquet(store, keys.report(f"links/{part.name}"), links)
-    return links
 
 
 def write_links(store: Store, keys: RunKeys, links: Iterator[pl.DataFrame], settings: LinkSettings) -> None:

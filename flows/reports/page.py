@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from functools import cache
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -39,54 +39,27 @@ MOST_REASONS, MOST_SHAPES, PLACES = 30, 15, 6
 OPEN_CHUNKS, WORST_CHUNKS, RUNS = 50, 10, 60
 
 
-class Part(NamedTuple):
-    """One piece of the bar: what it counts, its share, where it starts and how wide it is."""
-
-    kind: str
-    name: str
-    rows: int
-    share: float
-    start: float
-    width: float
-
-
-class Piece(NamedTuple):
-    """One piece of a column: its kind, its top (from the top of the chart) and its height."""
-
-    kind: str
-    top: float
-    height: float
-
-
-class Column(NamedTuple):
-    """One run in the trend: its place, its label, its pieces from the bottom up."""
-
-    x: int
-    day: int
-    month: str
-    current: bool
-    parts: tuple[Piece, ...]
-
-
-def bar(rows: Mapping[str, int]) -> list[Part]:
-    """Return the bar of where every row went, without empty pieces."""
+def bar(rows: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the pieces of the bar of where every row went, without empty ones: where each starts, how wide it is."""
     counts = {kind: rows[kind] for kind in ENDS if rows[kind]}
     total = sum(counts.values())
     widths = {kind: max(LEAST, BAR_WIDTH * count / total) for kind, count in counts.items()}
     scale = BAR_WIDTH / sum(widths.values()) if widths else 0.0
-    parts, start = [], 0.0
+    parts: list[dict[str, Any]] = []
+    start = 0.0
     for kind, count in counts.items():
         width = widths[kind] * scale
-        parts.append(Part(kind, ENDS[kind], count, count / total, start, width))
+        named = {"kind": kind, "name": ENDS[kind], "rows": count, "share": count / total}
+        parts.append({**named, "start": start, "width": width})
         start += width
     return parts
 
 
-def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[Column]:
-    """Return a column for each of the last fourteen runs, oldest left, all on one scale."""
+def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[dict[str, Any]]:
+    """Return a column for each of the last fourteen runs, oldest left, on one scale, its parts from the bottom up."""
     shown = runs[-TREND:]
     most = max((run["read"] for run in shown), default=0) or 1
-    columns: list[Column] = []
+    columns: list[dict[str, Any]] = []
     before = ""
     for at, run in enumerate(shown):
         day = date.fromisoformat(run["as_of"])
@@ -95,20 +68,12 @@ def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[Column]:
             height = TREND_HEIGHT * run[kind] / most
             top -= height
             if height:
-                pieces.append(Piece(kind, top, height))
+                pieces.append({"kind": kind, "top": top, "height": height})
         label = month if month != before else ""
-        columns.append(Column(at * SLOT + 18, day.day, label, run["run"] == current, tuple(pieces)))
+        place = {"x": at * SLOT + 18, "day": day.day, "month": label, "current": run["run"] == current}
+        columns.append({**place, "parts": pieces})
         before = month
     return columns
-
-
-class Figure(NamedTuple):
-    """One of the six figures: its kind (colour), name, rows, and a note below."""
-
-    kind: str
-    name: str
-    rows: int
-    note: str
 
 
 def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
@@ -233,16 +198,17 @@ def _by_kind(breaks: Sequence[Mapping[str, Any]], now: datetime) -> list[dict[st
     return lines
 
 
-def _figures(rows: Mapping[str, int]) -> list[Figure]:
+def _figures(rows: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
+    """Return the six figures: kind (colour), name, rows, and a note below."""
     sent = rows["linked"] + rows["error"] + rows["awaiting"]
     aside = rows["duplicate"] + rows["suppressed"]
     return [
-        Figure("read", "read", rows["read"], "rows of the extract"),
-        Figure("linked", "linked", rows["linked"], f"{percent(rows['linked'] / sent) if sent else 'none'} of sent"),
-        Figure("error", "error", rows["error"], "refused by partner"),
-        Figure("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
-        Figure("rejected", "rejected", rows["rejected"], "refused, not sent"),
-        Figure("aside", "set aside", aside, "duplicate, suppressed"),
+        ("read", "read", rows["read"], "rows of the extract"),
+        ("linked", "linked", rows["linked"], f"{percent(rows['linked'] / sent) if sent else 'none'} of sent"),
+        ("error", "error", rows["error"], "refused by partner"),
+        ("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
+        ("rejected", "rejected", rows["rejected"], "refused, not sent"),
+        ("aside", "set aside", aside, "duplicate, suppressed"),
     ]
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import lists as tables
-from flows.reports.lists import keep_links, write_links, write_rejects
+from flows.reports.lists import write_links, write_rejects
 from flows.reports.summary import summarise, waiting_since
 from flows.reports.tally import Tally, add, tally
 from flows.results.balance import Balance, balance
@@ -133,7 +133,8 @@ def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[T
     for one in parts:
         write_parquet(store, rows_key(keys, one.part), one.rows)
         counted += one.tallies
-        links = keep_links(store, keys, one.part, one.rows)
+        links = tables.verified_links(one.rows)
+        write_parquet(store, keys.report(f"links/{one.part.name}"), links)
         del one  # freed before waiting for the next
         yield links
         del links
@@ -149,8 +150,12 @@ def _settle(context: IssuerContext, keys: RunKeys, manifest: Manifest) -> Iterat
 def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, reported: StoredOutcomes, today: date) -> Settled:
     """Reconcile a part a few chunks at a time: answers take five times the memory of what was sent."""
 
-    def settle(group: pl.DataFrame) -> tuple[pl.DataFrame, Tally]:
-        return _settle_group(group, str(keys.run), reported, today)
+    def settle(records: pl.DataFrame) -> tuple[pl.DataFrame, Tally]:
+        sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(str(keys.run)).alias("run"))
+        outcomes = reported.of(sent["chunk"].unique().to_list())
+        settled = reconcile(sent, outcomes, today)
+        rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
+        return rows, tally(records, settled, outcomes)
 
     with ThreadPoolExecutor(AT_A_TIME) as workers:
         done = list(workers.map(settle, _groups(store, keys, part)))  # each group is freed once it is reconciled
@@ -164,14 +169,6 @@ def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]
     (records,) = read_ledger(store, keys, [part], RECORD)
     group = pl.col("chunk").sub(1).floordiv(CHUNKS).fill_null(0).alias("group")
     return records.with_columns(group).partition_by("group", maintain_order=True, include_key=False)
-
-
-def _settle_group(records: pl.DataFrame, run: str, reported: StoredOutcomes, today: date) -> tuple[pl.DataFrame, Tally]:
-    sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(run).alias("run"))
-    outcomes = reported.of(sent["chunk"].unique().to_list())
-    settled = reconcile(sent, outcomes, today)
-    rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
-    return rows, tally(records, settled, outcomes)
 
 
 def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:

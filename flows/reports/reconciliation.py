@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -32,14 +32,6 @@ from schemas.manifest import Manifest
 LIFE = timedelta(days=62)  # of a link (interface.md 8): cardholders of older runs are in a later extract or gone
 READERS = 16  # runs read at a time
 OVERDUE, ARRIVED = "overdue.json", "overdue-closed.json"  # at most one of each in a run's history
-
-
-class Alerts(NamedTuple):
-    """Runs with an overdue answer: reported now for the first time, reported before, and closed now."""
-
-    opened: tuple[str, ...]
-    standing: tuple[str, ...]
-    closed: tuple[str, ...]
 
 
 def reconcile_runs(context: IssuerContext, start: date | None = None, end: date | None = None) -> dict[str, Any]:
@@ -65,7 +57,7 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         "cardholders_since": since.isoformat(),
         **across.across(found, cards, terms),
         "cardholders": _cardholders(store, issuer.issuer, lately),
-        "alerts": _alert(context, found, terms)._asdict(),
+        "alerts": _alert(context, found, terms),
         "funnel": _funnel(store, issuer.issuer),
     }
     folder = reconciliation(issuer.issuer)
@@ -157,19 +149,17 @@ def _attempts(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
         yield records.select(*lists.CARD, run, pl.lit("submit").alias("stage"), code)
 
 
-def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms) -> Alerts:
-    """Open an alert for every run with an overdue chunk, close it once the answers have come; each only once."""
+def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms) -> dict[str, list[str]]:
+    """Open an alert for each run with an overdue chunk and close it when the answers have come; each only once."""
     store = context.adapters.store
-    opened: list[str] = []
-    standing: list[str] = []
-    closed: list[str] = []
+    alerts: dict[str, list[str]] = {"opened": [], "standing": [], "closed": []}
     for run in runs:
         late = [one for one in run.waiting if terms.overdue(one)]
         if late:
-            (opened if _note_once(context, run.run, OVERDUE, late) else standing).append(run.run)
+            alerts["opened" if _note_once(context, run.run, OVERDUE, late) else "standing"].append(run.run)
         elif any(store.keys(keys_of(run.run).events + OVERDUE)) and _note_once(context, run.run, ARRIVED, late):
-            closed.append(run.run)
-    return Alerts(tuple(opened), tuple(standing), tuple(closed))
+            alerts["closed"].append(run.run)
+    return alerts
 
 
 def _note_once(context: IssuerContext, run: str, name: str, late: Sequence[WaitingChunk]) -> bool:

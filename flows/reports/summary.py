@@ -1,7 +1,4 @@
-"""The facts of a run's summary.json: where its rows went, why, what is open since when, and the verdict.
-
-Ages and times to expiry are counted in the few steps a reader can act on.
-"""
+"""The facts of a run's summary.json: where its rows went, why, what is open since when, and the verdict."""
 
 from __future__ import annotations
 
@@ -38,6 +35,7 @@ OUT_OF_BALANCE = "out of balance"
 EXIT_CODES = {BALANCED: 0, WAITING: 0, ABOVE_LIMIT: 3, OUT_OF_BALANCE: 4}
 
 MISSING, PARTIAL, UNSETTLED, HELD = "no result", "partial result", "result unsettled", "held or cancelled"
+LACKS = (MISSING, PARTIAL, UNSETTLED, HELD)
 DUE = (MISSING, PARTIAL)  # what can be overdue
 
 MOST_BREAKS = 200  # listed one by one; the rest are counted
@@ -169,10 +167,7 @@ def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, m
         .select("chunk", missing(), "awaiting")
         .iter_rows()
     ]
-    kinds = {
-        kind: [(since, rows) for found, since, rows in waiting if found == kind]
-        for kind in (MISSING, PARTIAL, UNSETTLED, HELD)
-    }
+    kinds = {kind: [(since, rows) for found, since, rows in waiting if found == kind] for kind in LACKS}
     kinds["breaks"] = [(datetime.fromisoformat(one["since"]), one["rows"]) for one in breaks if not one["notice"]]
     due = moment.now - timedelta(hours=within)
     late = [(since, rows) for kind, since, rows in waiting if since < due and kind in DUE]

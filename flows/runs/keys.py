@@ -75,6 +75,11 @@ reconciliation = _prefix("reconciliation")  # derived: the report across an issu
 probes = _prefix("probe")  # what the race probe writes
 
 
+def drops(issuer: str) -> frozenset[str]:
+    """Return the folders of an issuer that others write to."""
+    return frozenset({extracts(issuer), results(issuer), corrections(issuer), transactions(issuer)})
+
+
 def submissions(issuer: str, sha256: str) -> str:
     """Return the prefix of the chain of runs of one extract, known by its content."""
     return f"{issuer}/submissions/{sha256}/"

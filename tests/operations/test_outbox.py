@@ -53,7 +53,7 @@ def test_what_is_held_uploaded_or_cancelled_is_not_given_out(night: tuple[Bench,
 
     done = fetch(outside, run, lambda name, data: None)
 
-    assert [item.chunk.number for item in done.items] == [3]
+    assert [item.chunk.number for item in done] == [3]
     with pytest.raises(ChunkStateError, match="is uploaded"):
         fetch(outside, run, lambda name, data: None, [1])
 

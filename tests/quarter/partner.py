@@ -73,7 +73,7 @@ class Partner:
         for run in sorted({item.run for item in waiting}):
             files: dict[str, bytes] = {}
             fetched = fetch(context, run, files.__setitem__)
-            for item in fetched.items:
+            for item in fetched:
                 self.portal.upload(item.chunk.name, files[item.chunk.name])
                 rows = self.portal.books[-1].rows
                 self.received += [Received(day, item.chunk.name, row) for row in rows]

@@ -11,11 +11,11 @@ rows = st.fixed_dictionaries({kind: st.integers(0, 10**8) for kind in ENDS})
 def test_the_bar_shows_every_end_that_has_a_row_and_fills_its_width(counts: dict[str, int]) -> None:
     parts = bar(counts)
 
-    assert [kind for kind in ENDS if counts[kind]] == [part.kind for part in parts]
-    assert all(part.width > 2 for part in parts)
+    assert [kind for kind in ENDS if counts[kind]] == [part["kind"] for part in parts]
+    assert all(part["width"] > 2 for part in parts)
     if parts:
-        assert pytest.approx(BAR_WIDTH) == sum(part.width for part in parts)
-        assert pytest.approx(1.0) == sum(part.share for part in parts)
+        assert pytest.approx(BAR_WIDTH) == sum(part["width"] for part in parts)
+        assert pytest.approx(1.0) == sum(part["share"] for part in parts)
 
 
 @given(st.lists(rows, max_size=20))
@@ -27,5 +27,5 @@ def test_no_column_of_the_trend_is_higher_than_the_drawing(nights: list[dict[str
     columns = trend(told, "0")
 
     assert min(len(nights), 14) == len(columns)
-    assert all(part.top >= -0.001 for column in columns for part in column.parts)
-    assert all(sum(part.height for part in column.parts) <= TREND_HEIGHT + 0.001 for column in columns)
+    assert all(part["top"] >= -0.001 for column in columns for part in column["parts"])
+    assert all(sum(part["height"] for part in column["parts"]) <= TREND_HEIGHT + 0.001 for column in columns)

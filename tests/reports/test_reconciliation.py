@@ -65,8 +65,8 @@ def test_an_overdue_answer_is_told_of_once_however_often_one_looks(tmp_path: Pat
 
     first, second = reconcile_runs(bench.context), reconcile_runs(bench.context)
 
-    assert ((run,), ()) == (first["alerts"]["opened"], first["alerts"]["standing"])
-    assert ((), (run,)) == (second["alerts"]["opened"], second["alerts"]["standing"])
+    assert ([run], []) == (first["alerts"]["opened"], first["alerts"]["standing"])
+    assert ([], [run]) == (second["alerts"]["opened"], second["alerts"]["standing"])
     assert [("overdue", 3, 60)] == [(one["what"], one["chunks"], one["rows"]) for one in events(bench, run)]
 
 
@@ -79,7 +79,7 @@ def test_an_alert_closes_once_when_the_answer_arrives(tmp_path: Path) -> None:
 
     first, second = reconcile_runs(bench.context), reconcile_runs(bench.context)
 
-    assert ((run,), ()) == (first["alerts"]["closed"], second["alerts"]["closed"])
+    assert ([run], []) == (first["alerts"]["closed"], second["alerts"]["closed"])
     assert ["overdue", "overdue-closed"] == sorted(one["what"] for one in events(bench, run))
     assert "nothing outstanding" == second["verdict"]
 
