@@ -22,7 +22,7 @@ DONE: dict[Move, str] = {
     "released": "waiting for upload again",
     "cancelled": "cancelled; they will not be sent",
 }
-Chunks = Annotated[Sequence[Number], Help("Chunk numbers (default: all the verb applies to).")]
+Chunks = Annotated[Sequence[Number], Help("Chunk numbers (default: every chunk this command can change).")]
 
 
 @entry("outbox list", form="every form that sends shows the outbox")

@@ -254,7 +254,7 @@ def backfill(
     issuer_context, span = wire(context.folder, issuer), operation.DateRange(first_day, last_day)
     if send_list:
         with context.progress(issuer) as progress:
-            done = operation.send(issuer_context, span, send_list, lambda _, reported: progress(reported))
+            done = operation.send(issuer_context, span, send_list, progress)
         sent = {"issuer": issuer, "list": send_list, "runs": [one.manifest.run for one in done]}
         shown = [part for one in done for part in submitted(issuer_context, one)]
         nothing = f"{issuer}: list {send_list} has nothing to send"

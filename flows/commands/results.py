@@ -218,7 +218,7 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in cards]
     lines = lines or ["no run with a ledger has this cuid"]
     if purged:
-        lines.append(f"{len(purged):,} runs are purged, from {purged[0]} to {purged[-1]}: their records are gone")
+        lines.append(f"not searched: {len(purged):,} runs whose ledgers are purged, {purged[0]} to {purged[-1]}")
     known = {"attempts": [one._asdict() for one in attempts], "stands": [one._asdict() for one in cards]}
     return Result(
         {"cuid": cuid, **known, "purged": purged},

@@ -1,5 +1,5 @@
-"""Who goes out again: selection, corrections, resubmission, renewal, backfill.
+"""What is sent again, or late: selection, corrections, resubmission, renewal, backfill.
 
-Put here what chooses rows or extracts for another run. Keep out how a run is made: a resend goes the same way as every
-submission.
+Put here what selects rows or extracts for another run. Keep out how a run is built: a resend takes the same route as
+every submission.
 """

@@ -61,7 +61,7 @@ class BackfillList(Document):
 
     @property
     def digest(self) -> str:
-        """The list's name: the first digits of its SHA-256, so it stands for exactly this list."""
+        """The list's name: the first digits of its SHA-256, so it means exactly this list."""
         return digest(canonical(self))[:DIGITS]
 
     @property

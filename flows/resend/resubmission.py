@@ -137,24 +137,24 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     store, name = context.adapters.store, context.issuer.issuer
     links = list(commits_since(store, name))  # first: what is committed later is checked at our own commit
     of = committed(store, request.run)
-    given, cells, spoken = None, pl.DataFrame(schema=CELL), pl.Series(dtype=pl.UInt32)
+    given, cells, changed = None, pl.DataFrame(schema=CELL), pl.Series(dtype=pl.UInt32)
     if request.corrections and content is None:
         given = read_corrections(context, request.corrections)
     elif request.corrections and content is not None:
         given = given_as(context, request.corrections, content)
     if given is not None:
         cells = corrected_cells(given, of, store)
-        spoken = cells["row"]
+        changed = cells["row"]
     if request.extract:
         source = _corrected_extract(context, of, request.extract)
-        spoken = source.picks["origin"]
-        named = _selected_rows(context, request, of, frozenset() if request.wanted.anything else frozenset(spoken))
+        changed = source.picks["origin"]
+        named = _selected_rows(context, request, of, frozenset() if request.wanted.anything else frozenset(changed))
         ours = pl.col("origin").is_in(named["row"].implode())
         others = source.picks.filter(~ours)["row"]
         strangers = pl.concat([source.strangers, others]).sort()
         source = source._replace(picks=source.picks.filter(ours), strangers=strangers)
     else:
-        named = _selected_rows(context, request, of, frozenset(spoken))
+        named = _selected_rows(context, request, of, frozenset(changed))
         numbers = named["row"]
         entry, identity = reopen_source(context, of.run, of.source)
         source = Source(entry, identity, pl.DataFrame({"row": numbers, "origin": numbers}, PICK), numbers.clear())
@@ -164,7 +164,7 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     stands = _active(context, of, cards(named, source.picks, tried), links)
     alike = [link for link in links if _is_repeat(link.selection, request)]
     lifted = frozenset(link.run for link in alike) if request.override else None
-    rows = decide(RowFacts(named, source.picks, tried, stands, spoken), lifted)
+    rows = decide(RowFacts(named, source.picks, tried, stands, changed), lifted)
     return ResendPlan(of, source, rows, corrected, given, len(links), _refuse_active(request, rows, alike))
 
 

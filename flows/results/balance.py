@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """The equations of a run (DESIGN.md, "The balance")."""
+    """The equations of a run (README.md, "The balance")."""
 
     lines: tuple[Line, ...]
 

@@ -42,10 +42,10 @@ class SentIndex:
 
         `names`: of the files. `claims`: of their rows (`read_claims`). `forced`: rows that an operator attributed.
         """
-        spoken: dict[str, set[int]] = {}
+        asked: dict[str, set[int]] = {}
         for run, chunk in (one for name in names for one in named_in(name)):
-            spoken.setdefault(run, set()).add(chunk)
-        named = pl.concat([_NONE, *(self._chunks_of(run, chunks) for run, chunks in sorted(spoken.items()))])
+            asked.setdefault(run, set()).add(chunk)
+        named = pl.concat([_NONE, *(self._chunks_of(run, chunks) for run, chunks in sorted(asked.items()))])
         found = candidates(names, named)
         others = searched_elsewhere(claims, found)
         if others.is_empty() and not forced:

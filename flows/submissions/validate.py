@@ -126,21 +126,3 @@ def _by_rule(rows: pl.DataFrame, asked: RunInputs) -> pl.DataFrame:
 def _first_of_each_cell(verdicts: pl.DataFrame) -> pl.DataFrame:
     ranked = verdicts.sort("row", "rank")
     return ranked.unique(["row", "column", "severity"], keep="first", maintain_order=True).select(*VERDICT)
-
-
-def misshapen(frame: pl.DataFrame, model: type[pa.DataFrameModel]) -> str:
-    """Return the name of pandera's error where a frame has not the model's shape, else nothing; no cell is looked at.
-
-    A night of 500 rows has a dozen frames of two shapes, and each question would take as long as checking the rows.
-    """
-    return _asked(model, tuple(frame.schema.items()))
-
-
-@lru_cache(64)
-def _asked(model: type[pa.DataFrameModel], shape: tuple[tuple[str, pl.DataType], ...]) -> str:
-    try:
-        with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_ONLY):
-            model.validate(pl.DataFrame(schema=dict(shape)))
-    except Exception as error:  # noqa: BLE001  pandera raises its own and polars' errors
-        return type(error).__name__
-    return ""

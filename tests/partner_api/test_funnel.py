@@ -177,7 +177,7 @@ def test_the_page_shows_the_funnel_where_there_is_one() -> None:
     assert "From link to placed card" not in without
     assert "failed: <code>NEVER_STARTED</code>" in with_one
     assert "&lt;b&gt;shop&lt;/b&gt;" in with_one
-    assert "7 links were not looked at yet" in with_one
+    assert "7 links not checked yet" in with_one
 
 
 def test_the_workbook_has_a_sheet_of_the_funnel_with_the_same_numbers() -> None:
