@@ -41,7 +41,10 @@ WORKER = f"prefect worker start --pool {POOL} --type process --limit 1"
 LIMIT = f"prefect work-pool set-concurrency-limit {POOL} {{runs}}"
 SCENARIOS = {"one": "one worker", "two": "two workers", "killed": "two workers, one killed"}
 TAKE_OVER = "cardlink mend take-over {run} --reason worker-killed"
-SETTINGS = {"PREFECT_WORKER_QUERY_SECONDS": "2"}  # the default of 10 leaves a worker of one slot idle between runs
+SETTINGS = {
+    "PREFECT_WORKER_QUERY_SECONDS": "2",  # the default of 10 leaves a worker of one slot idle between runs
+    "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",  # no schedule comes between
+}
 BAD = 0.01
 
 
@@ -101,7 +104,7 @@ def make_portfolio(folder: Path, issuers: int, rows: int) -> Portfolio:
 
 @contextmanager
 def on_server(portfolio: Portfolio) -> Iterator[Stage]:
-    """Run a Prefect server with every issuer deployed on it, no schedule running, until the block ends."""
+    """Run a Prefect server with every issuer deployed on it until the block ends."""
     folder, port = portfolio.scene.folder, free_port()
     settings = {**environment(folder, port), **SETTINGS, "PYTHONPATH": str(ROOT)}
     with ExitStack() as stack:
@@ -110,8 +113,6 @@ def on_server(portfolio: Portfolio) -> Iterator[Stage]:
         stack.enter_context(server(settings, folder / "server.log", port))
         stage = Stage(f"http://127.0.0.1:{port}", folder, settings, [], "")
         install(stage)
-        for deployment in stage.deployments().values():
-            stage.call(f"deployments/{deployment}", {"paused": True}, "PATCH")
         yield stage
 
 
