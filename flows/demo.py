@@ -51,7 +51,7 @@ def demo(
         rows: Generate an extract of this size instead of using the sample.
         folder: Where everything is written; an earlier demo there is removed.
     """
-    folder, say = folder.resolve(), context.terminal.say
+    typed, folder, say = folder, folder.resolve(), context.terminal.say
     make_room(folder)
     say("· creating a throwaway portal key")
     secret = prepare(folder, rows)
@@ -77,7 +77,7 @@ def demo(
     shown: list[str | Table | Link] = [part for one in reports for part in one.shown]
     return Result(
         {"runs": [one.facts for one in reports], "folder": str(base)},
-        [*shown, "", f"Everything is below {base}"],
+        [*shown, "", f"Everything is below {typed / base.relative_to(folder)}"],
         f"cardlink --config {folder} status",
         max((one.exit_code for one in reports), default=1),
     )

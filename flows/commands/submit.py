@@ -79,7 +79,7 @@ def submit(
             refused.append(error)
     facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
     if not requests:
-        return Result(facts, [f"{issuer}: every extract is already submitted"], f"cardlink ingest {issuer}")
+        return Result(facts, [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}")
     shown = [part for one in done for part in submitted(issuer_context, one)] + [f"refused: {one}" for one in refused]
     code = max((one.exit_code for one in refused), default=0)
     return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer)
@@ -125,7 +125,7 @@ def _rehearsed(issuer: str, done: Sequence[Rehearsal]) -> Result:
         {**one.checked._asdict(), "counts": one.checked.counts.model_dump(), "already": one.already} for one in done
     ]
     facts = {"issuer": issuer, "dry_run": True, "extracts": each}
-    shown = [part for one in done for part in would_send(one)] or [f"{issuer}: every extract is already submitted"]
+    shown = [part for one in done for part in would_send(one)] or [f"{issuer}: no new extract to submit"]
     refused = any(one.checked.refused for one in done)
     next_step = "" if refused or not done else f"cardlink submit {issuer}"
     return Result(facts, ["Dry run: nothing was written", *shown], next_step, 3 if refused else 0)

@@ -37,8 +37,8 @@ from flows.submissions.build import Scan
 from flows.submissions.chunking import write_chunk
 from flows.submissions.plan import SettingsChangedError
 from flows.submissions.publish import GROUP, PartialRunError
-from flows.submissions.rows import Choice
-from flows.submissions.selection import Picked
+from flows.submissions.rows import RowScope
+from flows.submissions.selection import SelectedRows
 from schemas import ledger
 from schemas.manifest import Manifest, ManifestChunk
 from schemas.portal import CUID
@@ -74,9 +74,9 @@ def reread_rows(
     sent = pl.concat([part.filter(chosen).drop("fate") for part in parts])
     entry, source = reopen_source(context, manifest.run, manifest.source)
     picks = sent.select("row", origin=pl.coalesce("origin", "row"))
-    choice = Choice(picked=Picked(picks, by_row(cells_of(context, manifest))), keep_cells=True)
+    scope = RowScope(selected=SelectedRows(picks, by_row(cells_of(context, manifest))), keep_cells=True)
     with open_extract(context, entry, source) as stream:
-        scan = Scan(context, stream, source, manifest.as_of, choice)
+        scan = Scan(context, stream, source, manifest.as_of, scope)
         yield from _complete_chunks(manifest.run, scan, sent)
 
 

@@ -29,8 +29,8 @@ from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.links import SingleLink, answer_key, singles
 from flows.submissions.build import Scan
 from flows.submissions.gates import WrongCardsError
-from flows.submissions.rows import Choice
-from flows.submissions.selection import PICK, Picked
+from flows.submissions.rows import RowScope
+from flows.submissions.selection import PICK, SelectedRows
 from schemas.issuer import SourceSettings
 from schemas.ledger import AWAITING
 from schemas.manifest import SourceIdentity
@@ -151,9 +151,9 @@ def link_row(
     if not any((part["row"] == row).any() for part in records):
         raise NoSuchRowError(place=run, rows=row)
     entry, source = reopen_source(context, run, manifest.source)
-    picked = Picked(pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(context, manifest)))
+    picked = SelectedRows(pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(context, manifest)))
     with open_extract(context, entry, source) as stream:
-        fields = _refined(context, stream, source, Choice(picked, keep_cells=True))
+        fields = _refined(context, stream, source, RowScope(picked, keep_cells=True))
     known = [one for one in singles(context.adapters.store, keys) if one.asked.row == row]
     key = f"{keys.singles}{row:09d}-{len(known) + 1}.json"
     return _Asking(context, linking, key, keys, row).ask(fields, override, supply)
@@ -171,17 +171,17 @@ def link_typed(context: IssuerContext, linking: Linking, typed: Mapping[str, str
     csv.writer(text, lineterminator="\n").writerows([columns(), [typed.get(name, "") for name in columns()]])
     built = SourceIdentity(key="typed.csv", version="", size=0, sha256=secrets.token_hex(32))
     stream = BytesIO(text.getvalue().encode())
-    fields = _refined(context._replace(issuer=plain), stream, built, Choice(keep_cells=True))
+    fields = _refined(context._replace(issuer=plain), stream, built, RowScope(keep_cells=True))
     key = (
         f"{prompted_prefix(context.issuer.issuer)}{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
     )
     return _Asking(context, linking, key).ask(fields, override, lambda _: "")
 
 
-def _refined(context: IssuerContext, stream: Readable, source: SourceIdentity, choice: Choice) -> dict[str, Any]:
+def _refined(context: IssuerContext, stream: Readable, source: SourceIdentity, scope: RowScope) -> dict[str, Any]:
     """Return the one valid row of a source; LinkRequestError says why there is none."""
     issuer = context.issuer
-    scan = Scan(context, stream, source, local_day(context.adapters.now(), issuer.time_zone), choice)
+    scan = Scan(context, stream, source, local_day(context.adapters.now(), issuer.time_zone), scope)
     pieces = list(scan)
     good = [row for piece in pieces for chunk in piece.chunks for row in chunk.iter_rows(named=True)]
     reported = (

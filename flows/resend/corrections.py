@@ -349,7 +349,7 @@ def merge_corrections(earlier: pl.DataFrame, later: pl.DataFrame) -> pl.DataFram
 
 
 def by_row(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return one line per row, with the corrected columns, for `flows.submissions.selection.Picked`."""
+    """Return one line per row, with the corrected columns, for `flows.submissions.selection.SelectedRows`."""
     if cells.is_empty():
         return pl.DataFrame(schema={"row": pl.UInt32})
     return cells.pivot(on="column", index="row", values="correction")

@@ -21,8 +21,8 @@ from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.plan import plan_selection
-from flows.submissions.rows import Choice
-from flows.submissions.selection import Picked
+from flows.submissions.rows import RowScope
+from flows.submissions.selection import SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection
@@ -148,7 +148,7 @@ def _job(context: IssuerContext, request: Request, due: RenewalPlan) -> Job:
     plan = plan_selection(context, source, local_day(context.adapters.now(), context.issuer.time_zone), selection)
     write_selection(context, keys_of(plan.run), rows)
     again = command(context.issuer.issuer, request)
-    return Job(plan, entry, Choice(picked=Picked(rows)), (), again, since=due.commit)
+    return Job(plan, entry, RowScope(selected=SelectedRows(rows)), (), again, since=due.commit)
 
 
 def _latest(context: IssuerContext, extract: str, links: Sequence[Manifest]) -> Manifest:

@@ -51,8 +51,8 @@ from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.submissions.build import Job, OnProgress, Scan
 from flows.submissions.plan import identify, plan_selection
-from flows.submissions.rows import Choice
-from flows.submissions.selection import PICK, Picked
+from flows.submissions.rows import RowScope
+from flows.submissions.selection import PICK, SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Plan, Selection, SourceIdentity
@@ -109,7 +109,7 @@ class ResendPlan(NamedTuple):
     of: Manifest
     source: Source
     rows: pl.DataFrame
-    corrected: pl.DataFrame  # the corrections to merge, as Picked takes them
+    corrected: pl.DataFrame  # the corrections to merge, as SelectedRows takes them
     given: CorrectionFile | None  # the filled-in template
     commit: int  # number of the last known one
     already: Manifest | None  # the run that did just this before
@@ -157,7 +157,7 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
         source = Source(entry, identity, pl.DataFrame({"row": numbers, "origin": numbers}, PICK), numbers.clear())
         cells = merge_corrections(cells_of(context, of), cells)
     corrected = by_row(cells)
-    tried = _recheck(context, source, Picked(source.picks, corrected))
+    tried = _recheck(context, source, SelectedRows(source.picks, corrected))
     stands = _active(context, of, cards(named, source.picks, tried), links)
     alike = [link for link in links if _is_repeat(link.selection, request)]
     lifted = frozenset(link.run for link in alike) if request.override else None
@@ -182,13 +182,13 @@ def _selected_rows(context: IssuerContext, request: Request, of: Manifest, also:
     return named
 
 
-def _recheck(context: IssuerContext, source: Source, picked: Picked) -> pl.DataFrame:
+def _recheck(context: IssuerContext, source: Source, picked: SelectedRows) -> pl.DataFrame:
     """Return the verdict of today's rules (TRIED) on the rows as they would go out."""
     if source.picks.is_empty():
         return pl.DataFrame(schema=TRIED)
     with open_extract(context, source.entry, source.identity) as stream:
         frames = []
-        for piece in Scan(context, stream, source.identity, _today(context), Choice(picked=picked)):
+        for piece in Scan(context, stream, source.identity, _today(context), RowScope(selected=picked)):
             good = [chunk.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)) for chunk in piece.chunks]
             frames += [
                 one.select(pl.col(name).cast(kind) for name, kind in TRIED.items()) for one in (piece.others, *good)
@@ -279,8 +279,8 @@ def _send(
         runs = sorted(over["where"].unique())
         record_event(context.adapters, keys, "overridden", rows=over.height, runs=runs, reason=request.override)
     record_repeat(context.adapters, request.run, plan.run, rows.height, request.reason)
-    choice = Choice(picked=Picked(rows, chosen.corrected))
-    job = Job(plan, chosen.source.entry, choice, (), command(request), since=chosen.commit)
+    scope = RowScope(selected=SelectedRows(rows, chosen.corrected))
+    job = Job(plan, chosen.source.entry, scope, (), command(request), since=chosen.commit)
     done = execute(context, job, sealer, on_progress)
     for run in repeated_runs(context.adapters.store, plan.run):
         rebuild(context, run)

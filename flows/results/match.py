@@ -122,7 +122,7 @@ def place_rows(claims: pl.DataFrame, among: Candidates, received: Sequence[date 
 
 
 def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
-    """Join every claim with the sent rows of that cuid; `exact` where the last four digits do not object."""
+    """Join every claim with the sent rows of that cuid; `exact`: the last four digits agree, or the result has none."""
     rows = sent.rows.select("spot", "place", "cuid", pl.col("last_4").alias("last_4_sent"))
     exact = pl.col("last_4").is_null() | (pl.col("last_4") == pl.col("last_4_sent"))
     return claims.join(rows, left_on="claim", right_on="cuid", how="inner").with_columns(exact.alias("exact"))

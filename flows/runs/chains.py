@@ -79,7 +79,7 @@ def last_commit(store: Store, issuer: str) -> int:
 
 
 def recent_commits(store: Store, issuer: str) -> Iterator[Manifest]:
-    """Yield the runs of the last commits: each commit looks at them, so that all older ones have their manifest."""
+    """Yield the runs of the last commits, among which are those whose manifest may still be missing."""
     return commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY))
 
 

@@ -24,7 +24,7 @@ from flows.runs.store import Entry, prefetch
 from flows.submissions.chunking import Splitter
 from flows.submissions.ledger import LedgerWriter, sent_records
 from flows.submissions.publish import Outcome, PartialRunError, Publisher
-from flows.submissions.rows import EVERY_ROW, Choice, Route
+from flows.submissions.rows import EVERY_ROW, Route, RowScope
 from schemas import ledger
 from schemas.corrections import BESIDE
 from schemas.manifest import Counts, Inputs, Manifest, ManifestChunk, Plan, SourceIdentity
@@ -58,10 +58,10 @@ class Scan:
         stream: Readable,
         source: SourceIdentity,
         as_of: date,
-        choice: Choice = EVERY_ROW,
+        scope: RowScope = EVERY_ROW,
     ) -> None:
         issuer = context.issuer
-        self._picked = choice.picked is not None
+        self._selected = scope.selected is not None
         self._extract = read_extract(stream, issuer.source, source.key)
         mapping = plan_mapping(
             self._extract.header,
@@ -69,9 +69,9 @@ class Scan:
             source.key,
             where=issuer.filter,
             strict=issuer.source.strict,
-            beside=BESIDE if self._picked else (),
+            beside=BESIDE if self._selected else (),
         )
-        self.route = Route(issuer, mapping, as_of, source, choice, context.header.order)
+        self.route = Route(issuer, mapping, as_of, source, scope, context.header.order)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)
         self._fates = dict.fromkeys(ledger.FATES, 0)
 
@@ -91,7 +91,7 @@ class Scan:
     def counts(self) -> Counts:
         """The counts of the rows so far."""
         seen = self._extract.counts
-        if self._picked:  # the extract as a whole was counted by the run that is repeated
+        if self._selected:  # the extract as a whole was counted by the run that is repeated
             return Counts(lines=seen.lines, read=sum(self._fates.values()), **self._fates)
         return Counts(lines=seen.lines, read=seen.rows, trailer=seen.trailer_count, **self._fates)
 
@@ -114,7 +114,7 @@ class Job(NamedTuple):
 
     plan: Plan
     entry: Entry
-    choice: Choice
+    scope: RowScope
     opened: Collection[str]
     again: str
     since: int | None = None  # the last commit that was known when the rows were chosen
@@ -146,7 +146,7 @@ def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnP
     ledger, publisher = LedgerWriter(store, keys), Publisher(context, sealer, keys)
     with closing(publisher), closing(ledger), open_extract(context, job.entry, plan.source) as stream:
         counting = Counting(stream)
-        scan = Scan(context, counting, plan.source, plan.as_of, job.choice)
+        scan = Scan(context, counting, plan.source, plan.as_of, job.scope)
         with closing(iter(scan)) as pieces:
             for piece in pieces:
                 ledger.add(piece.others)

@@ -20,7 +20,7 @@ from flows.runs.prior_state import ATTEMPT
 from flows.submissions.build import Scan
 from flows.submissions.gates import GateFacts, refusal
 from flows.submissions.plan import expected_run, find_extract, identify
-from flows.submissions.rows import Choice
+from flows.submissions.rows import RowScope
 from flows.submissions.submit import Request, plans_of_extract, refuse_resend
 from schemas.ledger import AWAITING
 from schemas.manifest import Counts
@@ -71,7 +71,7 @@ def check_extract(
     sizes: list[int] = []
     reasons, sent = [], []
     with open_extract(context, entry, source) as stream:
-        scan = Scan(context, stream, source, as_of, Choice(known=survey.known if survey else None))
+        scan = Scan(context, stream, source, as_of, RowScope(prior=survey.known if survey else None))
         for piece in scan:
             sizes += [chunk.height for chunk in piece.chunks]
             reasons += [_reasons(frame) for frame in (piece.others, *piece.chunks)]

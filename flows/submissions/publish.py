@@ -131,7 +131,7 @@ class Publisher:
         return self.count
 
     def send(self) -> None:
-        """Start on the chunks taken last; unless they are a whole group, none may follow."""
+        """Seal and publish the waiting chunks; a group that is not full must be the last."""
         if not self._group:
             return
         if len(self._under_way) >= PREFETCHED:

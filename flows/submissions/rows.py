@@ -21,7 +21,7 @@ from flows.submissions.duplicates import SeenRows, keyed
 from flows.submissions.ledger import resting_records, unread_records, unsent_records, with_reasons
 from flows.submissions.normalise import normalise
 from flows.submissions.repairs import Decided, decide, repair
-from flows.submissions.selection import Picked
+from flows.submissions.selection import SelectedRows
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import hash_cvv
@@ -36,15 +36,15 @@ _KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag",
 _UNCHECKED = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
 
 
-class Choice(NamedTuple):
+class RowScope(NamedTuple):
     """Which rows of an extract a run sends, and what earlier runs know of its cards."""
 
-    picked: Picked | None = None
-    known: PriorState | None = None
+    selected: SelectedRows | None = None
+    prior: PriorState | None = None
     keep_cells: bool = False  # the 20 columns are kept, with the CVV as in the source (single links, interface.md 2.8)
 
 
-EVERY_ROW = Choice()
+EVERY_ROW = RowScope()
 
 
 class Validated(NamedTuple):
@@ -72,14 +72,14 @@ class Route:
         mapping: Mapping,
         as_of: date,
         source: SourceIdentity,
-        choice: Choice,
+        scope: RowScope,
         order: Sequence[str],
     ) -> None:
         self._issuer = issuer
         self._mapping = mapping
         self._as_of = as_of
         self._name = source.key
-        self._choice = choice
+        self._scope = scope
         self._order = order
         self._cuid_prefix = f"cl-{source.sha256[:12]}-"
         self._decided: Decided | None = None
@@ -91,7 +91,7 @@ class Route:
 
     def validate(self, block: Block) -> Validated:
         """Map, normalise, repair and validate a block; blocks come in order, and the first one decides the repairs."""
-        rules, selected = self._issuer.rules, self._choice.picked
+        rules, selected = self._issuer.rules, self._scope.selected
         mapped, excluded = map_rows(block.rows, self._mapping)
         rows, unread = normalise(mapped, rules), block.refused
         if self._decided is None:
@@ -105,7 +105,7 @@ class Route:
             rows = normalise(selected.correct_codes(rows), rules)
         rows = _identify(rows, self._cuid_prefix)
         verdicts = validate(rows, self._as_of, rules)
-        if self._choice.known is not None:
+        if self._scope.prior is not None:
             verdicts = pl.concat([verdicts, _nameless(rows)])
         return Validated(rows, verdicts, unread, excluded)
 
@@ -134,7 +134,7 @@ class Route:
 
     def _written(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Hash CVVs, write each row's line, add the keys that identify it in other blocks and runs, drop its cells."""
-        keep = self._choice.keep_cells
+        keep = self._scope.keep_cells
         hashed = hash_cvv(rows)
         text = lines(hashed, self._order)
         rows = (rows if keep else hashed).with_columns(text.alias("text"), is_test_card(pl.col(PAN)).alias("test"))
@@ -143,16 +143,16 @@ class Route:
         return rows if keep else rows.select(_KEPT)
 
     def _with_origin(self, rows: pl.DataFrame) -> pl.DataFrame:
-        picked = self._choice.picked
-        origin = pl.lit(None, pl.UInt32) if picked is None else picked.origins(rows)
+        selected = self._scope.selected
+        origin = pl.lit(None, pl.UInt32) if selected is None else selected.origins(rows)
         return rows.with_columns(origin.alias("origin"))
 
     def _suppress(self, good: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Separate the rows to send from those that earlier runs have made unnecessary."""
-        known = self._choice.known
-        if known is None:
+        prior = self._scope.prior
+        if prior is None:
             return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
-        why = known.suppressed(good, ResendPolicy(self._issuer.portfolio, self._as_of))
+        why = prior.suppressed(good, ResendPolicy(self._issuer.portfolio, self._as_of))
         resting = good.filter(why.is_not_null()).with_columns(
             pl.concat_list("|" + pl.lit(why.drop_nulls())).alias("reasons")
         )

@@ -10,7 +10,7 @@ CLEARED = "(empty)"  # a correction that clears the field
 PICK: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "origin": pl.UInt32}
 
 
-class Picked:
+class SelectedRows:
     """Rows to send again: `rows` has row, and origin, the row of the earlier run that is repeated.
 
     `corrections`: row and any of the portal's columns; null keeps the source's value, CLEARED removes it.

@@ -28,7 +28,7 @@ from flows.runs.store import ConflictError, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
 from flows.submissions.gates import OPENABLE, GateFacts, refusal
 from flows.submissions.plan import find_extract, identify, make_plan
-from flows.submissions.rows import Choice
+from flows.submissions.rows import RowScope
 from schemas.manifest import Manifest, Plan
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
         job = Job(
             plan,
             entry,
-            Choice(known=survey.known if survey else None),
+            RowScope(prior=survey.known if survey else None),
             request.opened,
             command(context.issuer.issuer, plan, request.opened),
             since=survey.commit if survey else None,

@@ -27,7 +27,7 @@ _NONE = pl.DataFrame(
 )
 
 
-class RunInputs(NamedTuple):
+class SeverityRules(NamedTuple):
     """The rules of one severity: the expression of each, and its verdict where it fails."""
 
     holds: tuple[pl.Expr, ...]
@@ -38,7 +38,7 @@ class Contract(NamedTuple):
     """The pandera schema for a business date and an issuer's settings, and its rules one by one."""
 
     schema: pa.DataFrameSchema
-    by_severity: dict[Severity, RunInputs]
+    by_severity: dict[Severity, SeverityRules]
 
 
 def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
@@ -63,7 +63,7 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
 @lru_cache(8)
 def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings) -> Contract:
     """Make the pandera schema of the table: the columns in order, and one composite check for each severity."""
-    asked: dict[Severity, RunInputs] = {}
+    asked: dict[Severity, SeverityRules] = {}
     checks = []
     severities = {rule.code: rule.severity_by(settings) for rule in table}
     for severity in ("reject", "warn"):
@@ -76,7 +76,7 @@ def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings
             "rank": [rank for rank, _ in ranked],
         }
         types = {"column": pl.String, "code": pl.String, "severity": pl.String, "rank": pl.UInt32}
-        asked[severity] = RunInputs(
+        asked[severity] = SeverityRules(
             tuple(one.alias(code) for code, one in holds.items()), pl.DataFrame(reported, types)
         )
         broad = [holds[rule.code] for _, rule in ranked if severities.get(rule.narrows) != severity]
@@ -112,7 +112,7 @@ def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[Severity, pl
     return failed
 
 
-def _by_rule(rows: pl.DataFrame, asked: RunInputs) -> pl.DataFrame:
+def _by_rule(rows: pl.DataFrame, asked: SeverityRules) -> pl.DataFrame:
     """Return row, rank, column, code, severity of every rule that these rows break.
 
     Raises ValueError where a row breaks none.

@@ -41,8 +41,8 @@ NEW = keys.sound(copy=2)
 LONG = Rule(
     "made.up.long",
     NICKNAME,
-    pl.col(NICKNAME).str.len_chars() <= 20,
-    example={NICKNAME: "a nickname of many words"},
+    pl.col(NICKNAME).str.len_chars() <= 9,
+    example={NICKNAME: "ten chars!"},
 )
 TWICE = Rule(
     "made.up.twice",
