@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from uuid import uuid4
 
 import pytest
@@ -20,15 +21,17 @@ subprocess.run(with_its_parent(["sh", "-c", "echo begun; exec sleep 60"]), start
 """
 
 
-def read_markers() -> dict[str, str]:
+def marked_environment() -> dict[str, str]:
     return {**os.environ, MARKER: uuid4().hex}
 
 
 def test_a_process_whose_parent_is_gone_is_found_by_its_mark() -> None:
-    settings = read_markers()
+    settings = marked_environment()
     subprocess.run(["sh", "-c", "sleep 60 >/dev/null 2>&1 &"], env=settings, check=True)
 
-    [left] = processes(settings[MARKER])
+    while not (found := processes(settings[MARKER])):  # the shell may be about to become `sleep`
+        time.sleep(0.05)
+    [left] = found
     left.end()
 
     assert "sleep 60" in left.command
@@ -36,7 +39,7 @@ def test_a_process_whose_parent_is_gone_is_found_by_its_mark() -> None:
 
 
 def test_a_process_ends_with_its_children_whatever_happens_in_the_block() -> None:
-    settings = read_markers()
+    settings = marked_environment()
     family = ["sh", "-c", "sleep 60 & sleep 60"]
 
     with (
@@ -49,7 +52,7 @@ def test_a_process_ends_with_its_children_whatever_happens_in_the_block() -> Non
 
 
 def test_a_server_ends_when_its_parent_is_killed() -> None:
-    settings = read_markers()
+    settings = marked_environment()
     parent = subprocess.Popen([sys.executable, "-c", PARENT], env=settings, stdout=subprocess.PIPE)
     assert parent.stdout is not None
     assert b"begun\n" == parent.stdout.readline()
