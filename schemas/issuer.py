@@ -116,6 +116,20 @@ Columns = dict[PortalColumn, Header | tuple[Header, ...] | From | Constant]  # p
 Filter = dict[str, str | tuple[str, ...] | Except]  # source header -> the values of rows that count
 
 
+class Resend(Settings):
+    """What happens to a row whose card another run of the issuer has linked or awaits; a portfolio suppresses it."""
+
+    seen_before: Literal["suppress", "refuse", "send"] = Field(
+        "suppress",
+        description="a card that has or awaits a link: `suppress` its row, `refuse` the extract, or `send` it again",
+    )
+    reissue_column: Header | From | None = Field(
+        None,
+        description="source column that changes when a card is issued again, such as its sequence number: with another "
+        "value it is another card",
+    )
+
+
 class Limits(Settings):
     """Gates that a run must pass before its commit, and the error rate above which a finished run needs a look."""
 
@@ -126,6 +140,9 @@ class Limits(Settings):
         0.5,
         gt=0,
         description="distance from the median row count of the last runs above which nothing is committed; 0.5 is half",
+    )
+    max_seen_before: float = Field(
+        1.0, ge=0, le=1, description="share of rows that already have or await a link above which nothing is committed"
     )
     max_error_rate: float = Field(
         0.05, ge=0, le=1, description="share of partner errors above which a finished run needs a look"
@@ -201,6 +218,7 @@ class Issuer(Settings):
     rules: RuleSettings = RuleSettings()
     limits: Limits = Limits()
     portfolio: Portfolio = Portfolio()
+    resend: Resend = Resend()
     portal: PortalSettings
     links: LinkSettings = LinkSettings()
     schedule: Schedule = Schedule()

@@ -32,8 +32,9 @@ class Ledger(Table):
     chunk: pl.UInt32 = pa.Field(nullable=True, ge=1)  # from 1; null unless submitted
     position: pl.UInt16 = pa.Field(nullable=True, ge=1)  # data row within the chunk, from 1
     origin: pl.UInt32 = pa.Field(nullable=True, ge=1)  # the row it repeats, of the run `selection.of`
-    name_check: pl.UInt32 = pa.Field(nullable=True)  # CRC-32 of the names and of the address as sent, only for a
-    address_check: pl.UInt32 = pa.Field(nullable=True)  # full portfolio: enough to see that they changed
+    name_check: pl.UInt32 = pa.Field(nullable=True)  # CRC-32 of the names and of the address as sent, for a full
+    address_check: pl.UInt32 = pa.Field(nullable=True)  # portfolio, and where we generated the cuid
+    reissue_check: pl.UInt32 = pa.Field(nullable=True)  # CRC-32 of what [resend] reissue_column holds
     reasons: pl.List(pl.String)  # type: ignore[valid-type]  # "column|code" each, warnings of sent rows too; mypy wants a class where pandera reads a dtype
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-RECIPE = 3  # goes up when the same extract and settings would give other chunks
+RECIPE = 4  # goes up when the same extract and settings would give other chunks
 
 
 class Document(BaseModel):
@@ -59,7 +59,7 @@ class Plan(Inputs):
     settings: dict[str, Any]
     reason: str = ""  # why an extract that already had a run gets another
     cut: dict[str, Any] | None = None  # set by an earlier version that read extracts in parts; always null now
-    known: str = ""  # digest of the prior state of the issuer's cards; full portfolios only
+    known: str = ""  # digest of the prior state of the issuer's cards; "" where it does not count
 
 
 class Counts(Document):

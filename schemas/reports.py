@@ -1,6 +1,6 @@
 """The CSV files of the reports; all of them can be rebuilt at any time.
 
-Of a run: links.csv, errors.csv, rejects.csv, chunks.csv. Across runs: outstanding.csv, unlinked.csv.
+Of a run: links.csv, errors.csv, rejects.csv, held.csv, chunks.csv. Across runs: outstanding.csv, unlinked.csv.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Links(Table):
 
 
 class Refusals(Table):
-    """errors.csv and rejects.csv: one line per row and reason, with the action to take."""
+    """errors.csv, rejects.csv and held.csv: one line per row and reason, with the action to take."""
 
     row: pl.UInt32 = pa.Field(ge=1)  # data record of the extract, from 1
     cuid: pl.String = pa.Field(nullable=True)

@@ -10,7 +10,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-Change = Literal["name", "address", "expiration"]
+Gate = Literal["reject-rate", "row-jump", "seen-before"]  # a gate that an operator may open for a run
+Change = Literal["name", "address", "expiration", "reissue"]
 
 LinkColumn = Literal["cuid", "last_4", "url", "expires_on"]
 DateFormat = Literal["YYYY-MM-DD", "YYYYMMDD", "MM/DD/YYYY", "DD/MM/YYYY", "DD.MM.YYYY"]
@@ -44,7 +45,7 @@ class Portfolio(Settings):
     """With `full_portfolio = true`, new and changed cardholders are sent, and those whose link is about to expire."""
 
     changes: tuple[Change, ...] = Field(
-        ("name", "address", "expiration"), description="which changes of a known card send it again"
+        ("name", "address", "expiration", "reissue"), description="which changes of a known card send it again"
     )
     renew_within_days: int = Field(14, ge=0, le=365, description="replace a link that expires within this many days")
     resend_errors: bool = Field(

@@ -20,7 +20,7 @@ from flows.runs.chunks import stored_chunks
 from flows.runs.context import Adapters, IssuerContext
 from flows.runs.documents import keys_of, read_ledger, read_manifest
 from flows.runs.identity import default_header
-from flows.runs.keys import extracts, results
+from flows.runs.keys import commits, extracts, results
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
 from flows.simulator.answer import Answered, Habits, answer_store
@@ -44,6 +44,12 @@ def issuer(**changes: Any) -> Issuer:
     return Issuer.model_validate(
         {"issuer": BANK, "root": "store", "test": True, "limits": limits, **changes, "portal": portal}
     )
+
+
+def uncommit(folder: Path, run: str) -> None:
+    """Make a run as if its process had died right before its commit; the last run of a local bench."""
+    (folder / "store" / keys_of(run).manifest).unlink()
+    max((folder / "store" / commits(keys_of(run).run.issuer)).iterdir()).unlink()
 
 
 @dataclass

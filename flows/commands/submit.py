@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
 from flows.commands.parameters import Cli, Day, ExtractName, Issuer, Reason
 from flows.commands.result import Result, Table, artifact
 from flows.errors import CardlinkError
 from flows.wiring import wire
+from schemas.settings import Gate
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
@@ -21,12 +22,7 @@ FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
 OPEN_GATE = Choice(
     "open_gate",
     "A gate that this run may pass, after asking the issuer; recorded with the run.",
-    {
-        "none": {},
-        "reject-rate": {"opened": ("reject-rate",)},
-        "row-jump": {"opened": ("row-jump",)},
-        "both": {"opened": ("reject-rate", "row-jump")},
-    },
+    {"none": {}, **{gate: {"opened": (gate,)} for gate in get_args(Gate)}, "all": {"opened": get_args(Gate)}},
 )
 RERUN = Form(
     "rerun", "{mode}: {extract}", LONGEST, needs=("extract",), choices=(DRY_OR_SEND, OPEN_GATE), retries=(10, 60, 300)
@@ -40,7 +36,7 @@ def submit(
     *,
     extract: ExtractName = "",
     business_date: Day = None,
-    opened: Annotated[Sequence[Literal["reject-rate", "row-jump"]], Cli("--open")] = (),
+    opened: Annotated[Sequence[Gate], Cli("--open")] = (),
     new_run_reason: Annotated[Reason, Cli("--new-run", "REASON")] = "",
     dry_run: bool = False,
 ) -> Result:
@@ -95,6 +91,7 @@ def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> li
     """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
     from flows.reports.lists import chunk_rows, count_rows, reason_rows
     from flows.runs.documents import keys_of
+    from flows.runs.prior_state import seen_rows
 
     run, counts, keys = done.manifest.run, done.manifest.counts, keys_of(done.manifest.run)
     tables: list[str | Table] = [
@@ -104,14 +101,21 @@ def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> li
     ]
     if done.already:
         return [f"{run}: already committed, nothing to do", *tables]
+    seen = seen_rows(done.manifest.reasons)
     lines = [
         *done.remarks,
+        *([f"{seen_before(seen, counts.read)}: {context.issuer.root}/{keys.report('held.csv')}"] if seen else []),
         f"{run}: {headline or ', '.join(f'{getattr(counts, fate):,} {fate}' for fate in FATES)}",
         f"{len(done.manifest.chunks):,} chunks to upload: {context.issuer.root}/{keys.chunks}",
     ]
     if counts.rejected or counts.duplicate:
         lines.append(f"rows not sent, each with its reason: {context.issuer.root}/{keys.report('rejects.csv')}")
     return [*lines, *tables]
+
+
+def seen_before(seen: int, read: int) -> str:
+    """Say how many rows other runs have made unnecessary."""
+    return f"{seen:,} of {read:,} rows already have or await a link and are not sent"
 
 
 def address(context: IssuerContext, key: str) -> str:

@@ -12,10 +12,11 @@ import polars as pl
 from flows.extracts.errors import MissingColumnsError, UnknownColumnsError
 from flows.extracts.header import RECORD
 from schemas import portal, rules
-from schemas.issuer import Columns, Constant, Except, Filter, From
+from schemas.issuer import Columns, Constant, Except, Filter, From, Header
 from schemas.row_settings import RuleSettings
 
 NO_FILTER: Filter = {}
+REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
 UNREADABLE = "unreadable"  # replaces a date that is not in its format; the rules reject it
 # The year and the month in a date of each format.
 DATES = {
@@ -31,7 +32,7 @@ DATES = {
 class Mapping(NamedTuple):
     """The plan for one extract: an expression per portal column, and the filter for rows that count, if any."""
 
-    columns: tuple[pl.Expr, ...]
+    columns: tuple[pl.Expr, ...]  # the portal's, and REISSUE where mapped
     counts: pl.Expr | None
 
 
@@ -41,6 +42,7 @@ def plan_mapping(
     name: str,
     *,
     where: Filter = NO_FILTER,
+    reissue: Header | From | None = None,
     strict: bool = False,
     beside: Collection[str] = (),
 ) -> Mapping:
@@ -57,6 +59,8 @@ def plan_mapping(
         if target in required() - asked.keys()
     ]
     built = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
+    if reissue is not None:
+        built += (_column(REISSUE, reissue, finder).alias(REISSUE),)
     counts = _counting(where, finder)
     if finder.missing:
         raise MissingColumnsError(name=name, columns="; ".join(finder.missing))
@@ -67,7 +71,7 @@ def plan_mapping(
 
 
 def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return (row, line and the 20 portal columns; row and line of the rows that the filter excludes)."""
+    """Return (row, line, the portal's columns, REISSUE where mapped; row and line of rows that the filter excludes)."""
     excluded = rows.select("row", "line").clear()
     if mapping.counts is not None:
         counted = rows.select(mapping.counts.fill_null(False)).to_series()

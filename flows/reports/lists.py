@@ -17,16 +17,18 @@ from flows.runs.chunks import Item
 from flows.runs.documents import read_ledger
 from flows.runs.frames import csv_pieces
 from flows.runs.keys import RunKeys
+from flows.runs.prior_state import SEEN, seen_rows
 from flows.runs.store import Store
 from schemas import ledger
 from schemas.ledger import ERROR, LINKED
-from schemas.manifest import Counts, LedgerPart, Manifest
+from schemas.manifest import Counts, Manifest
 from schemas.reasons import reason
 from schemas.settings import LinkSettings
 
 LINK = ["cuid", "last_4", "url", "expires_on"]
 FAILED = pl.col("state") == ERROR  # rows of errors.csv
 UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE])  # rows of rejects.csv
+HELD = pl.col("reasons").list.eval(pl.element().is_in([f"|{code}" for code in SEEN])).list.any()  # rows of held.csv
 REFUSAL = ["row", "cuid", "last_4", "stage", "column", "reason", "message", "action"]
 
 SHOWN = 200  # chunks listed in one table; chunks.csv has them all
@@ -56,9 +58,9 @@ def errors(rows: pl.DataFrame) -> pl.DataFrame:
     return _refusals(listed)
 
 
-def rejects(records: pl.DataFrame) -> pl.DataFrame:
-    """Return rejects.csv of ledger records: one line per row not sent and reason, never with a value."""
-    reported = records.filter(UNSENT).select("row", "cuid", "last_4", "reasons").explode("reasons")
+def unsent(records: pl.DataFrame) -> pl.DataFrame:
+    """Return rejects.csv or held.csv of ledger records: one line per row and reason, never with a value."""
+    reported = records.select("row", "cuid", "last_4", "reasons").explode("reasons")
     split = pl.col("reasons").str.split_exact("|", 1)
     listed = reported.with_columns(
         split.struct.field("field_0").replace("", None).alias("column"),
@@ -206,8 +208,10 @@ def _files(frames: Iterator[pl.DataFrame], limit: int | None) -> Iterator[Iterab
         waiting = waiting.slice(limit) if waiting.height > limit else None
 
 
-def write_rejects(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
-    """Write rejects.csv from the ledger, part by part."""
+def write_unsent(store: Store, keys: RunKeys, manifest: Manifest, *, portfolio: bool) -> None:
+    """Write rejects.csv, and held.csv where a card was seen before; in a portfolio that is most, and not listed."""
     columns = ["row", "cuid", "last_4", "fate", "reasons"]
-    frames = (rejects(part) for part in read_ledger(store, keys, parts, columns, UNSENT))
-    store.replace(keys.report("rejects.csv"), csv_pieces(frames, REFUSAL))
+    listed = {"rejects.csv": UNSENT} | ({"held.csv": HELD} if seen_rows(manifest.reasons) and not portfolio else {})
+    for name, rows in listed.items():
+        frames = (unsent(part) for part in read_ledger(store, keys, manifest.ledger, columns, rows))
+        store.replace(keys.report(name), csv_pieces(frames, REFUSAL))

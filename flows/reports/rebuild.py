@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import lists as tables
-from flows.reports.lists import write_links, write_rejects
+from flows.reports.lists import write_links, write_unsent
 from flows.reports.summary import summarise, waiting_since
 from flows.reports.tally import Tally, add, tally
 from flows.results.balance import Balance, balance
@@ -39,12 +39,13 @@ from flows.runs.frames import csv_pieces, read_rows, rows_key, write_parquet
 from flows.runs.identity import canonical, local_day
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import StoredOutcomes
+from flows.runs.prior_state import CHECKS
 from flows.runs.store import Entry, Store, prefetch
 from schemas import ledger
 from schemas.breaks import Break
 from schemas.manifest import LedgerPart, Manifest
 
-AS_SENT = ["expiration", "origin", "name_check", "address_check"]  # kept with the outcome: later runs need them
+AS_SENT = ["expiration", "origin", *CHECKS]  # kept with the outcome: later runs need them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
 TREND = 14  # runs in the trend
 AT_A_TIME = 2  # threads
@@ -69,7 +70,7 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
     ):
         _in_parallel(
             lambda: write_links(store, keys, links, context.issuer.links),
-            lambda: write_rejects(store, keys, manifest.ledger),
+            lambda: write_unsent(store, keys, manifest, portfolio=context.issuer.full_portfolio),
         )
     total = add(counted)
     found = sort_breaks(sorted(total.breaks), closed_breaks(store, keys))

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import date, timedelta
-from io import BytesIO
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -28,10 +27,10 @@ from flows.runs.documents import (
     with_ledger,
     without_ledger,
 )
-from flows.runs.frames import rows_key
+from flows.runs.frames import from_parquet, rows_key
 from flows.runs.identity import local_day
 from flows.runs.links import SingleLink, links_of, prompted_singles, singles
-from flows.runs.prior_state import ATTEMPT, PriorState
+from flows.runs.prior_state import ATTEMPT, CHECKS, PriorState
 from flows.runs.store import Store, prefetch, read
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
@@ -40,7 +39,7 @@ from schemas.records import UNKNOWN
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): an error keeps its card from being sent unchanged as long
 READERS = 16
-RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", "name_check", "address_check"]
+RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", *CHECKS]
 SENT: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "chunk": pl.UInt32, **ATTEMPT}
 
 
@@ -158,7 +157,7 @@ def _answered(store: Store, manifest: Manifest, cancelled: frozenset[int]) -> It
     for part in manifest.ledger:
         content = read(store, rows_key(keys, part))
         digest = hashlib.sha256(content + repr(sorted(cancelled)).encode()).hexdigest()
-        rows = pl.read_parquet(BytesIO(content), columns=[*SENT])
+        rows = from_parquet(content, [*SENT], None)
         rows = rows.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # no date was given
         yield Attempts(manifest.run, _without(rows, cancelled), digest)
 

@@ -17,6 +17,7 @@ from flows.errors import TryAgainError
 from flows.runs.documents import keys_of, read_document, read_ledger
 from flows.runs.identity import canonical
 from flows.runs.keys import commits, link
+from flows.runs.prior_state import CHECKS, card_keys
 from flows.runs.store import ConflictError, Store, StoreBusyError
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
@@ -102,5 +103,6 @@ def append_commit(store: Store, issuer: str, manifest: Manifest, since: int | No
 
 
 def _cards(store: Store, run: str, parts: Iterable[LedgerPart]) -> pl.DataFrame:
-    frames = read_ledger(store, keys_of(run), parts, ["cuid", "last_4"], pl.col("fate") == ledger.SUBMITTED)
-    return pl.concat([pl.DataFrame(schema={"cuid": pl.String, "last_4": pl.String}), *frames])
+    columns = ["cuid", "last_4", "expiration", *CHECKS]
+    frames = read_ledger(store, keys_of(run), parts, columns, pl.col("fate") == ledger.SUBMITTED)
+    return pl.concat([pl.Series("card", dtype=pl.UInt64), *map(card_keys, frames)]).to_frame()

@@ -11,6 +11,7 @@ from flows.runs.keys import RunKeys
 from flows.runs.store import Store, read
 from schemas.manifest import LedgerPart
 
+_LATER = {"reissue_check": pl.UInt32}  # columns that older versions did not write: null
 CSV_ROWS = 50_000  # rows turned to text at a time
 
 
@@ -24,9 +25,12 @@ def read_rows(
 
 def from_parquet(data: bytes, columns: list[str] | None, only: pl.Expr | None) -> pl.DataFrame:
     """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not decoded."""
-    if only is None:
-        return pl.read_parquet(BytesIO(data), columns=columns)
-    return pl.scan_parquet(BytesIO(data)).filter(only).select(columns or pl.all()).collect()
+    rows = pl.scan_parquet(BytesIO(data))
+    if columns is not None:
+        known = rows.collect_schema()
+        absent = [pl.lit(None, _LATER[name]).alias(name) for name in columns if name in _LATER and name not in known]
+        rows = rows.with_columns(absent)
+    return (rows if only is None else rows.filter(only)).select(columns or pl.all()).collect()
 
 
 def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:

@@ -1,11 +1,11 @@
-"""What earlier runs know of an issuer's cards: which rows of a full-portfolio extract need not be sent.
+"""What other runs know of an issuer's cards: which rows of an extract are not sent, since their card was seen before.
 
-About 35 bytes a card, so that a portfolio of ten million cards fits in memory during the pass.
+About 40 bytes a card, so that a portfolio of ten million cards fits in memory during the pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date, timedelta
 from typing import NamedTuple
 from zlib import crc32
@@ -15,12 +15,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from schemas import portal
+from schemas.issuer import Issuer
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.settings import Change, Portfolio
+from schemas.settings import Change
 
 STANDING = "card.link.standing"  # has a link that does not expire soon
 AWAITED = "card.link.awaiting"  # sent, and not answered yet
 REFUSED = "card.link.refused"  # refused by the partner and unchanged since
+SEEN = frozenset({STANDING, AWAITED})
 
 STATES = (LINKED, ERROR, AWAITING)
 ATTEMPT: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -32,27 +34,48 @@ ATTEMPT: dict[str, pl.DataType | type[pl.DataType]] = {
     "origin": pl.UInt32,  # the row that the attempt repeats, perhaps with corrections
     "name_check": pl.UInt32,
     "address_check": pl.UInt32,
+    "reissue_check": pl.UInt32,
 }
+CHECKS = ("name_check", "address_check", "reissue_check")
+CONTENT = CHECKS[:2]
+ISSUE = ("card", "expiration", "reissue_check")
 NAME = (portal.FIRST_NAME, portal.LAST_NAME, portal.NAME_ON_CARD)
 ADDRESS = (portal.ADDRESS1, portal.ADDRESS2, portal.CITY, portal.SUBNATIONAL, portal.COUNTRY, portal.POSTAL_CODE)
-EXPIRATIONS = 4  # cards of one cuid with equal last digits that are distinguished by their expiration
+ISSUES = 8  # cards of one cuid with equal last digits that are distinguished by expiration and reissue
+MADE = "^cl-[0-9a-f]{12}-[0-9]+$"  # a cuid that we generated
 
 
 def check_values(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return `rows` (the 20 columns) with name_check and address_check: CRC-32, the same in every version."""
-    return rows.with_columns(_crc(rows, NAME).alias("name_check"), _crc(rows, ADDRESS).alias("address_check"))
+    """Return `rows` (the portal's columns) with name_check and address_check: CRC-32, the same in every version."""
+    return rows.with_columns(crc(rows, *NAME).alias("name_check"), crc(rows, *ADDRESS).alias("address_check"))
 
 
-def _crc(rows: pl.DataFrame, names: tuple[str, ...]) -> pl.Series:
+def crc(rows: pl.DataFrame, *names: str) -> pl.Series:
+    """Return the CRC-32 of these columns of each row."""
     texts = rows.select(pl.concat_str([pl.col(name).fill_null("") for name in names], separator="\x1f")).to_series()
     return pl.Series(values=np.fromiter(map(crc32, texts.cast(pl.Binary)), np.uint32, rows.height))
 
 
-class ResendPolicy(NamedTuple):
-    """What decides whether a known card is sent again: the settings, and the business date."""
+def seen_rows(reasons: Mapping[str, int]) -> int:
+    """Return how many rows rest because their card has or awaits a link; `reasons`: rows by code."""
+    return sum(reasons.get(code, 0) for code in SEEN)
 
-    portfolio: Portfolio
-    as_of: date
+
+class ResendPolicy(NamedTuple):
+    """What decides whether a known card is sent again."""
+
+    changes: Collection[Change]
+    renew_until: date  # a link that ends on this day or before is replaced
+    resend_errors: bool
+    whole: bool  # every extract repeats all cardholders: a change can wait for an awaited result
+
+
+def resend_policy(issuer: Issuer, as_of: date) -> ResendPolicy:
+    """Return the policy of [portfolio]; outside a portfolio a card rests while it has a link or awaits one."""
+    if not issuer.full_portfolio:
+        return ResendPolicy(("expiration", "reissue"), as_of - timedelta(days=1), resend_errors=True, whole=False)
+    asked = issuer.portfolio
+    return ResendPolicy(asked.changes, as_of + timedelta(asked.renew_within_days), asked.resend_errors, whole=True)
 
 
 class PriorState:
@@ -64,7 +87,7 @@ class PriorState:
     def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min) -> None:
         self._newest = newest
         table = pl.concat([_compact(pl.DataFrame(schema=ATTEMPT)), *map(_compact, attempts)])
-        cards = _last_of_each(table).sort("card", "expiration")
+        cards = _last_of_each(table).sort("card", "expiration", "reissue_check")
         self._cards: NDArray[np.uint64] = cards["card"].to_numpy()
         self._facts = cards.drop("card")
 
@@ -77,91 +100,105 @@ class PriorState:
         """The memory that the cards take."""
         return int(self._cards.nbytes + self._facts.estimated_size())
 
-    def suppressed(self, rows: pl.DataFrame, terms: ResendPolicy) -> pl.Series:
-        """Return the code why each row (cuid, last_4, expiration, checks) is not sent, null where it is."""
+    def suppressed(self, rows: pl.DataFrame, as_of: date, policy: ResendPolicy) -> pl.Series:
+        """Return the code why each row (cuid, last_4, expiration, CHECKS) is not sent, null where it is."""
         if not len(self):
             return pl.Series(values=[None] * rows.height, dtype=pl.String)
-        cards, expirations = rows.select(_card(portal.CUID), pl.col("expiration").cast(pl.UInt16)).get_columns()
-        places = self._places(cards.to_numpy(), expirations.to_numpy())
-        known = pl.Series(self._cards[places] == cards.to_numpy())
-        joined = pl.concat(
-            [
-                expirations.to_frame("expiration_asked"),
-                self._facts[places],
-                rows.select(asked_name="name_check", asked_address="address_check"),
-            ],
-            how="horizontal",
-        )
-        changes = terms.portfolio.changes if terms.as_of >= self._newest else ()
-        return joined.select(pl.when(known).then(_verdict(terms, changes))).to_series()
+        asked = rows.select(_cards(rows, portal.CUID), pl.col("expiration").cast(pl.UInt16), *CHECKS)
+        places = self._places(asked)
+        known = pl.Series(self._cards[places] == asked["card"].to_numpy())
+        joined = pl.concat([asked.select(pl.all().name.prefix("asked_")), self._facts[places]], how="horizontal")
+        changes = policy.changes if as_of >= self._newest or not policy.whole else ()
+        return joined.select(pl.when(known).then(_verdict(policy, changes))).to_series()
 
-    def _places(self, cards: NDArray[np.uint64], expirations: NDArray[np.uint16]) -> NDArray[np.intp]:
-        """Return each card's place in the table: the entry of its expiration, else its first entry, else any place."""
+    def _places(self, asked: pl.DataFrame) -> NDArray[np.intp]:
+        """Return each card's place in the table: the entry of its issue, else its first entry, else any place.
+
+        The issue is expiration and reissue; an unknown reissue equals each.
+        """
+        cards, expirations = asked["card"].to_numpy(), asked["expiration"].to_numpy()
+        reissues = asked["reissue_check"].fill_null(0).to_numpy()
         order, first = np.argsort(cards), np.empty(len(cards), np.intp)
         first[order] = np.searchsorted(self._cards, cards[order])  # sorted: takes half the time
         first = np.minimum(first, len(self) - 1)
-        known, places = self._facts["expiration"].to_numpy(), first.copy()
-        odd = np.flatnonzero((self._cards[first] == cards) & (known[first] != expirations))  # few have two cards
-        for step in range(1, EXPIRATIONS):
+        known, issued = self._facts["expiration"].to_numpy(), self._facts["reissue_check"].fill_null(0).to_numpy()
+
+        def alike(at: NDArray[np.intp], rows: NDArray[np.intp] | slice) -> NDArray[np.bool_]:
+            asked, stored = reissues[rows], issued[at]
+            return (known[at] == expirations[rows]) & ((asked == stored) | (asked == 0) | (stored == 0))
+
+        places = first.copy()
+        odd = np.flatnonzero((self._cards[first] == cards) & ~alike(first, slice(None)))  # few have two cards
+        for step in range(1, ISSUES):
             after = np.minimum(first[odd] + step, len(self) - 1)
-            hit = (self._cards[after] == cards[odd]) & (known[after] == expirations[odd])
+            hit = (self._cards[after] == cards[odd]) & alike(after, odd)
             places[odd[hit]] = after[hit]
         return places
-
-
-CHECKS = ("name_check", "address_check")
 
 
 def _compact(attempts: pl.DataFrame) -> pl.DataFrame:
     linked = pl.when(pl.col("state") == LINKED).then("expires_on").alias("until")
     again = pl.col("origin").is_not_null().alias("again")
-    return attempts.select(_card("cuid"), pl.col("expiration").cast(pl.UInt16), "state", linked, again, *CHECKS)
+    card, expiration = _cards(attempts, "cuid"), pl.col("expiration").cast(pl.UInt16)
+    return attempts.select(card, expiration, "state", linked, again, *CHECKS)
 
 
 def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
-    """Return one row a card: its last state, the latest expiry of a link, and the check values of its row.
+    """Return one row an issue of a card: its last state, the latest expiry of a link, the check values of its row.
 
     `name_check` and `address_check` are from the last extract that sent the card, `…_again` from the last attempt where
     that repeated the row. A row that was corrected for a resend is unchanged in the extract, so neither is a change.
     """
     fresh, again = ~pl.col("again"), pl.col("again")
     # By hash, which is faster; where two cards have one hash, they are only grouped needlessly.
-    once = attempts.select(pl.struct("card", "expiration").hash().is_unique()).to_series()
+    once = attempts.select(pl.struct(ISSUE).hash().is_unique()).to_series()
     single = attempts.filter(once).select(
-        "card",
-        "expiration",
+        *ISSUE,
         "state",
         "until",
-        *(pl.when(fresh).then(name).alias(name) for name in CHECKS),
-        *(pl.when(again).then(name).alias(f"{name}_again") for name in CHECKS),
+        *(pl.when(fresh).then(name).alias(name) for name in CONTENT),
+        *(pl.when(again).then(name).alias(f"{name}_again") for name in CONTENT),
     )
-    several = attempts.filter(~once).group_by("card", "expiration")
+    several = attempts.filter(~once).group_by(ISSUE)
     last = several.agg(
         pl.col("state").last(),
         pl.col("until").max(),
-        *(pl.col(name).filter(fresh).drop_nulls().last() for name in CHECKS),
-        *(pl.when(again.last()).then(pl.col(name).last()).alias(f"{name}_again") for name in CHECKS),
+        *(pl.col(name).filter(fresh).drop_nulls().last() for name in CONTENT),
+        *(pl.when(again.last()).then(pl.col(name).last()).alias(f"{name}_again") for name in CONTENT),
     )
     return pl.concat([single, last])
 
 
-def _card(cuid: str) -> pl.Expr:
-    """Return a card's key, valid in this process only, since hashes differ between versions."""
-    return pl.struct(pl.col(cuid).alias("cuid"), "last_4").hash().alias("card")
+def _cards(rows: pl.DataFrame, cuid: str) -> pl.Series:
+    """Return each card's key, valid in this process only, since hashes differ between versions.
+
+    A cuid that we generated differs in every extract: there, name and address stand for it.
+    """
+    who = pl.col(cuid)
+    if rows[cuid].str.starts_with("cl-").any():
+        content = pl.concat_str("name_check", "address_check", "expiration", separator=" ")
+        who = pl.when(who.str.contains(MADE)).then(pl.coalesce(content, who)).otherwise(who)
+    return rows.select(pl.struct(who.alias("cuid"), "last_4").hash().alias("card")).to_series()
 
 
-def _verdict(terms: ResendPolicy, changes: Collection[Change]) -> pl.Expr:
+def card_keys(rows: pl.DataFrame) -> pl.Series:
+    """Return each card's key (cuid, last_4, expiration and CHECKS of ATTEMPT), valid in this process only."""
+    return _cards(rows, "cuid")
+
+
+def _verdict(policy: ResendPolicy, changes: Collection[Change]) -> pl.Expr:
     differs = {
-        "name": _differs("asked_name", "name_check", "name_check_again"),
-        "address": _differs("asked_address", "address_check", "address_check_again"),
-        "expiration": _differs("expiration_asked", "expiration"),
+        "name": _differs("asked_name_check", "name_check", "name_check_again"),
+        "address": _differs("asked_address_check", "address_check", "address_check_again"),
+        "expiration": _differs("asked_expiration", "expiration"),
+        "reissue": (pl.col("asked_reissue_check") != pl.col("reissue_check")).fill_null(value=False),
     }
     changed = pl.any_horizontal([pl.lit(value=False), *(differs[name] for name in changes)])
-    renew_until = terms.as_of + timedelta(days=terms.portfolio.renew_within_days)
-    standing = (pl.col("until") > renew_until).fill_null(value=False)
-    refused = (pl.col("state") == "error") & pl.lit(not terms.portfolio.resend_errors)
+    awaited = pl.col("state") == "awaiting"
+    standing = (pl.col("until") > policy.renew_until).fill_null(value=False)
+    refused = (pl.col("state") == "error") & pl.lit(not policy.resend_errors)
     return (
-        pl.when(pl.col("state") == "awaiting").then(pl.lit(AWAITED))
+        pl.when(awaited & (pl.lit(policy.whole) | ~changed)).then(pl.lit(AWAITED))
         .when(changed).then(None)
         .when(standing).then(pl.lit(STANDING))
         .when(refused).then(pl.lit(REFUSED))

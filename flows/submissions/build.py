@@ -68,6 +68,7 @@ class Scan:
             issuer.columns,
             source.key,
             where=issuer.filter,
+            reissue=issuer.resend.reissue_column,
             strict=issuer.source.strict,
             beside=BESIDE if self._selected else (),
         )

@@ -16,12 +16,12 @@ from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext
 from flows.runs.documents import HABIT, finished, has_manifest, keys_of, read_manifest, rows_before
 from flows.runs.identity import business_date
-from flows.runs.prior_state import ATTEMPT
+from flows.runs.prior_state import ATTEMPT, seen_rows
 from flows.submissions.build import Scan
 from flows.submissions.gates import GateFacts, refusal
 from flows.submissions.plan import expected_run, find_extract, identify
 from flows.submissions.rows import RowScope
-from flows.submissions.submit import Request, plans_of_extract, refuse_resend
+from flows.submissions.submit import Request, guards, plans_of_extract, refuse_resend
 from schemas.ledger import AWAITING
 from schemas.manifest import Counts
 from schemas.portal import CUID
@@ -66,7 +66,7 @@ def check_extract(
     entry = find_extract(context, name)
     source = identify(context.adapters.store, entry)
     as_of = day or business_date(entry.key, entry.modified, context.issuer.time_zone)
-    survey = survey_cards(context, nights.sent if nights else ()) if context.issuer.full_portfolio else None
+    survey = survey_cards(context, nights.sent if nights else ()) if guards(context.issuer) else None
     run = expected_run(context, source, as_of, survey.digest if survey else "")
     sizes: list[int] = []
     reasons, sent = [], []
@@ -101,8 +101,9 @@ def _refusal(
     this, route = keys_of(run).run, scan.route
     between = [read for day, read in nights.read if day < this.day] if nights else []
     before = (rows_before(context.adapters.store, this) + between)[-HABIT:]
-    facts = GateFacts(extract, scan.counts, before, route.test_cards, route.other_cards)
-    return refusal(facts, context.issuer.limits, test=context.issuer.test, opened=opened)
+    seen = seen_rows(route.reasons)
+    facts = GateFacts(extract, scan.counts, before, route.test_cards, route.other_cards, seen)
+    return refusal(facts, context.issuer, opened)
 
 
 def _attempts(chunk: pl.DataFrame) -> pl.DataFrame:
@@ -142,7 +143,9 @@ class Rehearsal(NamedTuple):
         if checked.refused:
             return f"{checked.extract} would be refused: {checked.refused}"
         rows = f"{checked.counts.submitted:,} of {checked.counts.read:,} rows in {checked.chunks:,} chunks"
-        return f"{checked.extract} would be run {checked.run}, as of {checked.as_of}: {rows} would be sent."
+        seen = seen_rows({one.code: one.rows for one in checked.found})
+        rest = f" {seen:,} already have or await a link." if seen else ""
+        return f"{checked.extract} would be run {checked.run}, as of {checked.as_of}: {rows} would be sent.{rest}"
 
 
 def rehearse(context: IssuerContext, request: Request, nights: EarlierRuns | None = None) -> Rehearsal:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.extracts.mapping import Mapping, map_rows
+from flows.extracts.mapping import REISSUE, Mapping, map_rows
 from flows.extracts.reader import Block
-from flows.runs.prior_state import CHECKS, PriorState, ResendPolicy, check_values
+from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
 from flows.submissions.chunking import lines
 from flows.submissions.duplicates import SeenRows, keyed
 from flows.submissions.ledger import resting_records, unread_records, unsent_records, with_reasons
@@ -105,7 +105,7 @@ class Route:
             rows = normalise(selected.correct_codes(rows), rules)
         rows = _identify(rows, self._cuid_prefix)
         verdicts = validate(rows, self._as_of, rules)
-        if self._scope.prior is not None:
+        if self._scope.prior is not None and self._issuer.full_portfolio:
             verdicts = pl.concat([verdicts, _nameless(rows)])
         return Validated(rows, verdicts, unread, excluded)
 
@@ -138,8 +138,7 @@ class Route:
         hashed = hash_cvv(rows)
         text = lines(hashed, self._order)
         rows = (rows if keep else hashed).with_columns(text.alias("text"), is_test_card(pl.col(PAN)).alias("test"))
-        rows = keyed(rows)
-        rows = check_values(rows) if self._issuer.full_portfolio else rows.with_columns(_UNCHECKED)
+        rows = _checked(keyed(rows), everyone=self._issuer.full_portfolio)
         return rows if keep else rows.select(_KEPT)
 
     def _with_origin(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -152,7 +151,7 @@ class Route:
         prior = self._scope.prior
         if prior is None:
             return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
-        why = prior.suppressed(good, ResendPolicy(self._issuer.portfolio, self._as_of))
+        why = prior.suppressed(good, self._as_of, resend_policy(self._issuer, self._as_of))
         resting = good.filter(why.is_not_null()).with_columns(
             pl.concat_list("|" + pl.lit(why.drop_nulls())).alias("reasons")
         )
@@ -166,6 +165,21 @@ class Route:
         test = int(good["test"].sum())
         self.test_cards += test
         self.other_cards += good.height - test
+
+
+def _checked(rows: pl.DataFrame, *, everyone: bool) -> pl.DataFrame:
+    """Add CHECKS, by which other runs know a card; of name and address for everyone, or where we made the cuid."""
+    reissue = pl.lit(None, pl.UInt32)
+    if REISSUE in rows.columns:
+        reissue = pl.when(pl.col(REISSUE).is_not_null()).then(crc(rows, REISSUE))
+    rows = rows.with_columns(_UNCHECKED).with_columns(reissue.alias("reissue_check"))
+    if everyone:
+        return check_values(rows)
+    at = rows["cuid_made"].arg_true()
+    if at.is_empty():
+        return rows
+    made = check_values(rows[at])
+    return rows.with_columns(rows[name].scatter(at, made[name]) for name in ("name_check", "address_check"))
 
 
 def _without(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:

@@ -10,11 +10,12 @@ import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import date
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.redaction import redact
-from flows.reports.lists import write_rejects
+from flows.reports.lists import write_unsent
+from flows.runs.attempts import CardSurvey, survey_cards
 from flows.runs.chains import append_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
@@ -22,6 +23,7 @@ from flows.runs.context import Adapters, IssuerContext, record_event
 from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest, rows_before
 from flows.runs.identity import business_date, canonical
 from flows.runs.keys import RunKeys, extracts, submissions
+from flows.runs.prior_state import seen_rows
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, write_once
@@ -29,10 +31,8 @@ from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, 
 from flows.submissions.gates import OPENABLE, GateFacts, refusal
 from flows.submissions.plan import find_extract, identify, make_plan
 from flows.submissions.rows import RowScope
+from schemas.issuer import Issuer
 from schemas.manifest import Manifest, Plan
-
-if TYPE_CHECKING:
-    from flows.runs.attempts import CardSurvey
 
 
 class UnexpectedOutcomeError(OperatorError):
@@ -67,7 +67,7 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
     with context.sealer() as sealer:  # a wrong key is refused before anything is read
         entry = find_extract(context, request.extract)
         ensure_store_safe(context)
-        survey = read_prior_state(context) if context.issuer.full_portfolio else None
+        survey = read_prior_state(context) if guards(context.issuer) else None
         known = survey.digest if survey else ""
         plan, remarks = make_plan(context, entry, request.business_date, redact(request.new_run), known)
         job = Job(
@@ -116,8 +116,8 @@ def _commit(context: IssuerContext, manifest: Manifest) -> bool:
         raise
     if ours:
         record_event(adapters, keys, "committed", rows=manifest.counts.submitted)
-    if manifest.counts.submitted:
-        write_rejects(adapters.store, keys, manifest.ledger)  # the issuer need not wait for the partner's results
+    if manifest.counts.submitted:  # the issuer need not wait for the partner's results
+        write_unsent(adapters.store, keys, manifest, portfolio=context.issuer.full_portfolio)
     else:
         from flows.reports.rebuild import rebuild  # rare, and its page and workbook take 60 ms to import
 
@@ -125,10 +125,13 @@ def _commit(context: IssuerContext, manifest: Manifest) -> bool:
     return ours
 
 
+def guards(issuer: Issuer) -> bool:
+    """Return whether the rows of an extract are held against what other runs have sent."""
+    return issuer.full_portfolio or issuer.resend.seen_before != "send"
+
+
 def read_prior_state(context: IssuerContext) -> CardSurvey:
     """Survey the cards of an issuer, after finishing the commits that died half-way."""
-    from flows.runs.attempts import survey_cards  # portfolios only; it imports all that reads results
-
     finish_commits(context)
     return survey_cards(context)
 
@@ -157,11 +160,11 @@ def _build(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProg
     """Build chunks and ledger and return the manifest that would commit them; raises where a gate fails."""
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
     manifest, test_cards, other_cards = build_run(context, job, sealer, on_progress)
-    facts = GateFacts(plan.source.key, manifest.counts, rows_before(store, keys.run), test_cards, other_cards)
-    opened = OPENABLE if plan.selection else job.opened
-    refused = refusal(facts, context.issuer.limits, test=context.issuer.test, opened=opened)
+    before, seen = rows_before(store, keys.run), seen_rows(manifest.reasons)
+    facts = GateFacts(plan.source.key, manifest.counts, before, test_cards, other_cards, seen)
+    refused = refusal(facts, context.issuer, OPENABLE if plan.selection else job.opened)
     if refused is not None:
-        write_rejects(store, keys, manifest.ledger)
+        write_unsent(store, keys, manifest, portfolio=context.issuer.full_portfolio)
         raise refused
     if job.expected not in (None, ExpectedOutcome(plan.source.sha256, manifest.counts, manifest.reasons)):
         raise UnexpectedOutcomeError(

@@ -23,7 +23,7 @@ import polars as pl
 from flows.redaction import harden_process
 from flows.runs.attempts import survey_cards
 from flows.runs.keys import RunId, RunKeys
-from flows.runs.prior_state import ResendPolicy, check_values
+from flows.runs.prior_state import check_values, resend_policy
 from flows.submissions.normalise import normalise
 from flows.wiring import wire
 from schemas.portal import MONTH, PAN, YEAR
@@ -95,9 +95,11 @@ def main(folder: Path, extract: Path) -> None:
     looked = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows = normalise(pl.read_csv(extract, infer_schema=False), context.issuer.rules)
-    rows = check_values(rows).with_columns(last_4=pl.col(PAN).str.slice(-4), expiration=pl.col(YEAR) + pl.col(MONTH))
-    terms, start = ResendPolicy(context.issuer.portfolio, DAY), time.process_time()
-    sent = sum(known.suppressed(block, terms).null_count() for block in rows.iter_slices(BLOCK))
+    rows = check_values(rows).with_columns(
+        reissue_check=pl.lit(None, pl.UInt32), last_4=pl.col(PAN).str.slice(-4), expiration=pl.col(YEAR) + pl.col(MONTH)
+    )
+    policy, start = resend_policy(context.issuer, DAY), time.process_time()
+    sent = sum(known.suppressed(block, DAY, policy).null_count() for block in rows.iter_slices(BLOCK))
     asked = time.process_time() - start
     assert 0 < sent < rows.height // 10  # the new rows, and those no night ever sent
     print(looked, asked, peak)

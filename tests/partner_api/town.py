@@ -12,7 +12,7 @@ import polars as pl
 
 from flows.runs.documents import manifests
 from flows.submissions.submit import Submitted
-from schemas.portal import CUID
+from schemas.portal import CUID, NICKNAME
 from tests.builders import portal_rows
 from tests.night import DAY, Bench, local_bench, portal_csv
 
@@ -24,6 +24,7 @@ class Population:
     bench: Bench
     day: date = DAY
     people: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    dated: bool = False  # no two extracts have the same bytes
 
     def settle(self, *cuids: str) -> None:
         """Let people move in."""
@@ -32,6 +33,8 @@ class Population:
     def drop(self, name: str = "") -> str:
         """Drop tonight's extract."""
         rows = portal_rows(*self.people.values())
+        if self.dated:
+            rows = rows.with_columns(pl.lit(f"{self.day:%d %B}").alias(NICKNAME))
         return self.bench.drop_bytes(portal_csv(rows), name or f"bank-{self.day:%Y%m%d}.csv")
 
     def night(self, days: int = 1) -> Submitted:
@@ -70,10 +73,11 @@ class Population:
         return ("\n".join(lines) + "\n").encode()
 
 
-def town(folder: Path, *cuids: str, **portfolio: Any) -> Population:
+def town(folder: Path, *cuids: str, settings: dict[str, Any] | None = None, **portfolio: Any) -> Population:
     """Return a town of these people with one answered night behind them."""
     limits = {"max_reject_rate": 0.5, "max_row_jump": 0.5}
-    bench = local_bench(folder, full_portfolio=True, portfolio=portfolio, limits=limits)
+    whole = {"full_portfolio": True, "portfolio": portfolio, "limits": limits}
+    bench = local_bench(folder, **whole | (settings or {}))
     made = Population(bench)
     made.bench = replace(bench, now=lambda: datetime(made.day.year, made.day.month, made.day.day, 12, tzinfo=UTC))
     made.settle(*cuids)

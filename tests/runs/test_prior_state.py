@@ -9,10 +9,20 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED, STANDING, PriorState, ResendPolicy, check_values
+from flows.runs.prior_state import (
+    ATTEMPT,
+    AWAITED,
+    REFUSED,
+    STANDING,
+    PriorState,
+    ResendPolicy,
+    check_values,
+    resend_policy,
+)
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, POSTAL_CODE
 from schemas.settings import Portfolio
 from tests.builders import portal_rows
+from tests.night import issuer
 
 TODAY = date(2026, 11, 20)
 ROW = {
@@ -21,6 +31,7 @@ ROW = {
     "expiration": pl.String,
     "name_check": pl.UInt32,
     "address_check": pl.UInt32,
+    "reissue_check": pl.UInt32,
 }
 
 
@@ -32,6 +43,7 @@ class Card(NamedTuple):
     expiration: str
     name: int
     address: int
+    reissue: int | None = None
 
 
 class Tried(NamedTuple):
@@ -49,6 +61,7 @@ cards = st.builds(
     st.sampled_from(["2712", "2812", "3012"]),
     st.integers(1, 2),
     st.integers(1, 2),
+    st.none(),
 )
 ends = st.integers(-5, 40).map(lambda days: TODAY + timedelta(days))
 tried = st.one_of(
@@ -86,8 +99,14 @@ def why_not(card: Card, attempts: list[Tried], portfolio: Portfolio) -> str | No
     return REFUSED if last[-1].state == "error" and not portfolio.resend_errors else None
 
 
+def of(portfolio: Portfolio, as_of: date = TODAY) -> ResendPolicy:
+    return resend_policy(issuer(full_portfolio=True, portfolio=portfolio), as_of)
+
+
 def frame(attempts: list[Tried]) -> pl.DataFrame:
-    rows = [(c.cuid, c.last_4, c.expiration, state, end, None, c.name, c.address) for c, state, end in attempts]
+    rows = [
+        (c.cuid, c.last_4, c.expiration, state, end, None, c.name, c.address, c.reissue) for c, state, end in attempts
+    ]
     return pl.DataFrame(rows, ATTEMPT, orient="row")
 
 
@@ -102,11 +121,61 @@ def test_a_card_rests_exactly_where_the_plain_rule_says_so(
 ) -> None:
     expected = [why_not(card, attempts, portfolio) for card in wanted]
 
-    found = PriorState([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(
-        asked(wanted), ResendPolicy(portfolio, TODAY)
-    )
+    found = PriorState([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(asked(wanted), TODAY, of(portfolio))
 
     assert expected == found.to_list()
+
+
+def why_seen(card: Card, attempts: list[Tried]) -> str | None:
+    """Say in plain Python why a card is not sent outside of a portfolio."""
+    same = [one for one in attempts if one.card[:3] == card[:3]]
+    if card.reissue and any(one.card.reissue for one in same):
+        same = [one for one in same if one.card.reissue == card.reissue]
+    if same and same[-1].state == "awaiting":
+        return AWAITED
+    return STANDING if any(one.ends and one.ends >= TODAY for one in same) else None
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(tried, max_size=12), st.lists(cards, max_size=6), st.integers(0, 12), st.sampled_from([(None,), (1, 2, 3)])
+)
+def test_outside_a_portfolio_exactly_the_cards_that_have_or_await_a_link_rest(
+    attempts: list[Tried], wanted: list[Card], cut: int, reissues: tuple[int | None, ...]
+) -> None:
+    def reissued(at: int, card: Card) -> Card:
+        return card._replace(reissue=reissues[at % len(reissues)])
+
+    attempts = [one._replace(card=reissued(at, one.card)) for at, one in enumerate(attempts)]
+    wanted = [reissued(at, card) for at, card in enumerate(wanted)]
+
+    found = PriorState([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(
+        asked(wanted), TODAY, resend_policy(issuer(), TODAY)
+    )
+
+    assert [why_seen(card, attempts) for card in wanted] == found.to_list()
+
+
+def test_a_card_whose_cuid_we_generated_is_known_by_name_and_address() -> None:
+    ours = Card("cl-0123456789ab-7", "4242", "2712", 1, 1)
+    known = PriorState([frame([Tried(ours, "awaiting", None)])])
+    wanted = [ours._replace(cuid="cl-ba9876543210-3"), ours._replace(cuid="cl-ba9876543210-4", name=2)]
+
+    found = known.suppressed(asked(wanted), TODAY, resend_policy(issuer(), TODAY))
+
+    assert [AWAITED, None] == found.to_list()
+
+
+def test_a_card_without_a_reissue_mark_is_the_card_that_had_one() -> None:
+    card = Card("a", "4242", "2712", 1, 1, 7)
+    known = PriorState(
+        [frame([Tried(card, "awaiting", None), Tried(card._replace(cuid="b", reissue=None), "awaiting", None)])]
+    )
+    wanted = [card._replace(reissue=None), card._replace(cuid="b"), card._replace(reissue=8)]
+
+    found = known.suppressed(asked(wanted), TODAY, resend_policy(issuer(), TODAY))
+
+    assert [AWAITED, AWAITED, None] == found.to_list()
 
 
 def test_what_an_older_extract_says_otherwise_is_no_change() -> None:
@@ -116,8 +185,7 @@ def test_what_an_older_extract_says_otherwise_is_no_change() -> None:
     late = TODAY - timedelta(days=1)
 
     found = [
-        PriorState(world, newest).suppressed(moved, ResendPolicy(Portfolio(), late)).to_list()
-        for newest in (late, TODAY)
+        PriorState(world, newest).suppressed(moved, late, of(Portfolio(), late)).to_list() for newest in (late, TODAY)
     ]
 
     assert [[None], [STANDING]] == found
@@ -131,7 +199,7 @@ def test_a_row_that_was_corrected_on_its_way_is_no_change_neither_as_it_was_nor_
 
     known = PriorState([frame([Tried(card, "error", None)]), remediated])
 
-    assert [STANDING, STANDING, None] == known.suppressed(wanted, ResendPolicy(Portfolio(), TODAY)).to_list()
+    assert [STANDING, STANDING, None] == known.suppressed(wanted, TODAY, of(Portfolio())).to_list()
 
 
 def test_what_a_later_night_sent_makes_an_earlier_correction_a_change_again() -> None:
@@ -142,9 +210,7 @@ def test_what_a_later_night_sent_makes_an_earlier_correction_a_change_again() ->
 
     known = PriorState([frame([Tried(card, "error", None)]), remediated, later])
 
-    found = known.suppressed(
-        asked([card._replace(address=2), card._replace(address=3)]), ResendPolicy(Portfolio(), TODAY)
-    )
+    found = known.suppressed(asked([card._replace(address=2), card._replace(address=3)]), TODAY, of(Portfolio()))
     assert [None, STANDING] == found.to_list()
 
 
@@ -171,7 +237,7 @@ def test_a_card_costs_a_few_bytes() -> None:
     count = 100_000
     made = pl.DataFrame({"cuid": pl.int_range(count, eager=True).cast(pl.String)}).with_columns(
         last_4=pl.lit("4242"), expiration=pl.lit("2712"), state=pl.lit("linked"), expires_on=TODAY, origin=None,
-        name_check=pl.lit(1), address_check=pl.lit(2),
+        name_check=pl.lit(1), address_check=pl.lit(2), reissue_check=None,
     )  # fmt: skip
 
     known = PriorState([made.select(pl.col(name).cast(kind) for name, kind in ATTEMPT.items())])

@@ -6,14 +6,20 @@ from flows.submissions.gates import (
     GateFacts,
     RejectRateError,
     RowJumpError,
+    SeenBeforeError,
     TrailerMismatchError,
     WrongCardsError,
     refusal,
 )
-from schemas.issuer import Limits
+from schemas.issuer import Issuer
 from schemas.manifest import Counts
+from tests.night import issuer
 
-LIMITS = Limits(max_reject_rate=0.1, max_row_jump=0.5)
+LIMITS = {"max_reject_rate": 0.1, "max_row_jump": 0.5}
+
+
+def bank(**changes: Any) -> Issuer:
+    return issuer(limits=LIMITS | changes.pop("limits", {}), **{"test": False, **changes})
 
 
 def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **facts: Any) -> GateFacts:
@@ -26,7 +32,8 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         suppressed=0,
         trailer=facts.pop("trailer", None),
     )
-    return GateFacts("cards.csv", counts, before, facts.get("test_cards", 0), facts.get("real_cards", read))
+    kinds = facts.get("test_cards", 0), facts.get("real_cards", read)
+    return GateFacts("cards.csv", counts, before, *kinds, facts.get("seen", 0))
 
 
 @pytest.mark.parametrize(
@@ -42,16 +49,17 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         (night(before=(60, 66, 60)), RowJumpError),
         (night(before=(10, 10)), None),
         (night(test_cards=1), WrongCardsError),
+        (night(seen=100), None),
     ],
 )
 def test_a_gate_that_does_not_hold_refuses_the_run(tried: GateFacts, refused: type[Exception] | None) -> None:
-    found = refusal(tried, LIMITS, test=False)
+    found = refusal(tried, bank())
 
     assert type(found) is (refused or type(None))
 
 
 def test_a_real_card_at_a_test_issuer_refuses_the_run() -> None:
-    found = refusal(night(real_cards=1, test_cards=99), LIMITS, test=True)
+    found = refusal(night(real_cards=1, test_cards=99), bank(test=True))
 
     assert isinstance(found, WrongCardsError)
 
@@ -59,4 +67,22 @@ def test_a_real_card_at_a_test_issuer_refuses_the_run() -> None:
 def test_an_opened_gate_lets_the_run_pass() -> None:
     tried = night(rejected=50, before=(10, 10, 10))
 
-    assert refusal(tried, LIMITS, test=False, opened=["reject-rate", "row-jump"]) is None
+    assert refusal(tried, bank(), opened=["reject-rate", "row-jump"]) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "seen", "refused"),
+    [
+        ({"limits": {"max_seen_before": 0.5}}, 50, False),
+        ({"limits": {"max_seen_before": 0.5}}, 51, True),
+        ({"resend": {"seen_before": "refuse"}}, 0, False),
+        ({"resend": {"seen_before": "refuse"}}, 1, True),
+        ({"resend": {"seen_before": "refuse"}, "full_portfolio": True}, 100, False),
+    ],
+)
+def test_rows_seen_before_refuse_a_run_above_the_share_an_issuer_allows(
+    settings: dict[str, Any], seen: int, refused: bool
+) -> None:
+    found = [refusal(night(seen=seen), bank(**settings), opened) for opened in ((), ("seen-before",))]
+
+    assert [SeenBeforeError if refused else type(None), type(None)] == [type(one) for one in found]

@@ -16,7 +16,7 @@ from flows.runs.probe import ensure_store_safe
 from flows.runs.store import ConflictError, ObjectMissingError, StoreBusyError, StoreUnsafeError
 from flows.submissions.plan import SettingsChangedError
 from flows.submissions.publish import PartialRunError
-from tests.night import NOON, Bench, local_bench
+from tests.night import NOON, Bench, local_bench, uncommit
 from tests.storms import FailingStore, LateStore
 from tests.submissions.test_publish import failing
 
@@ -59,7 +59,7 @@ def test_the_same_reason_for_a_new_run_is_the_same_new_run(tmp_path: Path) -> No
 
 
 def test_a_new_run_that_died_is_gone_on_with_by_the_same_command(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
+    bench = local_bench(tmp_path, resend={"seen_before": "send"})
     extract = bench.drop(5)
     bench.submit(extract)
     with pytest.raises(PartialRunError):
@@ -88,7 +88,7 @@ def test_a_document_that_cardlink_did_not_write_is_named(tmp_path: Path, part: s
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
     keys = keys_of(bench.submit(extract).manifest.run)
-    (tmp_path / "store" / keys.manifest).unlink()
+    uncommit(tmp_path, str(keys.run))
     key = next(key for key in bench.snapshot() if part in key)
     (tmp_path / "store" / key).write_bytes(b"")
 

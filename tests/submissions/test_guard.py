@@ -1,0 +1,179 @@
+"""Between ordinary extracts no card is sent twice: a row whose card has or awaits a link rests, and that is said."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.operations.outbox import move
+from flows.runs.attempts import survey_cards
+from flows.runs.chains import OvertakenError
+from flows.runs.prior_state import AWAITED, STANDING
+from flows.runs.store import StoreBusyError
+from flows.submissions import submit as submit_module
+from flows.submissions.dry_run import rehearse
+from flows.submissions.gates import SeenBeforeError
+from flows.submissions.publish import PartialRunError
+from flows.submissions.submit import Request
+from schemas.portal import ADDRESS1, CUID, MONTH, NICKNAME, PAN, YEAR, columns
+from tests.builders import portal_rows
+from tests.night import portal_csv
+from tests.partner_api.town import Population, committed, town
+from tests.submissions.test_publish import failing
+
+
+def bank(folder: Path, *cuids: str, **settings: Any) -> Population:
+    """Return an issuer of ordinary extracts, with one answered night of these cardholders behind it."""
+    place = town(folder, *cuids, settings={"full_portfolio": False, "limits": {"max_row_jump": 9.0}, **settings})
+    place.dated = True
+    return place
+
+
+def test_a_row_of_an_earlier_night_rests_while_its_card_awaits_a_link_and_while_it_has_one(tmp_path: Path) -> None:
+    place = bank(tmp_path)
+    place.settle("a", "b")
+    first = place.night()
+    place.settle("c")
+    second = place.night()
+    place.answer()
+    third = place.night()
+
+    found = [(place.sent(one), place.rested(one)) for one in (first, second, third)]
+
+    awaited, standing = dict.fromkeys("ab", AWAITED), dict.fromkeys("abc", STANDING)
+    assert [({"a", "b"}, {}), ({"c"}, awaited), (set(), standing)] == found
+
+
+def test_a_card_goes_again_once_its_link_has_ended_and_not_on_the_day_before(tmp_path: Path) -> None:
+    place = bank(tmp_path, "a")
+    last_day = place.night(60)
+    day_after = place.night()
+
+    assert [set(), {"a"}] == [place.sent(one) for one in (last_day, day_after)]
+
+
+def test_a_row_that_the_partner_refused_goes_again_and_so_does_one_whose_chunk_was_cancelled(tmp_path: Path) -> None:
+    place = bank(tmp_path)
+    place.settle("a", "b")
+    place.night()
+    place.answer(errors="b")
+    place.settle("c")
+    cancelled = place.night()
+    move(place.bench.context.adapters, cancelled.manifest.run, "cancelled", [1], "lost")
+
+    assert [{"b", "c"}, {"b", "c"}] == [place.sent(cancelled), place.sent(place.night())]
+
+
+@pytest.mark.parametrize("change", [{YEAR: "31"}, {MONTH: "12"}])
+def test_a_card_with_another_expiration_is_another_card_even_while_the_first_is_awaited(
+    tmp_path: Path, change: dict[str, str | None]
+) -> None:
+    place = bank(tmp_path)
+    place.settle("a")
+    place.night()
+    place.people["a"] |= change
+
+    assert [{"a"}, set()] == [place.sent(place.night()) for _ in range(2)]
+
+
+def test_a_changed_address_alone_sends_no_card_a_second_time(tmp_path: Path) -> None:
+    place = bank(tmp_path, "a")
+    place.people["a"] |= {ADDRESS1: "2 Side St"}
+
+    assert {"a": STANDING} == place.rested(place.night())
+
+
+def test_a_reissued_card_goes_out_where_a_column_tells_it(tmp_path: Path) -> None:
+    columns_of = {name: name for name in columns()}
+    place = bank(tmp_path, columns=columns_of, resend={"reissue_column": "SEQ"})
+
+    def night(sequence: str) -> set[str]:
+        place.day += timedelta(days=1)
+        head, *rows = portal_csv(portal_rows({CUID: "a", NICKNAME: str(place.day)})).decode().splitlines()
+        lines = [f"{head},SEQ", *(f"{row},{sequence}" for row in rows)]
+        name = place.bench.drop_bytes("\n".join([*lines, ""]).encode(), f"bank-{place.day:%Y%m%d}.csv")
+        return place.sent(place.bench.submit(name))
+
+    assert [{"a"}, set(), {"a"}, set(), set()] == [night(sequence) for sequence in ("1", "1", "2", "2", "1")]
+
+
+def test_rows_without_a_cuid_are_known_by_what_they_say(tmp_path: Path) -> None:
+    place = bank(tmp_path)
+    place.people = {"a": {CUID: None}, "b": {CUID: None, PAN: "4111111111111111"}}
+    first = place.night()
+    place.people = {"c": {CUID: None, PAN: "5555555555554444"}, **place.people}
+    second = place.night()
+
+    assert [2, 1] == [one.manifest.counts.submitted for one in (first, second)]
+    assert 2 == second.manifest.reasons[AWAITED]
+
+
+def test_an_extract_committed_meanwhile_is_noticed_at_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = bank(tmp_path)
+    place.settle("a", "b")
+    extract, other = place.drop(), place.drop("other-20261120.csv")
+    place.bench.drop_bytes(portal_csv(portal_rows({CUID: "b"})), other)
+
+    def looked_before_the_other(context: Any) -> Any:
+        survey = survey_cards(context)
+        monkeypatch.undo()
+        place.bench.submit(other)
+        return survey
+
+    monkeypatch.setattr(submit_module, "read_prior_state", looked_before_the_other)
+    with pytest.raises(OvertakenError):
+        place.bench.submit(extract)
+
+    assert {"a"} == place.sent(place.bench.submit(extract))
+
+
+def test_an_issuer_may_have_such_an_extract_refused_or_sent(tmp_path: Path) -> None:
+    refusing = bank(tmp_path / "refusing", "a", resend={"seen_before": "refuse"})
+    sending = bank(tmp_path / "sending", "a", resend={"seen_before": "send"})
+    for place in (refusing, sending):
+        place.settle("b")
+
+    with pytest.raises(SeenBeforeError) as refused:
+        refusing.night()
+
+    name = refusing.drop()
+    assert (1, 2, 1) == tuple(refused.value.fields[field] for field in ("seen", "read", "others"))
+    assert {"b"} == refusing.sent(refusing.bench.submit(name, opened=["seen-before"]))
+    assert {"a", "b"} == sending.sent(sending.night())
+
+
+def test_a_dry_run_says_what_the_submit_does_and_nothing_is_listed_as_rejected(tmp_path: Path) -> None:
+    place = bank(tmp_path, "a")
+    place.settle("b")
+    place.day += timedelta(days=1)
+    name = place.drop()
+
+    tried = rehearse(place.bench.context, Request(name))
+    done = place.bench.submit(name).manifest
+
+    assert (tried.checked.counts, tried.checked.run) == (done.counts, done.run)
+    assert "1 already have or await a link" in tried.verdict
+    held = place.bench.report(done.run, "held.csv").decode().splitlines()
+    assert ["row,cuid,last_4,stage,column,reason", "1,a,4242,submit,,card.link.standing"] == [
+        ",".join(line.split(",")[:6]) for line in held
+    ]
+    assert 1 == len(place.bench.report(done.run, "rejects.csv").splitlines())
+
+
+def test_a_run_that_died_is_planned_anew_where_another_extract_was_committed_meanwhile(tmp_path: Path) -> None:
+    place = bank(tmp_path)
+    place.settle("a", "b")
+    extract = place.drop()
+    with pytest.raises(PartialRunError):
+        failing(place.bench, "create", ".csv.pgp", StoreBusyError(place="x", code="503")).submit(extract)
+    place.bench.submit(place.bench.drop_bytes(portal_csv(portal_rows({CUID: "b"})), "other-20261120.csv"))
+
+    done = place.bench.submit(extract)
+
+    assert {"a"} == place.sent(done)
+    assert 2 == len(committed(place.bench))
