@@ -96,6 +96,8 @@ def across_advice(facts: Mapping[str, Any]) -> list[str]:
         )
     if unlinked:
         steps.append(f"Follow up {rows(unlinked, 'cardholder')} without a link after all attempts: see unlinked.csv.")
+    if twice := facts["active_twice"]:
+        steps.append(f"Look at {rows(twice, 'card')} with a link or a wait in more than one run: see active-twice.csv.")
     return [*steps, *_links(facts)]
 
 

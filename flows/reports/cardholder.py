@@ -154,6 +154,9 @@ def _card_status(found: Sequence[Attempt], today: date) -> CardStatus:
     else:
         status = _WORDS[last.state] + (f": {', '.join(last.reasons)}" if last.reasons else "")
         then = _next_step(last)
+    runs = list(dict.fromkeys(one.run or "typed in" for one in found if one.active(today) or one.state == AWAITING))
+    if len(runs) > 1:
+        status += f"; it is active in {len(runs)} runs: {', '.join(runs)}"
     return CardStatus(last.issuer, last.last_4, last.expiration, status, then)
 
 

@@ -19,6 +19,7 @@ from flows.reports.across import ReportTerms, RunFacts, WaitingChunk
 from flows.reports.page import across_page
 from flows.reports.summary import HELD, MISSING, missing, waiting_since
 from flows.results.lineage import Cardholders, run_rows
+from flows.runs.attempts import active_twice
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, manifests, read_ledger, read_purged, read_summary, without_ledger
@@ -50,6 +51,7 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
     lately = [run for run in runs if run.as_of >= since and run.run not in gone]
     done = lists.settled(frame for run in lately for frame in _states(store, run))
     cards = lists.unlinked((frame for run in lately for frame in _attempts(store, run)), done)
+    twice = active_twice(store, issuer.issuer, terms.now.date(), list(commits_since(store, issuer.issuer)))
     facts = {
         "issuer": issuer.issuer,
         "from": start.isoformat() if start else None,
@@ -57,11 +59,13 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         "cardholders_since": since.isoformat(),
         **across.across(found, cards, terms),
         "cardholders": _cardholders(store, issuer.issuer, lately),
+        "active_twice": twice.height,
         "alerts": _alert(context, found, terms),
         "funnel": _funnel(store, issuer.issuer),
     }
     folder = reconciliation(issuer.issuer)
-    for name, table in (("outstanding", across.outstanding(found, terms)), ("unlinked", lists.listed(cards))):
+    tables = {"outstanding": across.outstanding(found, terms), "unlinked": lists.listed(cards)}
+    for name, table in (tables | {"active-twice": lists.listed(twice)}).items():
         store.replace(f"{folder}{name}.csv", csv_pieces([table], table.columns))
     store.replace(f"{folder}summary.json", [canonical(facts)])
     store.replace(f"{folder}report.html", [across_page(facts).encode()])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.results.lineage import CANCELLED, RUN_ROW
+from flows.runs.attempts import active
 from schemas import ledger
 from schemas.corrections import AT_SOURCE
 from schemas.ledger import AWAITING, ERROR, LINKED
@@ -91,9 +92,7 @@ class RowFacts(NamedTuple):
 
 def active_attempts(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
     """Return the attempts (STANDING and expires_on) that keep a card from being resent: awaiting, or a living link."""
-    ended = (pl.col("expires_on") < today).fill_null(value=False)
-    stands = (pl.col("state") == AWAITING) | ((pl.col("state") == LINKED) & ~ended)
-    return attempts.filter(stands).select(pl.col(name).cast(kind) for name, kind in STANDING.items())
+    return attempts.filter(active(today)).select(pl.col(name).cast(kind) for name, kind in STANDING.items())
 
 
 def cards(asked: pl.DataFrame, picks: pl.DataFrame, tried: pl.DataFrame) -> pl.DataFrame:

@@ -81,6 +81,34 @@ def survey_cards(context: IssuerContext, also: Iterable[pl.DataFrame] = ()) -> C
     return CardSurvey(known, running.hexdigest(), len(links))
 
 
+def active(today: date) -> pl.Expr:
+    """Return whether an attempt keeps its card from being sent: awaiting, or a living link."""
+    ended = (pl.col("expires_on") < today).fill_null(value=False)
+    return (pl.col("state") == AWAITING) | ((pl.col("state") == LINKED) & ~ended)
+
+
+def active_twice(store: Store, issuer: str, today: date, links: Sequence[Manifest]) -> pl.DataFrame:
+    """Return cuid, last_4, expiration, runs of the cards that are active in more than one run, renewals apart."""
+    renewals = {link.run for link in links if link.selection is not None and link.selection.kind == "renew"}
+
+    def cards(one: Attempts) -> pl.DataFrame:
+        return one.rows.filter(active(today)).select("cuid", "last_4", "expiration").drop_nulls().unique()
+
+    first = (one for one in attempts(store, issuer, today, links) if one.run not in renewals)
+    runs: dict[str, list[pl.Series]] = {}
+    for one in first:
+        runs.setdefault(one.run, []).append(cards(one).hash_rows())
+    keys = pl.concat([pl.Series(dtype=pl.UInt64), *(pl.concat(parts).unique() for parts in runs.values())])
+    twice = keys.filter(keys.is_duplicated()).unique().implode()
+    if not twice.item().len():
+        return pl.DataFrame(schema=dict.fromkeys(("cuid", "last_4", "expiration", "runs"), pl.String))
+    second = (one for one in attempts(store, issuer, today, links) if one.run in runs)
+    named = (cards(one).with_columns(run=pl.lit(one.run or "typed in")) for one in second)
+    found = pl.concat(rows.filter(rows.drop("run").hash_rows().is_in(twice)) for rows in named).unique()
+    by_card = found.group_by("cuid", "last_4", "expiration").agg(runs=pl.col("run").sort().str.join(" "))
+    return by_card.sort("cuid", "last_4", "expiration")
+
+
 def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) -> Iterator[Attempts]:
     """Yield the attempts of the runs that still matter, part by part, in order of commit."""
     turns = {link.run: turn for turn, link in enumerate(links)}

@@ -125,7 +125,8 @@ class PriorState:
 
         def alike(at: NDArray[np.intp], rows: NDArray[np.intp] | slice) -> NDArray[np.bool_]:
             asked, stored = reissues[rows], issued[at]
-            return (known[at] == expirations[rows]) & ((asked == stored) | (asked == 0) | (stored == 0))
+            same: NDArray[np.bool_] = known[at] == expirations[rows]
+            return same & ((asked == stored) | (asked == 0) | (stored == 0))
 
         places = first.copy()
         odd = np.flatnonzero((self._cards[first] == cards) & ~alike(first, slice(None)))  # few have two cards

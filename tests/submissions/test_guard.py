@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from flows.operations.outbox import move
+from flows.reports.cardholder import card_statuses, trace
+from flows.reports.reconciliation import reconcile_runs
+from flows.resend.renewal import Request as Renewal
+from flows.resend.renewal import renew
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import OvertakenError
 from flows.runs.prior_state import AWAITED, STANDING
@@ -145,6 +149,31 @@ def test_an_issuer_may_have_such_an_extract_refused_or_sent(tmp_path: Path) -> N
     assert (1, 2, 1) == tuple(refused.value.fields[field] for field in ("seen", "read", "others"))
     assert {"b"} == refusing.sent(refusing.bench.submit(name, opened=["seen-before"]))
     assert {"a", "b"} == sending.sent(sending.night())
+
+
+@pytest.mark.parametrize(("seen_before", "twice"), [("suppress", 0), ("send", 1)])
+def test_a_card_that_somebody_sent_twice_is_counted_and_marked_while_both_are_active(
+    tmp_path: Path, seen_before: str, twice: int
+) -> None:
+    place = bank(tmp_path, "a", resend={"seen_before": seen_before})
+    place.night()
+    place.people = {"b": {CUID: "b"}}
+    place.night()
+
+    facts = reconcile_runs(place.bench.context)
+    (status,) = card_statuses(trace(place.bench.context.adapters, "bank", "a").attempts, place.day)
+
+    assert twice == facts["active_twice"]
+    assert bool(twice) == ("active in 2 runs" in status.stands)
+    assert 1 + twice == len(place.bench.content("bank/reconciliation/active-twice.csv").splitlines())
+
+
+def test_a_renewed_card_is_not_counted_as_sent_twice(tmp_path: Path) -> None:
+    place = bank(tmp_path, "a")
+    place.day += timedelta(days=50)
+    renew(place.bench.context, Renewal(14))
+
+    assert 0 == reconcile_runs(place.bench.context)["active_twice"]
 
 
 def test_a_dry_run_says_what_the_submit_does_and_nothing_is_listed_as_rejected(tmp_path: Path) -> None:
