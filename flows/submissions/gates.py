@@ -13,7 +13,7 @@ from typing import NamedTuple, get_args
 from flows.errors import BalanceError, CardlinkError, GateError, OperatorError
 from schemas.issuer import Issuer
 from schemas.manifest import Counts
-from schemas.settings import Gate
+from schemas.actions import Gate
 
 REJECT_RATE: Gate = "reject-rate"
 ROW_JUMP: Gate = "row-jump"
