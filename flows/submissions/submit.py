@@ -26,8 +26,9 @@ from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
+from flows.submissions.changed import hold_changed
 from flows.submissions.gates import OPENABLE, GateFacts, refusal
-from flows.submissions.plan import find_extract, identify, make_plan
+from flows.submissions.plan import RunInputs, find_extract, identify, make_plan
 from flows.submissions.rows import RowScope
 from schemas.manifest import Manifest, Plan
 
@@ -67,9 +68,15 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
     with context.sealer() as sealer:  # a wrong key is refused before anything is read
         entry = find_extract(context, request.extract)
         ensure_store_safe(context)
+        if not context.issuer.full_portfolio:  # else below; what died half-way must not be planned anew
+            finish_commits(context)
         survey = read_prior_state(context) if context.issuer.full_portfolio else None
         known = survey.digest if survey else ""
-        plan, remarks = make_plan(context, entry, request.business_date, redact(request.new_run), known)
+        day = request.business_date or business_date(entry.key, entry.modified, context.issuer.time_zone)
+        asked = RunInputs(day, redact(request.new_run), known=known, dated=request.business_date is not None)
+        source = identify(context.adapters.store, entry)
+        hold_changed(context, entry, source, asked, request.opened, survey.known if survey else None)
+        plan, remarks = make_plan(context, source, asked)
         job = Job(
             plan,
             entry,
