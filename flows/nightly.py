@@ -15,7 +15,7 @@ from flows.errors import guarded
 from flows.extracts.errors import EmptyExtractError
 from flows.forms import IssuerName, here, passing, show, show_outbox
 from flows.runs.identity import day_off, local_day
-from flows.submissions.plan import pending
+from flows.submissions.pending import pending
 from flows.wiring import config_folder, wire
 
 
@@ -23,7 +23,7 @@ from flows.wiring import config_folder, wire
 @guarded
 def find(issuer: str) -> list[str]:
     """Return the extracts that are not submitted yet, oldest first."""
-    return [entry.key for entry in pending(wire(config_folder(), issuer))]
+    return [entry.key for entry in pending(wire(config_folder(), issuer), remember=True)]
 
 
 @task(

@@ -9,4 +9,6 @@ RESUBMIT = "resubmit as is"  # the row is correct
 NOTHING = "nothing"
 ASK = "ask the partner"
 
-Gate = Literal["reject-rate", "row-jump", "seen-before"]  # a gate that an operator may open for a run
+Gate = Literal[
+    "reject-rate", "row-jump", "seen-before", "changed-extract"
+]  # a gate that an operator may open for a run

@@ -64,6 +64,11 @@ class SourceSettings(Settings):
     final_newline: bool = Field(
         False, description="`true`: an extract whose last line does not end in a newline was cut off"
     )
+    same_name: Literal["hold", "replace"] = Field(
+        "hold",
+        description="a file with the name of a committed extract and other content: `hold` it until somebody decides, "
+        "or take it as the next extract, where every file has the same name",
+    )
     strict: bool = Field(False, description="`true`: a source column that nothing uses refuses the extract")
 
     @model_validator(mode="after")

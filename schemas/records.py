@@ -63,6 +63,14 @@ class Attribution(Record):
     last_4_confirmed: bool = False
 
 
+class Dismissal(Record):
+    """One record of the chain of an extract's content: it shall not be sent, or that was taken back."""
+
+    what: Literal["dismissed", "taken back"]
+    key: str
+    size: int
+
+
 class Reseal(Record):
     """One record of a run's chain `reseals/`: these chunks, sealed again to these keys, replace the earlier ones."""
 

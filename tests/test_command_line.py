@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from schemas.portal import PAN, columns
+from schemas.portal import CUID, PAN, columns
 from tests import keys
 from tests.builders import portal_rows
 from tests.night import portal_csv
@@ -266,3 +266,28 @@ def test_the_portals_twenty_columns_stand_in_order_in_the_settings_page() -> Non
 
     assert -1 not in places
     assert places == sorted(places)
+
+
+def test_what_no_submit_can_settle_is_listed_dismissed_and_taken_back(bank: Path) -> None:
+    drop(bank, GOOD)
+    cardlink(bank, "submit", "bank")
+    drop(bank, GOOD, "copy.csv")
+    drop(bank, portal_csv(portal_rows({}, {CUID: "c-2", PAN: "4111111111111111"})))
+
+    dry, wet = cardlink(bank, "submit", "bank", "--dry-run"), cardlink(bank, "submit", "bank")
+    before = cardlink(bank, "extracts", "bank")
+    tried = cardlink(bank, "dismiss", "bank", "copy.csv", "--reason", "dropped twice", "--dry-run")
+    cardlink(bank, "dismiss", "bank", "copy.csv", "--reason", "dropped twice")
+    opened = cardlink(bank, "submit", "bank", "--open", "changed-extract")
+    after = json.loads(cardlink(bank, "--json", "extracts", "bank").stdout)["extracts"]
+    undone = cardlink(bank, "dismiss", "bank", "copy.csv", "--undo", "--reason", "it was right")
+
+    assert [3, 3, 0, 0, 0] == [one.returncode for one in (dry, wet, tried, opened, undone)]
+    assert all("1 rows are the same, 1 new, 0 gone" in one.stdout for one in (dry, wet))
+    assert all("refused: bank/extracts/copy.csv has the same bytes" in one.stdout for one in (dry, wet))
+    assert [["bank-20261120.csv", "committed"], ["bank-20261120.csv", "held"], ["copy.csv", "repeated"]] == [
+        line.split()[:2] for line in before.stdout.splitlines()[1:]
+    ]
+    assert "dry run, nothing was changed: bank/extracts/copy.csv: dismissed" in tried.stdout
+    assert ["committed", "committed", "dismissed"] == [one["state"] for one in after]
+    assert ["dropped twice"] == [one["reason"] for one in after[-1]["dismissals"]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.commands.entry import Context, Form, entry
 from flows.commands.outbox import Chunks, numbered
-from flows.commands.parameters import Break, Cli, DryRun, Help, Issuer, Number, Place, Reason, RunName
+from flows.commands.parameters import Break, Cli, DryRun, ExtractName, Help, Issuer, Number, Place, Reason, RunName
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
@@ -142,6 +142,31 @@ def reopen(
     from flows.operations.remediation import reopen_break
 
     return _breaks(context, reopen_break, "open again", run, break_name, place, reason, dry_run)
+
+
+@entry("dismiss", form=Form("dismiss", "dismiss {extract}"))
+def dismiss(
+    context: Context,
+    issuer: Issuer,
+    extract: ExtractName,
+    *,
+    undo: bool = False,
+    reason: Reason,
+    dry_run: DryRun = False,
+) -> Result:
+    """Dismiss an extract that shall not be sent, such as a duplicate file or a test: it is pending no more.
+
+    Args:
+        extract: An extract by its name below the issuer's extracts. The decision holds for its bytes, under any name;
+            of a full portfolio, under this one.
+        undo: Take the dismissal back: the extract is pending again.
+    """
+    from flows.operations import remediation
+
+    issuer_context = wire(context.folder, issuer)
+    done = remediation.dismiss(issuer_context, extract, reason, undo=undo, dry_run=dry_run)
+    line = f"{done.key}: " + ("pending again" if undo else f"dismissed by {done.by}; it will not be submitted")
+    return _remediated(done.model_dump(mode="json"), [line], f"cardlink extracts {issuer}", dry_run)
 
 
 def _breaks(

@@ -1,4 +1,4 @@
-"""Results and reports: ingest, report, reconcile, status, history, trace."""
+"""Results and reports: ingest, report, reconcile, status, extracts, history, trace."""
 
 from __future__ import annotations
 
@@ -189,6 +189,28 @@ def status(context: Context, issuer: str = "") -> Result:
     ]
     table = Table(("run", "state", *RunStatus._fields[2:]), found)
     return Result({"runs": [one._asdict() for one in found]}, [table if found else "no runs yet"])
+
+
+@entry("extracts", form=READ_ONLY)
+def extracts(context: Context, issuer: Issuer) -> Result:
+    """List every extract: pending, held or refused and why, committed as which run, dismissed by whom and why."""
+    from flows.operations.alerts import refusal_of
+    from flows.runs.documents import keys_of
+    from flows.submissions.pending import WAITING, extract_states
+
+    issuer_context, lines, facts = wire(context.folder, issuer), [], []
+    for one in extract_states(issuer_context):
+        tried = one.run and (one.state in WAITING or one.entry is None)
+        refused = refusal_of(issuer_context.adapters.store, keys_of(one.run)) if tried else ""
+        why = [f"refused: {refused}"] if refused else []
+        why += [f"{'other content than' if one.state == 'held' else 'same bytes as'} {one.other}"] if one.other else []
+        why += [f"{last.what} by {last.by} on {last.at:%Y-%m-%d}: {last.reason}" for last in one.dismissals[-1:]]
+        why += ["the file is gone or has other content"] if one.entry is None else []
+        lines.append([one.key.partition("/extracts/")[2], one.state, one.run, "; ".join(why)])
+        chain = [record.model_dump(mode="json") for record in one.dismissals]
+        facts.append({**one._asdict(), "entry": one.entry is not None, "why": why, "dismissals": chain})
+    table = Table(("extract", "state", "run", "why"), lines)
+    return Result({"issuer": issuer, "extracts": facts}, [table if lines else "no extracts yet"])
 
 
 @entry("trace", form="what is known of one person is kept out of every form's log")

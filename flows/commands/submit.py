@@ -53,19 +53,21 @@ def submit(
         dry_run: Check every row and show exactly what would be sent; write nothing.
     """
     from flows.submissions import dry_run as rehearsal
-    from flows.submissions.plan import pending
+    from flows.submissions.pending import pending
     from flows.submissions.submit import Request, refuse_resend
     from flows.submissions.submit import submit as submit_step
 
     issuer_context = wire(context.folder, issuer)
-    names = [extract] if extract else [entry.key for entry in pending(issuer_context)]
+    names = [extract] if extract else [entry.key for entry in pending(issuer_context, remember=not dry_run)]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
-    if dry_run:
-        return _rehearsed(issuer, [rehearsal.rehearse(issuer_context, request) for request in requests])
+    rehearsed: list[Rehearsal] = []
     done: list[Submitted] = []
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
         try:
+            if dry_run:
+                rehearsed.append(rehearsal.rehearse(issuer_context, request))
+                continue
             refuse_resend(issuer_context, request)
             with context.progress(request.extract.rpartition("/")[2]) as progress:
                 done.append(submit_step(issuer_context, request, progress))
@@ -73,6 +75,8 @@ def submit(
             if len(requests) == 1:
                 raise
             refused.append(error)
+    if dry_run:
+        return _rehearsed(issuer, rehearsed, refused)
     facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
     if not requests:
         return Result(facts, [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}")
@@ -100,7 +104,7 @@ def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> li
         artifact(chunk_rows(done.manifest), f"{run}-chunks", f"To upload next, from {address(context, keys.chunks)}"),
     ]
     if done.already:
-        return [f"{run}: already committed, nothing to do", *tables]
+        return [f"{run}: already committed, nothing to do", *done.remarks, *tables]
     seen = seen_rows(done.manifest.reasons)
     lines = [
         *done.remarks,
@@ -123,16 +127,17 @@ def address(context: IssuerContext, key: str) -> str:
     return f"{context.issuer.alerts.report_url or context.issuer.root}/{key}"
 
 
-def _rehearsed(issuer: str, done: Sequence[Rehearsal]) -> Result:
+def _rehearsed(issuer: str, done: Sequence[Rehearsal], errors: Sequence[CardlinkError]) -> Result:
     """Show what each extract would send, and what would stop it."""
     each = [
         {**one.checked._asdict(), "counts": one.checked.counts.model_dump(), "already": one.already} for one in done
     ]
-    facts = {"issuer": issuer, "dry_run": True, "extracts": each}
-    shown = [part for one in done for part in would_send(one)] or [f"{issuer}: no new extract to submit"]
-    refused = any(one.checked.refused for one in done)
-    next_step = "" if refused or not done else f"cardlink submit {issuer}"
-    return Result(facts, ["Dry run: nothing was written", *shown], next_step, 3 if refused else 0)
+    facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": [str(error) for error in errors]}
+    shown = [part for one in done for part in would_send(one)] + [f"refused: {error}" for error in errors]
+    shown = shown or [f"{issuer}: no new extract to submit"]
+    code = max([3 if one.checked.refused else 0 for one in done] + [error.exit_code for error in errors], default=0)
+    next_step = "" if code or not done else f"cardlink submit {issuer}"
+    return Result(facts, ["Dry run: nothing was written", *shown], next_step, code)
 
 
 def would_send(done: Rehearsal) -> list[str | Table]:

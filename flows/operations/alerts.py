@@ -12,10 +12,11 @@ from flows.errors import CardlinkError, TryAgainError
 from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs.chunks import outbox
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_end, run_ids, run_status
+from flows.runs.documents import read_end, read_plan, run_ids, run_status
 from flows.runs.identity import DATE_IN_NAME, business_date, canonical, day_off, due, local_day
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.store import Entry, Store, read
+from flows.submissions.pending import WAITING, ExtractState, extract_states
 from schemas.records import Abandoned
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
@@ -37,6 +38,13 @@ KINDS: dict[str, Kind] = {
     "night-skipped": Kind("Night skipped by the calendar", "Nothing; the next business day submits what is there."),
     "empty-extract": Kind("Empty extract", "Ask the issuer whether there was nothing to send."),
     "run-refused": Kind("Run refused before its commit", "Read the reason; correct the extract, or open the gate."),
+    "extract-changed": Kind(
+        "Extract held: its name was committed with other content",
+        "Ask the issuer which it is; then open the gate changed-extract, or dismiss the extract.",
+    ),
+    "extract-repeated": Kind(
+        "Extract repeated under another name", "Ask the issuer for the right one, and dismiss this one."
+    ),
     "flow-failed": Kind("Flow failed", "Read the flow's message; after a temporary failure, run it again."),
     "out-of-balance": Kind("Out of balance", "Read the breaks of the report; each names its next step."),
     "result-overdue": Kind("Result overdue", "Look at the outbox; fetch the results from the portal."),
@@ -126,8 +134,28 @@ def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[
     ]
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     recent = [run for run in run_ids(context.adapters.store, issuer) if today - run.day <= LOOK_BACK]
-    problems = (alert for run in recent for alert in _run_problems(context, run))
-    return [*_calendar(context, today), *_key_problems(context), *failed, *problems]
+    states = extract_states(context, remember=True)
+    done = {one.key for one in states if one.entry is not None and one.state == "committed"}
+    waiting = {
+        one.run
+        for one in states
+        if one.state in (*WAITING, "gone") or (one.state == "replaced" and one.key not in done)
+    }
+    problems = (alert for run in recent for alert in _run_problems(context, run, waiting))
+    return [*_calendar(context, today), *_extract_problems(issuer, states), *_key_problems(context), *failed, *problems]
+
+
+def _extract_problems(issuer: str, states: Iterable[ExtractState]) -> Iterator[Alert]:
+    """Yield the extracts that wait for an operator's decision."""
+    for one in states:
+        name = one.key.partition("/extracts/")[2]
+        subject = _SAFE.sub("-", f"{name}-{one.sha256[:8]}")
+        if one.state == "held":
+            text = f"{name} was committed with other content, as run {one.other}: it is held"
+            yield Alert("extract-changed", issuer, subject, text)
+        elif one.state == "repeated":
+            text = f"{name} has the same bytes as another extract, run {one.other}: it is not submitted"
+            yield Alert("extract-repeated", issuer, subject, text)
 
 
 def _calendar(context: IssuerContext, today: date) -> Iterator[Alert]:
@@ -165,12 +193,15 @@ def _key_problems(context: IssuerContext) -> Iterator[Alert]:
         yield Alert("key-unusable", issuer, "portal", str(error))
 
 
-def _run_problems(context: IssuerContext, run: RunId) -> Iterator[Alert]:
+def _run_problems(context: IssuerContext, run: RunId, waiting: Collection[str]) -> Iterator[Alert]:
+    """Yield what is wrong with a run; of runs of whole extracts never committed, only with those still `waiting`."""
     store, issuer, keys = context.adapters.store, context.issuer, RunKeys(run)
     manifest = read_end(store, keys)
     if isinstance(manifest, Abandoned):  # an operator has decided about it
         return
-    refused = "" if manifest else _refusal(store, keys)
+    refused = "" if manifest else refusal_of(store, keys)
+    if refused and str(run) not in waiting and (plan := read_plan(store, keys)) and plan.selection is None:
+        return
     if refused and refused != "EmptyExtractError":
         yield Alert("run-refused", issuer.issuer, str(run), f"{run} was refused: {refused}")
     empty = manifest.counts.read == 0 if manifest else refused == "EmptyExtractError"
@@ -189,7 +220,7 @@ def _run_problems(context: IssuerContext, run: RunId) -> Iterator[Alert]:
             yield Alert("result-overdue", issuer.issuer, str(run), text)
 
 
-def _refusal(store: Store, keys: RunKeys) -> str:
+def refusal_of(store: Store, keys: RunKeys) -> str:
     """Return the error that refused a run at its last attempt, empty where none did."""
     noted = [entry.key for entry in store.keys(keys.events) if _REFUSED.search(entry.key)]
     return str(json.loads(read(store, max(noted)))["why"]) if noted else ""

@@ -15,6 +15,7 @@ from flows.runs.documents import UnknownRunError, keys_of, read_end, read_plan, 
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import Store, read
+from flows.submissions.plan import dismissals
 from schemas.records import PARTS, Abandoned, Closing, Reseal
 
 
@@ -74,7 +75,7 @@ def _ended(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
 
 
 def _records(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    """Yield what was added after the commit: breaks closed, chunks sealed anew, parts purged."""
+    """Yield what was added after the commit: breaks closed, chunks sealed anew, extract dismissed, parts purged."""
     facts: dict[str, Any]
     for closing in records(store, keys.closed, Closing):
         facts = {"break": closing.name, "place": closing.place, "rows": closing.rows, "reason": closing.reason}
@@ -82,6 +83,10 @@ def _records(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
     for reseal in records(store, keys.reseals, Reseal):
         facts = {"chunks": [one.name for one in reseal.chunks], "sealed to": list(reseal.recipients)}
         yield HistoryEvent(reseal.at.isoformat(), "sealed anew", reseal.by, {**facts, "reason": reseal.reason})
+    plan = read_plan(store, keys)
+    for one in dismissals(store, keys.run.issuer, plan.source.sha256) if plan else ():
+        facts = {"extract": one.key, "reason": one.reason}
+        yield HistoryEvent(one.at.isoformat(), f"extract {one.what}", one.by, facts)
     for part in PARTS:
         gone = read_purged(store, keys, part)
         if gone is not None:

@@ -16,7 +16,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import read_manifest, run_ids, run_statuses
 from flows.runs.keys import RunKeys
 from flows.runs.store import Store
-from flows.submissions.plan import pending
+from flows.submissions.pending import pending
 
 
 class Family(NamedTuple):
@@ -69,7 +69,9 @@ def write_metrics(context: IssuerContext) -> str:
         family("cardlink_runs", "Runs by state.", Counter(one.state for one in runs)),
         family("cardlink_chunks", "Chunks by state.", Counter(str(item.state) for item in chunks)),
         family("cardlink_oldest_chunk_seconds", "Age of the oldest chunk without a result.", ages),
-        _gauge(issuer, "cardlink_extracts_waiting", "Extracts not submitted yet.", len(pending(context))),
+        _gauge(
+            issuer, "cardlink_extracts_waiting", "Extracts not submitted yet.", len(pending(context, remember=True))
+        ),
         family("cardlink_alerts_open", "Open alerts by kind.", alerts, "kind"),
         *_last_run(store, issuer),
     ]

@@ -1,4 +1,4 @@
-"""Remediate a run: abandon it, take over its claim, close and reopen its breaks; each with a reason and a record."""
+"""Remediate: abandon a run, take over its claim, close its breaks, dismiss an extract; each with a reason."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from flows.runs.claim import ClaimedError, ClaimHolder, claimed, end, held
 from flows.runs.context import Adapters, IssuerContext, record_event
 from flows.runs.documents import NoReasonError, UnknownRunError, finished, keys_of, read_plan
 from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys
+from flows.runs.keys import RunKeys, dismissed
+from flows.submissions.pending import extract_states
+from flows.submissions.plan import dismissal_of, dismissals, find_extract, identify
 from schemas.breaks import Break
-from schemas.records import Abandoned, Closing
+from schemas.records import Abandoned, Closing, Dismissal
 
 
 def checked_reason(reason: str) -> str:
@@ -27,9 +29,9 @@ def checked_reason(reason: str) -> str:
 
 
 class CommittedError(OperatorError):
-    """The run to be abandoned is committed."""
+    """The run to be abandoned, or of the extract to be dismissed, is committed."""
 
-    message = "Run {run} is committed and cannot be abandoned."
+    message = "Run {run} is committed: it can be neither abandoned nor its extract dismissed."
     next_step = "Chunks not uploaded yet can be cancelled: cardlink outbox cancel {run} --reason WHY."
 
 
@@ -87,6 +89,40 @@ def take_over(adapters: Adapters, run: str, reason: str, *, dry_run: bool = Fals
         record_event(adapters, keys, "taken over", reason=why, holder=holder.holder, until=until)
         end(adapters.store, keys.claims, adapters.actor, adapters.now())
     return holder
+
+
+class NotDismissedError(OperatorError):
+    """The dismissal to be taken back does not hold."""
+
+    message = "{extract} is not dismissed."
+    next_step = "`cardlink extracts {issuer}` lists every extract and what became of it."
+
+
+def dismiss(
+    context: IssuerContext, extract: str, reason: str, *, undo: bool = False, dry_run: bool = False
+) -> Dismissal:
+    """Decide that an extract shall not be sent, or take that back; return the record.
+
+    Raises ExtractNotFoundError, CommittedError, NotDismissedError, NoReasonError.
+    """
+    adapters, issuer, why = context.adapters, context.issuer.issuer, checked_reason(reason)
+    entry = find_extract(context, extract)
+    sha256 = identify(adapters.store, entry).sha256
+    standing = dismissal_of(context, entry.key, dismissals(adapters.store, issuer, sha256))
+    if undo and standing is None:
+        raise NotDismissedError(extract=entry.key, issuer=issuer)
+    for one in extract_states(context):
+        if (one.key, one.sha256, one.state, undo) == (entry.key, sha256, "committed", False):
+            raise CommittedError(run=one.run)
+    if standing is not None and not undo:
+        return standing
+    record = Dismissal(
+        at=adapters.now(), by=redact(adapters.actor), reason=why,
+        what="taken back" if undo else "dismissed", key=entry.key, size=entry.size,
+    )  # fmt: skip
+    if not dry_run:
+        add_record(adapters.store, f"{dismissed(issuer)}{sha256}/", record)
+    return record
 
 
 class NoSuchBreakError(OperatorError):

@@ -15,7 +15,8 @@ from flows.runs.keys import backfills, extracts
 from flows.runs.store import Entry, write_once
 from flows.submissions.build import ExpectedOutcome, OnProgress
 from flows.submissions.dry_run import EarlierRuns, rehearse
-from flows.submissions.plan import identify, pending
+from flows.submissions.pending import pending
+from flows.submissions.plan import identify
 from flows.submissions.submit import Request, Submitted, finish_commits, submit
 from schemas.manifest import Counts, Document
 

@@ -103,7 +103,8 @@ def read_plan(store: Store, keys: RunKeys) -> Plan | None:
 
 def plans(store: Store, issuer: str) -> Iterator[Plan]:
     """Yield the plans of an issuer's runs, by business date."""
-    found = (read_plan(store, RunKeys(run)) for run in run_ids(store, issuer))
+    with ThreadPoolExecutor(READERS) as readers:
+        found = list(readers.map(lambda run: read_plan(store, RunKeys(run)), run_ids(store, issuer)))
     return (plan for plan in found if plan is not None)
 
 

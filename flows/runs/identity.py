@@ -76,6 +76,7 @@ def digest(data: bytes) -> str:
 def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
     """Return every setting that decides which rows are in which chunk and how they are written."""
     shaping = issuer.model_dump(mode="json", include={"source", "columns", "filter", "rules", "repairs", "resend"})
+    del shaping["source"]["same_name"]  # whether an extract is taken, not what is in it
     if issuer.full_portfolio:
         shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")
     portal = issuer.portal.model_dump(mode="json", include={"extension", "armor", "compression", "rows_per_chunk"})

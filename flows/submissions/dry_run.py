@@ -18,8 +18,9 @@ from flows.runs.documents import HABIT, finished, has_manifest, keys_of, read_ma
 from flows.runs.identity import business_date
 from flows.runs.prior_state import ATTEMPT, seen_rows
 from flows.submissions.build import Scan
+from flows.submissions.changed import changed_from
 from flows.submissions.gates import GateFacts, refusal
-from flows.submissions.plan import expected_run, find_extract, identify
+from flows.submissions.plan import RunInputs, expected_run, find_extract, identify
 from flows.submissions.rows import RowScope
 from flows.submissions.submit import Request, guards, plans_of_extract, refuse_resend
 from schemas.ledger import AWAITING
@@ -60,14 +61,24 @@ class EarlierRuns:
 
 
 def check_extract(
-    context: IssuerContext, name: str, day: date | None, opened: Collection[str] = (), nights: EarlierRuns | None = None
+    context: IssuerContext,
+    name: str,
+    day: date | None,
+    opened: Collection[str] = (),
+    nights: EarlierRuns | None = None,
+    new_run: str = "",
 ) -> Checked:
-    """Check the whole extract as a submit after `nights` would; where it would pass, it is added to them."""
+    """Check the whole extract as a submit after `nights` would; where it would pass, it is added to them.
+
+    Raises DismissedError, DuplicateExtractError.
+    """
     entry = find_extract(context, name)
     source = identify(context.adapters.store, entry)
     as_of = day or business_date(entry.key, entry.modified, context.issuer.time_zone)
     survey = survey_cards(context, nights.sent if nights else ()) if guards(context.issuer) else None
-    run = expected_run(context, source, as_of, survey.digest if survey else "")
+    asked = RunInputs(as_of, new_run, known=survey.digest if survey else "", dated=True)
+    run = expected_run(context, source, asked)
+    changed = changed_from(context, source, opened)
     sizes: list[int] = []
     reasons, sent = [], []
     with open_extract(context, entry, source) as stream:
@@ -75,9 +86,11 @@ def check_extract(
         for piece in scan:
             sizes += [chunk.height for chunk in piece.chunks]
             reasons += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
+            if changed:
+                changed.add(piece)
             if survey and nights:
                 sent += [_attempts(chunk) for chunk in piece.chunks]
-    refused = _refusal(context, source.key, run, scan, opened, nights)
+    refused = changed.error(scan.counts) if changed else _refusal(context, source.key, run, scan, opened, nights)
     if nights and refused is None:
         nights.sent += sent
         nights.read.append((as_of, scan.counts.read))
@@ -153,12 +166,13 @@ def rehearse(context: IssuerContext, request: Request, nights: EarlierRuns | Non
     store = context.adapters.store
     refuse_resend(context, request)
     plans = [] if request.new_run else plans_of_extract(context, request.extract)
-    whole = [plan for plan in plans if plan.selection is None]
+    key = find_extract(context, request.extract).key
+    whole = [plan for plan in plans if plan.selection is None and plan.source.key == key]
     if whole:
         finished(store, keys_of(whole[-1].run))  # AbandonedError, as a real run would raise it
     recent = {manifest.run for manifest in recent_commits(store, context.issuer.issuer)}
     dying = {run for run in recent if not has_manifest(store, keys_of(run))}  # a real run finishes these first
     committed = [plan.run for plan in whole if plan.run in dying or read_manifest(store, keys_of(plan.run)) is not None]
-    day = whole[-1].as_of if whole else request.business_date  # a rerun keeps the date of its plan
-    checked = check_extract(context, request.extract, day, request.opened, nights)
+    day = request.business_date or (whole[-1].as_of if whole else None)  # a rerun keeps the date of its plan
+    checked = check_extract(context, request.extract, day, request.opened, nights, request.new_run)
     return Rehearsal(checked, committed[-1] if committed else "")

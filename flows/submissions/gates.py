@@ -18,6 +18,7 @@ from schemas.manifest import Counts
 REJECT_RATE: Gate = "reject-rate"
 ROW_JUMP: Gate = "row-jump"
 SEEN_BEFORE: Gate = "seen-before"
+CHANGED_EXTRACT: Gate = "changed-extract"  # checked before anything is planned or sealed
 OPENABLE: tuple[Gate, ...] = get_args(Gate)
 
 

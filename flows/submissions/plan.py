@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from flows.errors import ExtractError, OperatorError
@@ -15,11 +15,11 @@ from flows.redaction import redact
 from flows.runs.chains import CONTESTS, records
 from flows.runs.context import IssuerContext
 from flows.runs.documents import finished, has_manifest, keys_of, plans, read_end, read_plan
-from flows.runs.identity import business_date, canonical, differences, digest, row_settings
-from flows.runs.keys import RunId, extracts, link, submissions
+from flows.runs.identity import canonical, differences, digest, row_settings
+from flows.runs.keys import RunId, dismissed, extracts, link, submissions
 from flows.runs.store import Entry, Store, StoreBusyError, prefetch, write_once
 from schemas.manifest import RECIPE, Document, Manifest, Plan, Selection, SourceIdentity
-from schemas.records import Abandoned
+from schemas.records import Dismissal
 
 PIECE = 1 << 22  # bytes read at a time
 DIGITS = 3  # of a link in the chain of an extract's runs
@@ -36,14 +36,21 @@ class DuplicateExtractError(ExtractError):
     """The same bytes were already submitted under another name."""
 
     message = "{extract} has the same bytes as {other}, which is run {run}. Nothing was submitted."
-    next_step = "Ask the issuer for the right extract; to send all of it again on purpose: --new-run REASON."
+    next_step = "Ask the issuer for the right extract, and dismiss this one: `{dismiss}`."
+
+
+class DismissedError(OperatorError):
+    """An operator decided that the extract shall not be sent."""
+
+    message = "{extract} was dismissed by {actor} on {date}: {reason}. Nothing was submitted."
+    next_step = "To take that back: `{undo}`."
 
 
 class SettingsChangedError(OperatorError):
-    """A rerun with settings that would make other chunks."""
+    """The chunks of a run were made with other settings."""
 
     message = "Run {run} was planned with other settings; changed since: {changed}."
-    next_step = "Restore them to finish or repeat that run, or make a new run of the extract: --new-run REASON."
+    next_step = "Restore them, or cancel its chunks that wait and make a new run of the extract: --new-run REASON."
 
 
 class Submission(Document):
@@ -60,7 +67,8 @@ class RunInputs(NamedTuple):
     as_of: date
     new_run: str = ""
     selection: Selection | None = None
-    known: str = ""
+    known: str = ""  # digest of what other runs know of the issuer's cards
+    dated: bool = False  # an operator gave the business date
 
     @property
     def rows(self) -> str:
@@ -94,25 +102,22 @@ def identify(store: Store, entry: Entry) -> SourceIdentity:
     )
 
 
-def make_plan(
-    context: IssuerContext, entry: Entry, day: date | None, new_run: str = "", known: str = ""
-) -> tuple[Plan, tuple[str, ...]]:
+def make_plan(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -> tuple[Plan, tuple[str, ...]]:
     """Write the plan of an extract's run, or take over the one it has; with remarks for the operator.
 
     The run is found by the extract's digest and read by its key, since a listing may be late. Its plan keeps the
     business date, so that a rerun after midnight gives the same rows. The same reason for a new run is the same new
-    run: repeating a command never sends an extract twice. `known` is the digest of what other runs know of the issuer's
-    cards: a plan that was made from less, and never committed, is replaced by a new one.
-    Raises DuplicateExtractError, SettingsChangedError, AbandonedError.
+    run: repeating a command never sends an extract twice. A plan that was never committed is replaced by a new one
+    where it was made with other settings, or other knowledge of the issuer's cards.
+    Raises DuplicateExtractError, DismissedError, AbandonedError.
     """
-    source = identify(context.adapters.store, entry)
-    as_of = day or business_date(entry.key, entry.modified, context.issuer.time_zone)
-    plan, stored = _planned(context, source, RunInputs(as_of, new_run, known=known))
+    expected_run(context, source, asked)
+    plan, stored = _planned(context, source, asked)
     if stored is None:
-        return plan, _remarks(context, source)
-    finished(context.adapters.store, keys_of(plan.run))  # AbandonedError, rather than a word on settings
-    _compare(plan, stored, day)
-    return stored.model_copy(update={"source": source}), ()
+        return plan, _remarks(context, plan, asked)
+    changed = _changes(context, stored, asked) if finished(context.adapters.store, keys_of(plan.run)) else []
+    remarks = (f"changed since that run: {', '.join(changed)}",) if changed else ()
+    return stored.model_copy(update={"source": source}), remarks
 
 
 def plan_selection(context: IssuerContext, source: SourceIdentity, today: date, selection: Selection) -> Plan:
@@ -143,11 +148,42 @@ def _planned(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -
     return plan, stored
 
 
-def expected_run(context: IssuerContext, source: SourceIdentity, day: date, known: str = "") -> str:
-    """Return the run that a submit of an extract would make or finish; nothing is written."""
-    prefix, asked = submissions(context.issuer.issuer, source.sha256), RunInputs(day, known=known)
-    chain = list(records(context.adapters.store, prefix, Submission, digits=DIGITS))
-    return (_existing_run(context, chain, asked) or _new_submission(context, source, chain, asked)).run
+def expected_run(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -> str:
+    """Return the run that a submit of an extract would make, finish or find committed; nothing is written.
+
+    Raises DismissedError, and DuplicateExtractError where it is the run of another extract.
+    """
+    store, prefix = context.adapters.store, submissions(context.issuer.issuer, source.sha256)
+    chain = list(records(store, prefix, Submission, digits=DIGITS))
+    run = (_existing_run(context, source, chain, asked) or _new_submission(context, source, chain, asked)).run
+    stored = read_plan(store, keys_of(run)) if chain else None
+    ended = stored is not None and has_manifest(store, keys_of(run))
+    if stored is not None and ended and stored.source.key == source.key:
+        return run
+    if found := dismissal_of(context, source.key, dismissals(store, context.issuer.issuer, source.sha256)):
+        undo, day = dismiss_line(source.key, "--undo"), f"{found.at:%Y-%m-%d}"
+        raise DismissedError(extract=source.key, actor=found.by, date=day, reason=found.reason, undo=undo)
+    if stored is not None and ended:
+        other, line = stored.source.key, dismiss_line(source.key)
+        raise DuplicateExtractError(extract=source.key, other=other, run=run, dismiss=line)
+    return run
+
+
+def dismissals(store: Store, issuer: str, sha256: str) -> tuple[Dismissal, ...]:
+    """Return the chain of dismissals of an extract's content."""
+    return tuple(records(store, f"{dismissed(issuer)}{sha256}/", Dismissal))
+
+
+def dismissal_of(context: IssuerContext, key: str, chain: Sequence[Dismissal]) -> Dismissal | None:
+    """Return the dismissal that counts for an extract; a portfolio may repeat its bytes, so only one of that name."""
+    mine = [one for one in chain if one.key == key or not context.issuer.full_portfolio]
+    return mine[-1] if mine and mine[-1].what == "dismissed" else None
+
+
+def dismiss_line(key: str, *options: str) -> str:
+    """Return the command that dismisses an extract, ready to paste into a shell."""
+    issuer, _, name = key.partition("/extracts/")
+    return shlex.join(["cardlink", "dismiss", issuer, name, *options, "--reason", "WHY"])
 
 
 def _submission(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -> Submission:
@@ -155,7 +191,7 @@ def _submission(context: IssuerContext, source: SourceIdentity, asked: RunInputs
     store, prefix = context.adapters.store, submissions(context.issuer.issuer, source.sha256)
     for _ in range(CONTESTS):
         chain = list(records(store, prefix, Submission, digits=DIGITS))
-        existing = _existing_run(context, chain, asked)
+        existing = _existing_run(context, source, chain, asked)
         if existing is not None:
             return existing
         fresh = _new_submission(context, source, chain, asked)
@@ -164,17 +200,21 @@ def _submission(context: IssuerContext, source: SourceIdentity, asked: RunInputs
     raise StoreBusyError(place=prefix, code="contested")
 
 
-def _existing_run(context: IssuerContext, chain: Sequence[Submission], asked: RunInputs) -> Submission | None:
+def _existing_run(
+    context: IssuerContext, source: SourceIdentity, chain: Sequence[Submission], asked: RunInputs
+) -> Submission | None:
     """Return the run that is asked for, where the extract has it: a committed one rather than an open one."""
     alike = _runs_of_same_rows(context, chain, asked)
     if not alike or asked.new_run not in ("", alike[-1].reason):
         return None
-    if asked.selection is None:
-        same = (one for one in alike if one.reason == alike[-1].reason)
-        done = next((one for one in same if has_manifest(context.adapters.store, keys_of(one.run))), None)
-        if done is not None:
-            return done
-    return None if _outdated(context, alike[-1], asked) else alike[-1]
+    if asked.selection is not None:
+        return None if _used_up(context, alike[-1]) else alike[-1]
+    same = [one for one in reversed(alike) if one.reason == alike[-1].reason]
+    ends = {one.run: read_end(context.adapters.store, keys_of(one.run)) for one in same}
+    committed = next((one for one in reversed(same) if isinstance(ends[one.run], Manifest)), None)
+    if committed is not None or ends[same[0].run] is not None:
+        return committed or same[0]
+    return next((one for one in same if ends[one.run] is None and _fits(context, source, one, asked)), None)
 
 
 def _runs_of_same_rows(context: IssuerContext, chain: Sequence[Submission], asked: RunInputs) -> list[Submission]:
@@ -189,65 +229,53 @@ def _new_submission(
     context: IssuerContext, source: SourceIdentity, chain: Sequence[Submission], asked: RunInputs
 ) -> Submission:
     alike = _runs_of_same_rows(context, chain, asked)
+    anew = alike and asked.new_run in ("", alike[-1].reason) and not (asked.dated or asked.selection)
     days = [keys_of(one.run).run.day for one in chain]
-    run = RunId(context.issuer.issuer, asked.as_of, source.sha256[:8], days.count(asked.as_of) + 1)
+    day = keys_of(alike[-1].run).run.day if anew else asked.as_of
+    run = RunId(context.issuer.issuer, day, source.sha256[:8], days.count(day) + 1)
     reason = asked.new_run or (alike[-1].reason if alike else "")
     return Submission(run=str(run), reason=reason, selection=asked.rows)
 
 
-def _outdated(context: IssuerContext, submission: Submission, asked: RunInputs) -> bool:
-    """Return whether a run cannot be the one asked for.
+def _fits(context: IssuerContext, source: SourceIdentity, open_run: Submission, asked: RunInputs) -> bool:
+    """Return whether a run that was never committed can be finished as it was planned, if it was."""
+    plan = read_plan(context.adapters.store, keys_of(open_run.run))
+    if plan is None:
+        return not asked.dated or keys_of(open_run.run).run.day == asked.as_of
+    same = (plan.known, plan.source.key) == (asked.known, source.key)
+    return same and not _changes(context, plan, asked)
 
-    A whole extract is sent once, so its committed run always can; selected rows may be sent again by another run.
-    """
+
+def _used_up(context: IssuerContext, submission: Submission) -> bool:
+    """Return whether a run of selected rows cannot be the one asked for; the same rows may be sent again by another."""
     store, keys = context.adapters.store, keys_of(submission.run)
-    plan, done = read_plan(store, keys), has_manifest(store, keys)
-    if asked.selection is None:
-        return plan is not None and not done and plan.known != asked.known
-    return done or (plan is not None and plan.settings != row_settings(context.issuer, context.header))
+    plan = read_plan(store, keys)
+    changed = plan is not None and plan.settings != row_settings(context.issuer, context.header)
+    return changed or has_manifest(store, keys)
 
 
-def _compare(plan: Plan, stored: Plan, day: date | None) -> None:
-    """Raise where a rerun differs from the stored plan, with the names of what differs."""
-    if stored.source.key != plan.source.key:
-        raise DuplicateExtractError(extract=plan.source.key, other=stored.source.key, run=stored.run)
-    changed = differences(stored.settings, plan.settings)
-    if stored.recipe != plan.recipe:
-        changed.append("recipe (another version of cardlink)")
-    if stored.cut is not None:
-        changed.append("[scale] (it was to be read in parts, which cardlink no longer does)")
-    if stored.recipients != plan.recipients:
-        changed.append("portal.fingerprints")
-    if day not in (None, stored.as_of):
-        changed.append("the business date")
-    if changed:
-        raise SettingsChangedError(run=stored.run, changed=", ".join(changed))
+def _changes(context: IssuerContext, stored: Plan, asked: RunInputs) -> list[str]:
+    """Return the names of what a stored plan has otherwise than a plan would have it now."""
+    changed = differences(stored.settings, row_settings(context.issuer, context.header))
+    now = {
+        "recipe (another version of cardlink)": stored.recipe == RECIPE,
+        "[scale] (it was to be read in parts, which cardlink no longer does)": stored.cut is None,
+        "portal.fingerprints": stored.recipients == context.issuer.portal.fingerprints,
+        "the business date": not asked.dated or stored.as_of == asked.as_of,
+    }
+    return changed + [name for name, same in now.items() if not same]
 
 
-def _remarks(context: IssuerContext, source: SourceIdentity) -> tuple[str, ...]:
-    """Return a remark where a file of this name had other content before."""
-    earlier = plans(context.adapters.store, context.issuer.issuer)
-    before = [old.run for old in earlier if old.source.key == source.key and old.source.sha256 != source.sha256]
-    return (f"{source.key} had other content before, in run {', '.join(before)}",) if before else ()
-
-
-def pending(context: IssuerContext) -> list[Entry]:
-    """Return the extracts that match [source] pattern and still need a run, oldest first; CardInNameError.
-
-    One whose last run was abandoned needs none until an operator asks for a new run.
-    """
-    store, issuer = context.adapters.store, context.issuer
-    prefix = extracts(issuer.issuer)
-    matching = [
-        entry
-        for entry in store.keys(prefix)
-        if fnmatchcase(checked_name(entry.key.removeprefix(prefix)), issuer.source.pattern)
-    ]
-    ends: dict[tuple[str, int, str], list[Manifest | Abandoned | None]] = {}
-    for plan in plans(store, issuer.issuer):
-        if plan.selection is None:
-            source = (plan.source.key, plan.source.size, plan.source.version)
-            ends.setdefault(source, []).append(read_end(store, keys_of(plan.run)))
-    done = {source for source, found in ends.items() if found[-1] or any(isinstance(end, Manifest) for end in found)}
-    fresh = [entry for entry in matching if (entry.key, entry.size, entry.version) not in done]
-    return sorted(fresh, key=lambda entry: (entry.modified, entry.key))
+def _remarks(context: IssuerContext, plan: Plan, asked: RunInputs) -> tuple[str, ...]:
+    """Return what an operator should know of earlier runs of a file of this name: other content, other settings."""
+    store, source = context.adapters.store, plan.source
+    named = [old for old in plans(store, context.issuer.issuer) if old.source.key == source.key and not old.selection]
+    before = [old.run for old in named if old.source.sha256 != source.sha256]
+    remarks = [f"{source.key} had other content before, in run {before[-1]}"] if before else []
+    for old in named:
+        open_run = old.source.sha256 == source.sha256 and not has_manifest(store, keys_of(old.run))
+        if old.run != plan.run and open_run and (changed := _changes(context, old, asked)):
+            remarks.append(
+                f"run {old.run} was never committed, and is planned anew; changed since: {', '.join(changed)}"
+            )
+    return tuple(remarks)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.redaction import redact
 from flows.reports.lists import write_unsent
-from flows.runs.attempts import CardSurvey, survey_cards
+from flows.runs.attempts import survey_cards
 from flows.runs.chains import append_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
@@ -28,8 +28,9 @@ from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
+from flows.submissions.changed import hold_changed
 from flows.submissions.gates import OPENABLE, GateFacts, refusal
-from flows.submissions.plan import find_extract, identify, make_plan
+from flows.submissions.plan import RunInputs, find_extract, identify, make_plan
 from flows.submissions.rows import RowScope
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest, Plan
@@ -67,9 +68,14 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
     with context.sealer() as sealer:  # a wrong key is refused before anything is read
         entry = find_extract(context, request.extract)
         ensure_store_safe(context)
-        survey = read_prior_state(context) if guards(context.issuer) else None
+        finish_commits(context)  # first: what died half-way must not be planned anew
+        survey = survey_cards(context) if guards(context.issuer) else None
         known = survey.digest if survey else ""
-        plan, remarks = make_plan(context, entry, request.business_date, redact(request.new_run), known)
+        day = request.business_date or business_date(entry.key, entry.modified, context.issuer.time_zone)
+        asked = RunInputs(day, redact(request.new_run), known=known, dated=request.business_date is not None)
+        source = identify(context.adapters.store, entry)
+        hold_changed(context, entry, source, asked, request.opened, survey.known if survey else None)
+        plan, remarks = make_plan(context, source, asked)
         job = Job(
             plan,
             entry,
@@ -128,12 +134,6 @@ def _commit(context: IssuerContext, manifest: Manifest) -> bool:
 def guards(issuer: Issuer) -> bool:
     """Return whether the rows of an extract are held against what other runs have sent."""
     return issuer.full_portfolio or issuer.resend.seen_before != "send"
-
-
-def read_prior_state(context: IssuerContext) -> CardSurvey:
-    """Survey the cards of an issuer, after finishing the commits that died half-way."""
-    finish_commits(context)
-    return survey_cards(context)
 
 
 def finish_commits(context: IssuerContext) -> None:

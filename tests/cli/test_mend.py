@@ -15,7 +15,7 @@ from flows.cli.main import main
 from flows.wiring import open_store
 from schemas.expressions import PUBLISHED
 from tests import keys
-from tests.night import Bench, issuer, uncommit
+from tests.night import Bench, issuer
 
 TOML = """
 issuer = "bank"
@@ -87,7 +87,7 @@ def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would
 
 
 def test_a_run_is_abandoned_and_the_extract_submitted_as_a_new_run(bank: Bench, run: str, tmp_path: Path) -> None:
-    uncommit(tmp_path, run)
+    bank.uncommit(run)
 
     tried = cardlink(tmp_path, "mend", "abandon", run, *WHY, "--dry-run")
     done = cardlink(tmp_path, "mend", "abandon", run, *WHY)

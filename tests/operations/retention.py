@@ -9,7 +9,7 @@ from pathlib import Path
 from flows.adapters.local import LocalStore
 from flows.operations.purge import PurgePlan
 from flows.runs.store import Entry
-from tests.night import Bench, local_bench, uncommit
+from tests.night import Bench, local_bench
 
 WEEK, YEAR = 8, 400  # days after which chunks, and ledgers, are due
 SOURCES = ("bank/extracts/", "bank/results/")
@@ -42,7 +42,7 @@ def answered(folder: Path, rows: int = 50) -> tuple[Bench, str]:
 def planned(folder: Path) -> tuple[Bench, str]:
     """Return a bench with a run that was planned, published in part, and never committed."""
     bench, run = sent(folder)
-    uncommit(folder, run)
+    bench.uncommit(run)
     return bench, run
 
 

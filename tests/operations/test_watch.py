@@ -14,9 +14,13 @@ from flows.errors import CardlinkError
 from flows.operations.alerts import Failure, open_alerts, record_notified, watch
 from flows.operations.metrics import metrics_key, write_metrics
 from flows.operations.outbox import move
+from flows.operations.remediation import dismiss
+from flows.runs.store import StoreDeniedError
 from tests import keys
+from tests.again import again, night
 from tests.builders import portal_rows
 from tests.night import BANK, NOON, Bench, issuer, local_bench, portal_csv
+from tests.storms import FailingStore
 
 
 def read_back(text: str) -> list[Any]:
@@ -54,6 +58,69 @@ def test_a_refused_run_is_told_once_and_closes_with_its_commit(tmp_path: Path) -
     looks += [look(bench), look(bench)]
 
     assert looks == [[("run-refused", True)], [], [("run-refused", False)], []]
+
+
+def test_a_refused_run_closes_when_a_corrected_file_of_that_name_is_committed(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
+    with pytest.raises(CardlinkError):
+        bench.submit(bench.drop(50, bad=0.3))
+
+    looks = [look(bench)]
+    extract = bench.drop(50, seed=1)
+    looks.append(look(bench))
+    bench.submit(extract)
+    looks.append(look(bench))
+
+    assert looks == [[("run-refused", True)], [], [("run-refused", False)]]
+
+
+def test_a_run_that_was_planned_anew_takes_the_alert_of_the_one_before_with_it(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
+    extract = bench.drop(50, bad=0.3)
+    with pytest.raises(CardlinkError):
+        bench.submit(extract)
+    looks = [look(bench)]
+    smaller = replace(bench, issuer=issuer(portal={"rows_per_chunk": 5}))
+
+    smaller.submit(extract, opened=["reject-rate"])
+    looks.append(look(smaller))
+
+    assert looks == [[("run-refused", True)], [("run-refused", False)]]
+
+
+def test_a_refused_resubmission_is_told_though_it_is_of_no_whole_extract(tmp_path: Path) -> None:
+    bench, run = night(tmp_path)
+    refusing = FailingStore(bench.store, _foreign)
+
+    with pytest.raises(CardlinkError):
+        again(replace(bench, store=refusing), run)
+
+    assert look(bench) == [("run-refused", True)]
+
+
+def _foreign(what: str, key: str) -> Exception | None:
+    """Refuse to publish the chunk of a second run."""
+    return StoreDeniedError(place=key, code="403") if what == "create" and "-r2-00001.csv" in key else None
+
+
+@pytest.mark.parametrize("way", ["opened", "dismissed", "put back"])
+def test_a_name_with_other_content_is_told_until_somebody_decides(tmp_path: Path, way: str) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(20)
+    bench.submit(extract)
+    before = bench.content(f"bank/extracts/{extract}")
+
+    bench.drop(21)
+    looks = [look(bench), look(bench)]
+    if way == "opened":
+        bench.submit(extract, opened=["changed-extract"])
+    elif way == "dismissed":
+        dismiss(bench.context, extract, "the first was right")
+    else:
+        bench.drop_bytes(before)
+    looks.append(look(bench))
+
+    assert looks == [[("extract-changed", True)], [], [("extract-changed", False)]]
 
 
 def test_an_overdue_answer_is_told_once_and_closes_when_it_comes(tmp_path: Path) -> None:

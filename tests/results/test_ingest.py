@@ -8,7 +8,7 @@ import polars as pl
 from flows.reports.rebuild import rebuild
 from flows.runs.documents import keys_of, run_statuses
 from flows.simulator.answer import Habits
-from flows.submissions.plan import pending
+from flows.submissions.pending import pending
 from tests.night import Bench, local_bench
 
 

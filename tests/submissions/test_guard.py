@@ -129,7 +129,7 @@ def test_an_extract_committed_meanwhile_is_noticed_at_the_commit(
         place.bench.submit(other)
         return survey
 
-    monkeypatch.setattr(submit_module, "read_prior_state", looked_before_the_other)
+    monkeypatch.setattr(submit_module, "survey_cards", looked_before_the_other)
     with pytest.raises(OvertakenError):
         place.bench.submit(extract)
 

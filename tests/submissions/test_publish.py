@@ -24,7 +24,7 @@ from flows.runs.store import (
 )
 from flows.submissions.publish import ENOUGH, ForeignChunkError, PartialRunError
 from tests.adapters.sealers import gpg_that
-from tests.night import Bench, local_bench, uncommit
+from tests.night import Bench, local_bench
 from tests.storms import FailingStore
 
 LIES = """
@@ -112,7 +112,7 @@ def test_a_run_that_repeats_a_partial_one_keeps_what_stands(tmp_path: Path) -> N
 def test_a_foreign_chunk_is_told_after_all_others_stand(tmp_path: Path) -> None:
     bench, extract = of_chunks(tmp_path, 40)
     keys = keys_of(bench.submit(extract).manifest.run)
-    uncommit(tmp_path, str(keys.run))
+    bench.uncommit(str(keys.run))
     for path in (tmp_path / "store" / keys.base).rglob("*.*"):
         path.unlink()
     bench.store.create(keys.chunks + keys.chunk_name(2), b"something else")

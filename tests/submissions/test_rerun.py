@@ -14,9 +14,8 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of
 from flows.runs.probe import ensure_store_safe
 from flows.runs.store import ConflictError, ObjectMissingError, StoreBusyError, StoreUnsafeError
-from flows.submissions.plan import SettingsChangedError
 from flows.submissions.publish import PartialRunError
-from tests.night import NOON, Bench, local_bench, uncommit
+from tests.night import NOON, Bench, local_bench
 from tests.storms import FailingStore, LateStore
 from tests.submissions.test_publish import failing
 
@@ -36,13 +35,25 @@ def test_a_store_that_lists_nothing_new_has_no_second_run_and_no_foreign_chunks(
     assert 1 == len([key for key in bench.snapshot() if key.endswith("plan.json")])
 
 
-def test_another_business_date_for_a_run_that_is_planned_is_refused_by_name(tmp_path: Path) -> None:
+def test_another_business_date_for_a_committed_run_changes_nothing_and_is_named(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
-    bench.submit(extract)
+    first = bench.submit(extract).manifest
 
-    with pytest.raises(SettingsChangedError, match="the business date"):
-        bench.submit(extract, business_date=date(2026, 11, 21))
+    again = bench.submit(extract, business_date=date(2026, 11, 21))
+
+    assert (True, first) == (again.already, again.manifest)
+    assert ("changed since that run: the business date",) == again.remarks
+
+
+def test_another_business_date_for_a_run_that_was_never_committed_is_taken(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(5)
+    bench.uncommit(bench.submit(extract).manifest.run)
+
+    again = bench.submit(extract, business_date=date(2026, 11, 21))
+
+    assert date(2026, 11, 21) == again.manifest.as_of
 
 
 def test_the_same_reason_for_a_new_run_is_the_same_new_run(tmp_path: Path) -> None:
@@ -88,7 +99,7 @@ def test_a_document_that_cardlink_did_not_write_is_named(tmp_path: Path, part: s
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
     keys = keys_of(bench.submit(extract).manifest.run)
-    uncommit(tmp_path, str(keys.run))
+    bench.uncommit(str(keys.run))
     key = next(key for key in bench.snapshot() if part in key)
     (tmp_path / "store" / key).write_bytes(b"")
 

@@ -11,14 +11,14 @@ import pytest
 from flows.errors import CardlinkError
 from flows.extracts.errors import EmptyExtractError
 from flows.runs.claim import ClaimedError, Lease
-from flows.runs.documents import keys_of, read_manifest
+from flows.runs.documents import keys_of, read_manifest, run_ids
 from flows.runs.sealing import KeyNotPinnedError
 from flows.submissions.gates import RejectRateError, RowJumpError, TrailerMismatchError, WrongCardsError
-from flows.submissions.plan import DuplicateExtractError, ExtractNotFoundError, SettingsChangedError
+from flows.submissions.plan import DuplicateExtractError, ExtractNotFoundError
 from flows.submissions.publish import ForeignChunkError
 from schemas.portal import COUNTRY, CUID, PAN, columns
 from tests.builders import portal_rows
-from tests.night import NOON, Bench, issuer, local_bench, portal_csv, uncommit
+from tests.night import NOON, Bench, issuer, local_bench, portal_csv
 
 
 def rows_of(chunks: list[bytes]) -> list[list[str]]:
@@ -91,7 +91,7 @@ def test_what_a_dead_run_published_is_adopted_and_the_outcome_is_the_same(tmp_pa
     extract = bench.drop(35)
     done = bench.submit(extract).manifest
     keys = keys_of(done.run)
-    uncommit(tmp_path, str(keys.run))
+    bench.uncommit(str(keys.run))
     (tmp_path / "store" / keys.chunks / keys.chunk_name(2)).unlink()
 
     again = bench.submit(extract)
@@ -107,7 +107,7 @@ def test_a_truncated_or_foreign_object_under_a_chunks_name_is_never_adopted(tmp_
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
     keys = keys_of(bench.submit(extract).manifest.run)
-    uncommit(tmp_path, str(keys.run))
+    bench.uncommit(str(keys.run))
     chunk = tmp_path / "store" / keys.chunks / keys.chunk_name(1)
     chunk.write_bytes(damage(chunk.read_bytes()))  # type: ignore[operator]  # a function of bytes
     left = chunk.read_bytes()
@@ -123,7 +123,7 @@ def test_the_as_of_date_comes_from_the_plan_when_a_run_is_repeated(tmp_path: Pat
     bench = local_bench(tmp_path)
     extract = bench.drop(10, name="no-date.csv")
     done = bench.submit(extract, business_date=date(2026, 11, 19)).manifest
-    uncommit(tmp_path, done.run)
+    bench.uncommit(done.run)
     later = replace(bench, now=lambda: NOON + timedelta(days=1))
 
     again = later.submit(extract).manifest
@@ -131,16 +131,44 @@ def test_the_as_of_date_comes_from_the_plan_when_a_run_is_repeated(tmp_path: Pat
     assert (again.run, again.as_of) == (done.run, date(2026, 11, 19))
 
 
-def test_changed_settings_refuse_a_rerun_and_are_named(tmp_path: Path) -> None:
+def test_a_committed_run_stays_what_it_is_under_changed_settings_which_are_named(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
-    bench.submit(extract)
+    first = bench.submit(extract).manifest
     changed = replace(bench, issuer=issuer(rules={"luhn": "warn"}, portal={"rows_per_chunk": 5}))
 
-    with pytest.raises(SettingsChangedError) as error:
-        changed.submit(extract)
+    again = changed.submit(extract)
 
-    assert error.value.fields["changed"] == "portal.rows_per_chunk, rules.luhn"
+    assert (True, first) == (again.already, again.manifest)
+    assert ("changed since that run: portal.rows_per_chunk, rules.luhn",) == again.remarks
+
+
+def test_a_run_that_was_never_committed_is_planned_anew_with_the_settings_of_now(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(10)
+    first = bench.submit(extract, business_date=date(2026, 11, 19)).manifest
+    bench.uncommit(first.run)
+    changed = replace(bench, issuer=issuer(portal={"rows_per_chunk": 5}))
+
+    done = changed.submit(extract)
+
+    assert (f"{first.run}-r2", first.as_of, 2) == (done.manifest.run, done.manifest.as_of, len(done.manifest.chunks))
+    [remark] = done.remarks
+    assert f"run {first.run} was never committed, and is planned anew" in remark
+    assert "portal.rows_per_chunk" in remark
+
+
+def test_a_run_that_died_within_its_commit_is_finished_and_never_planned_anew(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(10)
+    first = bench.submit(extract).manifest
+    (tmp_path / "store" / keys_of(first.run).manifest).unlink()
+    changed = replace(bench, issuer=issuer(portal={"rows_per_chunk": 5}))
+
+    again = changed.submit(extract)
+
+    assert (True, first) == (again.already, again.manifest)
+    assert [first.run] == [str(run) for run in run_ids(bench.store, "bank")]
 
 
 def test_a_new_run_is_made_where_an_operator_gives_a_reason(tmp_path: Path) -> None:
@@ -166,7 +194,7 @@ def test_other_content_under_the_same_name_is_a_new_run_said_aloud(tmp_path: Pat
     bench = local_bench(tmp_path)
     first = bench.submit(bench.drop(10)).manifest.run
 
-    second = bench.submit(bench.drop(11))
+    second = bench.submit(bench.drop(11), opened=["changed-extract"])
 
     assert second.manifest.run != first
     assert second.remarks == (f"bank/extracts/bank-20261120.csv had other content before, in run {first}",)
@@ -176,7 +204,7 @@ def test_of_two_runs_of_one_extract_the_second_is_told_who_works(tmp_path: Path)
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
     run = bench.submit(extract).manifest.run
-    uncommit(tmp_path, run)
+    bench.uncommit(run)
     Lease.take(bench.store, keys_of(run).claims, "another:7", NOON, timedelta(minutes=10))
 
     with pytest.raises(ClaimedError, match="another:7"):

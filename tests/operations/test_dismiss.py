@@ -1,0 +1,171 @@
+"""An extract that shall not be sent is dismissed with a reason, stands in history, and can be taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.operations.alerts import holding
+from flows.operations.history import history
+from flows.operations.purge import purge
+from flows.operations.remediation import CommittedError, NotDismissedError, dismiss
+from flows.runs.documents import NoReasonError
+from flows.submissions.dry_run import rehearse
+from flows.submissions.gates import RejectRateError
+from flows.submissions.pending import extract_states, pending
+from flows.submissions.plan import DismissedError
+from flows.submissions.submit import Request
+from schemas.expressions import PUBLISHED
+from tests.night import Bench, local_bench
+from tests.operations.retention import YEAR, cleaner, later
+from tests.partner_api.town import town
+
+COPY = "copy of bank.csv"
+
+
+def with_a_copy(folder: Path) -> Bench:
+    """Return a bench with a committed extract and the same bytes under another name."""
+    bench = local_bench(folder)
+    bench.submit(bench.drop(10))
+    bench.drop(10, name=COPY)
+    return bench
+
+
+def test_a_dismissed_extract_is_pending_no_more_and_alerts_nobody(tmp_path: Path) -> None:
+    bench = with_a_copy(tmp_path)
+    before = [alert.kind for alert in holding(bench.context)]
+
+    dismiss(bench.context, COPY, "the issuer dropped it twice")
+
+    assert ["extract-repeated"] == before
+    assert ([], []) == (pending(bench.context), holding(bench.context))
+
+
+def test_an_explicit_submit_of_it_says_who_dismissed_it_and_how_to_take_that_back(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    test = bench.drop(5, name="a test.csv")
+    dismiss(bench.context, test, f"only a test, see {PUBLISHED[0]}")
+
+    told = []
+    for act in (lambda: bench.submit(test), lambda: rehearse(bench.context, Request(test))):
+        with pytest.raises(DismissedError) as error:
+            act()
+        told.append(str(error.value))
+
+    assert 1 == len(set(told))
+    assert "was dismissed by tester:1 on 2026-11-20: only a test, see [masked]." in told[0]
+    assert "`cardlink dismiss bank 'a test.csv' --undo --reason WHY`" in told[0]
+    assert not [key for key in bench.snapshot() if key.startswith(("bank/submissions/", "bank/runs/"))]
+
+
+def test_a_dismissal_that_is_taken_back_makes_it_pending_again(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(5)
+    dismiss(bench.context, extract, "only a test")
+
+    dismiss(bench.context, extract, "it was the right one", undo=True)
+    waiting = pending(bench.context)
+    done = bench.submit(extract)
+
+    assert ["bank/extracts/bank-20261120.csv"] == [entry.key for entry in waiting]
+    assert 5 == done.manifest.counts.submitted
+
+
+def test_it_holds_for_the_same_bytes_under_any_name_and_not_for_others(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    dismiss(bench.context, bench.drop(5), "only a test")
+    bench.drop(5, name="renamed.csv")
+    bench.drop(5, seed=1)
+
+    waiting = pending(bench.context)
+
+    assert ["bank/extracts/bank-20261120.csv"] == [entry.key for entry in waiting]
+
+
+def test_in_a_portfolio_it_holds_for_one_name_since_another_night_may_have_the_same_bytes(tmp_path: Path) -> None:
+    place = town(tmp_path, "a", "b")
+    names = [place.drop(f"bank-202612{day}.csv") for day in ("01", "02")]
+
+    dismiss(place.bench.context, names[0], "nothing changed")
+
+    assert [names[1]] == [entry.key.rpartition("/")[2] for entry in pending(place.bench.context)]
+
+
+def test_what_is_committed_under_that_name_cannot_be_dismissed(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(5)
+    run = bench.submit(extract).manifest.run
+
+    with pytest.raises(CommittedError, match=run):
+        dismiss(bench.context, extract, "by mistake")
+
+    assert not list(bench.store.keys("bank/dismissed/"))
+
+
+def test_a_committed_extract_stays_committed_when_its_copy_is_dismissed(tmp_path: Path) -> None:
+    bench = with_a_copy(tmp_path)
+    dismiss(bench.context, COPY, "dropped twice")
+
+    again = bench.submit("bank-20261120.csv")
+
+    assert again.already
+
+
+def test_a_refused_extract_that_is_dismissed_closes_its_alert(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
+    extract = bench.drop(40, bad=0.3)
+    with pytest.raises(RejectRateError):
+        bench.submit(extract)
+    before = [alert.kind for alert in holding(bench.context)]
+
+    dismiss(bench.context, extract, "a broken file, another comes")
+
+    assert (["run-refused"], []) == (before, [alert.kind for alert in holding(bench.context)])
+
+
+def test_a_dry_run_and_a_repetition_add_no_record_and_a_wrong_undo_is_refused(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(5)
+    with pytest.raises(NotDismissedError):
+        dismiss(bench.context, extract, "no", undo=True)
+    with pytest.raises(NoReasonError):
+        dismiss(bench.context, extract, " ")
+
+    dismiss(bench.context, extract, "only a test", dry_run=True)
+    dismiss(bench.context, extract, "only a test")
+    again = dismiss(replace(bench, actor="another:2").context, extract, "me too")
+
+    assert "tester:1" == again.by
+    assert 1 == len(list(bench.store.keys("bank/dismissed/")))
+
+
+def test_the_history_of_the_run_of_the_same_bytes_and_the_list_of_extracts_show_it(tmp_path: Path) -> None:
+    bench = with_a_copy(tmp_path)
+    dismiss(bench.context, COPY, "dropped twice")
+    dismiss(bench.context, COPY, "no, it was right", undo=True)
+    [run] = [one.run for one in extract_states(bench.context) if one.state == "committed"]
+
+    found = [one for one in history(bench.store, run) if one.what.startswith("extract ")]
+    listed = {one.key.rpartition("/")[2]: one for one in extract_states(bench.context)}
+
+    assert ["extract dismissed", "extract taken back"] == [one.what for one in found]
+    assert {"extract": f"bank/extracts/{COPY}", "reason": "dropped twice"} == found[0].facts
+    assert ("repeated", run) == (listed[COPY].state, listed[COPY].other)
+    assert ["dismissed", "taken back"] == [one.what for one in listed[COPY].dismissals]
+
+
+def test_a_purge_never_deletes_what_was_decided_or_remembered(tmp_path: Path) -> None:
+    bench = with_a_copy(tmp_path)
+    pending(bench.context, remember=True)
+    dismiss(bench.context, COPY, "dropped twice")
+    bench.answer()
+    bench.ingest()
+    kept = {key for key in bench.snapshot() if key.startswith(("bank/dismissed/", "bank/identified/"))}
+
+    due = purge(later(bench, 10 * YEAR).context, cleaner(bench))
+
+    assert due.lots
+    assert 2 == len(kept)
+    assert kept <= bench.snapshot().keys()
