@@ -26,6 +26,7 @@ OPEN_GATE = Choice(
         "reject-rate": {"opened": ("reject-rate",)},
         "row-jump": {"opened": ("row-jump",)},
         "both": {"opened": ("reject-rate", "row-jump")},
+        "sequence-gap": {"opened": ("sequence-gap",)},
     },
 )
 RERUN = Form(
@@ -40,7 +41,7 @@ def submit(
     *,
     extract: ExtractName = "",
     business_date: Day = None,
-    opened: Annotated[Sequence[Literal["reject-rate", "row-jump"]], Cli("--open")] = (),
+    opened: Annotated[Sequence[Literal["reject-rate", "row-jump", "sequence-gap"]], Cli("--open")] = (),
     new_run_reason: Annotated[Reason, Cli("--new-run", "REASON")] = "",
     dry_run: bool = False,
 ) -> Result:

@@ -1,7 +1,7 @@
 """The gates a run passes before its commit: trailer, reject rate, jump in row count, test cards and real ones.
 
 A gate that fails refuses the run: nothing is committed, nothing is shown for upload. Gates that an operator may open
-have a name (`reject-rate`, `row-jump`); opening one is recorded with the run.
+have a name (`reject-rate`, `row-jump`, `sequence-gap`); opening one is recorded with the run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from schemas.manifest import Counts
 
 REJECT_RATE = "reject-rate"
 ROW_JUMP = "row-jump"
-OPENABLE = (REJECT_RATE, ROW_JUMP)
+SEQUENCE_GAP = "sequence-gap"
+OPENABLE = (REJECT_RATE, ROW_JUMP, SEQUENCE_GAP)
 
 
 class TrailerMismatchError(BalanceError):

@@ -10,12 +10,13 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from flows.errors import ExtractError, OperatorError
+from flows.extracts.delivery import ExtractWaitsError, business_date, companions, missing
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.runs.chains import CONTESTS, records
 from flows.runs.context import IssuerContext
 from flows.runs.documents import finished, has_manifest, keys_of, plans, read_end, read_plan
-from flows.runs.identity import business_date, canonical, differences, digest, row_settings
+from flows.runs.identity import canonical, differences, digest, row_settings
 from flows.runs.keys import RunId, extracts, link, submissions
 from flows.runs.store import Entry, Store, StoreBusyError, prefetch, write_once
 from schemas.manifest import RECIPE, Document, Manifest, Plan, Selection, SourceIdentity
@@ -69,12 +70,15 @@ class RunInputs(NamedTuple):
 
 
 def find_extract(context: IssuerContext, name: str) -> Entry:
-    """Return the extract of that name (file name or key below the issuer's extracts)."""
+    """Return the extract of that name (file name or key below the issuer's extracts); ExtractWaitsError."""
     prefix = extracts(context.issuer.issuer)
-    listed = list(context.adapters.store.keys(prefix))
+    files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
+    listed = [entry for key, entry in files.items() if not key.endswith(companions(context.issuer.source))]
     checked_name(name)
     for entry in listed:
         if entry.key in (name, prefix + name):
+            if waits := missing(entry, files, context.issuer.source, context.adapters.now()):
+                raise ExtractWaitsError(extract=entry.key, missing=waits)
             return entry
     newest = sorted(listed, key=lambda entry: entry.modified)[-3:]
     available = ", ".join(redact(entry.key.removeprefix(prefix)) for entry in newest) or "nothing"
@@ -106,7 +110,7 @@ def make_plan(
     Raises DuplicateExtractError, SettingsChangedError, AbandonedError.
     """
     source = identify(context.adapters.store, entry)
-    as_of = day or business_date(entry.key, entry.modified, context.issuer.time_zone)
+    as_of = business_date(context, entry, day)
     plan, stored = _planned(context, source, RunInputs(as_of, new_run, known=known))
     if stored is None:
         return plan, _remarks(context, source)
@@ -204,7 +208,7 @@ def _outdated(context: IssuerContext, submission: Submission, asked: RunInputs) 
     plan, done = read_plan(store, keys), has_manifest(store, keys)
     if asked.selection is None:
         return plan is not None and not done and plan.known != asked.known
-    return done or (plan is not None and plan.settings != row_settings(context.issuer, context.header))
+    return done or (plan is not None and bool(differences(plan.settings, row_settings(context.issuer, context.header))))
 
 
 def _compare(plan: Plan, stored: Plan, day: date | None) -> None:
@@ -232,16 +236,23 @@ def _remarks(context: IssuerContext, source: SourceIdentity) -> tuple[str, ...]:
 
 
 def pending(context: IssuerContext) -> list[Entry]:
-    """Return the extracts that match [source] pattern and still need a run, oldest first; CardInNameError.
+    """Return the extracts that need a run and can be taken, oldest first; CardInNameError."""
+    return [entry for entry, waits in unsubmitted(context) if not waits]
+
+
+def unsubmitted(context: IssuerContext) -> list[tuple[Entry, str]]:
+    """Return the extracts that match [source] pattern and still need a run, oldest first, with what each waits for.
 
     One whose last run was abandoned needs none until an operator asks for a new run.
     """
     store, issuer = context.adapters.store, context.issuer
     prefix = extracts(issuer.issuer)
+    files = {entry.key: entry for entry in store.keys(prefix)}
     matching = [
         entry
-        for entry in store.keys(prefix)
-        if fnmatchcase(checked_name(entry.key.removeprefix(prefix)), issuer.source.pattern)
+        for key, entry in files.items()
+        if fnmatchcase(checked_name(key.removeprefix(prefix)), issuer.source.pattern)
+        and not key.endswith(companions(issuer.source))
     ]
     ends: dict[tuple[str, int, str], list[Manifest | Abandoned | None]] = {}
     for plan in plans(store, issuer.issuer):
@@ -250,4 +261,5 @@ def pending(context: IssuerContext) -> list[Entry]:
             ends.setdefault(source, []).append(read_end(store, keys_of(plan.run)))
     done = {source for source, found in ends.items() if found[-1] or any(isinstance(end, Manifest) for end in found)}
     fresh = [entry for entry in matching if (entry.key, entry.size, entry.version) not in done]
-    return sorted(fresh, key=lambda entry: (entry.modified, entry.key))
+    oldest = sorted(fresh, key=lambda entry: (entry.modified, entry.key))
+    return [(entry, missing(entry, files, issuer.source, context.adapters.now())) for entry in oldest]

@@ -13,6 +13,7 @@ from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
+from flows.extracts.delivery import business_date
 from flows.redaction import redact
 from flows.reports.lists import write_rejects
 from flows.runs.chains import append_commit, recent_commits
@@ -20,7 +21,7 @@ from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
 from flows.runs.context import Adapters, IssuerContext, record_event
 from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest, rows_before
-from flows.runs.identity import business_date, canonical
+from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, extracts, submissions
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
@@ -204,5 +205,5 @@ def plans_of_extract(context: IssuerContext, extract: str) -> list[Plan]:
     entry = find_extract(context, extract)
     sha256 = identify(store, entry).sha256
     found = [plan for plan in plans(store, context.issuer.issuer) if plan.source.sha256 == sha256]
-    day = business_date(entry.key, entry.modified, context.issuer.time_zone)
+    day = business_date(context, entry)
     return [plan for plan in found if not context.issuer.full_portfolio or plan.as_of == day]
