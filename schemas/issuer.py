@@ -108,20 +108,17 @@ class SourceSettings(Settings):
             raise ValueError("trailer needs a group around the count, or trailer_field")
         if self.sequence is not None and re.compile(self.sequence).groups != 1:
             raise ValueError("sequence needs exactly one group, around the number")
-        self._check_hash_total()
+        self._can_total()
         return self
 
-    def _check_hash_total(self) -> None:
-        if self.hash_total is None:
+    def _can_total(self) -> None:
+        place, group = self.hash_total, self.hash_total_group
+        if place is None:
             return
-        if self.trailer is None:
-            raise ValueError("hash_total needs trailer, the line that holds the total")
-        if self.trailer_field is None and re.compile(self.trailer).groups < self.hash_total_group:
-            raise ValueError("trailer has no group hash_total_group")
-        if isinstance(self.hash_total, str) == (self.format == "fixed"):
+        if self.trailer is None or (self.trailer_field is None and re.compile(self.trailer).groups < group):
+            raise ValueError("hash_total needs a trailer with the group hash_total_group")
+        if isinstance(place, str) == (self.format == "fixed") or (not isinstance(place, str) and place[0] > place[1]):
             raise ValueError("hash_total is a column; in fixed format [first, last], counted from 1")
-        if isinstance(self.hash_total, tuple) and not 1 <= self.hash_total[0] <= self.hash_total[1]:
-            raise ValueError("hash_total is [first, last], counted from 1")
 
 
 class From(Settings):

@@ -58,15 +58,18 @@ def submit(
         dry_run: Check every row and show exactly what would be sent; write nothing.
     """
     from flows.submissions import dry_run as rehearsal
-    from flows.submissions.plan import pending
+    from flows.submissions.plan import unsubmitted
     from flows.submissions.submit import Request, refuse_resend
     from flows.submissions.submit import submit as submit_step
 
     issuer_context = wire(context.folder, issuer)
-    names = [extract] if extract else [entry.key for entry in pending(issuer_context)]
+    found = [] if extract else unsubmitted(issuer_context)
+    names = [extract] if extract else [entry.key for entry, waits in found if not waits]
+    waiting = [f"{entry.key} is not taken yet: {waits}" for entry, waits in found if waits]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
     if dry_run:
-        return _rehearsed(issuer, [rehearsal.rehearse(issuer_context, request) for request in requests])
+        nights = rehearsal.EarlierRuns()
+        return _rehearsed(issuer, [rehearsal.rehearse(issuer_context, request, nights) for request in requests])
     done: list[Submitted] = []
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
@@ -79,9 +82,11 @@ def submit(
                 raise
             refused.append(error)
     facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
+    facts["waiting"] = waiting
     if not requests:
-        return Result(facts, [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}")
-    shown = [part for one in done for part in submitted(issuer_context, one)] + [f"refused: {one}" for one in refused]
+        return Result(facts, waiting or [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}")
+    shown = [part for one in done for part in submitted(issuer_context, one)]
+    shown += [*(f"refused: {one}" for one in refused), *waiting]
     code = max((one.exit_code for one in refused), default=0)
     return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer)
 

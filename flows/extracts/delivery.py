@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import date, datetime, timedelta
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from flows.errors import ExtractError, TryAgainError
@@ -43,31 +44,31 @@ class SidecarError(ExtractError):
 class SidecarMismatchError(ExtractError):
     """An extract is not what its sidecar says."""
 
-    message = "{extract} does not match {sidecar}: {what} is {found}, expected {expected}. Nothing was committed."
-    next_step = (
-        "None of it was used; ask the issuer to send both files again. A date given with --date must be the sidecar's."
-    )
+    message = "{extract} is not what its sidecar says: {what} is {found}, expected {expected}. Nothing was committed."
+    next_step = "Ask the issuer to send both files again. A date given with --date must be that of the sidecar."
 
 
 class Sidecar(NamedTuple):
     """The facts that a sidecar gives of its extract: count, bytes, sha256, date, as far as it has them."""
 
     extract: str
-    key: str
     facts: dict[str, Any]
 
     def prove(self, **found: Any) -> None:
         """Raise SidecarMismatchError where a fact is another than found."""
         for what, value in found.items():
             if (said := self.facts.get(what, value)) != value:
-                raise SidecarMismatchError(
-                    extract=self.extract, sidecar=self.key, what=what, found=value, expected=said
-                )
+                raise SidecarMismatchError(extract=self.extract, what=what, found=value, expected=said)
 
 
 def companions(source: SourceSettings) -> tuple[str, ...]:
     """Return the endings of the files that come beside an extract, and are never extracts themselves."""
     return tuple(filter(None, (f".{source.sidecar}" if source.sidecar else "", source.done_marker)))
+
+
+def is_extract(name: str, source: SourceSettings) -> bool:
+    """Return whether a file of this name is an extract: it matches the pattern, and belongs to no other file."""
+    return fnmatchcase(name, source.pattern) and not name.endswith(companions(source))
 
 
 def missing(entry: Entry, keys: Collection[str], source: SourceSettings, now: datetime) -> str:
@@ -92,13 +93,13 @@ def read_sidecar(store: Store, source: SourceSettings, extract: str) -> Sidecar:
     """Return the facts of an extract's sidecar, none where the issuer has no sidecars; SidecarError."""
     key, text = f"{extract}.{source.sidecar}", ""
     if source.sidecar is None:
-        return Sidecar(extract, key, {})
+        return Sidecar(extract, {})
     with store.open(key) as stream, suppress(UnicodeError):
         text = stream.read(LARGEST).decode("utf-8-sig")
     facts = (_checksum if source.sidecar == "sha256" else _facts)(text.splitlines(), extract.rpartition("/")[2])
     if isinstance(facts, str):
         raise SidecarError(sidecar=key, problem=facts)
-    return Sidecar(extract, key, facts)
+    return Sidecar(extract, facts)
 
 
 def _checksum(lines: list[str], name: str) -> dict[str, Any] | str:

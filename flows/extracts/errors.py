@@ -48,15 +48,6 @@ class TrailerError(ExtractError):
     next_step = "Compare `trailer` in [source] with the file, or ask the issuer to send it again."
 
 
-class HashTotalError(ExtractError):
-    """The hash total of the trailer does not prove the rows; totals are never shown, since of one row it is a card."""
-
-    message = "The hash total of {name} does not match: {problem}."
-    next_step = (
-        "None of it was used; ask the issuer to send it again, or compare `hash_total` in [source] with the file."
-    )
-
-
 class MissingColumnsError(ExtractError):
     """The header lacks columns that the settings name."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from flows.extracts.errors import HashTotalError, HeaderError, MissingColumnsError, TrailerError
+from flows.extracts.errors import HeaderError, MissingColumnsError, TrailerError
 from schemas.issuer import SourceSettings
 
 RECORD = "record"  # the only column of a fixed-width extract: the whole line
@@ -80,15 +80,11 @@ class HashTotal:
 
     def __init__(self, settings: SourceSettings, header: Sequence[str], name: str) -> None:
         self._settings, self._name, self._digits = settings, name, settings.hash_total_digits
-        self._sum, self._stated = 0, -1
-        self._cells = pl.col(RECORD)
-        if isinstance(settings.hash_total, str):
-            if settings.hash_total not in header:
-                raise MissingColumnsError(name=name, columns=settings.hash_total)
-            self._cells = pl.col(settings.hash_total)
-        elif settings.hash_total is not None:
-            first, last = settings.hash_total
-            self._cells = self._cells.str.slice(first - 1, last - first + 1)
+        self._sum, self._stated, place = 0, -1, settings.hash_total
+        if isinstance(place, str) and place not in header:
+            raise MissingColumnsError(name=name, columns=place)
+        first, last = place if isinstance(place, tuple) else (1, 0)
+        self._cells = pl.col(place) if isinstance(place, str) else pl.col(RECORD).str.slice(first - 1, last - first + 1)
 
     def add(self, rows: pl.DataFrame) -> None:
         """Add the rows of a block, in halves of nine digits that no number of rows can overflow."""
@@ -104,10 +100,8 @@ class HashTotal:
             raise TrailerError(name=self._name, problem=f"line {number} has no hash total where the settings expect it")
         self._stated = int(text)
 
-    def check(self, rows: int, unreadable: int, counted: int | None) -> None:
-        """Raise HashTotalError unless sum and total are equal in their low-order digits, and every row was read."""
-        if unreadable:
-            raise HashTotalError(name=self._name, problem=f"{unreadable} of {rows} rows cannot be read")
-        if (self._sum - self._stated) % 10**self._digits:
-            problem = f"it differs from that of the {rows} rows read; the trailer counts {counted}"
-            raise HashTotalError(name=self._name, problem=problem)
+    def check(self, rows: int, unreadable: int) -> None:
+        """Raise TrailerError unless sum and total are equal in their low-order digits, and every row was read."""
+        if unreadable or (self._sum - self._stated) % 10**self._digits:
+            problem = f"its hash total is not that of the {rows} rows, of which {unreadable} cannot be read"
+            raise TrailerError(name=self._name, problem=problem)

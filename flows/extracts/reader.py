@@ -103,7 +103,7 @@ class Extract:
         self._check_header_fits()
 
     def __iter__(self) -> Iterator[Block]:
-        """Yield the blocks; raises EmptyExtractError, EncodingError, HashTotalError, TrailerError, TruncatedError."""
+        """Yield the blocks; raises EmptyExtractError, EncodingError, TrailerError or TruncatedError."""
         for raw in self._blocks:
             block, rest = self._read(self._data, last=False)
             yield block
@@ -115,7 +115,7 @@ class Extract:
         if problem := self._missing_end():
             raise TruncatedError(name=self._name, problem=f"{problem}; {self.counts.rows} rows were read")
         if self._total is not None:
-            self._total.check(self.counts.rows, self.counts.kinds[Kind.REFUSED], self.counts.trailer_count)
+            self._total.check(self.counts.rows, self.counts.kinds[Kind.REFUSED])
 
     def _missing_end(self) -> str:
         """Return what shows that the end of the extract is missing, "" where nothing does."""

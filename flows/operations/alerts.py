@@ -11,7 +11,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from flows.errors import CardlinkError, TryAgainError
-from flows.extracts.delivery import companions, missing
+from flows.extracts.delivery import companions, is_extract, missing
 from flows.extracts.errors import CardInNameError
 from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs.chunks import outbox
@@ -150,7 +150,8 @@ def _calendar(context: IssuerContext, today: date) -> Iterator[Alert]:
     day, since = expected
     source, now, prefix = context.issuer.source, context.adapters.now(), extracts(issuer)
     files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
-    due_now = [one for key, one in files.items() if not key.endswith(companions(source)) and _is_due(one, since, day)]
+    arrived = [entry for key, entry in files.items() if is_extract(key.removeprefix(prefix), source)]
+    due_now = [entry for entry in arrived if _is_due(entry, since, day)]
     complete = any(not missing(entry, files, source, now) for entry in due_now)
     hour = datetime.combine(day, schedule.extract_by or time(), ZoneInfo(time_zone))
     waiting: list[tuple[Entry, str]] = []

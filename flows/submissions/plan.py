@@ -6,11 +6,10 @@ import hashlib
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from flows.errors import ExtractError, OperatorError
-from flows.extracts.delivery import ExtractWaitsError, business_date, companions, missing
+from flows.extracts.delivery import ExtractWaitsError, business_date, companions, is_extract, missing
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.runs.chains import CONTESTS, records
@@ -249,10 +248,7 @@ def unsubmitted(context: IssuerContext) -> list[tuple[Entry, str]]:
     prefix = extracts(issuer.issuer)
     files = {entry.key: entry for entry in store.keys(prefix)}
     matching = [
-        entry
-        for key, entry in files.items()
-        if fnmatchcase(checked_name(key.removeprefix(prefix)), issuer.source.pattern)
-        and not key.endswith(companions(issuer.source))
+        entry for key, entry in files.items() if is_extract(checked_name(key.removeprefix(prefix)), issuer.source)
     ]
     ends: dict[tuple[str, int, str], list[Manifest | Abandoned | None]] = {}
     for plan in plans(store, issuer.issuer):

@@ -88,14 +88,10 @@ def out_of_sequence(
 
 def _committed(context: IssuerContext, source: SourceIdentity) -> Iterator[Numbered]:
     """Yield the committed runs of other numbered extracts, the last first."""
-    store, issuer = context.adapters.store, context.issuer.issuer
+    store, issuer, this = context.adapters.store, context.issuer.issuer, [source.key, source.sha256]
     for at in range(last_commit(store, issuer), 0, -1):
         done = read_document(store, link(commits(issuer), at), Manifest)
-        if (
-            done is None
-            or done.sequence is None
-            or (done.source.key, done.source.sha256) == (source.key, source.sha256)
-        ):
+        if not done or done.sequence is None or [done.source.key, done.source.sha256] == this:
             continue
         if read_manifest(store, keys_of(done.run)) is not None:  # else abandoned, or not committed yet
             yield Numbered(done.sequence, done.run, done.as_of)
