@@ -9,6 +9,5 @@ RESUBMIT = "resubmit as is"  # the row is correct
 NOTHING = "nothing"
 ASK = "ask the partner"
 
-Gate = Literal[
-    "reject-rate", "row-jump", "seen-before", "changed-extract"
-]  # a gate that an operator may open for a run
+# A gate that an operator may open for a run.
+Gate = Literal["reject-rate", "row-jump", "seen-before", "changed-extract", "sequence-gap"]

@@ -41,9 +41,15 @@ def _pattern(text: str) -> str:
 Pattern = Annotated[str, AfterValidator(_pattern)]
 PortalColumn = Annotated[str, AfterValidator(_portal_column)]
 
+# Settings of [source] that prove an extract whole; they never change which rows it has, or how they are written.
+PROOFS = frozenset({
+    "final_newline", "hash_total", "hash_total_group", "hash_total_digits", "sidecar", "done_marker",
+    "min_age_minutes", "sequence", "sequence_in",
+})  # fmt: skip
+
 
 class SourceSettings(Settings):
-    """How the extract is written: format, delimiter, encoding, header, comments, trailer."""
+    """How the extract is written: format, delimiter, encoding, header, comments, trailer; and what proves it whole."""
 
     pattern: str = Field("*", description="names of files that are extracts, as a shell pattern")
     format: Literal["csv", "fixed"] = Field("csv", description="delimited text, or fields at fixed positions")
@@ -62,7 +68,33 @@ class SourceSettings(Settings):
         None, ge=1, description="the trailer field that holds the row count, from 1, instead of a group"
     )
     final_newline: bool = Field(
-        False, description="`true`: an extract whose last line does not end in a newline was cut off"
+        True, description="an extract whose last line does not end in a newline was cut off; `false`: it is written so"
+    )
+    hash_total: Header | tuple[int, int] | None = Field(
+        None,
+        description="column whose numbers, digits only, add up to the hash total in the trailer; "
+        "fixed format: first and last character of the field, from 1",
+    )
+    hash_total_group: int = Field(
+        2, ge=1, description="group of `trailer` that holds the hash total; with `trailer_field`: the trailer field"
+    )
+    hash_total_digits: int = Field(12, ge=1, le=18, description="low-order digits of the sum that are compared")
+    sidecar: Literal["sha256", "ctl"] | None = Field(
+        None,
+        description="file beside each extract that proves it: `NAME.sha256` as sha256sum writes it, or `NAME.ctl` "
+        "with `key=value` lines (count, bytes, sha256, date); without it an extract waits",
+    )
+    done_marker: Annotated[str, StringConstraints(pattern=r"^\.[A-Za-z0-9._-]{1,20}$")] | None = Field(
+        None, description="ending of the marker file, such as `.done`; an extract waits until `NAME.done` exists"
+    )
+    min_age_minutes: int = Field(
+        0, ge=0, le=1440, description="an extract waits until it has not been modified for this long"
+    )
+    sequence: Pattern | None = Field(
+        None, description="regular expression whose group is the extract's sequence number: each follows the last"
+    )
+    sequence_in: Literal["name", "header"] = Field(
+        "name", description="where `sequence` is found: in the file name, or in the lines before the data"
     )
     same_name: Literal["hold", "replace"] = Field(
         "hold",
@@ -79,7 +111,19 @@ class SourceSettings(Settings):
             raise ValueError("header_rows = 0 needs names, the columns of the extract in order")
         if self.trailer is not None and self.trailer_field is None and re.compile(self.trailer).groups < 1:
             raise ValueError("trailer needs a group around the count, or trailer_field")
+        if self.sequence is not None and re.compile(self.sequence).groups != 1:
+            raise ValueError("sequence needs exactly one group, around the number")
+        self._can_total()
         return self
+
+    def _can_total(self) -> None:
+        place, group = self.hash_total, self.hash_total_group
+        if place is None:
+            return
+        if self.trailer is None or (self.trailer_field is None and re.compile(self.trailer).groups < group):
+            raise ValueError("hash_total needs a trailer with the group hash_total_group")
+        if isinstance(place, str) == (self.format == "fixed") or (not isinstance(place, str) and place[0] > place[1]):
+            raise ValueError("hash_total is a column; in fixed format [first, last], counted from 1")
 
 
 class From(Settings):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 RECIPE = 4  # goes up when the same extract and settings would give other chunks
 
@@ -100,3 +100,4 @@ class Manifest(Inputs):
     repairs: dict[str, int]
     chunks: tuple[ManifestChunk, ...]
     ledger: tuple[LedgerPart, ...]
+    sequence: int | None = Field(None, exclude_if=lambda number: number is None)  # of the extract, where it has one

@@ -30,7 +30,6 @@ fingerprints = ["{zeros}"] # its full fingerprint, compared by a person
 allowed_hosts = ["links.example.com"] # the hosts a card link may point to
 # template = "template.csv" # the blank template downloaded from the portal: header names and order
 """
-HEAD = 1 << 20  # bytes of an extract that the mapping is guessed from
 
 
 @entry("init", form="it writes a file on the operator's machine")
@@ -52,7 +51,7 @@ def init(
         from flows.extracts.guess import first_tables
 
         with extract.open("rb") as stream:
-            mapping = first_tables(stream.read(HEAD), extract.name)
+            mapping = first_tables(stream, extract.name)
     context.folder.mkdir(parents=True, exist_ok=True)
     file.write_text(TOML.format(issuer=issuer, root=root, zeros="0" * 40, mapping=mapping), "utf-8")
     try:

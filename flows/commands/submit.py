@@ -53,20 +53,23 @@ def submit(
         dry_run: Check every row and show exactly what would be sent; write nothing.
     """
     from flows.submissions import dry_run as rehearsal
-    from flows.submissions.pending import pending
+    from flows.submissions.pending import unsubmitted
     from flows.submissions.submit import Request, refuse_resend
     from flows.submissions.submit import submit as submit_step
 
     issuer_context = wire(context.folder, issuer)
-    names = [extract] if extract else [entry.key for entry in pending(issuer_context, remember=not dry_run)]
+    found = [] if extract else unsubmitted(issuer_context, remember=not dry_run)
+    names = [extract] if extract else [entry.key for entry, waits in found if not waits]
+    waiting = [f"{entry.key} is not taken yet: {waits}" for entry, waits in found if waits]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
     rehearsed: list[Rehearsal] = []
+    nights = rehearsal.EarlierRuns()
     done: list[Submitted] = []
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
         try:
             if dry_run:
-                rehearsed.append(rehearsal.rehearse(issuer_context, request))
+                rehearsed.append(rehearsal.rehearse(issuer_context, request, nights))
                 continue
             refuse_resend(issuer_context, request)
             with context.progress(request.extract.rpartition("/")[2]) as progress:
@@ -78,9 +81,11 @@ def submit(
     if dry_run:
         return _rehearsed(issuer, rehearsed, refused)
     facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
+    facts["waiting"] = waiting
     if not requests:
-        return Result(facts, [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}")
-    shown = [part for one in done for part in submitted(issuer_context, one)] + [f"refused: {one}" for one in refused]
+        return Result(facts, waiting or [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}")
+    shown = [part for one in done for part in submitted(issuer_context, one)]
+    shown += [*(f"refused: {one}" for one in refused), *waiting]
     code = max((one.exit_code for one in refused), default=0)
     return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer)
 

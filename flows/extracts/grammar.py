@@ -24,6 +24,8 @@ NO_CONTENT = "line.fields.empty"
 TOO_SHORT = "line.length.short"
 TOO_LONG = "line.length.long"
 
+SHORTER = (TOO_FEW, TOO_SHORT)
+
 LONGEST_RECORD = 100  # physical lines one record may span
 
 

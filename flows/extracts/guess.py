@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from flows.extracts.decode import line_blocks
 from flows.extracts.errors import EncodingError, HeaderError, TruncatedError
@@ -21,6 +21,7 @@ from flows.extracts.mapping import required
 from schemas import portal
 from schemas.issuer import SourceSettings
 
+HEAD = 1 << 20  # bytes looked at for all but the end
 SAMPLE = 200  # records looked at
 DELIMITERS = ",;\t|"
 COMMENTS = ("#", "*", "!")
@@ -67,10 +68,22 @@ class Sample(NamedTuple):
     values: tuple[tuple[str, ...], ...]
 
 
-def first_tables(head: bytes, name: str) -> str:
-    """Return TOML tables `[source]` and `[columns]`, guessed from the beginning of an extract; ExtractError."""
-    sample = _sample(head, name)
-    return f"{_source_table(sample.settings)}\n{_columns_table(sample)}"
+def first_tables(stream: BinaryIO, name: str) -> str:
+    """Return TOML tables `[source]` and `[columns]`, guessed from the beginning and end of an extract; ExtractError."""
+    sample = _sample(stream.read(HEAD), name)
+    stream.seek(0)
+    last = _last_byte(stream, sample.settings.encoding, name)
+    return f"{_source_table(sample.settings, last)}\n{_columns_table(sample)}"
+
+
+def _last_byte(stream: BinaryIO, encoding: str, name: str) -> bytes:
+    """Return the last byte of an extract, b"" where it is cut off."""
+    last = b""
+    with suppress(TruncatedError, EncodingError):
+        for block in line_blocks(stream, encoding, name):
+            last = block
+        return last.rstrip(b"\x1a")[-1:]
+    return b""
 
 
 def _sample(head: bytes, name: str) -> Sample:
@@ -155,7 +168,7 @@ def _date_form(values: Sequence[str]) -> str:
     return next(fitting, "MMYY") if present else "MMYY"
 
 
-def _source_table(settings: SourceSettings) -> str:
+def _source_table(settings: SourceSettings, last: bytes) -> str:
     lines = [
         "[source]",
         'pattern = "*"                # which files under extracts/ are this issuer\'s',
@@ -165,9 +178,12 @@ def _source_table(settings: SourceSettings) -> str:
     ]
     if settings.comment:
         lines.append(f"comment = {json.dumps(settings.comment)}              # lines that begin like this are skipped")
+    ending = "true  # the last line has one: a file whose last line does not was cut off"
+    if last not in (b"", b"\n"):
+        ending = "false # the last line has none; with true it would be refused as cut off"
     lines += [
         "# trailer = '^TRL,([0-9]+)'  # a last line with the row count in the group",
-        "# final_newline = true       # refuse a file whose last line has no newline",
+        f"final_newline = {ending}",
     ]
     return "\n".join(lines) + "\n"
 

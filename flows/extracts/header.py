@@ -1,11 +1,14 @@
-"""The lines around the records: Excel's `sep=` line, the header with its names, the trailer with its count."""
+"""The lines around the records: Excel's `sep=` line, the header with its names, the trailer with count and total."""
 
 from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Sequence
 
-from flows.extracts.errors import HeaderError, TrailerError
+import polars as pl
+
+from flows.extracts.errors import HeaderError, MissingColumnsError, TrailerError
 from schemas.issuer import SourceSettings
 
 RECORD = "record"  # the only column of a fixed-width extract: the whole line
@@ -57,12 +60,48 @@ def _fields(line: str, delimiter: str, name: str) -> list[str]:
 
 def trailer_count(line: str, settings: SourceSettings, name: str, number: int) -> int:
     """Return the count in a trailer; raises TrailerError with the line number, not its content."""
-    text = ""
-    if settings.trailer_field is not None:
-        fields = next(csv.reader([line], delimiter=settings.delimiter), [])
-        text = fields[settings.trailer_field - 1] if len(fields) >= settings.trailer_field else ""
-    elif found := re.search(settings.trailer or "", line):
-        text = found[1] or ""
+    text = _in_trailer(line, settings, settings.trailer_field or 1)
     if not re.fullmatch(r"\s*[0-9]{1,12}\s*", text):
         raise TrailerError(name=name, problem=f"line {number} has no count where the settings expect it")
     return int(text)
+
+
+def _in_trailer(line: str, settings: SourceSettings, at: int) -> str:
+    """Return a group of the trailer, or a field where `trailer_field` is set."""
+    if settings.trailer_field is not None:
+        fields = next(csv.reader([line], delimiter=settings.delimiter), [])
+        return fields[at - 1] if len(fields) >= at else ""
+    found = re.search(settings.trailer or "", line)
+    return found[at] or "" if found else ""
+
+
+class HashTotal:
+    """The sum of a column's numbers beside the total in the trailer; neither leaves it: of one row, it is a card."""
+
+    def __init__(self, settings: SourceSettings, header: Sequence[str], name: str) -> None:
+        self._settings, self._name, self._digits = settings, name, settings.hash_total_digits
+        self._sum, self._stated, place = 0, -1, settings.hash_total
+        if isinstance(place, str) and place not in header:
+            raise MissingColumnsError(name=name, columns=place)
+        first, last = place if isinstance(place, tuple) else (1, 0)
+        self._cells = pl.col(place) if isinstance(place, str) else pl.col(RECORD).str.slice(first - 1, last - first + 1)
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Add the rows of a block, in halves of nine digits that no number of rows can overflow."""
+        digits = self._cells.str.replace_all("[^0-9]", "").str.tail(self._digits)
+        halves = {"high": digits.str.head(-9), "low": digits.str.tail(9)}
+        sums = rows.select(half.cast(pl.UInt64, strict=False).sum().alias(name) for name, half in halves.items())
+        self._sum += sums["high"].item() * 10**9 + sums["low"].item()
+
+    def take(self, line: str, number: int) -> None:
+        """Take the total of the trailer; TrailerError where it has none."""
+        text = _in_trailer(line, self._settings, self._settings.hash_total_group).strip()
+        if not re.fullmatch("[0-9]{1,40}", text):
+            raise TrailerError(name=self._name, problem=f"line {number} has no hash total where the settings expect it")
+        self._stated = int(text)
+
+    def check(self, rows: int, unreadable: int) -> None:
+        """Raise TrailerError unless sum and total are equal in their low-order digits, and every row was read."""
+        if unreadable or (self._sum - self._stated) % 10**self._digits:
+            problem = f"its hash total is not that of the {rows} rows, of which {unreadable} cannot be read"
+            raise TrailerError(name=self._name, problem=problem)

@@ -9,8 +9,9 @@ from io import BytesIO
 
 from flows.errors import OperatorError
 from flows.extracts.decode import Readable
+from flows.extracts.errors import TruncatedError
 from flows.runs.context import IssuerContext
-from flows.runs.openpgp import looks_like_message
+from flows.runs.openpgp import is_cut_off, looks_like_message
 from flows.runs.store import Entry, ObjectChangedError
 from schemas.manifest import SourceIdentity
 
@@ -44,7 +45,10 @@ def open_extract(context: IssuerContext, entry: Entry, source: SourceIdentity) -
     with context.adapters.store.open(entry.key, entry) as stored:
         digesting = _Digesting(stored)
         if looks_like_message(digesting.peek(64)):
-            yield BytesIO(_unseal(context, entry, digesting.read()))
+            message = digesting.read()
+            if is_cut_off(message):
+                raise TruncatedError(name=entry.key, problem=f"its PGP message has no end after {len(message)} bytes")
+            yield BytesIO(_unseal(context, entry, message))
         else:
             yield digesting
         if digesting.hexdigest() != source.sha256:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -16,8 +17,17 @@ import polars as pl
 from flows.errors import BugError
 from flows.extracts.decode import BLOCK, Readable, as_utf8, line_blocks
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
-from flows.extracts.grammar import Delimited, Fixed, Grammar, joined_records, open_record
-from flows.extracts.header import RECORD, header_names, is_sep_line, trailer_count
+from flows.extracts.grammar import (
+    LONGEST_RECORD,
+    SHORTER,
+    UNTERMINATED,
+    Delimited,
+    Fixed,
+    Grammar,
+    joined_records,
+    open_record,
+)
+from flows.extracts.header import RECORD, HashTotal, header_names, is_sep_line, trailer_count
 from schemas.issuer import SourceSettings
 
 REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String}
@@ -66,26 +76,27 @@ class ReadCounts:
 
 
 def read_extract(
-    stream: Readable, settings: SourceSettings, name: str, *, columns: Sequence[str] | None = None, block: int = BLOCK
+    stream: Readable, settings: SourceSettings, name: str, *, again: bool = False, block: int = BLOCK
 ) -> Extract:
-    """Open an extract (plain, gzip or zstd) at its first row; `columns` keeps only these headers. ExtractError."""
-    return Extract(line_blocks(stream, settings.encoding, name, block), settings, name, columns)
+    """Open an extract (plain, gzip or zstd) at its first row; `again`: its run has proven it whole. ExtractError."""
+    return Extract(line_blocks(stream, settings.encoding, name, block), settings, name, again)
 
 
 class Extract:
-    """An open extract: its `header`, its blocks (by iterating, once), and its `counts`, final afterwards."""
+    """An open extract: the lines `before` its data, its `header`, its blocks (by iterating, once), final `counts`."""
 
-    def __init__(
-        self, blocks: Iterator[bytes], settings: SourceSettings, name: str, columns: Sequence[str] | None
-    ) -> None:
+    def __init__(self, blocks: Iterator[bytes], settings: SourceSettings, name: str, again: bool) -> None:
         self.counts = ReadCounts()
+        self.before: list[str] = []
+        self._again = again
+        self._cut = ""  # why the last record seems to be cut off
         self._settings = settings
         self._name = name
         self._blocks = blocks
         self._data = b""  # decoded, not read yet
         self._header_line = ""
         self.header = self._read_header()
-        self._columns = [name for name in self.header if columns is None or name in columns]
+        self._total = None if again or settings.hash_total is None else HashTotal(settings, self.header, name)
         self._grammar: Grammar = Delimited(settings.delimiter, len(self.header))
         if settings.format == "fixed" and settings.width is not None:
             self._grammar = Fixed(settings.width)
@@ -97,14 +108,28 @@ class Extract:
             block, rest = self._read(self._data, last=False)
             yield block
             self._data = rest + self._decode(raw, rest.count(b"\n"))
-        if self._settings.final_newline and self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n"):
-            raise TruncatedError(name=self._name, problem="its last line has no newline, which its settings require")
         block, _ = self._read(self._data, last=True)
         yield block
         if not self.counts.rows:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
-        if self._settings.trailer is not None and not self.counts.kinds[Kind.TRAILER]:
-            raise TruncatedError(name=self._name, problem="it has no trailer, which its settings require")
+        if problem := self._missing_end():
+            raise TruncatedError(name=self._name, problem=f"{problem}; {self.counts.rows} rows were read")
+        if self._total is not None:
+            self._total.check(self.counts.rows, self.counts.kinds[Kind.REFUSED])
+
+    def _missing_end(self) -> str:
+        """Return what shows that the end of the extract is missing, "" where nothing does."""
+        settings, trailed = self._settings, self.counts.kinds[Kind.TRAILER] > 0
+        if settings.trailer is not None and not trailed:
+            return "it has no trailer, which its settings require"
+        if self._again:
+            return ""
+        if self._cut and not trailed:
+            return f"{self._cut} (a last line that is no record: describe it with `trailer` or `comment` in [source])"
+        if settings.final_newline and self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n"):
+            hint = "where the issuer writes it so, set final_newline = false in [source]"
+            return f"its last line, line {self.counts.lines}, has no newline ({hint})"
+        return ""
 
     def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
         return as_utf8(raw, self._settings.encoding, self._name, self.counts.lines + lines_before + 1)
@@ -116,17 +141,17 @@ class Extract:
         settings, counts, left, at = self._settings, self.counts, self._settings.header_rows, 0
         while (found := self._line_at(at)) is not None:
             line, after = found
-            if counts.lines == 0 and is_sep_line(line, settings, self._name):
+            sep = counts.lines == 0 and is_sep_line(line, settings, self._name)
+            if sep or (settings.comment is not None and line.startswith(settings.comment)):
                 kind = Kind.COMMENT
             elif not left:
                 break
-            elif settings.comment is not None and line.startswith(settings.comment):
-                kind = Kind.COMMENT
             elif not line.strip():
                 kind = Kind.BLANK
             else:
                 kind, self._header_line, left = Kind.HEADER, line, left - 1
             counts.kinds[kind], at = counts.kinds[kind] + 1, after
+            self.before.append(line)
         if left:
             raise EmptyExtractError(name=self._name, problem="it has no header")
         self._data = self._data[at:]
@@ -170,7 +195,12 @@ class Extract:
             rest = _last_lines(data, len(kinds) - keep) if keep < len(kinds) else b""
             lines, kinds = lines.head(keep), kinds[:keep]
         self._check_trailer(lines, kinds)
-        codes = [self._grammar.fault(lines[at]) for at in np.flatnonzero(kinds == Kind.REFUSED).tolist()]
+        suspects = np.flatnonzero(kinds == Kind.REFUSED).tolist()
+        codes = [self._grammar.fault(lines[at]) for at in suspects]
+        if (kinds <= Kind.REFUSED).any():
+            whole = np.flatnonzero((kinds == Kind.RECORD) | (kinds == Kind.CONTINUES)).max(initial=-1)
+            tail = [(at, code) for at, code in zip(suspects, codes, strict=True) if at > whole]
+            self._cut = self._cut_off(tail, lines)
         places, begins = self._number(kinds), kinds <= Kind.REFUSED
         refused = places.filter(kinds[begins] == Kind.REFUSED).with_columns(pl.Series("code", codes, dtype=pl.String))
         records = kinds == Kind.RECORD
@@ -180,7 +210,24 @@ class Extract:
         else:
             text = "\n".join(lines.filter(records | (kinds == Kind.CONTINUES)).to_list()).encode()
         rows = pl.concat([places, self._parse(text, places.height, quoted)], how="horizontal")
+        if self._total is not None:
+            self._total.add(rows)
         return Block(rows, refused), rest
+
+    def _cut_off(self, tail: list[tuple[int, str]], lines: pl.Series) -> str:
+        """Return why the last record seems to be cut off, by the refused lines after the last whole one; else ""."""
+        for at, code in tail[-LONGEST_RECORD:]:
+            if code == UNTERMINATED and self._grammar.fault("\n".join(lines[at:])) == UNTERMINATED:
+                return f"its last record, line {self.counts.lines + at + 1}, ends inside quotes"
+        if not tail or tail[-1][1] not in SHORTER:
+            return ""
+        at, line = tail[-1][0], lines[tail[-1][0]]
+        if self._settings.format == "fixed":
+            found = f"{len(line)} instead of {self._settings.width} characters"
+        else:
+            fields = re.sub('"[^"]*"', "", line).count(self._settings.delimiter) + 1
+            found = f"{fields} instead of {len(self.header)} fields"
+        return f"its last record, line {self.counts.lines + at + 1}, has {found}"
 
     def _kinds(self, lines: pl.Series, quoted: bool, last: bool) -> Kinds:
         """Return the kind of each line by itself."""
@@ -232,13 +279,15 @@ class Extract:
         if found:
             count = trailer_count(lines[found[0]], self._settings, self._name, before + found[0])
             self.counts.trailer_count = count
+            if self._total is not None:
+                self._total.take(lines[found[0]], before + found[0])
 
     def _parse(self, text: bytes, expected: int, quoted: bool) -> pl.DataFrame:
-        """Return the requested columns; BugError if the parser does not find the grammar's records."""
+        """Return the columns; BugError if the parser does not find the grammar's records."""
         if self._settings.format == "fixed":
             return pl.read_lines(text, name=RECORD)
         if not expected:
-            return pl.DataFrame(schema=dict.fromkeys(self._columns, pl.String))
+            return pl.DataFrame(schema=dict.fromkeys(self.header, pl.String))
         rows = self._parsed(text, expected)
         absent = quoted and b'""' in text  # "" is as absent as an empty field
         return rows.with_columns(pl.when(pl.all() != "").then(pl.all())) if absent else rows
@@ -248,9 +297,9 @@ class Extract:
         options: dict[str, Any] = {"has_header": False, "infer_schema": False, "glob": False}
         options |= {"separator": self._settings.delimiter, "schema": dict.fromkeys(self.header, pl.String)}
         with suppress(pl.exceptions.PolarsError):
-            frame = pl.read_csv(text, columns=[self.header.index(name) for name in self._columns], **options)
+            frame = pl.read_csv(text, **options)
             if frame.height == expected:
-                return frame.select(self._columns)
+                return frame
         raise BugError(place="reading a block", kind="grammar and parser disagree")
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import date, datetime, timedelta
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from flows.errors import CardlinkError, TryAgainError
+from flows.extracts.delivery import companions, is_extract, missing
+from flows.extracts.errors import CardInNameError
 from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs.chunks import outbox
 from flows.runs.context import IssuerContext
 from flows.runs.documents import read_end, read_plan, run_ids, run_status
-from flows.runs.identity import DATE_IN_NAME, business_date, canonical, day_off, due, local_day
+from flows.runs.identity import canonical, date_in_name, day_off, due, local_day
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.store import Entry, Store, read
-from flows.submissions.pending import WAITING, ExtractState, extract_states
+from flows.submissions.pending import WAITING, ExtractState, extract_states, unsubmitted
 from schemas.records import Abandoned
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
@@ -35,6 +39,9 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     "extract-missing": Kind("Extract missing by its hour", "Ask the issuer for the file; the next run submits it."),
+    "extract-waiting": Kind(
+        "Extract incomplete by its hour", "Ask the issuer for the file it waits for; the next run submits it."
+    ),
     "night-skipped": Kind("Night skipped by the calendar", "Nothing; the next business day submits what is there."),
     "empty-extract": Kind("Empty extract", "Ask the issuer whether there was nothing to send."),
     "run-refused": Kind("Run refused before its commit", "Read the reason; correct the extract, or open the gate."),
@@ -165,20 +172,33 @@ def _calendar(context: IssuerContext, today: date) -> Iterator[Alert]:
     if why:
         yield Alert("night-skipped", issuer, today.isoformat(), f"No nightly run on {today}: {why}")
     expected = due(schedule, context.adapters.now(), time_zone)
-    if expected is not None:
-        day, since = expected
-        entries = context.adapters.store.keys(extracts(issuer))
-        if not any(_is_expected_extract(entry, since, day.isoformat(), time_zone) for entry in entries):
-            text = f"No extract for {day} by {schedule.extract_by:%H:%M} ({time_zone})"
-            yield Alert("extract-missing", issuer, day.isoformat(), text)
+    if expected is None:
+        return
+    day, since = expected
+    source, now, prefix = context.issuer.source, context.adapters.now(), extracts(issuer)
+    files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
+    arrived = [entry for key, entry in files.items() if is_extract(key.removeprefix(prefix), source)]
+    due_now = [entry for entry in arrived if _is_due(entry, since, day)]
+    complete = any(not missing(entry, files, source, now) for entry in due_now)
+    hour = datetime.combine(day, schedule.extract_by or time(), ZoneInfo(time_zone))
+    waiting: list[tuple[Entry, str]] = []
+    if companions(source):
+        with suppress(CardInNameError):
+            waiting = [
+                (one, why) for one, why in unsubmitted(context) if why and (one.modified <= hour or not complete)
+            ]
+    for entry, why in waiting:
+        name = entry.key.removeprefix(prefix)
+        yield Alert("extract-waiting", issuer, _SAFE.sub("-", name), f"{name} is not taken yet: {why}")
+    if not complete and not {entry for entry, _ in waiting} & set(due_now):
+        text = f"No extract for {day} by {hour:%H:%M} ({time_zone})"
+        yield Alert("extract-missing", issuer, day.isoformat(), text)
 
 
-def _is_expected_extract(entry: Entry, since: datetime, day: str, time_zone: str) -> bool:
+def _is_due(entry: Entry, since: datetime, day: date) -> bool:
     """Return whether an extract is the one due: dropped after `since`, or named by that day or a later one."""
-    named = DATE_IN_NAME.search(entry.key.rpartition("/")[2])
-    return entry.modified > since or (
-        named is not None and business_date(entry.key, entry.modified, time_zone).isoformat() >= day
-    )
+    named = date_in_name(entry.key)
+    return entry.modified > since or (named is not None and named >= day)
 
 
 def _key_problems(context: IssuerContext) -> Iterator[Alert]:

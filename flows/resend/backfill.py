@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from flows.errors import ExtractError, OperatorError
+from flows.extracts.delivery import business_date
 from flows.runs.context import IssuerContext
 from flows.runs.documents import AbandonedError, keys_of, plans, read_document, read_manifest
-from flows.runs.identity import business_date, canonical, digest
+from flows.runs.identity import canonical, digest
 from flows.runs.keys import backfills, extracts
 from flows.runs.store import Entry, write_once
 from flows.submissions.build import ExpectedOutcome, OnProgress
@@ -74,7 +75,7 @@ class BackfillList(Document):
 def backfill(context: IssuerContext, span: DateRange) -> BackfillList:
     """List the extracts of a span without a committed run, and what each would send after the earlier ones."""
     issuer, nights = context.issuer, EarlierRuns()
-    dated = [(business_date(one.key, one.modified, issuer.time_zone), one.key, one) for one in pending(context)]
+    dated = [(business_date(context, one), one.key, one) for one in pending(context)]
     missed = [_rehearsed(context, one, day, nights) for day, _, one in sorted(dated) if span.start <= day <= span.end]
     return BackfillList(issuer=issuer.issuer, missed=tuple(missed))
 

@@ -77,7 +77,8 @@ def survey_cards(context: IssuerContext, also: Iterable[pl.DataFrame] = ()) -> C
             yield frame
 
     with closing(prefetch(attempts(store, issuer, today, links))) as found:
-        known = PriorState(frames(found), newest)
+        known = PriorState(frames(found), newest, today)
+    running.update(f"{known.ended} ended\n".encode())
     return CardSurvey(known, running.hexdigest(), len(links))
 
 

@@ -35,6 +35,13 @@ class OvertakenError(TryAgainError):
     next_step = "Run the same command again: it selects rows without those that the other run sent."
 
 
+class NumberTakenError(TryAgainError):
+    """Another run committed an extract of the same sequence number while this one was built."""
+
+    message = "{run}: run {other} was committed meanwhile with the same sequence number. Nothing was committed."
+    next_step = "Run the same command again: it names the run that has used the number."
+
+
 def records(store: Store, prefix: str, kind: type[T], start: int = 1, digits: int = 6) -> Iterator[T]:
     """Yield the records of a chain from number `start`; ConflictError for one that cardlink did not write."""
     for number in count(start):
@@ -95,6 +102,9 @@ def append_commit(store: Store, issuer: str, manifest: Manifest, since: int | No
             raise ConflictError(key=link(prefix, at))
         if other.run == manifest.run:  # a twin's, or ours before a crash
             return
+        taken = manifest.sequence is not None and other.sequence == manifest.sequence
+        if taken and other.source.sha256 != manifest.source.sha256:
+            raise NumberTakenError(run=manifest.run, other=other.run)
         if since is None:
             continue
         ours, theirs = _cards(store, manifest.run, manifest.ledger), _cards(store, other.run, other.ledger)

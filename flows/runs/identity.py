@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 
 from flows.errors import OperatorError
-from schemas.issuer import Issuer
+from schemas.issuer import PROOFS, Issuer
 from schemas.portal import INTERFACE, columns
 from schemas.settings import WEEK, Schedule
 
@@ -75,8 +75,8 @@ def digest(data: bytes) -> str:
 
 def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
     """Return every setting that decides which rows are in which chunk and how they are written."""
-    shaping = issuer.model_dump(mode="json", include={"source", "columns", "filter", "rules", "repairs", "resend"})
-    del shaping["source"]["same_name"]  # whether an extract is taken, not what is in it
+    shaping = issuer.model_dump(mode="json", include={"columns", "filter", "rules", "repairs", "resend"})
+    shaping["source"] = issuer.source.model_dump(mode="json", exclude=set(PROOFS))
     if issuer.full_portfolio:
         shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")
     portal = issuer.portal.model_dump(mode="json", include={"extension", "armor", "compression", "rows_per_chunk"})
@@ -86,7 +86,8 @@ def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
     """Return the names of the settings that differ, dotted (`rules.luhn`)."""
     named: list[str] = []
-    for key in sorted(old.keys() | new.keys()):
+    unshaping = PROOFS if prefix == "source." else frozenset()  # earlier versions stored one of them
+    for key in sorted((old.keys() | new.keys()) - unshaping):
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
             named += differences(before, after, f"{prefix}{key}.")
@@ -95,12 +96,12 @@ def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> l
     return named
 
 
-def business_date(key: str, dropped: datetime, time_zone: str) -> date:
-    """Read the business date from the extract's name (2026-11-20, 20261120), else take the day it was dropped."""
+def date_in_name(key: str) -> date | None:
+    """Return the business date in an extract's name (2026-11-20, 20261120), None where it has none."""
     if found := DATE_IN_NAME.search(key.rpartition("/")[2]):
         with suppress(ValueError):  # 20260231 is not a date
             return date(int(found[1]), int(found[2]), int(found[3]))
-    return local_day(dropped, time_zone)
+    return None
 
 
 def local_day(moment: datetime, time_zone: str) -> date:

@@ -19,7 +19,8 @@ _END = b"-----END PGP "
 _BOM = b"\xef\xbb\xbf"
 _HEAD_OF_ARMOR = re.compile(rb"(?:[^\n:]+:[^\n]*\n)*[ \t]*\n")  # RFC 4880 6.2: headers, then an empty line
 _MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # a marker packet, which some senders put first
-_SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _SEALED, _AEAD = 1, 5, 6, 18, 20
+_SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _UNAUTHENTICATED, _SEALED, _AEAD = 1, 5, 6, 9, 18, 20
+_CUT = ("armor.end.missing", "armor.head.malformed", "packet.length.beyond_end")  # what a cut leaves
 
 Compression = Literal["zip", "none"]
 
@@ -52,6 +53,15 @@ def looks_like_message(head: bytes) -> bool:
     except MalformedMessageError:
         return False
     return tag == _SESSION_KEY and head[start : start + 1] == b"\x03"  # else some letter of cp1252 or UTF-8
+
+
+def is_cut_off(message: bytes) -> bool:
+    """Return whether the end of a message is missing: of its armor, its last packet, or all that is sealed."""
+    try:
+        tags = {packet.tag for block in blocks(message) for packet in packets(block)}
+    except MalformedMessageError as error:
+        return error.fields["reason"] in _CUT
+    return not tags & {_UNAUTHENTICATED, _SEALED, _AEAD}
 
 
 def inspect(message: bytes) -> tuple[str, ...]:

@@ -81,13 +81,17 @@ def resend_policy(issuer: Issuer, as_of: date) -> ResendPolicy:
 class PriorState:
     """The last attempt of every card; `attempts`: frames of ATTEMPT, oldest first.
 
-    `newest`: the business date of the latest extract; what differs in an older one is not a change.
+    `newest`: the business date of the latest extract; what differs in an older one is not a change. `today`: a link
+    that ended before it is none, however old the extract is; `ended` counts those.
     """
 
-    def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min) -> None:
+    def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min, today: date = date.min) -> None:
         self._newest = newest
         table = pl.concat([_compact(pl.DataFrame(schema=ATTEMPT)), *map(_compact, attempts)])
         cards = _last_of_each(table).sort("card", "expiration", "reissue_check")
+        living = cards["until"] >= today
+        self.ended = int((~living).sum())
+        cards = cards.with_columns(pl.when(living).then("until"))
         self._cards: NDArray[np.uint64] = cards["card"].to_numpy()
         self._facts = cards.drop("card")
 
@@ -126,7 +130,8 @@ class PriorState:
         def alike(at: NDArray[np.intp], rows: NDArray[np.intp] | slice) -> NDArray[np.bool_]:
             asked, stored = reissues[rows], issued[at]
             same: NDArray[np.bool_] = known[at] == expirations[rows]
-            return same & ((asked == stored) | (asked == 0) | (stored == 0))
+            same &= (asked == stored) | (asked == 0) | (stored == 0)
+            return same
 
         places = first.copy()
         odd = np.flatnonzero((self._cards[first] == cards) & ~alike(first, slice(None)))  # few have two cards

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.extracts.decode import Readable
+from flows.extracts.delivery import read_sidecar
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.open import Counting, open_extract
 from flows.extracts.reader import read_extract
@@ -25,8 +26,10 @@ from flows.submissions.chunking import Splitter
 from flows.submissions.ledger import LedgerWriter, sent_records
 from flows.submissions.publish import Outcome, PartialRunError, Publisher
 from flows.submissions.rows import EVERY_ROW, Route, RowScope
+from flows.submissions.sequence import Numbered, out_of_sequence, sequence_number
 from schemas import ledger
 from schemas.corrections import BESIDE
+from schemas.issuer import SourceSettings
 from schemas.manifest import Counts, Inputs, Manifest, ManifestChunk, Plan, SourceIdentity
 
 
@@ -50,7 +53,7 @@ class Piece(NamedTuple):
 
 
 class Scan:
-    """The pass itself; iterate once, then read `counts` and the route's tallies."""
+    """The pass itself; iterate once, then read `counts` and the route's tallies. `held` is why it must not begin."""
 
     def __init__(
         self,
@@ -59,10 +62,18 @@ class Scan:
         source: SourceIdentity,
         as_of: date,
         scope: RowScope = EVERY_ROW,
+        *,
+        opened: Collection[str] = (),
+        planned: Sequence[Numbered] = (),
     ) -> None:
         issuer = context.issuer
         self._selected = scope.selected is not None
-        self._extract = read_extract(stream, issuer.source, source.key)
+        proofs = SourceSettings() if self._selected else issuer.source  # selected rows: their run proved the extract
+        self._sidecar = read_sidecar(context.adapters.store, proofs, source.key)
+        self._sidecar.prove(bytes=source.size, sha256=source.sha256)
+        self._extract = read_extract(stream, issuer.source, source.key, again=self._selected)
+        self.number = sequence_number(proofs, source.key, self._extract.before)
+        self.held = out_of_sequence(context, source, as_of, self.number, planned, opened)
         mapping = plan_mapping(
             self._extract.header,
             issuer.columns,
@@ -86,6 +97,7 @@ class Scan:
                 processed = self.route.process(block)
                 self._count(processed.others, processed.good.height)
                 yield Piece(list(self._splitter.add(processed.good)), processed.others)
+        self._sidecar.prove(count=self._extract.counts.rows)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
 
     @property
@@ -147,7 +159,9 @@ def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnP
     ledger, publisher = LedgerWriter(store, keys), Publisher(context, sealer, keys)
     with closing(publisher), closing(ledger), open_extract(context, job.entry, plan.source) as stream:
         counting = Counting(stream)
-        scan = Scan(context, counting, plan.source, plan.as_of, job.scope)
+        scan = Scan(context, counting, plan.source, plan.as_of, job.scope, opened=job.opened)
+        if scan.held is not None:
+            raise scan.held
         with closing(iter(scan)) as pieces:
             for piece in pieces:
                 ledger.add(piece.others)
@@ -169,6 +183,7 @@ def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnP
         repairs=dict(route.repairs),
         chunks=tuple(chunks),
         ledger=tuple(parts),
+        sequence=scan.number,
     )
     return BuiltRun(manifest, route.test_cards, route.other_cards)
 

@@ -10,18 +10,19 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import CardlinkError
+from flows.extracts.delivery import business_date
 from flows.extracts.open import open_extract
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext
 from flows.runs.documents import HABIT, finished, has_manifest, keys_of, read_manifest, rows_before
-from flows.runs.identity import business_date
 from flows.runs.prior_state import ATTEMPT, seen_rows
 from flows.submissions.build import Scan
 from flows.submissions.changed import changed_from
 from flows.submissions.gates import GateFacts, refusal
 from flows.submissions.plan import RunInputs, expected_run, find_extract, identify
 from flows.submissions.rows import RowScope
+from flows.submissions.sequence import Numbered
 from flows.submissions.submit import Request, guards, plans_of_extract, refuse_resend
 from schemas.ledger import AWAITING
 from schemas.manifest import Counts
@@ -54,10 +55,11 @@ class Checked(NamedTuple):
 
 @dataclass
 class EarlierRuns:
-    """What earlier extracts of one dry run would leave: attempts at the cards they send, and their row counts."""
+    """What earlier extracts of one dry run would leave: attempts at the cards they send, row counts, numbers."""
 
     sent: list[pl.DataFrame] = field(default_factory=list)
     read: list[tuple[date, int]] = field(default_factory=list)
+    numbered: list[Numbered] = field(default_factory=list)
 
 
 def check_extract(
@@ -74,7 +76,7 @@ def check_extract(
     """
     entry = find_extract(context, name)
     source = identify(context.adapters.store, entry)
-    as_of = day or business_date(entry.key, entry.modified, context.issuer.time_zone)
+    as_of = business_date(context, entry, day)
     survey = survey_cards(context, nights.sent if nights else ()) if guards(context.issuer) else None
     asked = RunInputs(as_of, new_run, known=survey.digest if survey else "", dated=True)
     run = expected_run(context, source, asked)
@@ -82,7 +84,8 @@ def check_extract(
     sizes: list[int] = []
     reasons, sent = [], []
     with open_extract(context, entry, source) as stream:
-        scan = Scan(context, stream, source, as_of, RowScope(prior=survey.known if survey else None))
+        scope, planned = RowScope(prior=survey.known if survey else None), nights.numbered if nights else ()
+        scan = Scan(context, stream, source, as_of, scope, opened=opened, planned=planned)
         for piece in scan:
             sizes += [chunk.height for chunk in piece.chunks]
             reasons += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
@@ -90,8 +93,10 @@ def check_extract(
                 changed.add(piece)
             if survey and nights:
                 sent += [_attempts(chunk) for chunk in piece.chunks]
-    refused = changed.error(scan.counts) if changed else _refusal(context, source.key, run, scan, opened, nights)
+    changes = changed.error(scan.counts) if changed else None
+    refused = changes or scan.held or _refusal(context, source.key, run, scan, opened, nights)
     if nights and refused is None:
+        nights.numbered += [Numbered(scan.number, run, as_of)] if scan.number is not None else []
         nights.sent += sent
         nights.read.append((as_of, scan.counts.read))
     return Checked(

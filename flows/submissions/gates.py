@@ -19,6 +19,7 @@ REJECT_RATE: Gate = "reject-rate"
 ROW_JUMP: Gate = "row-jump"
 SEEN_BEFORE: Gate = "seen-before"
 CHANGED_EXTRACT: Gate = "changed-extract"  # checked before anything is planned or sealed
+SEQUENCE_GAP: Gate = "sequence-gap"
 OPENABLE: tuple[Gate, ...] = get_args(Gate)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
+from flows.extracts.delivery import business_date, is_extract, missing
 from flows.extracts.errors import checked_name
 from flows.runs.context import IssuerContext
 from flows.runs.documents import READERS, keys_of, plans, read_document, read_end
-from flows.runs.identity import DATE_IN_NAME, business_date, canonical, digest
+from flows.runs.identity import canonical, date_in_name, digest
 from flows.runs.keys import dismissed, extracts, identified
 from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError
 from flows.submissions.plan import dismissal_of, dismissals, identify
@@ -35,6 +35,7 @@ class ExtractState(NamedTuple):
     other: str = ""
     entry: Entry | None = None  # None where the name has other content now, or is gone
     dismissals: tuple[Dismissal, ...] = ()
+    waits: str = ""  # what it still lacks to be taken
 
 
 class _Run(NamedTuple):
@@ -43,13 +44,18 @@ class _Run(NamedTuple):
 
 
 def pending(context: IssuerContext, *, remember: bool = False) -> list[Entry]:
-    """Return the extracts that match [source] pattern and still need a run, oldest first; CardInNameError.
+    """Return the extracts that need a run and can be taken, oldest first; CardInNameError."""
+    return [entry for entry, waits in unsubmitted(context, remember=remember) if not waits]
+
+
+def unsubmitted(context: IssuerContext, *, remember: bool = False) -> list[tuple[Entry, str]]:
+    """Return the extracts that match [source] pattern and still need a run, oldest first, with what each waits for.
 
     One whose last run was abandoned needs none until an operator asks for a new run.
     """
     found = extract_states(context, remember=remember)
-    waiting = [one.entry for one in found if one.entry is not None and one.state in WAITING]
-    return sorted(waiting, key=lambda entry: (entry.modified, entry.key))
+    waiting = [(one.entry, one.waits) for one in found if one.entry is not None and one.state in WAITING]
+    return sorted(waiting, key=lambda one: (one[0].modified, one[0].key))
 
 
 def extract_states(context: IssuerContext, *, remember: bool = False) -> list[ExtractState]:
@@ -69,18 +75,18 @@ def extract_states(context: IssuerContext, *, remember: bool = False) -> list[Ex
     chains = {sha256: dismissals(store, issuer, sha256) for sha256 in listed}
     versions = {(plan.source.key, plan.source.size, plan.source.version): plan.source.sha256 for plan in whole}
     sizes = {size for _, size, _ in versions} | {one.size for chain in chains.values() for one in chain}
-    found, present = [], {}
-    for entry in store.keys(extracts(issuer)):
-        if not fnmatchcase(checked_name(entry.key.removeprefix(extracts(issuer))), context.issuer.source.pattern):
+    found, present, files = [], {}, {entry.key: entry for entry in store.keys(extracts(issuer))}
+    for entry in files.values():
+        if not is_extract(checked_name(entry.key.removeprefix(extracts(issuer))), context.issuer.source):
             found.append(ExtractState(entry.key, "ignored", entry=entry))
             continue
         sha256 = versions.get((entry.key, entry.size, entry.version), "")
+        waits = missing(entry, files, context.issuer.source, context.adapters.now())
         if not sha256 and entry.size in sizes:
             sha256 = _content(context, entry, remember=remember)
         present[entry.key] = sha256
-        found.append(
-            _state(context, runs, ExtractState(entry.key, "pending", sha256, "", "", entry, chains.get(sha256, ())))
-        )
+        one = ExtractState(entry.key, "pending", sha256, "", "", entry, chains.get(sha256, ()), waits)
+        found.append(_state(context, runs, one))
     for key, sha256 in {(plan.source.key, plan.source.sha256) for plan in whole}:
         if present.get(key) != sha256:
             state: State = "replaced" if key in present else "gone"
@@ -108,7 +114,7 @@ def _state(context: IssuerContext, runs: Mapping[str, Sequence[_Run]], one: Extr
     """Return what became of one content of one name."""
     alike, key, entry = runs.get(one.sha256, ()), one.key, one.entry
     if entry is not None and context.issuer.full_portfolio:  # its bytes may be the same on another date
-        day, dated = business_date(key, entry.modified, context.issuer.time_zone), DATE_IN_NAME.search(key)
+        day, dated = None if one.waits else business_date(context, entry), date_in_name(key)
         own = [
             run for run in alike if run.plan.source.key == key and (dated or run.plan.source.version == entry.version)
         ]

@@ -13,6 +13,7 @@ from datetime import date
 from typing import NamedTuple
 
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
+from flows.extracts.delivery import business_date
 from flows.redaction import redact
 from flows.reports.lists import write_unsent
 from flows.runs.attempts import survey_cards
@@ -21,7 +22,7 @@ from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
 from flows.runs.context import Adapters, IssuerContext, record_event
 from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest, rows_before
-from flows.runs.identity import business_date, canonical
+from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, extracts, submissions
 from flows.runs.prior_state import seen_rows
 from flows.runs.probe import ensure_store_safe
@@ -71,7 +72,7 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
         finish_commits(context)  # first: what died half-way must not be planned anew
         survey = survey_cards(context) if guards(context.issuer) else None
         known = survey.digest if survey else ""
-        day = request.business_date or business_date(entry.key, entry.modified, context.issuer.time_zone)
+        day = business_date(context, entry, request.business_date)
         asked = RunInputs(day, redact(request.new_run), known=known, dated=request.business_date is not None)
         source = identify(context.adapters.store, entry)
         hold_changed(context, entry, source, asked, request.opened, survey.known if survey else None)
@@ -207,5 +208,5 @@ def plans_of_extract(context: IssuerContext, extract: str) -> list[Plan]:
     entry = find_extract(context, extract)
     sha256 = identify(store, entry).sha256
     found = [plan for plan in plans(store, context.issuer.issuer) if plan.source.sha256 == sha256]
-    day = business_date(entry.key, entry.modified, context.issuer.time_zone)
+    day = business_date(context, entry)
     return [plan for plan in found if not context.issuer.full_portfolio or plan.as_of == day]

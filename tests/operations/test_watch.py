@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from prometheus_client.openmetrics import parser
 
 from flows.errors import CardlinkError
-from flows.operations.alerts import Failure, open_alerts, record_notified, watch
+from flows.operations.alerts import Failure, holding, open_alerts, record_notified, watch
 from flows.operations.metrics import metrics_key, write_metrics
 from flows.operations.outbox import move
 from flows.operations.remediation import dismiss
@@ -155,6 +156,45 @@ def test_yesterdays_extract_is_not_todays(tmp_path: Path) -> None:
     later = at(bench, now, schedule={"extract_by": "00:00:00"})
 
     assert look(later) == [("extract-missing", True)]
+
+
+def test_an_issuer_that_never_had_an_extract_misses_its_first(tmp_path: Path) -> None:
+    bench = at(local_bench(tmp_path), NOON, schedule={"extract_by": "03:00:00"}, source={"sidecar": "ctl"})
+
+    looks = [look(bench)]
+    bench.drop_bytes(b"count=5\n", "bank-20261120.csv.ctl")  # no extract by itself
+    looks.append(look(bench))
+
+    assert looks == [[("extract-missing", True)], []]
+
+
+def test_an_extract_without_its_marker_is_told_by_its_hour_with_what_it_waits_for(tmp_path: Path) -> None:
+    tables = {"schedule": {"extract_by": "03:00:00"}, "source": {"sidecar": "ctl", "done_marker": ".done"}}
+    bench = at(local_bench(tmp_path), NOON, **tables)
+    bench.drop(5, "bank-20261120.csv")
+    bench.drop_bytes(b"count=5\n", "bank-20261120.csv.ctl")
+
+    told = [alert.text for alert in holding(bench.context)]
+    looks = [look(bench)]
+    bench.drop_bytes(b"", "bank-20261120.csv.done")
+    looks.append(look(bench))
+
+    assert told == ["bank-20261120.csv is not taken yet: there is no bank/extracts/bank-20261120.csv.done"]
+    assert looks == [[("extract-waiting", True)], [("extract-waiting", False)]]
+
+
+def test_a_whole_extract_of_the_day_leaves_one_that_came_later_its_time(tmp_path: Path) -> None:
+    bench = at(local_bench(tmp_path), NOON, schedule={"extract_by": "03:00:00"}, source={"done_marker": ".done"})
+    bench.drop(5, "bank-1.csv")
+    bench.drop_bytes(b"", "bank-1.csv.done")
+    bench.drop(5, "bank-2.csv", seed=1)
+    for name, hours in (("bank-1.csv", 10), ("bank-2.csv", 0)):
+        moment = (NOON - timedelta(hours=hours)).timestamp()
+        os.utime(tmp_path / "store" / "bank" / "extracts" / name, (moment, moment))
+
+    looks = [look(bench), look(at(bench, NOON + timedelta(days=1)))]
+
+    assert looks == [[], [("extract-waiting", True)]]
 
 
 def test_a_skipped_night_is_announced_on_its_day_and_closes_with_it(tmp_path: Path) -> None:

@@ -1,25 +1,4 @@
-from datetime import UTC, date, datetime
-
-import pytest
-
-from flows.runs.identity import business_date, canonical, differences
-
-DROPPED = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("name", "zone", "expected"),
-    [
-        ("cards-20261120.csv", "UTC", date(2026, 11, 20)),
-        ("2026-11-19_cards.csv.gz", "UTC", date(2026, 11, 19)),
-        ("cards.csv", "UTC", date(2026, 11, 21)),
-        ("cards.csv", "America/New_York", date(2026, 11, 20)),
-        ("cards-20260231.csv", "UTC", date(2026, 11, 21)),
-        ("cards-1202611209.csv", "UTC", date(2026, 11, 21)),
-    ],
-)
-def test_the_business_date_is_the_names_else_the_day_of_the_drop(name: str, zone: str, expected: date) -> None:
-    assert business_date(f"bank/extracts/{name}", DROPPED, zone) == expected
+from flows.runs.identity import canonical, differences
 
 
 def test_equal_documents_are_equal_bytes() -> None:
@@ -31,3 +10,10 @@ def test_changed_settings_are_named_by_their_dotted_place() -> None:
     new = {"rules": {"luhn": "warn", "cvv": "warn"}, "portal": {}}
 
     assert differences(old, new) == ["portal.armor", "rules.luhn"]
+
+
+def test_settings_that_only_prove_an_extract_whole_make_no_other_run() -> None:
+    old = {"source": {"delimiter": ",", "final_newline": False}}
+    new = {"source": {"delimiter": ";"}}
+
+    assert differences(old, new) == ["source.delimiter"]

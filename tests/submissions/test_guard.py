@@ -59,6 +59,14 @@ def test_a_card_goes_again_once_its_link_has_ended_and_not_on_the_day_before(tmp
     assert [set(), {"a"}] == [place.sent(one) for one in (last_day, day_after)]
 
 
+def test_an_extract_of_an_older_date_is_judged_by_the_links_that_live_today(tmp_path: Path) -> None:
+    place = bank(tmp_path, "a")
+    place.day += timedelta(days=61)
+    name = place.drop("bank-20261201.csv")
+
+    assert {"a"} == place.sent(place.bench.submit(name))
+
+
 def test_a_row_that_the_partner_refused_goes_again_and_so_does_one_whose_chunk_was_cancelled(tmp_path: Path) -> None:
     place = bank(tmp_path)
     place.settle("a", "b")
