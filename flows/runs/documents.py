@@ -19,6 +19,7 @@ from schemas.manifest import LedgerPart, Manifest, Plan
 from schemas.records import Abandoned, Part, Purged
 
 T = TypeVar("T", bound=BaseModel)
+REPLACED = "replaced"  # the event of a run that was planned anew before its commit
 HABIT = 14  # runs whose median is the usual row count
 READERS = 16
 
@@ -239,7 +240,8 @@ def run_status(store: Store, run: RunId) -> RunStatus:
         return RunStatus(str(run), summary["verdict"], **summary["rows"])
     end = read_end(store, keys)
     if not isinstance(end, Manifest):
-        return RunStatus(str(run), "abandoned" if end else "not committed")
+        replaced = any(f"-{REPLACED}-" in entry.key for entry in store.keys(keys.events))
+        return RunStatus(str(run), "abandoned" if end else "replaced by a later run" if replaced else "not committed")
     if (gone := read_purged(store, keys, "ledger")) is not None:
         return RunStatus(str(run), f"{gone.verdict} (purged)", **gone.rows)
     fates = end.counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})

@@ -14,8 +14,8 @@ from flows.extracts.delivery import ExtractWaitsError, companions, missing
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.runs.chains import CONTESTS, records
-from flows.runs.context import IssuerContext
-from flows.runs.documents import finished, has_manifest, keys_of, plans, read_end, read_plan
+from flows.runs.context import IssuerContext, record_event
+from flows.runs.documents import REPLACED, finished, has_manifest, keys_of, plans, read_end, read_plan
 from flows.runs.identity import canonical, differences, digest, row_settings
 from flows.runs.keys import RunId, dismissed, extracts, link, submissions
 from flows.runs.store import Entry, Store, StoreBusyError, prefetch, write_once
@@ -118,7 +118,7 @@ def make_plan(context: IssuerContext, source: SourceIdentity, asked: RunInputs) 
     expected_run(context, source, asked)
     plan, stored = _planned(context, source, asked)
     if stored is None:
-        return plan, _remarks(context, plan, asked)
+        return plan, _replaced(context, plan, asked)
     changed = _changes(context, stored, asked) if finished(context.adapters.store, keys_of(plan.run)) else []
     remarks = (f"changed since that run: {', '.join(changed)}",) if changed else ()
     return stored.model_copy(update={"source": source}), remarks
@@ -270,15 +270,17 @@ def _changes(context: IssuerContext, stored: Plan, asked: RunInputs) -> list[str
     return changed + [name for name, same in now.items() if not same]
 
 
-def _remarks(context: IssuerContext, plan: Plan, asked: RunInputs) -> tuple[str, ...]:
-    """Return what an operator should know of earlier runs of a file of this name: other content, other settings."""
+def _replaced(context: IssuerContext, plan: Plan, asked: RunInputs) -> tuple[str, ...]:
+    """Record which runs a new plan replaces; return what an operator should know of earlier runs of its name."""
     store, source = context.adapters.store, plan.source
     named = [old for old in plans(store, context.issuer.issuer) if old.source.key == source.key and not old.selection]
     before = [old.run for old in named if old.source.sha256 != source.sha256]
     remarks = [f"{source.key} had other content before, in run {before[-1]}"] if before else []
     for old in named:
-        open_run = old.source.sha256 == source.sha256 and not has_manifest(store, keys_of(old.run))
-        if old.run != plan.run and open_run and (changed := _changes(context, old, asked)):
+        keys = keys_of(old.run)
+        if old.run != plan.run and old.source.sha256 == source.sha256 and not has_manifest(store, keys):
+            changed = _changes(context, old, asked) or ["what other runs have sent"]
+            record_event(context.adapters, keys, REPLACED, run=plan.run)
             remarks.append(
                 f"run {old.run} was never committed, and is planned anew; changed since: {', '.join(changed)}"
             )

@@ -15,6 +15,7 @@ from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import OvertakenError
+from flows.runs.documents import run_statuses
 from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError
 from flows.submissions import submit as submit_module
@@ -214,3 +215,6 @@ def test_a_run_that_died_is_planned_anew_where_another_extract_was_committed_mea
 
     assert {"a"} == place.sent(done)
     assert 2 == len(committed(place.bench))
+    states = {one.run: one.state for one in run_statuses(place.bench.store, "bank")}
+    assert {"replaced by a later run"} == {state for run, state in states.items() if run not in committed(place.bench)}
+    assert "what other runs have sent" in done.remarks[0]
