@@ -12,11 +12,10 @@ from click.testing import CliRunner, Result
 
 from flows.adapters.gpg_sealer import PortalKey
 from flows.cli.main import main
-from flows.runs.documents import keys_of
 from flows.wiring import open_store
 from schemas.expressions import PUBLISHED
 from tests import keys
-from tests.night import Bench, issuer
+from tests.night import Bench, issuer, uncommit
 
 TOML = """
 issuer = "bank"
@@ -88,7 +87,7 @@ def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would
 
 
 def test_a_run_is_abandoned_and_the_extract_submitted_as_a_new_run(bank: Bench, run: str, tmp_path: Path) -> None:
-    (tmp_path / "store" / keys_of(run).manifest).unlink()
+    uncommit(tmp_path, run)
 
     tried = cardlink(tmp_path, "mend", "abandon", run, *WHY, "--dry-run")
     done = cardlink(tmp_path, "mend", "abandon", run, *WHY)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from flows.adapters.local import LocalStore
 from flows.operations.purge import PurgePlan
-from flows.runs.documents import keys_of
 from flows.runs.store import Entry
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, uncommit
 
 WEEK, YEAR = 8, 400  # days after which chunks, and ledgers, are due
 SOURCES = ("bank/extracts/", "bank/results/")
@@ -44,8 +42,7 @@ def answered(folder: Path, rows: int = 50) -> tuple[Bench, str]:
 def planned(folder: Path) -> tuple[Bench, str]:
     """Return a bench with a run that was planned, published in part, and never committed."""
     bench, run = sent(folder)
-    (folder / "store" / keys_of(run).manifest).unlink()
-    shutil.rmtree(folder / "store" / "bank" / "commits")
+    uncommit(folder, run)
     return bench, run
 
 

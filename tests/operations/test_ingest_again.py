@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from flows.reports.ingest import ListedLateError
-from flows.runs.documents import keys_of
 from flows.runs.keys import results
 from flows.runs.store import Store
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, uncommit
 from tests.storms import FailingStore, LateStore
 
 REPORTS = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
@@ -140,7 +139,7 @@ def test_a_result_that_is_not_listed_yet_is_not_marked_and_comes_with_the_next_i
 
 def test_a_result_for_a_run_nobody_knows_is_kept_and_told_each_time(tmp_path: Path) -> None:
     bench, run, answers = answered(tmp_path)
-    (tmp_path / "store" / keys_of(run).manifest).unlink()
+    uncommit(tmp_path, run)
     drop(bench, answers)
 
     told = [bench.ingest(), bench.ingest()]

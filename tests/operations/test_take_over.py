@@ -23,7 +23,7 @@ from flows.runs.documents import UnknownRunError, keys_of, read_manifest
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
-from tests.night import DAY, NOON, Bench, local_bench
+from tests.night import DAY, NOON, Bench, local_bench, uncommit
 
 WHY = "the machine was switched off"
 COMMAND = [sys.executable, "-c", "from flows.cli.main import main; main()", "--json"]
@@ -43,7 +43,7 @@ def planned(tmp_path: Path) -> tuple[Bench, str]:
     """A bench and a run that is planned and nothing more."""
     bench = local_bench(tmp_path)
     run = bench.submit(bench.drop(5)).manifest.run
-    (tmp_path / "store" / keys_of(run).manifest).unlink()
+    uncommit(tmp_path, run)
     return bench, run
 
 
