@@ -22,7 +22,7 @@ from flows.runs.documents import keys_of, read_ledger, read_manifest
 from flows.runs.identity import default_header
 from flows.runs.keys import commits, extracts, results
 from flows.runs.sealing import Opener, Sealer
-from flows.runs.store import Cleaner, Store
+from flows.runs.store import Store
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
@@ -44,6 +44,12 @@ def issuer(**changes: Any) -> Issuer:
     return Issuer.model_validate(
         {"issuer": BANK, "root": "store", "test": True, "limits": limits, **changes, "portal": portal}
     )
+
+
+def uncommit(folder: Path, run: str) -> None:
+    """Make a run as if its process had died right before its commit; the last run of a local bench."""
+    (folder / "store" / keys_of(run).manifest).unlink()
+    max((folder / "store" / commits(keys_of(run).run.issuer)).iterdir()).unlink()
 
 
 @dataclass
@@ -77,12 +83,6 @@ class Bench:
     def submit(self, extract: str, **request: Any) -> Submitted:
         """Submit one extract."""
         return submit(self.context, Request(extract, **request))
-
-    def uncommit(self, run: str) -> None:
-        """Take the last run back to before its commit, as a kill leaves it."""
-        assert isinstance(self.store, Cleaner)
-        self.store.delete(keys_of(run).manifest)
-        self.store.delete(max(entry.key for entry in self.store.keys(commits(self.issuer.issuer))))
 
     def answer(self, habits: Habits | None = None, **portal: Any) -> Answered:
         """Let the simulated portal answer what is committed."""

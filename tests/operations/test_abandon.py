@@ -88,7 +88,7 @@ def test_a_new_run_that_broke_off_is_pending_again(tmp_path: Path) -> None:
     bench, run = broken_off(tmp_path)
     abandon(bench.context.adapters, run, WHY)
     failing = FailingStore(
-        bench.store, lambda what, key: KeyError(key) if what == "create" and "manifest" in key else None
+        bench.store, lambda what, key: KeyError(key) if (what, key[-13:]) == ("create", "manifest.json") else None
     )
     with pytest.raises(KeyError):
         replace(bench, store=failing).submit("bank-20261120.csv", new_run="it was the right file")

@@ -125,7 +125,7 @@ def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
     enforce(server, False)
     purger = role(server, "purger", PURGE)
     outside = Bench(servers.store(server, "nightly"), issuer(), now=lambda: datetime.now(UTC))
-    run = outside.submit(outside.drop(30, "bank-20261119.csv", seed=1)).manifest.run
+    run = outside.submit(outside.drop(30, "bank-20261117.csv", seed=1)).manifest.run
     outside.answer()
     outside.ingest()
     before = outside.snapshot().keys()

@@ -15,7 +15,7 @@ from flows.runs.documents import keys_of
 from flows.runs.probe import ensure_store_safe
 from flows.runs.store import ConflictError, ObjectMissingError, StoreBusyError, StoreUnsafeError
 from flows.submissions.publish import PartialRunError
-from tests.night import NOON, Bench, local_bench
+from tests.night import NOON, Bench, local_bench, uncommit
 from tests.storms import FailingStore, LateStore
 from tests.submissions.test_publish import failing
 
@@ -49,7 +49,7 @@ def test_another_business_date_for_a_committed_run_changes_nothing_and_is_named(
 def test_another_business_date_for_a_run_that_was_never_committed_is_taken(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
-    bench.uncommit(bench.submit(extract).manifest.run)
+    uncommit(tmp_path, bench.submit(extract).manifest.run)
 
     again = bench.submit(extract, business_date=date(2026, 11, 21))
 
@@ -99,7 +99,7 @@ def test_a_document_that_cardlink_did_not_write_is_named(tmp_path: Path, part: s
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
     keys = keys_of(bench.submit(extract).manifest.run)
-    bench.uncommit(str(keys.run))
+    uncommit(tmp_path, str(keys.run))
     key = next(key for key in bench.snapshot() if part in key)
     (tmp_path / "store" / key).write_bytes(b"")
 

@@ -18,7 +18,7 @@ from flows.submissions.plan import DuplicateExtractError, ExtractNotFoundError
 from flows.submissions.publish import ForeignChunkError
 from schemas.portal import COUNTRY, CUID, PAN, columns
 from tests.builders import portal_rows
-from tests.night import NOON, Bench, issuer, local_bench, portal_csv
+from tests.night import NOON, Bench, issuer, local_bench, portal_csv, uncommit
 
 
 def rows_of(chunks: list[bytes]) -> list[list[str]]:
@@ -91,7 +91,7 @@ def test_what_a_dead_run_published_is_adopted_and_the_outcome_is_the_same(tmp_pa
     extract = bench.drop(35)
     done = bench.submit(extract).manifest
     keys = keys_of(done.run)
-    bench.uncommit(str(keys.run))
+    uncommit(tmp_path, str(keys.run))
     (tmp_path / "store" / keys.chunks / keys.chunk_name(2)).unlink()
 
     again = bench.submit(extract)
@@ -107,7 +107,7 @@ def test_a_truncated_or_foreign_object_under_a_chunks_name_is_never_adopted(tmp_
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
     keys = keys_of(bench.submit(extract).manifest.run)
-    bench.uncommit(str(keys.run))
+    uncommit(tmp_path, str(keys.run))
     chunk = tmp_path / "store" / keys.chunks / keys.chunk_name(1)
     chunk.write_bytes(damage(chunk.read_bytes()))  # type: ignore[operator]  # a function of bytes
     left = chunk.read_bytes()
@@ -123,7 +123,7 @@ def test_the_as_of_date_comes_from_the_plan_when_a_run_is_repeated(tmp_path: Pat
     bench = local_bench(tmp_path)
     extract = bench.drop(10, name="no-date.csv")
     done = bench.submit(extract, business_date=date(2026, 11, 19)).manifest
-    bench.uncommit(done.run)
+    uncommit(tmp_path, done.run)
     later = replace(bench, now=lambda: NOON + timedelta(days=1))
 
     again = later.submit(extract).manifest
@@ -147,7 +147,7 @@ def test_a_run_that_was_never_committed_is_planned_anew_with_the_settings_of_now
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
     first = bench.submit(extract, business_date=date(2026, 11, 19)).manifest
-    bench.uncommit(first.run)
+    uncommit(tmp_path, first.run)
     changed = replace(bench, issuer=issuer(portal={"rows_per_chunk": 5}))
 
     done = changed.submit(extract)
@@ -204,7 +204,7 @@ def test_of_two_runs_of_one_extract_the_second_is_told_who_works(tmp_path: Path)
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
     run = bench.submit(extract).manifest.run
-    bench.uncommit(run)
+    uncommit(tmp_path, run)
     Lease.take(bench.store, keys_of(run).claims, "another:7", NOON, timedelta(minutes=10))
 
     with pytest.raises(ClaimedError, match="another:7"):
