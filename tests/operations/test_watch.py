@@ -57,6 +57,21 @@ def test_a_refused_run_is_told_once_and_closes_with_its_commit(tmp_path: Path) -
     assert looks == [[("run-refused", True)], [], [("run-refused", False)], []]
 
 
+def test_a_gap_in_the_sequence_is_told_and_closes_when_it_is_filled(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, source={"sequence": "-([0-9]{3})[.]csv$"})
+    first, missed, third = (bench.drop(20, f"bank-202611{18 + at}-00{at}.csv", seed=at) for at in range(3))
+    bench.submit(first)
+
+    with pytest.raises(CardlinkError, match="expected 1"):
+        bench.submit(third)
+    looks = [look(bench)]
+    bench.submit(missed)
+    bench.submit(third)
+    looks.append(look(bench))
+
+    assert looks == [[("run-refused", True)], [("run-refused", False)]]
+
+
 def test_an_overdue_answer_is_told_once_and_closes_when_it_comes(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     run = bench.submit(bench.drop(20)).manifest.run
