@@ -89,6 +89,7 @@ class Extract:
         self.counts = ReadCounts()
         self.before: list[str] = []
         self._again = again
+        self._open = False  # no newline ends the lines before the data
         self._cut = ""  # why the last record seems to be cut off
         self._settings = settings
         self._name = name
@@ -110,10 +111,10 @@ class Extract:
             self._data = rest + self._decode(raw, rest.count(b"\n"))
         block, _ = self._read(self._data, last=True)
         yield block
+        if problem := self._missing_end():  # first: an issuer may allow empty extracts, not those cut to nothing
+            raise TruncatedError(name=self._name, problem=f"{problem}; {self.counts.rows} rows were read")
         if not self.counts.rows:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
-        if problem := self._missing_end():
-            raise TruncatedError(name=self._name, problem=f"{problem}; {self.counts.rows} rows were read")
         if self._total is not None:
             self._total.check(self.counts.rows, self.counts.kinds[Kind.REFUSED])
 
@@ -126,7 +127,7 @@ class Extract:
             return ""
         if self._cut and not trailed:
             return f"{self._cut} (a last line that is no record: describe it with `trailer` or `comment` in [source])"
-        if settings.final_newline and self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n"):
+        if settings.final_newline and (self._open or self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n")):
             hint = "where the issuer writes it so, set final_newline = false in [source]"
             return f"its last line, line {self.counts.lines}, has no newline ({hint})"
         return ""
@@ -154,6 +155,7 @@ class Extract:
             self.before.append(line)
         if left:
             raise EmptyExtractError(name=self._name, problem="it has no header")
+        self._open = at > len(self._data)
         self._data = self._data[at:]
         if settings.format == "fixed":
             return (RECORD,)

@@ -6,7 +6,7 @@ A submit publishes the pieces of the pass; a dry run only counts them. Every row
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from datetime import date, timedelta
 from typing import NamedTuple
@@ -15,9 +15,10 @@ import polars as pl
 
 from flows.extracts.decode import Readable
 from flows.extracts.delivery import read_sidecar
+from flows.extracts.errors import EmptyExtractError
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.open import Counting, open_extract
-from flows.extracts.reader import read_extract
+from flows.extracts.reader import Block, read_extract
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of
 from flows.runs.sealing import Sealer
@@ -90,15 +91,23 @@ class Scan:
     def __iter__(self) -> Generator[Piece, None, None]:
         """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
         with (
-            closing(prefetch(iter(self._extract))) as blocks,
+            closing(prefetch(self._blocks())) as blocks,
             closing(prefetch(map(self.route.validate, blocks))) as validated,
         ):
             for block in validated:
                 processed = self.route.process(block)
                 self._count(processed.others, processed.good.height)
                 yield Piece(list(self._splitter.add(processed.good)), processed.others)
-        self._sidecar.prove(count=self._extract.counts.rows)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
+
+    def _blocks(self) -> Iterator[Block]:
+        """Yield the extract's blocks; SidecarMismatchError where the sidecar counts other rows, or any of none."""
+        try:
+            yield from self._extract
+        except EmptyExtractError:
+            self._sidecar.prove(count=0)
+            raise
+        self._sidecar.prove(count=self._extract.counts.rows)
 
     @property
     def counts(self) -> Counts:

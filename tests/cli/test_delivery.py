@@ -138,6 +138,18 @@ def test_a_ctl_that_says_otherwise_refuses_the_extract_with_what_was_found(bank:
     assert what in refused[1]["message"]
 
 
+def test_an_extract_that_lost_all_its_rows_is_not_an_empty_one(bank: Path) -> None:
+    source(bank, 'sidecar = "ctl"')
+    drop(bank, HEAD)
+
+    found = []
+    for text in ("count=2\n", "count=0\n"):
+        beside(bank, ".ctl", text)
+        found.append(tried(bank)[1]["error"])
+
+    assert found == ["SidecarMismatchError", "EmptyExtractError"]
+
+
 def test_a_ctl_gives_the_business_date_and_may_not_contradict_another(bank: Path) -> None:
     source(bank, 'sidecar = "ctl"')
     drop(bank, GOOD, "cards.csv")

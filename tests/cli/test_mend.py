@@ -87,7 +87,7 @@ def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would
 
 
 def test_a_run_is_abandoned_and_the_extract_submitted_as_a_new_run(bank: Bench, run: str, tmp_path: Path) -> None:
-    bank.uncommit(run)
+    uncommit(tmp_path, run)
 
     tried = cardlink(tmp_path, "mend", "abandon", run, *WHY, "--dry-run")
     done = cardlink(tmp_path, "mend", "abandon", run, *WHY)

@@ -1,6 +1,7 @@
 import gzip
 import io
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -111,6 +112,19 @@ def test_a_beginning_cut_off_anywhere_is_enough(cut: int, encoding: str) -> None
     guessed = tomllib.loads(guess(data[: len(data) - cut]))
 
     assert encoding == SourceSettings.model_validate(guessed["source"]).encoding
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize(("end", "written"), [("\n", True), ("\r\n", True), ("", False)])
+@pytest.mark.parametrize("rows", [1, 20_000])  # the second is longer than what else is looked at
+def test_whether_the_last_line_ends_in_a_newline_is_seen_at_the_end(
+    pack: Callable[[bytes], bytes], end: str, written: bool, rows: int
+) -> None:
+    data = pack("\n".join([HEADER, *[ROW.format("1127")] * rows]).encode() + end.encode())
+
+    guessed = tomllib.loads(guess(data))
+
+    assert written == guessed["source"]["final_newline"]
 
 
 def test_a_compressed_beginning_is_enough() -> None:

@@ -18,19 +18,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from flows.adapters.gpg import Keyring
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
 from flows.errors import ExtractError
 from flows.extracts.delivery import SidecarError, SidecarMismatchError, missing, read_sidecar
 from flows.extracts.errors import MissingColumnsError, TrailerError, TruncatedError
 from flows.extracts.header import HashTotal
+from flows.extracts.open import NoKeyForExtractError
 from flows.extracts.reader import read_extract
 from flows.runs.openpgp import is_cut_off
 from flows.runs.sealing import Plain
 from flows.runs.store import Entry
+from flows.submissions.dry_run import check_extract
 from schemas.issuer import SourceSettings
 from tests import keys
-from tests.night import DAY
+from tests.builders import portal_rows
+from tests.night import DAY, local_bench, portal_csv
 
 CSV = (b"1,Ada\n", b'2,"B ""x""\n,o"\n', b"3,\n")
 CRLF = tuple(line.replace(b"\n", b"\r\n") for line in CSV)
@@ -94,6 +98,26 @@ def test_a_sealed_message_cut_anywhere_has_no_end(armor: bool) -> None:
 
     end = message.rfind(b"-----END PGP") + len(b"-----END PGP ") if armor else len(message)  # the rest says nothing
     assert whole == list(range(end, len(message) + 1))
+
+
+@pytest.mark.parametrize("armor", ["--armor", "--no-armor"])
+def test_a_message_that_gpg_sealed_from_a_pipe_is_read_whole_or_refused_at_every_cut(
+    tmp_path: Path, armor: str
+) -> None:
+    with Keyring() as ring:  # from a pipe gpg does not know the length: the packet comes in parts
+        gpg, key = keys.Gpg(ring.home), keys.sound()
+        gpg("--import", given=key.public)
+        plain = portal_csv(portal_rows(*({"cardholder.cuid": os.urandom(99).hex()} for _ in range(20))))
+        sealed = gpg("--encrypt", "--trust-model", "always", "-r", key.fingerprint, armor, given=plain)
+    message = sealed.encode("latin-1")
+    bench = local_bench(tmp_path)
+
+    ends = len(message) - message.rfind(b"=") if armor == "--armor" else 0  # what follows the last row of armor
+    for cut in [*range(80), *range(80, len(message) - 80, 97), *range(len(message) - 80, len(message) - ends)]:
+        with pytest.raises(ExtractError):
+            check_extract(bench.context, bench.drop_bytes(message[:cut]), DAY)
+    with pytest.raises(NoKeyForExtractError):  # the bench has none; what is whole goes on to gpg
+        check_extract(bench.context, bench.drop_bytes(message), DAY)
 
 
 def test_the_message_says_the_line_what_was_found_and_how_many_rows_were_read() -> None:

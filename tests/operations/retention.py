@@ -42,7 +42,7 @@ def answered(folder: Path, rows: int = 50) -> tuple[Bench, str]:
 def planned(folder: Path) -> tuple[Bench, str]:
     """Return a bench with a run that was planned, published in part, and never committed."""
     bench, run = sent(folder)
-    bench.uncommit(run)
+    uncommit(folder, run)
     return bench, run
 
 

@@ -139,7 +139,7 @@ def test_a_result_that_is_not_listed_yet_is_not_marked_and_comes_with_the_next_i
 
 def test_a_result_for_a_run_nobody_knows_is_kept_and_told_each_time(tmp_path: Path) -> None:
     bench, run, answers = answered(tmp_path)
-    bench.uncommit(run)
+    uncommit(tmp_path, run)
     drop(bench, answers)
 
     told = [bench.ingest(), bench.ingest()]

@@ -43,7 +43,7 @@ def planned(tmp_path: Path) -> tuple[Bench, str]:
     """A bench and a run that is planned and nothing more."""
     bench = local_bench(tmp_path)
     run = bench.submit(bench.drop(5)).manifest.run
-    bench.uncommit(run)
+    uncommit(tmp_path, run)
     return bench, run
 
 

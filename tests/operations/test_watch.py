@@ -285,3 +285,18 @@ def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
     assert samples["cardlink_alerts_open", name, ("kind", "flow-failed")] == 1
     assert bench.content(metrics_key(BANK)) == text.encode()
     assert run.run not in text
+
+
+def test_a_gap_in_the_sequence_is_told_and_closes_when_it_is_filled(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, source={"sequence": "-([0-9]{3})[.]csv$"})
+    first, missed, third = (bench.drop(20, f"bank-202611{18 + at}-00{at}.csv", seed=at) for at in range(3))
+    bench.submit(first)
+
+    with pytest.raises(CardlinkError, match="expected 1"):
+        bench.submit(third)
+    looks = [look(bench)]
+    bench.submit(missed)
+    bench.submit(third)
+    looks.append(look(bench))
+
+    assert looks == [[("run-refused", True)], [("run-refused", False)]]

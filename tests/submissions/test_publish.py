@@ -112,7 +112,7 @@ def test_a_run_that_repeats_a_partial_one_keeps_what_stands(tmp_path: Path) -> N
 def test_a_foreign_chunk_is_told_after_all_others_stand(tmp_path: Path) -> None:
     bench, extract = of_chunks(tmp_path, 40)
     keys = keys_of(bench.submit(extract).manifest.run)
-    bench.uncommit(str(keys.run))
+    uncommit(tmp_path, str(keys.run))
     for path in (tmp_path / "store" / keys.base).rglob("*.*"):
         path.unlink()
     bench.store.create(keys.chunks + keys.chunk_name(2), b"something else")
