@@ -138,8 +138,11 @@ class Recount:
         return "living" if booked.expires > FIRST + timedelta(days=night * self._year.plan.stride) else "ended"
 
     def _judge_repeats(self) -> None:
-        """Judge every sending of a card after its first."""
+        """Judge every sending of a card after its first, and count changed cards."""
         for attempts in self._attempts.values():
+            for (was, before), (line, after) in pairwise(attempts):
+                if line.version > was.version:
+                    self._findings.figures[f"changed card sent: {self._state(before, after.night)}"] += 1
             by_card: dict[Card, list[tuple[Line, Sent]]] = defaultdict(list)
             for line, sent in attempts:
                 by_card[sent.card].append((line, sent))
