@@ -111,11 +111,15 @@ class Deliverer:
     decks: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     late: list[Drop] = field(default_factory=list)  # what was cut, as it ought to have been: it comes the next night
 
-    def tonight(self, night: int, day: date) -> list[Drop]:
-        """Return the files of a night, in the order they are dropped."""
-        stem = f"{self.issuer}-{day:%Y%m%d}"
+    def owed(self, night: int) -> list[Drop]:
+        """Return whole what was cut the night before."""
         drops = [one._replace(night=night) for one in self.late]
         self.late.clear()
+        return drops
+
+    def tonight(self, night: int, day: date) -> list[Drop]:
+        """Return the files of a night, in the order they are dropped."""
+        stem, drops = f"{self.issuer}-{day:%Y%m%d}", self.owed(night)
         regular, odd = self._drawn("regular", REGULAR), self._drawn("odd", ODD)
         if regular != "none":
             delta = self._delta(night, f"{stem}.csv", "delta")
@@ -197,7 +201,7 @@ class Deliverer:
         if self.chance.random() < 0.5 and not zipped:  # where it is hardest to see: around the end of a record
             at = self.chance.choice(ends) + self.chance.choice((-2, -1, 0, 1, 1))
         hidden = not zipped and not self.trailer and content[at - 1] == 0x0A
-        lines = drop.lines[: content[:at].count(b"\n") - 1] if hidden else ()
+        lines = drop.lines[: content[:at].count(b"\n") - 1] if hidden else drop.lines
         return drop._replace(
             content=content[:at], lines=lines, kind="cut", whole="cut behind a record" if hidden else "cut"
         )

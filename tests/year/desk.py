@@ -44,6 +44,7 @@ class Desk:
     opens: float = 0.7  # of the files that are held; the others are dismissed
     odd: list[Said] = field(default_factory=list)  # ended in no way that is foreseen
     stuck: Counter[str] = field(default_factory=Counter)  # refusals that no line of theirs settles
+    asked: Counter[str] = field(default_factory=Counter)  # refusals that the issuer was told of
     settled: Counter[str] = field(default_factory=Counter)
     dismissed: set[str] = field(default_factory=set)  # names, tonight
 
@@ -71,8 +72,10 @@ class Desk:
         verb = "submit" if held and self.chance.random() < self.opens else "dismiss"
         offered = [shlex.split(line) for line in PASTE.findall(refusal)]
         words = next((line for line in offered if line[0] == verb and (verb == "dismiss" or "--open" in line)), None)
-        if words is None:
-            self.stuck[f"no line to {verb}: {refusal}"] += 1
+        if words is None:  # the issuer sends it again, it says; another night it must be gone
+            self.asked[refusal] += 1
+            if held or self.asked[refusal] > 1:
+                self.stuck[f"no line to {verb}: {refusal}"] += 1
             return
         if "--reason" in words:
             words[words.index("--reason") + 1] = "the issuer says so"

@@ -161,10 +161,11 @@ def lived(
         clock.append(_begin(folder, plan, store))
         for issuer in ("north", "south"):
             clock[0].banks.append(_bank(clock[0], issuer, store, opener, source, more))
-        for night in range(plan.nights):
+        for night in range(plan.nights + 1):
             clock[0].day, clock[0].hour = FIRST + timedelta(days=night * plan.stride), 1.5
-            for bank in clock[0].banks:
-                _night(clock[0], bank, night)
+            for bank in clock[0].banks:  # in the last night only what is owed comes
+                owed = bank.deliverer.owed(night) if night == plan.nights else None
+                _night(clock[0], bank, night, bank.deliverer.tonight(night, clock[0].day) if owed is None else owed)
             clock[0].hour = max(clock[0].hour, 9)
             for bank in clock[0].banks:
                 _day(clock[0], bank, night)
@@ -204,9 +205,9 @@ def _bank(year: Year, issuer: str, store: MortalStore, opener: Opener, source: s
     return Bank(deliverer, bench, Partner(portal, keyring, delay=1), reader)
 
 
-def _night(year: Year, bank: Bank, night: int) -> None:
+def _night(year: Year, bank: Bank, night: int, drops: list[Drop]) -> None:
     """Drop the files of a night, submit, and settle what is refused."""
-    for drop in bank.deliverer.tonight(night, year.day):
+    for drop in drops:
         bank.bench.store.replace(extracts(bank.name) + drop.name, [drop.content])
         bank.drops.append(drop)
         year.wait()

@@ -177,7 +177,7 @@ class Recount:
     def _judge_counts(self, run: Run) -> None:
         """Hold the counts of a run, of its report and of its output against the books."""
         counts, sent = run.manifest.counts, [one for one in self._bank.sent if one.run == run.manifest.run]
-        told = Counter(self._state(one, self._year.plan.nights) for one in sent)
+        told = Counter(self._state(one, self._year.plan.nights + 1) for one in sent)
         report = read_summary(self._bank.bench.store, keys_of(run.manifest.run))
         expected = {
             "read": counts.submitted + counts.rejected + counts.duplicate + counts.suppressed,
@@ -198,7 +198,7 @@ class Recount:
 
     def _story(self, line: Line) -> str:
         told = [
-            f"card {known.version} sent on night {sent.night}: {self._state(sent, self._year.plan.nights)}"
+            f"card {known.version} sent on night {sent.night}: {self._state(sent, self._year.plan.nights + 1)}"
             for known, sent in self._attempts[line.person]
         ]
         return f"card {line.version}; " + ("; ".join(told) or "never sent")
