@@ -24,8 +24,8 @@ RECENT = 0.5  # of those others stood in one of the last files
 UNFIT = 0.06  # of the new rows: their city is missing until they come again
 CHANGES = {"moved": 0.04, "reissued": 0.04, "replaced": 0.02}  # of the rows that come again
 REPEATED = 0.03  # of the rows stand twice in their file
-REGULAR = {"delta": 9, "cut": 2, "none": 1}  # of twelve nights
-ODD = {"renamed": 2, "changed": 2, "reordered": 1, "dropped again": 1, "second file": 1, "none": 5}  # of twelve nights
+REGULAR = {"delta": 5, "cut": 2, "none": 1}  # of eight nights
+ODD = {"renamed": 1, "changed": 2, "reordered": 1, "dropped again": 1, "second file": 1, "none": 2}  # of eight nights
 ZIPPED = 0.15  # of the files
 BACK = 8  # files back that a copy or a change may reach
 

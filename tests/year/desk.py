@@ -41,7 +41,7 @@ class Desk:
     folder: Path
     reaper: Reaper
     chance: random.Random
-    opens: float = 0.7  # of the files that are held; the others are dismissed
+    opens: float = 0.6  # of the files that are held; the others are dismissed
     odd: list[Said] = field(default_factory=list)  # ended in no way that is foreseen
     stuck: Counter[str] = field(default_factory=Counter)  # refusals that no line of theirs settles
     asked: Counter[str] = field(default_factory=Counter)  # refusals that the issuer was told of
