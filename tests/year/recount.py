@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
 
+from flows.reports.reconciliation import reconcile_runs
 from flows.runs.documents import keys_of, read_summary
 from flows.simulator.portal import Booked
 from schemas.ledger import DUPLICATE, REJECTED, SUBMITTED, SUPPRESSED
@@ -32,6 +33,7 @@ class Findings:
     cut: list[str] = field(default_factory=list)  # cut files that passed
     left: list[str] = field(default_factory=list)  # whole files that nobody dismissed and that became no run
     unbalanced: list[str] = field(default_factory=list)
+    miscounted: list[str] = field(default_factory=list)  # cards active in two runs that are counted otherwise
     untold: list[str] = field(default_factory=list)  # runs whose output does not say how many rows were held
     stuck: list[str] = field(default_factory=list)  # refusals that no line of theirs settles
     odd: list[str] = field(default_factory=list)  # commands that ended as none should
@@ -84,6 +86,7 @@ class Recount:
             self._judge_counts(run)
         self._judge_files(runs.keys())
         self._judge_repeats()
+        self._judge_active()
         self._findings.figures.update(f"files: {drop.kind}" for drop in self._bank.drops)
 
     def _judge_cut(self, run: Run, drop: Drop) -> None:
@@ -155,6 +158,15 @@ class Recount:
                         self._findings.twice.append(
                             f"{whom}: nights {before.night} and {after.night}, {state}: {before.run}, {after.run}"
                         )
+
+    def _judge_active(self) -> None:
+        """Hold the number of cards that are active in more than one run against that of the reconciliation."""
+        end = self._year.plan.nights + 1
+        active = Counter(sent.card for sent in self._bank.sent if self._state(sent, end) in ("awaiting", "living"))
+        books = sum(number > 1 for number in active.values())
+        told = reconcile_runs(self._bank.bench.context)["active_twice"]
+        if told != books:
+            self._findings.miscounted.append(f"{self._bank.name}: {told} cards active twice, {books} by the books")
 
     def _judge_files(self, runs: Collection[str]) -> None:
         """Judge whole files that became no run."""

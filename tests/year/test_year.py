@@ -30,6 +30,7 @@ def findings(year: Year) -> Findings:
 
 def test_no_card_is_sent_twice_without_anybodys_word(findings: Findings) -> None:
     assert [] == findings.twice
+    assert [] == findings.miscounted
     assert {"sent again: error", "sent again: ended", "rows: suppressed"} <= findings.figures.keys()
 
 
@@ -77,11 +78,12 @@ def test_the_oracle_finds_a_row_that_was_not_sent_and_those_held_for_its_sake(ye
 
 def test_the_oracle_finds_a_file_that_nobody_took(year: Year) -> None:
     north = year.banks[0]
-    strange = north.drops[0]._replace(content=b"never seen")
+    whole = next(drop for drop in north.drops if drop.whole == "whole")
+    strange = whole._replace(content=b"never seen")
 
     found = recount(replace(year, banks=[replace(north, drops=[*north.drops, strange])]))
 
-    assert f"north, night 0, delta: {strange.name}" in found.left
+    assert f"north, night {strange.night}, {strange.kind}: {strange.name}" in found.left
 
 
 def test_the_oracle_finds_a_cut_file_that_passed(year: Year) -> None:
@@ -102,6 +104,7 @@ def test_the_oracle_finds_what_goes_through_where_the_guards_are_off(tmp_path: P
 
     assert found.twice
     assert found.cut
+    assert [] == found.miscounted
 
 
 @pytest.mark.slow
