@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench bench-issuers quarter leaks torture demo ui test test-all check setup clean screenshots screenshots-ui
+.PHONY: bench bench-issuers quarter year leaks torture demo ui test test-all check setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -62,6 +62,11 @@ torture: .venv/test-ready
 # end; SMALL sizes run in the suite: make quarter QUARTER='--nights 30 --rows 2000'
 quarter: .venv/test-ready
 	@$(BIN)/python -m tests.quarter $(QUARTER)
+
+# A year of nights of two issuers with files that repeat, change, break and come twice, recounted by an oracle of its own;
+# a small size runs in the suite: make year YEAR='--nights 30'
+year: .venv/test-ready
+	@$(BIN)/python -m tests.year $(YEAR)
 
 setup: .venv/test-ready
 

@@ -25,6 +25,7 @@ LONGEST = (
     "leaks",
     "test_signals",
     "quarter",
+    "test_year",
     "test_twelve",
     "torture",
     "bench",

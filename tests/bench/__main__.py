@@ -65,6 +65,7 @@ def _measure(
         "ingest": lambda: figures.answer(scene, asked.rounds),
         "nights": lambda: figures.small_nights(scene, asked.nights),
         "year": lambda: figures.look_ups(folder, scene, asked.rows, asked.year),
+        "history": lambda: figures.history(folder, scene, asked.rows, asked.year, asked.rounds),
         "s3": lambda: figures.bucket(scene, asked.rounds),
         "cli": lambda: figures.command_line(folder, asked.rounds, asked.runs),
         "repeats": lambda: figures.memory_of_repeats(asked.sizes[-1]),
@@ -93,7 +94,7 @@ def _plot(sizes: dict[int, Cost]) -> str:
     return draw("cardlink submit: time and memory against rows", lines)
 
 
-PARTS = ("contest", "growth", "ingest", "nights", "year", "s3", "cli", "repeats")
+PARTS = ("contest", "growth", "ingest", "nights", "year", "history", "s3", "cli", "repeats")
 
 
 def _arguments() -> argparse.Namespace:
@@ -101,7 +102,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the extract of the contest")
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--nights", type=int, default=1000)
-    parser.add_argument("--year", type=int, default=366, help="nights of a portfolio that look-ups go through")
+    parser.add_argument("--year", type=int, default=366, help="nights that look-ups go through")
     parser.add_argument("--runs", type=int, default=1000, help="runs of the store that `status` looks through")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)

@@ -121,6 +121,28 @@ def look_ups(folder: Path, scene: Scene, rows: int, nights: int) -> Iterator[Fig
     yield Figure("peak memory of the look-ups", megabytes, 600, unit="MB")
 
 
+def history(folder: Path, scene: Scene, rows: int, nights: int, rounds: int) -> Iterator[Figure]:
+    """Measure a submit of cards that are all new, with a year of nightly full files behind it and with none."""
+    year, extract = make_year(folder / "history", scene, rows, nights, settings="")
+    new = make_scene(folder / "new", rows, scene.key, seed=2)
+    bank, kept = year.folder / "store" / BANK, folder / "kept"
+    shutil.copytree(bank, kept, copy_function=os.link)
+
+    def clear() -> None:
+        year.put_aside(bank)
+        shutil.copytree(kept, bank, copy_function=os.link)
+        extract.unlink()
+        shutil.copyfile(new.extract, extract)
+
+    behind = Contender("year", clear, [CARDLINK, "--config", str(year.folder), "submit", BANK])
+    costs = side_by_side([new.submit("none"), behind], rounds)
+    without, years = middle(costs["none"]), middle(costs["year"])
+    told = f"submit with {nights} nights behind it / with none"
+    yield Figure(f"{told}, CPU", years.cpu / without.cpu, 1.2)
+    yield Figure(told, ratio(costs, "year", "none"), 1.2)
+    yield Figure("peak memory of the submit with a year behind it", years.megabytes, 560, unit="MB")
+
+
 def bucket(scene: Scene, rounds: int) -> Iterator[Figure]:
     """Measure the submit to a local S3 server, less the server's own CPU time, against the directory."""
     spent = []

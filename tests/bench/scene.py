@@ -70,13 +70,13 @@ class Scene(NamedTuple):
         return Contender(name, clear, [CARDLINK, "--config", str(self.folder), "submit", BANK])
 
 
-def make_scene(folder: Path, rows: int, key: PortalKey | None = None, bad: float = 0.01) -> Scene:
+def make_scene(folder: Path, rows: int, key: PortalKey | None = None, bad: float = 0.01, seed: int = 0) -> Scene:
     """Make a scene with an extract of `rows` rows, a share `bad` of them with a flaw."""
     scene = Scene(folder, key or make_portal_key())
     scene.extract.parent.mkdir(parents=True)
     # By a child: a child's peak of memory begins at its parent's, so the bench itself has to stay small.
-    words = [CARDLINK, "sample", str(scene.extract), "--rows", str(rows), "--bad", str(bad), "--date", DAY.isoformat()]
-    subprocess.run(words, check=True, capture_output=True)
+    shape = ["--rows", str(rows), "--bad", str(bad), "--date", DAY.isoformat(), "--seed", str(seed)]
+    subprocess.run([CARDLINK, "sample", str(scene.extract), *shape], check=True, capture_output=True)
     (folder / "portal.asc").write_bytes(scene.key.public)
     (folder / "secret.asc").write_bytes(scene.key.secret)
     scene.configure()

@@ -33,14 +33,16 @@ BLOCK = 50_000  # rows asked for at once, as a submit does
 NEW = 100  # one row of so many is new each night
 
 
-def make_year(folder: Path, scene: Scene, rows: int, nights: int) -> tuple[Scene, Path]:
-    """Make a portfolio's store of so many nights; return its scene, and the extract of the next night.
+def make_year(
+    folder: Path, scene: Scene, rows: int, nights: int, settings: str = "full_portfolio = true"
+) -> tuple[Scene, Path]:
+    """Make a store of so many nights of full files; return its scene, and the extract of the next night.
 
     The last two nights are really sent and answered; those before are copies of the last one, their days moved.
     """
     year = make_scene(folder / "year", rows + 2 * (rows // NEW), scene.key)
     toml = year.folder / f"{BANK}.toml"
-    toml.write_text(toml.read_text().replace("test = true", "test = true\nfull_portfolio = true"))
+    toml.write_text(toml.read_text().replace("test = true", f"test = true\n{settings}"))
     header, *lines = year.extract.read_bytes().splitlines(keepends=True)
     year.extract.unlink()
     for ago in (2, 1, 0):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -12,13 +11,13 @@ from datetime import date
 from pathlib import Path
 
 from flows.reports.reconciliation import reconcile_runs
-from tests.quarter.life import Plan, Quarter, lived
+from tests.quarter.life import Plan, Quarter, asked, lived
 from tests.quarter.recount import Witness, cardholders, forgotten, sent_without_cause
 
 
 def main() -> int:
     """Live through a quarter, print what happened and what does not agree; 1 where anything does not."""
-    plan = _plan()
+    plan = asked("quarter", Plan())
     witness = Witness()
     with (
         tempfile.TemporaryDirectory(prefix="quarter-") as folder,
@@ -43,13 +42,6 @@ def main() -> int:
     for name, found in faults.items():
         _print_line(f"{name}: {len(found)} {', '.join(map(str, list(found)[:5]))}".rstrip())
     return int(any(faults.values()))
-
-
-def _plan() -> Plan:
-    parser = argparse.ArgumentParser(prog="python -m tests.quarter", description=__doc__)
-    for name, default in Plan()._asdict().items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
-    return Plan(**vars(parser.parse_args()))
 
 
 def _reported(quarter: Quarter, witness: Witness, causes: Counter[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ from schemas.manifest import Manifest
 from schemas.portal import CITY, POSTAL_CODE
 from tests import keys
 from tests.night import BANK, Bench, issuer
-from tests.quarter.mortal import KilledError, MortalStore
+from tests.quarter.mortal import MortalStore, Reaper
 from tests.quarter.partner import Keyring, Partner
 from tests.quarter.town import Population, found
 
@@ -50,6 +51,15 @@ ROWS = pl.DataFrame(
     }
 )
 T = TypeVar("T")
+P = TypeVar("P", bound=NamedTuple)
+
+
+def asked(name: str, default: P) -> P:
+    """Return the plan that a command line asks for: an option for each field."""
+    parser = argparse.ArgumentParser(prog=f"python -m tests.{name}")
+    for option, usual in default._asdict().items():
+        parser.add_argument(f"--{option.replace('_', '-')}", type=type(usual), default=usual)
+    return default._replace(**vars(parser.parse_args()))
 
 
 class Plan(NamedTuple):
@@ -72,15 +82,18 @@ class Quarter:
     store: MortalStore
     town: Population
     partner: Partner
-    chance: random.Random
+    reaper: Reaper
     day: date = FIRST
     hour: float = 0.0
-    did: Counter[str] = field(default_factory=Counter)
     purged: list[tuple[date, PurgePlan]] = field(default_factory=list)
-    usual: dict[str, int] = field(default_factory=dict)  # operations a step passes
     dropped: set[str] = field(default_factory=set)  # keys of extracts and results: what is not ours to delete
     given_up: set[str] = field(default_factory=set)  # chunks whose gaps were closed by hand
     watch: Callable[[Quarter, PurgePlan], None] = lambda *_: None  # looks at what a purge is about to delete
+
+    @property
+    def did(self) -> Counter[str]:
+        """What was done how often, and what was killed."""
+        return self.reaper.did
 
     def now(self) -> datetime:
         """Return the moment by the quarter's clock."""
@@ -91,24 +104,12 @@ class Quarter:
         return list(manifests(self.store, BANK))
 
     def survive(self, what: str, work: Callable[[], T]) -> T:
-        """Do a step; now and then the process is killed within it, and it is run again an hour later."""
-        while self.chance.random() < self.plan.deaths:
-            self.store.die_after(self.chance.randrange(self.usual.get(what, 40)))
-            try:
-                done = work()
-            except KilledError:
-                self.did[f"killed: {what}"] += 1
-                self.hour += 1
-            else:
-                self.did[what] += 1
-                return done
-            finally:
-                self.store.die_after(None)
-        done = work()
-        self.usual[what] = self.store.passed
-        self.store.die_after(None)
-        self.did[what] += 1
-        return done
+        """Do a step as often as it takes: it may be killed."""
+        return self.reaper.survive(what, work)
+
+    def wait(self) -> None:
+        """Let an hour go by."""
+        self.hour += 1
 
 
 @contextmanager
@@ -148,7 +149,8 @@ def _begin(folder: Path, plan: Plan, partner: Partner) -> Quarter:
     bench = Bench(store, settings, lambda: clock[0].now())
     days = plan.nights * plan.stride
     population = found(plan.rows, days, FIRST, plan.seed)
-    clock.append(Quarter(plan, bench, store, population, partner, random.Random(plan.seed)))
+    reaper = Reaper(store, random.Random(plan.seed), plan.deaths, lambda: clock[0].wait())
+    clock.append(Quarter(plan, bench, store, population, partner, reaper))
     return clock[0]
 
 

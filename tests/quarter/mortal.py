@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
 
 from flows.adapters.local import LocalSource
 from flows.runs.store import Entry
 from tests.clocked import ClockedStore
+
+T = TypeVar("T")
 
 
 class KilledError(BaseException):
@@ -60,3 +66,35 @@ class MortalStore(ClockedStore):
             self.passed += 1
             if self._left is not None and self.passed > self._left:
                 raise KilledError
+
+
+@dataclass
+class Reaper:
+    """Kills a share of the steps somewhere within, and runs them again; counts what was done and what was killed."""
+
+    store: MortalStore
+    chance: random.Random
+    deaths: float  # the share of steps that are killed
+    wait: Callable[[], None]  # lets an hour go by
+    did: Counter[str] = field(default_factory=Counter)
+    usual: dict[str, int] = field(default_factory=dict)  # operations a step passes
+
+    def survive(self, what: str, work: Callable[[], T]) -> T:
+        """Do a step; now and then the process is killed within it, and it is run again an hour later."""
+        while self.chance.random() < self.deaths:
+            self.store.die_after(self.chance.randrange(self.usual.get(what, 40)))
+            try:
+                done = work()
+            except KilledError:
+                self.did[f"killed: {what}"] += 1
+                self.wait()
+            else:
+                self.did[what] += 1
+                return done
+            finally:
+                self.store.die_after(None)
+        done = work()
+        self.usual[what] = self.store.passed
+        self.store.die_after(None)
+        self.did[what] += 1
+        return done

@@ -16,7 +16,7 @@ from flows.simulator.chance import chance
 from flows.simulator.portal import Booked, Portal
 from tests.night import Bench
 
-LATE = 0.15  # of the chunks are answered one to three days later
+LATE = 0.15  # of the chunks are answered one to three days later than the others
 FORGOTTEN = 0.1  # of the chunks: one row in three is not in the result
 WHOLE_AFTER = 6  # days until the partner brings the rest, where it is asked
 NEVER = 0.3  # of the gaps are never filled
@@ -59,6 +59,7 @@ class Partner:
 
     portal: Portal
     keyring: Keyring
+    delay: int = 0  # days until most chunks are answered
     received: list[Received] = field(default_factory=list)
     coming: list[Coming] = field(default_factory=list)
     delivered: dict[tuple[str, int], Booked] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class Partner:
         """Decide when a chunk is answered, and whether something is forgotten."""
         seed, name = self.portal.seed, f"card-links-{chunk.partition('.')[0]}-result"
         late = chance(seed, "late", chunk)
-        when = day + timedelta(days=1 + int(late / LATE * 3) if late < LATE else 0)
+        when = day + timedelta(days=self.delay + (1 + int(late / LATE * 3) if late < LATE else 0))
         some = tuple(row for row in rows if row.row % 3)
         if len(some) == len(rows) or chance(seed, "forgotten", chunk) >= FORGOTTEN:
             self.coming.append(Coming(when, f"{name}.csv", chunk, rows))

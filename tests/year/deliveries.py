@@ -1,0 +1,207 @@
+"""What an issuer delivers night by night: delta files, and everything that goes wrong with files on their way.
+
+The truth about every file stands beside it: whose rows it holds, which of them can be sent, and whether it is whole.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from io import BytesIO
+from typing import Literal, NamedTuple
+
+import polars as pl
+
+from flows.simulator.extract import write_sample
+from schemas.portal import ADDRESS1, CITY, PAN, YEAR, columns
+
+NEW = 0.4  # of the rows of a delta file; the others stood in earlier ones
+RECENT = 0.5  # of those others stood in one of the last files
+UNFIT = 0.06  # of the new rows: their city is missing until they come again
+CHANGES = {"moved": 0.04, "reissued": 0.04, "replaced": 0.02}  # of the rows that come again
+REPEATED = 0.03  # of the rows stand twice in their file
+REGULAR = {"delta": 5, "cut": 2, "none": 1}  # of eight nights
+ODD = {"renamed": 1, "changed": 2, "reordered": 1, "dropped again": 1, "second file": 1, "none": 2}  # of eight nights
+ZIPPED = 0.15  # of the files
+BACK = 8  # files back that a copy or a change may reach
+
+Whole = Literal["whole", "cut", "cut behind a record"]  # the last: where nothing in the file can prove it
+
+
+class Card(NamedTuple):
+    """A card by its number and expiration (YYMM)."""
+
+    pan: str
+    expiration: str
+
+
+class Line(NamedTuple):
+    """One row as it was delivered: whose it is, the how-manieth card and address of theirs, and whether it is fit."""
+
+    person: int
+    version: int = 0
+    address: int = 0
+    fit: bool = True
+
+
+class Drop(NamedTuple):
+    """One file as it was dropped, and the truth about it."""
+
+    night: int
+    issuer: str
+    name: str
+    content: bytes
+    lines: tuple[Line, ...]
+    kind: str
+    whole: Whole = "whole"
+
+
+@dataclass
+class People:
+    """Everybody's row, and the cards that replace lost ones; two issuers share them, and change them each for itself.
+
+    A card of an odd version is a reissue of the one before, with a later year; one of an even version is a new number.
+    """
+
+    everybody: list[dict[str, str | None]]
+    count: int
+
+    @classmethod
+    def of(cls, count: int, last: date, seed: int) -> People:
+        """Return so many people whose cards outlast a day, each with three cards."""
+        out = BytesIO()
+        write_sample(out, 3 * count, as_of=last, seed=seed)
+        return cls(pl.read_csv(out.getvalue(), infer_schema=False).to_dicts(), count)
+
+    def fields(self, line: Line) -> dict[str, str | None]:
+        """Return the row of a line."""
+        row = dict(self.everybody[line.person])
+        row[PAN] = self.everybody[line.person + line.version // 2 % 3 * self.count][PAN]
+        row[YEAR] = f"{int(row[YEAR] or 0) + line.version:02d}"
+        row[ADDRESS1] = f"{line.address} New St" if line.address else row[ADDRESS1]
+        row[CITY] = row[CITY] if line.fit else None
+        return row
+
+    def card(self, line: Line) -> Card:
+        """Return the card of a line."""
+        row = self.fields(line)
+        return Card(row[PAN] or "", f"{row[YEAR]}{row['service_card.expiration_month']}")
+
+    def cuid(self, line: Line) -> str:
+        """Return the cuid of a line."""
+        return self.everybody[line.person]["cardholder.cuid"] or ""
+
+
+@dataclass
+class Deliverer:
+    """One issuer's deliveries; with a `trailer`, no cut of its files can hide."""
+
+    issuer: str
+    people: People
+    rows: int
+    chance: random.Random
+    trailer: bool = False
+    known: list[int] = field(default_factory=list)  # who stood in a file, in the order they first did
+    latest: dict[int, Line] = field(default_factory=dict)
+    whole: list[Drop] = field(default_factory=list)  # what arrived whole
+    decks: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    late: list[Drop] = field(default_factory=list)  # what was cut, as it ought to have been: it comes the next night
+
+    def owed(self, night: int) -> list[Drop]:
+        """Return whole what was cut the night before."""
+        drops = [one._replace(night=night) for one in self.late]
+        self.late.clear()
+        return drops
+
+    def tonight(self, night: int, day: date) -> list[Drop]:
+        """Return the files of a night, in the order they are dropped."""
+        stem, drops = f"{self.issuer}-{day:%Y%m%d}", self.owed(night)
+        regular, odd = self._drawn("regular", REGULAR), self._drawn("odd", ODD)
+        if regular != "none":
+            delta = self._delta(night, f"{stem}.csv", "delta")
+            drops.append(self._cut(delta, f"{stem}-whole.csv") if regular == "cut" else delta)
+        self.whole += [one for one in drops if one.whole == "whole"]
+        if self.whole and odd != "none":
+            drops.append(self._odd(odd, night, stem))
+            self.whole.append(drops[-1])
+        return drops
+
+    def _drawn(self, deck: str, kinds: dict[str, int]) -> str:
+        """Draw from a deck, so that a short year has every kind of night too."""
+        if not self.decks[deck]:
+            cards = [kind for kind, count in kinds.items() for _ in range(count)]
+            self.decks[deck] = self.chance.sample(cards, len(cards))
+        return self.decks[deck].pop()
+
+    def _odd(self, kind: str, night: int, stem: str) -> Drop:
+        """Return a file that repeats or changes one of the last ones."""
+        recent = [one for one in self.whole[-BACK:] if one.night < night or kind == "renamed"]
+        if kind == "second file" or not recent:
+            return self._delta(night, f"{stem}-second.csv", "second file")
+        before = self.chance.choice(recent)._replace(night=night, kind=kind)
+        if kind == "renamed":
+            return before._replace(name=f"{stem}-copy.csv" + ".gz" * before.name.endswith(".gz"))
+        if kind == "dropped again":
+            return before
+        if kind == "reordered":
+            lines = self.chance.sample(before.lines, len(before.lines))
+            return self._file(night, f"{stem}-reordered.csv", lines, kind)
+        kept = [line for line in before.lines if self.chance.random() > 0.2]
+        there = {line.person for line in kept}
+        more = [line for line in self._lines(len(before.lines) // 5 + 1) if line.person not in there]
+        return self._file(night, before.name, [*kept, *more], kind)
+
+    def _delta(self, night: int, name: str, kind: str) -> Drop:
+        return self._file(night, name, self._lines(self.rows), kind)
+
+    def _lines(self, count: int) -> list[Line]:
+        """Return rows of a delta: new people, and people who stood in earlier files, each once."""
+        fresh = max(1, round(count * NEW)) if self.known else count
+        new = [*range(len(self.known), min(len(self.known) + fresh, self.people.count))]
+        recent = self.known[-3 * self.rows :]
+        old = [
+            self.chance.choice(recent if self.chance.random() < RECENT else self.known)
+            for _ in range(count - len(new) if self.known else 0)
+        ]
+        self.known += new
+        lines = [Line(person, fit=self.chance.random() >= UNFIT) for person in new]
+        lines += [self._again(self.latest[person]) for person in dict.fromkeys(old) if person in self.latest]
+        self.latest |= {line.person: line for line in lines}
+        return self.chance.sample(lines, len(lines))
+
+    def _again(self, line: Line) -> Line:
+        """Return somebody's row as it comes again: put right if it was unfit, now and then changed."""
+        change = self.chance.choices([*CHANGES, ""], [*CHANGES.values(), 1 - sum(CHANGES.values())])[0]
+        if change == "moved":
+            return line._replace(address=line.address + 1, fit=True)
+        ahead = {"reissued": line.version | 1, "replaced": line.version // 2 * 2 + 2}.get(change, line.version)
+        return line._replace(version=min(ahead, 5), fit=True)
+
+    def _file(self, night: int, name: str, lines: Sequence[Line], kind: str) -> Drop:
+        lines = [one for line in lines for one in (line, *[line] * (self.chance.random() < REPEATED))]
+        text = pl.DataFrame(
+            [self.people.fields(line) for line in lines], dict.fromkeys(columns(), pl.String)
+        ).write_csv()
+        content = (text + (f"TRL|{len(lines)}\n" if self.trailer else "")).encode()
+        if name.endswith(".gz") or (kind != "changed" and self.chance.random() < ZIPPED):
+            content, name = gzip.compress(content, mtime=0), name.removesuffix(".gz") + ".gz"
+        return Drop(night, self.issuer, name, content, tuple(lines), kind)
+
+    def _cut(self, drop: Drop, other: str) -> Drop:
+        """Cut a file somewhere; the whole of it comes the next night, under the same or another name."""
+        zipped, content = drop.name.endswith(".gz"), drop.content
+        name = drop.name if self.chance.random() < 0.5 else other + ".gz" * zipped
+        self.late.append(drop._replace(name=name, kind="whole after a cut"))
+        ends = [at for at, byte in enumerate(content) if byte == 0x0A][:-1]  # of records, or anything where zipped
+        at = self.chance.randrange(1, len(content))
+        if self.chance.random() < 0.5 and not zipped:  # where it is hardest to see: around the end of a record
+            at = self.chance.choice(ends) + self.chance.choice((-2, -1, 0, 1, 1))
+        hidden = not zipped and not self.trailer and content[at - 1] == 0x0A
+        lines = drop.lines[: content[:at].count(b"\n") - 1] if hidden else drop.lines
+        return drop._replace(
+            content=content[:at], lines=lines, kind="cut", whole="cut behind a record" if hidden else "cut"
+        )

@@ -1,0 +1,114 @@
+"""A year of nights in a small size, and the oracle's own controls: it must find what is planted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.year.deliveries import ODD
+from tests.year.life import Plan, Year, lived
+from tests.year.recount import Findings, recount
+
+SMALL = Plan(nights=9, stride=9, rows=30, per_chunk=20, deaths=0.2)
+SHORT = Plan(nights=4, stride=9, rows=20, per_chunk=20, deaths=0.0, seed=10)
+UNGUARDED = "final_newline = false\n", '\n[resend]\nseen_before = "send"\n'
+
+
+@pytest.fixture(scope="module")
+def year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Year]:
+    with lived(tmp_path_factory.mktemp("year") / "bank", SMALL) as done:
+        yield done
+
+
+@pytest.fixture(scope="module")
+def findings(year: Year) -> Findings:
+    return recount(year)
+
+
+def test_no_card_is_sent_twice_without_anybodys_word(findings: Findings) -> None:
+    assert [] == findings.twice
+    assert [] == findings.miscounted
+    assert {"sent again: error", "sent again: ended", "rows: suppressed"} <= findings.figures.keys()
+
+
+def test_every_cardholder_of_a_whole_file_is_sent_or_refused_or_rightly_held(findings: Findings) -> None:
+    assert [] == findings.lost
+    assert [] == findings.unfit
+
+
+def test_no_cut_file_passes_that_could_be_told(findings: Findings) -> None:
+    assert [] == findings.cut
+    assert findings.figures["files: cut"] > findings.figures["cut files that passed, and nothing could prove it"]
+
+
+def test_every_run_balances_with_the_partners_books(findings: Findings) -> None:
+    assert [] == findings.unbalanced
+
+
+def test_a_submit_says_how_many_rows_already_have_or_await_a_link(findings: Findings) -> None:
+    assert [] == findings.untold
+
+
+def test_every_file_is_settled_by_nothing_but_what_the_output_offers(findings: Findings) -> None:
+    assert [] == findings.stuck
+    assert [] == findings.odd
+    assert [] == findings.left
+    assert {"settled: held, submit: exit 0", "settled: refused, dismiss: exit 0"} <= findings.figures.keys()
+
+
+def test_the_year_had_every_kind_of_file_and_processes_were_killed(findings: Findings) -> None:
+    kinds = {f"files: {kind}" for kind in (*ODD, "delta", "cut", "whole after a cut") if kind != "none"}
+
+    assert kinds <= findings.figures.keys()
+    assert findings.figures["commands: killed: submit"] > 0
+
+
+def test_the_oracle_finds_a_row_that_was_not_sent_and_those_held_for_its_sake(year: Year, findings: Findings) -> None:
+    north = year.banks[0]
+    first = north.sent[0]
+    without = replace(north, sent=[one for one in north.sent if one.card != first.card])
+
+    found = recount(replace(year, banks=[without]))
+
+    assert len(found.lost) > len(findings.lost)
+
+
+def test_the_oracle_finds_a_file_that_nobody_took(year: Year) -> None:
+    north = year.banks[0]
+    whole = next(drop for drop in north.drops if drop.whole == "whole")
+    strange = whole._replace(content=b"never seen")
+
+    found = recount(replace(year, banks=[replace(north, drops=[*north.drops, strange])]))
+
+    assert f"north, night {strange.night}, {strange.kind}: {strange.name}" in found.left
+
+
+def test_the_oracle_finds_a_cut_file_that_passed(year: Year) -> None:
+    north = year.banks[0]
+    taken = north.runs[min(north.runs)].manifest.source
+    drops = [one._replace(whole="cut") if one.name in taken.key else one for one in north.drops]
+
+    found = recount(replace(year, banks=[replace(north, drops=drops)]))
+
+    assert found.cut
+
+
+def test_the_oracle_finds_what_goes_through_where_the_guards_are_off(tmp_path: Path) -> None:
+    source, more = UNGUARDED
+
+    with lived(tmp_path / "bank", SHORT, more, source) as unguarded:
+        found = recount(unguarded)
+
+    assert found.twice
+    assert found.cut
+    assert [] == found.miscounted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_another_year_goes_as_well(tmp_path: Path, seed: int) -> None:
+    with lived(tmp_path / "bank", SMALL._replace(nights=30, seed=seed)) as other:
+        assert {} == recount(other).wrong
