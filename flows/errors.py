@@ -50,6 +50,11 @@ class CardlinkError(Exception):
         return partial(type(self), **self.fields), ()
 
 
+def full_text(error: CardlinkError) -> str:
+    """Return an error's text with the notes that a command added: what else can be done there."""
+    return " ".join([str(error), *getattr(error, "__notes__", ())])
+
+
 class ExtractError(CardlinkError):
     """The issuer must resend or correct the extract."""
 

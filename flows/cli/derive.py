@@ -15,7 +15,7 @@ from flows.cli.terminal import ProgressLine, Terminal, print_result
 from flows.commands.entry import REQUIRED, Context, Entry, Parameter
 from flows.commands.parameters import OneOf, Range
 from flows.commands.result import Result
-from flows.errors import BugError, CardlinkError, TryAgainError, kind_and_place
+from flows.errors import BugError, CardlinkError, TryAgainError, full_text, kind_and_place
 
 
 class StoppedError(TryAgainError):
@@ -118,4 +118,4 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
 
 
 def _failed(error: CardlinkError) -> Result:
-    return Result({"error": type(error).__name__, "message": str(error)}, exit_code=error.exit_code)
+    return Result({"error": type(error).__name__, "message": full_text(error)}, exit_code=error.exit_code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
 from flows.commands.parameters import Cli, Day, ExtractName, Issuer, Reason
 from flows.commands.result import Result, Table, artifact
-from flows.errors import CardlinkError
+from flows.errors import CardlinkError, ExtractError, full_text
 from flows.wiring import wire
 from schemas.actions import Gate
 
@@ -75,19 +75,28 @@ def submit(
             with context.progress(request.extract.rpartition("/")[2]) as progress:
                 done.append(submit_step(issuer_context, request, progress))
         except CardlinkError as error:
+            refused.append(_with_way_out(error, request.extract))
             if len(requests) == 1:
                 raise
-            refused.append(error)
     if dry_run:
         return _rehearsed(issuer, rehearsed, refused)
-    facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
+    facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [full_text(one) for one in refused]}
     facts["waiting"] = waiting
     if not requests:
         return Result(facts, waiting or [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}")
     shown = [part for one in done for part in submitted(issuer_context, one)]
-    shown += [*(f"refused: {one}" for one in refused), *waiting]
+    shown += [*(f"refused: {one}" for one in map(full_text, refused)), *waiting]
     code = max((one.exit_code for one in refused), default=0)
     return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer)
+
+
+def _with_way_out(error: CardlinkError, key: str) -> CardlinkError:
+    """Return the error with the line that drops a file which the issuer has to send again."""
+    from flows.submissions.plan import dismiss_line
+
+    if isinstance(error, ExtractError) and "cardlink dismiss" not in str(error):
+        error.add_note(f"If it comes under another name, drop this one: `{dismiss_line(key)}`.")
+    return error
 
 
 def run_facts(done: Submitted) -> dict[str, Any]:
@@ -137,8 +146,8 @@ def _rehearsed(issuer: str, done: Sequence[Rehearsal], errors: Sequence[Cardlink
     each = [
         {**one.checked._asdict(), "counts": one.checked.counts.model_dump(), "already": one.already} for one in done
     ]
-    facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": [str(error) for error in errors]}
-    shown = [part for one in done for part in would_send(one)] + [f"refused: {error}" for error in errors]
+    facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": [full_text(error) for error in errors]}
+    shown = [part for one in done for part in would_send(one)] + [f"refused: {full_text(error)}" for error in errors]
     shown = shown or [f"{issuer}: no new extract to submit"]
     code = max([3 if one.checked.refused else 0 for one in done] + [error.exit_code for error in errors], default=0)
     next_step = "" if code or not done else f"cardlink submit {issuer}"

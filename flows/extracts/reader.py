@@ -97,6 +97,8 @@ class Extract:
         self._data = b""  # decoded, not read yet
         self._header_line = ""
         self.header = self._read_header()
+        if self._open and self.counts.kinds[Kind.HEADER] and settings.final_newline and not again:
+            raise TruncatedError(name=name, problem="it ends within its header")
         self._total = None if again or settings.hash_total is None else HashTotal(settings, self.header, name)
         self._grammar: Grammar = Delimited(settings.delimiter, len(self.header))
         if settings.format == "fixed" and settings.width is not None:

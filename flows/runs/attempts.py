@@ -65,7 +65,7 @@ def survey_cards(context: IssuerContext, also: Iterable[pl.DataFrame] = ()) -> C
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     links = list(commits_since(store, issuer))  # first: later commits are looked at when ours is appended
     newest = max((link.as_of for link in links if link.selection is None), default=date.min)
-    running = hashlib.sha256(newest.isoformat().encode())
+    running = hashlib.sha256(f"{newest} {context.issuer.resend.reissue_column}".encode())
 
     def frames(found: Iterator[Attempts]) -> Iterator[pl.DataFrame]:
         for one in found:

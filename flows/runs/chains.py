@@ -91,8 +91,13 @@ def recent_commits(store: Store, issuer: str) -> Iterator[Manifest]:
     return commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY))
 
 
-def append_commit(store: Store, issuer: str, manifest: Manifest, since: int | None = None) -> None:
-    """Add a run to the commits; with `since`, OvertakenError where a later commit sends any of its cards."""
+def append_commit(
+    store: Store, issuer: str, manifest: Manifest, since: int | None = None, *, guarded: bool = True
+) -> None:
+    """Add a run to the commits; with `since`, OvertakenError where a later commit sends any of its cards.
+
+    Not `guarded`: only where that is of the same extract.
+    """
     prefix = commits(issuer)
     at = max(0, last_commit(store, issuer) - 1) if since is None else since  # the last one may be ours
     while not add_next(store, prefix, at + 1, manifest):
@@ -105,7 +110,7 @@ def append_commit(store: Store, issuer: str, manifest: Manifest, since: int | No
         taken = manifest.sequence is not None and other.sequence == manifest.sequence
         if taken and other.source.sha256 != manifest.source.sha256:
             raise NumberTakenError(run=manifest.run, other=other.run)
-        if since is None:
+        if since is None or not (guarded or other.source.sha256 == manifest.source.sha256):
             continue
         ours, theirs = _cards(store, manifest.run, manifest.ledger), _cards(store, other.run, other.ledger)
         if shared := ours.join(theirs, on=ours.columns, how="semi").height:

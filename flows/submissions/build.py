@@ -140,6 +140,7 @@ class Job(NamedTuple):
     opened: Collection[str]
     again: str
     since: int | None = None  # the last commit that was known when the rows were chosen
+    guarded: bool = True  # no card of a later commit is sent
     expected: ExpectedOutcome | None = None  # another outcome is not committed
 
 

@@ -17,7 +17,7 @@ from flows.extracts.delivery import business_date
 from flows.redaction import redact
 from flows.reports.lists import write_unsent
 from flows.runs.attempts import survey_cards
-from flows.runs.chains import append_commit, recent_commits
+from flows.runs.chains import append_commit, last_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
 from flows.runs.context import Adapters, IssuerContext, record_event
@@ -71,6 +71,7 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
         ensure_store_safe(context)
         finish_commits(context)  # first: what died half-way must not be planned anew
         survey = survey_cards(context) if guards(context.issuer) else None
+        since = survey.commit if survey else last_commit(context.adapters.store, context.issuer.issuer)
         known = survey.digest if survey else ""
         day = business_date(context, entry, request.business_date)
         asked = RunInputs(day, redact(request.new_run), known=known, dated=request.business_date is not None)
@@ -83,7 +84,8 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
             RowScope(prior=survey.known if survey else None),
             request.opened,
             command(context.issuer.issuer, plan, request.opened),
-            since=survey.commit if survey else None,
+            since=since,
+            guarded=survey is not None,
             expected=request.expected,
         )
         done = execute(context, job, sealer, on_progress)
@@ -109,7 +111,7 @@ def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnPro
         if job.opened:  # before the commit: a crash right after it would lose the record
             record_event(adapters, keys, "opened", gates=sorted(job.opened))
         manifest = _build(context, job, sealer, checked)
-        append_commit(adapters.store, context.issuer.issuer, manifest, job.since)
+        append_commit(adapters.store, context.issuer.issuer, manifest, job.since, guarded=job.guarded)
         return Submitted(manifest, already=not _commit(context, manifest))
 
 

@@ -15,7 +15,7 @@ from flows.cli.main import main
 from flows.wiring import open_store
 from schemas.expressions import PUBLISHED
 from tests import keys
-from tests.night import Bench, issuer
+from tests.night import Bench, issuer, uncommit
 
 TOML = """
 issuer = "bank"

@@ -9,7 +9,7 @@ from pathlib import Path
 from flows.adapters.local import LocalStore
 from flows.operations.purge import PurgePlan
 from flows.runs.store import Entry
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, uncommit
 
 WEEK, YEAR = 8, 400  # days after which chunks, and ledgers, are due
 SOURCES = ("bank/extracts/", "bank/results/")

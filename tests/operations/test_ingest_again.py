@@ -11,7 +11,7 @@ import pytest
 from flows.reports.ingest import ListedLateError
 from flows.runs.keys import results
 from flows.runs.store import Store
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, uncommit
 from tests.storms import FailingStore, LateStore
 
 REPORTS = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")

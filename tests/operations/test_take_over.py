@@ -23,7 +23,7 @@ from flows.runs.documents import UnknownRunError, keys_of, read_manifest
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
-from tests.night import DAY, NOON, Bench, local_bench
+from tests.night import DAY, NOON, Bench, local_bench, uncommit
 
 WHY = "the machine was switched off"
 COMMAND = [sys.executable, "-c", "from flows.cli.main import main; main()", "--json"]

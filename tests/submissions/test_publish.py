@@ -24,7 +24,7 @@ from flows.runs.store import (
 )
 from flows.submissions.publish import ENOUGH, ForeignChunkError, PartialRunError
 from tests.adapters.sealers import gpg_that
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, uncommit
 from tests.storms import FailingStore
 
 LIES = """
