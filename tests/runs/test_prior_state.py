@@ -114,7 +114,7 @@ def asked(wanted: list[Card]) -> pl.DataFrame:
     return pl.DataFrame(wanted, ROW, orient="row")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.lists(tried, max_size=12), st.lists(cards, max_size=6), portfolios, st.integers(0, 12))
 def test_a_card_rests_exactly_where_the_plain_rule_says_so(
     attempts: list[Tried], wanted: list[Card], portfolio: Portfolio, cut: int
@@ -136,7 +136,7 @@ def why_seen(card: Card, attempts: list[Tried]) -> str | None:
     return STANDING if any(one.ends and one.ends >= TODAY for one in same) else None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(
     st.lists(tried, max_size=12), st.lists(cards, max_size=6), st.integers(0, 12), st.sampled_from([(None,), (1, 2, 3)])
 )
