@@ -169,7 +169,9 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         shown += [f"and {waiting['count'] - TOP:,} more: outstanding.csv"] if waiting["count"] > TOP else []
     shown += [f"alert: results of {run} are overdue" for run in alerts["opened"]]
     shown += [f"still overdue, already reported: {run}" for run in alerts["standing"]]
-    shown += [f"alert closed, the results arrived: {run}" for run in alerts["closed"]]
+    for run in alerts["closed"]:
+        why = "the results arrived" if run in alerts["arrived"] else "no result is overdue any more"
+        shown.append(f"alert closed, {why}: {run}")
     return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
 
 

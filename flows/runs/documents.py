@@ -21,6 +21,7 @@ from schemas.records import Abandoned, Part, Purged
 T = TypeVar("T", bound=BaseModel)
 HABIT = 14  # runs whose median is the usual row count
 READERS = 16
+PURGED = " (purged)"  # in the state of a run whose ledger is gone
 
 
 class LedgerPurgedError(OperatorError):
@@ -240,6 +241,6 @@ def run_status(store: Store, run: RunId) -> RunStatus:
     if not isinstance(end, Manifest):
         return RunStatus(str(run), "abandoned" if end else "not committed")
     if (gone := read_purged(store, keys, "ledger")) is not None:
-        return RunStatus(str(run), f"{gone.verdict} (purged)", **gone.rows)
+        return RunStatus(str(run), f"{gone.verdict}{PURGED}", **gone.rows)
     fates = end.counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})
     return RunStatus(str(run), "committed, to be uploaded", awaiting=end.counts.submitted, **fates)
