@@ -78,7 +78,7 @@ def report(context: Context, run: RunName) -> Result:
 def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
     """Show a run's report: rows, balance, the most frequent reasons, breaks, and where the files are."""
     from flows.reports.summary import EXIT_CODES, WAITING
-    from flows.runs.documents import keys_of
+    from flows.runs.documents import headline, keys_of
 
     run, verdict = summary["run"], summary["verdict"]
     equations = []
@@ -87,7 +87,7 @@ def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
         holds = f"{'ok' if line['holds'] else 'DIFFERS'}{closed}"
         equations.append([line["name"], line["left"], line["right"], holds])
     shown: list[str | Table | Link] = [
-        f"{run}: {verdict}",
+        f"{run}: {headline(verdict, summary['rows']['awaiting'])}",
         "",
         Table(("rows", "count"), list(summary["rows"].items())),
         "",
@@ -102,11 +102,13 @@ def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
         resent = [[one["run"], *(one[state] for state in states)] for one in attempts["runs"]]
         after = list(attempts["after"].items())
         shown += ["", Table(("sent again", *states), resent), "", Table(("rows after all attempts", "count"), after)]
-    shown += [line for one in summary["breaks"] for line in break_lines(one, one["then"])]
+    for one in summary["breaks"]:
+        shown += break_lines(one, one["then"])
+        shown += [f"  {way['command']}  # {way['effect']}" for way in one["decide"]]
     if summary["breaks"]:
         shown += [artifact(summary["breaks"], f"{run}-breaks", "What does not balance, and what to do")]
     for one in summary["closed"]:
-        shown += break_lines(one, f"closed by {one['by']}: {one['reason']}")
+        shown += break_lines(one, f"closed by {one['by']}: {one['reason']}. {one['decision']}")
     shown += ["", f"files: {context.issuer.root}/{keys_of(run).report('')} ({FILES})"]
     shown += [Link(address(context, keys_of(run).report("report.html")), f"The report of {run}", f"{run}-report")]
     next_step = f"cardlink outbox list {context.issuer.issuer} --run {run}" if verdict == WAITING else ""

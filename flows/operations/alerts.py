@@ -19,7 +19,6 @@ from flows.runs.store import Entry, Store, read
 from schemas.records import Abandoned
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
-SETTLED = ("balanced", "balanced, rejects or errors above the limit")
 _STEP = re.compile(r"^(?P<place>.+/.+)/(?P<number>\d{6})\.(?P<what>json|told)$")
 _SAFE = re.compile(r"[^A-Za-z0-9.-]+")
 _REFUSED = re.compile(r"-refused-[0-9a-f]{8}\.json$")
@@ -178,10 +177,10 @@ def _run_problems(context: IssuerContext, run: RunId) -> Iterator[Alert]:
         yield Alert("empty-extract", issuer.issuer, str(run), f"{run}: the extract has no rows")
     if manifest is None:
         return
-    state = run_status(store, run).state
-    if state == OUT_OF_BALANCE:
+    status = run_status(store, run)
+    if status.state == OUT_OF_BALANCE:
         yield Alert("out-of-balance", issuer.issuer, str(run), f"{run} is out of balance")
-    if state not in SETTLED:
+    if status.awaiting:
         within, moment = timedelta(hours=issuer.portal.answer_within_hours), context.adapters.now()
         late = [item.clock for item in outbox(context.adapters, str(run)) if item.overdue(moment, within)]
         if late:

@@ -17,6 +17,7 @@ from flows.runs.documents import keys_of, read_ledger, read_manifest, run_ids, w
 from flows.runs.frames import read_rows
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.links import prompted_singles, singles
+from flows.runs.outcomes import DECISION
 from flows.runs.store import ObjectMissingError, Store
 from schemas import ledger
 from schemas.actions import FIX, NOTHING, RESUBMIT
@@ -155,7 +156,8 @@ def _card_status(found: Sequence[Attempt], today: date) -> CardStatus:
         status, then = _unsettled(last.trouble) if last.trouble else _WAITS[last.sent]
         then = then.format(chunk=last.chunk, run=last.run, issuer=last.issuer)
     else:
-        status = _WORDS[last.state] + (f": {', '.join(last.reasons)}" if last.reasons else "")
+        word = "has no usable answer, as an operator decided" if last.how == DECISION else _WORDS[last.state]
+        status = word + (f": {', '.join(last.reasons)}" if last.reasons else "")
         then = _next_step(last)
     runs = list(dict.fromkeys(one.run or "typed in" for one in found if one.active(today) or one.state == AWAITING))
     if len(runs) > 1:

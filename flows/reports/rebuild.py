@@ -6,10 +6,10 @@ Ledger parts are reconciled one after the other, so that memory stays flat: no c
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import date
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -20,11 +20,11 @@ from flows.reports.lists import write_links, write_unsent
 from flows.reports.summary import summarise, waiting_since
 from flows.reports.tally import Tally, add, tally
 from flows.results.balance import Balance, balance
-from flows.results.decisions import closed_breaks, sort_breaks
 from flows.results.intake import CHUNKS
 from flows.results.lineage import attempts_after
 from flows.results.reconcile import Reconciled, reconcile
 from flows.runs.chunks import as_it_lies, chunk_states
+from flows.runs.closings import closed_breaks
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
     UnknownRunError,
@@ -38,11 +38,12 @@ from flows.runs.documents import (
 from flows.runs.frames import csv_pieces, read_rows, rows_key, write_parquet
 from flows.runs.identity import canonical, local_day
 from flows.runs.keys import RunKeys
-from flows.runs.outcomes import StoredOutcomes
+from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.prior_state import CHECKS
 from flows.runs.store import Entry, Store, prefetch
 from schemas import ledger
 from schemas.breaks import Break
+from schemas.ledger import AWAITING
 from schemas.manifest import LedgerPart, Manifest
 
 AS_SENT = ["expiration", "origin", *CHECKS]  # kept with the outcome: later runs need them
@@ -73,12 +74,11 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
             lambda: write_unsent(store, keys, manifest, portfolio=context.issuer.full_portfolio),
         )
     total = add(counted)
-    found = sort_breaks(sorted(total.breaks), closed_breaks(store, keys))
-    total = total._replace(breaks=frozenset(found.open))
-    books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found.open), len(found.closed))
+    found, closed = tuple(sorted(total.breaks)), sorted(total.closed, key=lambda pair: pair[0])
+    books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found), len(closed))
     moment = waiting_since(store, keys, manifest, now)
     versions = {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}
-    summary = summarise(manifest, total, books, context.issuer, moment, versions, found.closed)
+    summary = summarise(manifest, total, books, context.issuer, moment, versions, closed)
     if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
@@ -88,7 +88,7 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
         lambda: _write_errors(store, keys, manifest.ledger),
         lambda: _write_pages(store, keys, summary, chunks),
     )
-    return RunReport(books, found.open, summary)
+    return RunReport(books, found, summary)
 
 
 def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
@@ -105,11 +105,22 @@ def _report_inputs(store: Store, keys: RunKeys) -> list[Entry]:
     return [*store.keys(keys.outcomes), *store.keys(keys.closed)]
 
 
-def find_breaks(context: IssuerContext, run: str) -> tuple[Break, ...]:
-    """Return every break of a committed run, closed or not, as its outcomes are now; nothing is written."""
-    keys = keys_of(run)
-    manifest = _reportable(context.adapters.store, keys)
-    return tuple(sorted(add([one for part in _settle(context, keys, manifest) for one in part.tallies]).breaks))
+class Findings(NamedTuple):
+    """The open breaks of a run, their rows (`broken`), and the rows sent that no result names (chunk, row)."""
+
+    breaks: tuple[Break, ...]
+    broken: pl.DataFrame
+    unanswered: pl.DataFrame
+
+
+def find_breaks(context: IssuerContext, run: str) -> Findings:
+    """Return the open breaks of a committed run as its outcomes are now; nothing is written."""
+    keys, counted, waiting = keys_of(run), list[Tally](), [pl.DataFrame(schema={"chunk": pl.UInt32, "row": pl.UInt32})]
+    for part in _settle(context, keys, _reportable(context.adapters.store, keys)):
+        counted += part.tallies
+        waiting.append(part.rows.filter(pl.col("trouble").is_null(), state=AWAITING).select("chunk", "row"))
+    total = add(counted)
+    return Findings(tuple(one for one in sorted(total.breaks) if not one.notice), total.broken, pl.concat(waiting))
 
 
 def _reportable(store: Store, keys: RunKeys) -> Manifest:
@@ -147,7 +158,8 @@ def _settle(context: IssuerContext, keys: RunKeys, manifest: Manifest) -> Iterat
     reported, run = StoredOutcomes(store, keys), str(keys.run)
     states = chunk_states(store, keys, manifest)
     cancelled = frozenset((run, item.chunk.number) for item in states if item.state == "cancelled")
-    return (_settle_part(store, keys, part, reported, today, cancelled) for part in manifest.ledger)
+    settle = partial(reconcile, today=today, cancelled=cancelled, closings=closed_breaks(store, keys))
+    return (_settle_part(store, keys, part, reported, settle) for part in manifest.ledger)
 
 
 def _settle_part(
@@ -155,15 +167,14 @@ def _settle_part(
     keys: RunKeys,
     part: LedgerPart,
     reported: StoredOutcomes,
-    today: date,
-    cancelled: Collection[tuple[str, int]],
+    reconcile: Callable[[pl.DataFrame, Sequence[Attributed]], Reconciled],
 ) -> Settled:
     """Reconcile a part a few chunks at a time: answers take five times the memory of what was sent."""
 
     def settle(records: pl.DataFrame) -> tuple[pl.DataFrame, Tally]:
         sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(str(keys.run)).alias("run"))
         outcomes = reported.of(sent["chunk"].unique().to_list())
-        settled = reconcile(sent, outcomes, today, cancelled)
+        settled = reconcile(sent, outcomes)
         rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
         return rows, tally(records, settled, outcomes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -12,9 +13,11 @@ import polars as pl
 from flows.reports.tally import Tally
 from flows.results.balance import Balance
 from flows.runs.chunks import chunk_states
+from flows.runs.closings import place_of
 from flows.runs.keys import RunKeys
+from flows.runs.outcomes import DECISION
 from flows.runs.store import Store
-from schemas.breaks import KINDS, Break
+from schemas.breaks import DECISIONS, EXPLAINED, KINDS, Break
 from schemas.issuer import Issuer, Limits
 from schemas.manifest import Manifest
 from schemas.portal import INTERFACE
@@ -93,11 +96,11 @@ def summarise(
 ) -> dict[str, Any]:
     """Return the summary of a reconciled run: counts, codes, digests and names only.
 
-    `total.breaks` are the open breaks, `closed` those an operator closed, each with the record of it.
+    `closed`: the breaks an operator closed, each with the record of it.
     """
-    counts, repeats = manifest.counts, manifest.selection
+    counts, repeats, how = manifest.counts, manifest.selection, dict(total.how.iter_rows())
     states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
-    aged = _aged(total, moment)
+    aged = _aged(manifest.run, total, moment)
     files = sorted(total.files, key=lambda file: (file.received or date.min, file.name), reverse=True)
     return {
         **({"repeats": repeats.model_dump(include={"kind", "of", "reason", "override"})} if repeats else {}),
@@ -108,7 +111,7 @@ def summarise(
         "recipients": list(manifest.recipients),
         "issuer": issuer.issuer,
         "seen": moment.now.isoformat(timespec="seconds"),
-        "verdict": verdict(manifest, states, books, issuer.limits),
+        "verdict": verdict(manifest, states, books, issuer.limits, how.get(DECISION, 0)),
         "rows": {
             "read": counts.read,
             **states,
@@ -125,7 +128,7 @@ def summarise(
         "expires": {day.isoformat() if day else "": links for day, links in total.expiry.iter_rows()},
         "reasons": {"submit": _reason_rows(total.refused), "partner": _reason_rows(total.reasons)},
         "shapes": total.shapes.to_dicts(),
-        "how": dict(total.how.iter_rows()),
+        "how": how,
         "repairs": manifest.repairs,
         "balance": [
             {**line._asdict(), "holds": line.holds, "difference": line.left - line.right} for line in books.lines
@@ -136,6 +139,7 @@ def summarise(
             {
                 **{"name": one.name, "rows": one.rows, "place": one.place},
                 **{"at": by.at.isoformat(timespec="seconds"), "by": by.by, "reason": by.reason},
+                "decision": DECISIONS[by.decision or EXPLAINED].meaning,
             }
             for one, by in closed[:MOST_BREAKS]
         ],
@@ -148,13 +152,17 @@ def summarise(
     }
 
 
-def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limits: Limits) -> str:
-    """Return a run's verdict: out of balance first, then above the limits, then whether answers are awaited."""
+def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limits: Limits, decided: int = 0) -> str:
+    """Return a run's verdict: out of balance first, then above the limits, then whether answers are awaited.
+
+    `decided`: errors by an operator's decision; they count against no limit.
+    """
     counts = manifest.counts
     if not books.holds:
         return OUT_OF_BALANCE
-    answered = states["linked"] + states["error"]
-    if counts.rejected > limits.max_reject_rate * counts.read or states["error"] > limits.max_error_rate * answered:
+    refused = states["error"] - decided
+    answered = states["linked"] + refused
+    if counts.rejected > limits.max_reject_rate * counts.read or refused > limits.max_error_rate * answered:
         return ABOVE_LIMIT
     return WAITING if states["awaiting"] else BALANCED
 
@@ -194,7 +202,7 @@ def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> 
     return {"kind": kind, "items": len(items), "rows": sum(rows for _, rows in items), "ages": steps}
 
 
-def _aged(total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
+def _aged(run: str, total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
     """Return the breaks, notices last, each with its meaning and since when it is open."""
     files = {file.name: file.received for file in total.files if file.received is not None}
     came = {
@@ -207,9 +215,19 @@ def _aged(total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
             **one._asdict(),
             "since": _since(one.place, chunks | files, moment).isoformat(timespec="seconds"),
             "meaning": KINDS[one.name].meaning,
+            "decide": [] if one.notice else decisions_on(run, one.name, one.place),
             "notice": one.notice,
         }
         for one in sorted(total.breaks, key=lambda one: (one.notice, one))
+    ]
+
+
+def decisions_on(run: str, name: str, place: str = "") -> list[dict[str, str]]:
+    """Return what can be decided about the breaks of a kind: the decision, its effect, and the command."""
+    close = shlex.join(["cardlink", "mend", "close", run, name, *([place_of(place)] if place else ())])
+    return [
+        {"decision": one, "effect": DECISIONS[one].effect, "command": f"{close} --decision {one} --reason WHY"}
+        for one in KINDS[name].decisions
     ]
 
 

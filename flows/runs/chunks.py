@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, get_args
 
 from flows.runs.chains import records
+from flows.runs.closings import closed_breaks, given_up
 from flows.runs.context import Adapters
 from flows.runs.documents import UnknownRunError, keys_of, manifests, read_manifest, read_purged
 from flows.runs.keys import RunKeys
@@ -135,7 +136,7 @@ def outboxes(adapters: Adapters, issuer: str, states: Collection[State] = OPEN) 
 
 def _outbox(store: Store, manifest: Manifest) -> list[Item]:
     keys = keys_of(manifest.run)
-    answered: Collection[int] = StoredOutcomes(store, keys).chunks()
+    answered: Collection[int] = StoredOutcomes(store, keys).chunks() | given_up(closed_breaks(store, keys))
     if not answered and read_purged(store, keys, "ledger") is not None:  # only finished runs are purged
         answered = {item.chunk.number for item in chunk_states(store, keys, manifest) if item.state != "cancelled"}
     return chunk_states(store, keys, manifest, answered)

@@ -211,6 +211,12 @@ def read_ledger(
         yield from_parquet(data, columns, only)
 
 
+def headline(verdict: str, awaiting: int) -> str:
+    """Return a verdict that does not leave out the rows that still wait for an answer."""
+    waits = f"{awaiting:,} rows still wait" if awaiting > 1 else "1 row still waits"
+    return f"{verdict}; {waits}" if awaiting and verdict.startswith("balanced") else verdict
+
+
 class RunStatus(NamedTuple):
     """A run's state in words, and where its rows are; zeros before a report."""
 
@@ -236,7 +242,7 @@ def run_status(store: Store, run: RunId) -> RunStatus:
     """Return the status of one run."""
     keys = RunKeys(run)
     if (summary := read_summary(store, keys)) is not None:
-        return RunStatus(str(run), summary["verdict"], **summary["rows"])
+        return RunStatus(str(run), headline(summary["verdict"], summary["rows"]["awaiting"]), **summary["rows"])
     end = read_end(store, keys)
     if not isinstance(end, Manifest):
         return RunStatus(str(run), "abandoned" if end else "not committed")

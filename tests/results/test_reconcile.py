@@ -106,11 +106,12 @@ def test_two_different_links_for_one_row_are_a_conflict() -> None:
     assert 5 == told.chunks["links"][0]
 
 
-def test_a_link_after_an_error_is_a_conflict_and_the_link_stands() -> None:
+def test_a_link_after_an_error_is_a_conflict_and_neither_counts() -> None:
     told = reconciled(result(WHOLE, "a.csv"), result([link(2)], "b.csv"))
 
     assert [breaks.CONFLICTING_RESULT] == names(told)
-    assert {"linked": 5, AWAITING: 5} == states(told)
+    assert {"linked": 4, AWAITING: 6} == states(told)
+    assert [2] == told.rows.filter(trouble=breaks.CONFLICTING_RESULT)["row"].to_list()
 
 
 def test_a_link_dead_on_arrival_is_a_break_and_its_row_stays_open() -> None:
