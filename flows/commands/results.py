@@ -37,7 +37,8 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
 
     issuer_context = wire(context.folder, issuer)
     done = ingest_step(issuer_context, run)
-    line = f"{issuer}: {done.files:,} new result files, {done.rows:,} rows"
+    line = f"{issuer}: {done.files:,} new result files, {done.rows:,} rows" if done.files else f"{issuer}: nothing new"
+    line += f"; {done.open_files:,} files with open breaks" if done.open_files else ""
     return ingested(issuer_context, done, line, done._asdict())
 
 

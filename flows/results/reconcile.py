@@ -12,7 +12,7 @@ import polars as pl
 from flows.results.attribution import digest_of
 from flows.results.decisions import SHOWN
 from flows.results.match import SentRows, number_sent_rows
-from flows.results.read import DAMAGE
+from flows.results.opening import DAMAGE
 from flows.runs.outcomes import OUTCOME, Attributed
 from schemas import breaks
 from schemas.breaks import Break, found

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results import read as results
+from flows.results import opening as results
 from flows.results.read import Arrived, read_results
 from schemas.result import ResultTable
 from tests.results.outcomes import read_result
