@@ -13,6 +13,8 @@ CONFLICTING_RESULT = "CONFLICTING_RESULT"
 URL_AND_ERROR = "URL_AND_ERROR"
 NEITHER_URL_NOR_ERROR = "NEITHER_URL_NOR_ERROR"
 UNATTRIBUTED_ERROR = "UNATTRIBUTED_ERROR"
+UNNAMED_ROW = "UNNAMED_ROW"
+RESULT_FOR_CANCELLED = "RESULT_FOR_CANCELLED"
 FOREIGN_FILE = "FOREIGN_FILE"
 DAMAGED_FILE = "DAMAGED_FILE"
 MISNAMED_FILE = "MISNAMED_FILE"
@@ -68,6 +70,14 @@ KINDS = {
     UNATTRIBUTED_ERROR: BreakKind(
         "An error cannot be matched to a sent row: it names no cuid, and its position proves nothing.",
         "Read the message in the report; upload the chunk's awaiting rows again one by one, or ask the partner.",
+    ),
+    UNNAMED_ROW: BreakKind(
+        "A result row names no cuid, and has no error that could name one.",
+        "Do not send its link, if it has one; ask the partner whose row it is.",
+    ),
+    RESULT_FOR_CANCELLED: BreakKind(
+        "A result came for a chunk that was cancelled: somebody uploaded it. Its rows count as the result says.",
+        "Find out who uploaded it; check with `cardlink trace` whether its rows were also sent in another run.",
     ),
     FOREIGN_FILE: BreakKind(
         "No row of the file matches a row that was sent.",

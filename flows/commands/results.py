@@ -170,7 +170,8 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         shown += [f"and {waiting['count'] - TOP:,} more: outstanding.csv"] if waiting["count"] > TOP else []
     shown += [f"alert: results of {run} are overdue" for run in alerts["opened"]]
     shown += [f"still overdue, already reported: {run}" for run in alerts["standing"]]
-    shown += [f"alert closed, the results arrived: {run}" for run in alerts["closed"]]
+    ended = {True: "the results arrived", False: "no result is overdue any more"}
+    shown += [f"alert closed, {ended[run in alerts['arrived']]}: {run}" for run in alerts["closed"]]
     return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
 
 

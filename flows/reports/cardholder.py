@@ -20,12 +20,12 @@ from flows.runs.links import prompted_singles, singles
 from flows.runs.store import ObjectMissingError, Store
 from schemas import ledger
 from schemas.actions import FIX, NOTHING, RESUBMIT
+from schemas.breaks import KINDS
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import LedgerPart, Manifest
 from schemas.reasons import reason
 from schemas.records import Outcome, SingleAnswered, SingleAsked
 
-ROWS = ["row", "state", "url", "expires_on", "how", "result", "message", "reasons"]  # of the reconciled rows
 CANCELLED = "cancelled"
 SINGLE = "single"
 UNSENT = "not taken"  # a single link whose request the service did not accept
@@ -37,7 +37,7 @@ _WAITS = {  # status and next step of a row without an answer, by the state of i
         "was uploaded and has no answer yet",
         "fetch the result of chunk {chunk}, then: cardlink ingest {issuer}",
     ),
-    "answered": ("has no answer in its chunk's result", "see the breaks: cardlink report {run}"),
+    "answered": ("has no answer in its chunk's result", "ask the partner for it; the breaks: cardlink report {run}"),
     SINGLE: ("was requested as a single link, with unknown outcome", "ask the partner before requesting it again"),
 }
 _WORDS = {
@@ -75,6 +75,7 @@ class Attempt(NamedTuple):
     expires_on: date | None = None
     url: str | None = None
     result: str | None = None
+    trouble: str | None = None  # the break of its answer, where that settled nothing
     how: str | None = None
     message: str | None = None
     reasons: tuple[str, ...] = ()
@@ -98,12 +99,14 @@ class CardStatus(NamedTuple):
 def attempt_of(reported: Attempt, record: Mapping[str, Any], came: Mapping[str, Any], chunk: str) -> Attempt:
     """Return the attempt of one ledger record: `reported` is what its whole run shares, `came` the row's outcome.
 
-    `came` has the columns of ROWS, or is empty without a report; `chunk` is the state of its chunk in the outbox.
+    `came` is its reconciled row, empty without a report; `chunk` is the state of its chunk in the outbox.
     """
     state = (came.get("state") or AWAITING) if record["fate"] == ledger.SUBMITTED else record["fate"]
     reasons = (came if state == ERROR else record)["reasons"]
     sent: dict[str, Any] = {name: record[name] for name in ("row", "last_4", "expiration", "chunk", "position")}
-    answer: dict[str, Any] = {name: came.get(name) for name in ("expires_on", "url", "result", "how", "message")}
+    answer: dict[str, Any] = {
+        name: came.get(name) for name in ("expires_on", "url", "result", "trouble", "how", "message")
+    }
     return reported._replace(
         **sent,
         **answer,
@@ -149,12 +152,18 @@ def _card_status(found: Sequence[Attempt], today: date) -> CardStatus:
     elif last.state == LINKED:
         status, then = f"its link expired on {until}", f"to send a new link: {renew}"
     elif last.state == AWAITING:
-        status, then = _WAITS[last.sent]
+        status, then = _unsettled(last.trouble) if last.trouble else _WAITS[last.sent]
         then = then.format(chunk=last.chunk, run=last.run, issuer=last.issuer)
     else:
         status = _WORDS[last.state] + (f": {', '.join(last.reasons)}" if last.reasons else "")
         then = _next_step(last)
     return CardStatus(last.issuer, last.last_4, last.expiration, status, then)
+
+
+def _unsettled(trouble: str) -> tuple[str, str]:
+    """Return status and next step of a row whose answer came but does not count."""
+    kind = KINDS[trouble]
+    return f"has an answer that does not count: {kind.meaning[0].lower()}{kind.meaning[1:].rstrip('.')}", kind.then
 
 
 def _next_step(last: Attempt) -> str:
@@ -244,9 +253,9 @@ def _of_part(
 
 
 def _outcomes_of(store: Store, keys: RunKeys, part: LedgerPart, rows: list[int]) -> dict[int, dict[str, Any]]:
-    """Return the outcomes of some rows by row, with the columns of ROWS; nothing where there is no report yet."""
+    """Return the reconciled rows of these rows; nothing where there is no report yet."""
     try:
-        (found,) = read_rows(store, keys, [part], ROWS, pl.col("row").is_in(rows))
+        (found,) = read_rows(store, keys, [part], None, pl.col("row").is_in(rows))
     except ObjectMissingError:
         return {}
     return {one["row"]: one for one in found.iter_rows(named=True)}

@@ -12,15 +12,7 @@ from flows.reports.summary import OUT_OF_BALANCE
 from flows.results.decisions import chain_of, decisions
 from flows.results.intake import IngestedFile, ResultObject, take_in
 from flows.results.lineage import newest_first
-from flows.results.markers import (
-    Basis,
-    Waiting,
-    basis_of,
-    read_markers,
-    read_waiting,
-    write_markers,
-    write_waiting,
-)
+from flows.results.markers import Basis, Waiting, basis_of, read_markers, read_waiting, write_markers, write_waiting
 from flows.results.opening import may_pass
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext

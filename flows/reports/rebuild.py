@@ -9,7 +9,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import date
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from flows.results.decisions import closed_breaks, sort_breaks
 from flows.results.intake import CHUNKS
 from flows.results.lineage import attempts_after
 from flows.results.reconcile import Reconciled, reconcile
-from flows.runs.chunks import as_it_lies
+from flows.runs.chunks import as_it_lies, chunk_states
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
     UnknownRunError,
@@ -143,17 +143,22 @@ def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[T
 def _settle(context: IssuerContext, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
     """Reconcile part by part."""
     store, today = context.adapters.store, context.adapters.now().date()
-    reported = StoredOutcomes(store, keys)
-    return (_settle_part(store, keys, part, reported, today) for part in manifest.ledger)
+    reported, run = StoredOutcomes(store, keys), str(keys.run)
+    states = chunk_states(store, keys, manifest)
+    cancelled = frozenset((run, item.chunk.number) for item in states if item.state == "cancelled")
+    decide = partial(reconcile, today=today, cancelled=cancelled)
+    return (_settle_part(store, keys, part, reported, decide) for part in manifest.ledger)
 
 
-def _settle_part(store: Store, keys: RunKeys, part: LedgerPart, reported: StoredOutcomes, today: date) -> Settled:
+def _settle_part(
+    store: Store, keys: RunKeys, part: LedgerPart, reported: StoredOutcomes, decide: Callable[..., Reconciled]
+) -> Settled:
     """Reconcile a part a few chunks at a time: answers take five times the memory of what was sent."""
 
     def settle(records: pl.DataFrame) -> tuple[pl.DataFrame, Tally]:
         sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(str(keys.run)).alias("run"))
         outcomes = reported.of(sent["chunk"].unique().to_list())
-        settled = reconcile(sent, outcomes, today)
+        settled = decide(sent, outcomes)
         rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
         return rows, tally(records, settled, outcomes)
 

@@ -37,7 +37,7 @@ OVERDUE, ARRIVED = "overdue.json", "overdue-closed.json"  # at most one of each 
 def reconcile_runs(context: IssuerContext, start: date | None = None, end: date | None = None) -> dict[str, Any]:
     """Write the report across the issuer's committed runs of these business dates, and return its facts.
 
-    An overdue answer is reported once, and closed once when it has come. Without `start` every run counts, but
+    An overdue answer is reported once, and closed once when none is overdue. Without `start` every run counts, but
     cardholders only those of the runs of the last LIFE, since that reads every row.
     """
     store, issuer = context.adapters.store, context.issuer
@@ -150,15 +150,16 @@ def _attempts(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
 
 
 def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms) -> dict[str, list[str]]:
-    """Open an alert for each run with an overdue chunk and close it when the answers have come; each only once."""
+    """Open an alert for each run with an overdue chunk and close it when there is none (`arrived`: all answered)."""
     store = context.adapters.store
-    alerts: dict[str, list[str]] = {"opened": [], "standing": [], "closed": []}
+    alerts: dict[str, list[str]] = {"opened": [], "standing": [], "closed": [], "arrived": []}
     for run in runs:
         late = [one for one in run.waiting if terms.overdue(one)]
         if late:
             alerts["opened" if _note_once(context, run.run, OVERDUE, late) else "standing"].append(run.run)
         elif any(store.keys(keys_of(run.run).events + OVERDUE)) and _note_once(context, run.run, ARRIVED, late):
             alerts["closed"].append(run.run)
+            alerts["arrived"] += [] if run.rows["awaiting"] else [run.run]
     return alerts
 
 

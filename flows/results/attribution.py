@@ -171,6 +171,8 @@ def _trouble(hosts: Sequence[str], cards: pl.Series) -> pl.Expr:
         .then(pl.lit(breaks.RESULT_LONG))
         .when(~placed & error & pl.col("claim").is_null())
         .then(pl.lit(breaks.UNATTRIBUTED_ERROR))
+        .when(~placed & pl.col("claim").is_null())
+        .then(pl.lit(breaks.UNNAMED_ROW))
         .when(~placed)
         .then(pl.lit(breaks.UNKNOWN_CUID))
         .when(url & error)

@@ -20,7 +20,7 @@ from flows.results.decisions import affected_runs, by_hand
 from flows.results.markers import Waiting, marker_key
 from flows.results.match import named_in
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
-from flows.results.read import UNFORESEEN, Arrived, ResultCells, ResultRows, failed, read_cells, tabulate
+from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
 from flows.results.sent_rows import SentIndex
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import keys_of
@@ -28,18 +28,7 @@ from flows.runs.identity import digest, local_day
 from flows.runs.openpgp import looks_like_message
 from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, StoredOutcomes, write_outcomes
 from flows.runs.sealing import Opener, SealedUnreadableError
-from flows.runs.store import (
-    Entry,
-    KeyRefusedError,
-    ObjectChangedError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    Store,
-    StoreDeniedError,
-    StoreRefusedError,
-    prefetch,
-    read,
-)
+from flows.runs.store import ABOUT_ONE_OBJECT, Entry, KeyRefusedError, ObjectMissingError, Store, prefetch, read
 from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED
 from schemas.records import Attribution
 
@@ -58,6 +47,9 @@ class ResultObject(NamedTuple):
     def mark(self) -> str:
         """Its ingest marker."""
         return marker_key(self.entry, len(self.decided))
+
+
+Read = tuple[ResultObject, ResultRows]
 
 
 class IngestedFile(NamedTuple):
@@ -91,15 +83,14 @@ class IngestedFile(NamedTuple):
         if self.lost:
             unknown = f"run {min(named)} is purged" if named else "no run of this issuer sent them"
             wrong = f"{self.lost} of {self.rows} rows belong to no sent row ({wrong or unknown})"
-            then = then or KINDS[FOREIGN_FILE if self.lost == self.rows else UNKNOWN_CUID].then
+            then = KINDS[FOREIGN_FILE].then if self.lost == self.rows else then or KINDS[UNKNOWN_CUID].then
         return f"{redact(self.found.entry.key)}: {wrong}. {then}"
 
 
 def examine(context: IssuerContext, found: ResultObject) -> tuple[ResultRows, Attributed]:
     """Read and attribute one result file as an ingest would; nothing is stored."""
     with context.opener() as opener:
-        (one,) = _opened(context, [found], [_content(context.adapters.store, opener, found.entry)])
-    files = tabulate([one.cells])
+        files = tabulate([_opened(context, found, _content(context.adapters.store, opener, found.entry))])
     return files[0], _attribute(context, SentIndex(context.adapters.store, context.issuer.issuer), [found], files)[0]
 
 
@@ -117,20 +108,14 @@ def take_in(
         yield from chain.from_iterable(_keep(context, found, files, waiting) for found, files in attributed)
 
 
-class Opened(NamedTuple):
-    """A result file and the cells in it."""
-
-    found: ResultObject
-    cells: ResultCells
-
-
 def _read_all(
     context: IssuerContext, opener: Opener | None, readers: ThreadPoolExecutor, fresh: Sequence[ResultObject]
-) -> Iterator[list[Opened]]:
+) -> Iterator[list[Read]]:
     """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes."""
     for some in _parted(fresh, lambda one: one.entry.size):
         contents = readers.map(lambda one: _content(context.adapters.store, opener, one.entry), some)
-        yield from _parted(_opened(context, some, contents), lambda one: int(one.cells.cells.estimated_size()))
+        read_ones = ((one, _opened(context, one, content)) for one, content in zip(some, contents, strict=True))
+        yield from _parted(read_ones, lambda one: int(one[1].rows.estimated_size()))
 
 
 def _parted(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
@@ -146,25 +131,21 @@ def _parted(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
         yield group
 
 
-def _opened(
-    context: IssuerContext, found: Iterable[ResultObject], contents: Iterable[tuple[bytes, str]]
-) -> Iterator[Opened]:
-    """Read result files one by one; why one could not be opened is its only problem."""
-    for one, (content, problem) in zip(found, contents, strict=True):
-        name = redact(one.entry.key.rpartition("/")[2])  # a file name may hold a card number
-        arrived = Arrived(content, name, local_day(one.entry.modified, context.issuer.time_zone))
-        cells = read_cells(arrived)
-        yield Opened(one, cells.without_rows(problem) if problem else cells)
+def _opened(context: IssuerContext, found: ResultObject, content: tuple[bytes, str]) -> ResultRows:
+    """Read a result file; why it could not be opened is its only problem."""
+    name = redact(found.entry.key.rpartition("/")[2])  # a file name may hold a card number
+    file = read_cells(content[0], name, local_day(found.entry.modified, context.issuer.time_zone))
+    return file.without_rows(content[1]) if content[1] else file
 
 
 def _attribute_all(
-    context: IssuerContext, books: SentIndex, batches: Iterable[Sequence[Opened]]
+    context: IssuerContext, books: SentIndex, batches: Iterable[Sequence[Read]]
 ) -> Iterator[tuple[Sequence[ResultObject], Sequence[Attributed]]]:
     """Attribute batches; where that fails unforeseen, file by file, and a file that fails alone is one without rows."""
     for batch in batches:
-        found = [one.found for one in batch]
+        found = [one for one, _ in batch]
         try:
-            attributed = _attribute(context, books, found, tabulate([one.cells for one in batch]))
+            attributed = _attribute(context, books, found, tabulate([file for _, file in batch]))
         except UNFORESEEN as error:
             problem = failed(error)
         else:
@@ -172,7 +153,7 @@ def _attribute_all(
             continue
         apart = [[one] for one in batch]
         if len(batch) == 1:
-            apart = [[one._replace(cells=one.cells.without_rows(problem))] for one in batch if one.cells.cells.height]
+            apart = [[(one, file.without_rows(problem))] for one, file in batch if file.rows.height]
         if not apart:
             raise BugError(place="attribution", kind=problem.removeprefix(FAILED))
         yield from _attribute_all(context, books, apart)
@@ -197,7 +178,7 @@ def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, 
         content = read(store, entry.key)
     except (ObjectMissingError, KeyRefusedError):  # removed since it was listed, or its name is no valid key
         return b"", MISSING
-    except (ObjectChangedError, ObjectDamagedError, StoreDeniedError, StoreRefusedError) as error:
+    except ABOUT_ONE_OBJECT as error:
         return b"", f"{STORE}{type(error).__name__}"
     if opener is None or not looks_like_message(content):
         return content, ""

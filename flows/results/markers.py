@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from flows.errors import OperatorError
 from flows.redaction import redact
-from flows.runs.chains import last_commit, recent_commits
+from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext
 from flows.runs.documents import has_manifest, keys_of
 from flows.runs.identity import canonical, digest
@@ -115,7 +115,7 @@ class Basis(NamedTuple):
 def basis_of(context: IssuerContext) -> Basis:
     """Return what outcomes depend on now: commits, the key that opens results, settings, the version."""
     store, issuer = context.adapters.store, context.issuer
-    pending = [run.run for run in recent_commits(store, issuer.issuer) if not has_manifest(store, keys_of(run.run))]
+    commits = [(run.run, has_manifest(store, keys_of(run.run))) for run in recent_commits(store, issuer.issuer)]
     hosts = list(issuer.portal.allowed_hosts)
-    known = [last_commit(store, issuer.issuer), pending, context.opener_key(), issuer.time_zone, version("cardlink")]
+    known = [commits, context.opener_key(), issuer.time_zone, version("cardlink")]
     return Basis(digest(canonical({"known": known, "hosts": hosts})), digest(canonical({"hosts": hosts})))

@@ -19,6 +19,7 @@ LINES = 400_000
 LINE = 1024 * 1024  # characters of a line, or of a quoted cell over several lines
 CELL = 8_192  # characters of any cell but an error
 COLUMNS = 1_000
+CELLS = 3_000_000  # about: delimiters in the file
 HEADER = 16_384  # characters of the header
 READINGS = 10  # times that a line may be read, on average: each broken quote begins the reading anew
 ERRORS = 8 * 1024 * 1024  # characters of error texts that are interpreted, the costliest part of reading
@@ -66,7 +67,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     LINE_LONG: (f"it has a line of more than {LINE:,} characters", _SPLIT),
     CELL_LONG: (f"it has a cell of more than {CELL:,} characters", _SPLIT),
     COLUMNS_MANY: (f"it has more than {COLUMNS:,} columns", _SPLIT),
-    WORK: ("interpreting its quotes or error texts would take too long", _SPLIT),
+    WORK: ("reading its cells, quotes or error texts would take too much", _SPLIT),
     f"{SEALED}key.secret.missing": (
         "it is encrypted for another key",
         "Use the key that the partner encrypts to; remove it if it is a chunk of ours, which only the portal can open.",
@@ -114,7 +115,10 @@ def looks_like(content: bytes) -> str:
 
 def describe(problems: Iterable[str]) -> tuple[str, str]:
     """Return what is wrong with a file, with its codes, and what to do about it."""
-    found = [(*_describe(problem), problem) for problem in problems]
+    shown = list(problems)
+    if len(shown) > 1 and NOT_A_RESULT in shown:  # what it looks like instead says more
+        shown.remove(NOT_A_RESULT)
+    found = [(*_describe(problem), problem) for problem in shown]
     wrong = "; ".join(what if what.endswith(problem) else f"{what} ({problem})" for what, _, problem in found)
     return wrong, " ".join(dict.fromkeys(then for _, then, _ in found[-1:]))
 

@@ -69,27 +69,9 @@ class ResultRows(NamedTuple):
     problems: tuple[str, ...]
     received: date | None = None
 
-
-class Arrived(NamedTuple):
-    """A result file before reading: bytes (plain or gzip), name, and the day it arrived, where known."""
-
-    content: bytes
-    name: str
-    received: date | None = None
-
-
-class ResultCells(NamedTuple):
-    """One result file by itself: `cells` as they are in it; otherwise as ResultRows."""
-
-    digest: str
-    name: str
-    cells: pl.DataFrame
-    problems: tuple[str, ...]
-    received: date | None = None
-
-    def without_rows(self, problem: str) -> ResultCells:
+    def without_rows(self, problem: str) -> ResultRows:
         """Return the file as one that could not be used because of `problem`."""
-        return self._replace(cells=_CELLS, problems=(problem,))
+        return self._replace(rows=_CELLS, problems=(problem,))
 
 
 def failed(error: BaseException) -> str:
@@ -99,31 +81,26 @@ def failed(error: BaseException) -> str:
     return f"{opening.FAILED}{kind_and_place(error)}"
 
 
-def read_results(files: Sequence[Arrived]) -> list[ResultRows]:
-    """Read result files, at least one. Keeps every row of a file within the limits, and raises nothing."""
-    return tabulate([read_cells(file) for file in files])
+def read_cells(content: bytes, name: str, received: date | None = None) -> ResultRows:
+    """Read one result file (plain or gzip bytes), to be tabulated; never raises.
 
-
-def read_cells(file: Arrived) -> ResultCells:
-    """Read one result file; one beyond a limit, or whose reading fails, has no cells and says why."""
-    empty = ResultCells(hashlib.sha256(file.content).hexdigest(), file.name, _CELLS, (), file.received)
+    Keeps every row, but none of a file beyond a limit, or whose reading fails.
+    """
+    empty = ResultRows(hashlib.sha256(content).hexdigest(), name, _CELLS, (), received)
     try:
-        cells, problems = _read_cells(file.content)
+        cells, problems = _read_cells(content)
     except opening.RefusedError as refused:
         return empty.without_rows(str(refused))
     except UNFORESEEN as error:
         return empty.without_rows(failed(error))
-    return empty._replace(cells=cells, problems=problems)
+    return empty._replace(rows=cells, problems=problems)
 
 
-def tabulate(files: Sequence[ResultCells]) -> list[ResultRows]:
-    """Return the rows of files, at least one."""
-    table = _table([file.cells for file in files])
-    ends = accumulate(file.cells.height for file in files)
-    return [
-        ResultRows(file.digest, file.name, table[end - file.cells.height : end], file.problems, file.received)
-        for file, end in zip(files, ends, strict=True)
-    ]
+def tabulate(files: Sequence[ResultRows]) -> list[ResultRows]:
+    """Return files, at least one, as they were read by `read_cells`, with their rows as ResultTable."""
+    table = _table([file.rows for file in files])
+    ends = accumulate(file.rows.height for file in files)
+    return [file._replace(rows=table[end - file.rows.height : end]) for file, end in zip(files, ends, strict=True)]
 
 
 def _read_cells(content: bytes) -> tuple[pl.DataFrame, tuple[str, ...]]:
@@ -131,37 +108,30 @@ def _read_cells(content: bytes) -> tuple[pl.DataFrame, tuple[str, ...]]:
     text, problems = opening.text_of(content)
     if not opening.BEYOND.isdisjoint(problems):
         return _CELLS, tuple(problems)
-    lines = _lines(text)
-    at, head = _head(lines)
+    if text.count("\n") + text.count("\r") > 2 * opening.LINES:  # before a list is made of them
+        raise opening.RefusedError(opening.LINES_MANY)
+    lines = list(io.StringIO(text, newline=""))
+    csv.field_size_limit(opening.LINE)  # of the whole process; the default would raise on a long error object
+    short = ((at, line) for at, line in enumerate(lines[:HEAD]) if len(line) <= opening.HEADER)
+    at, head = next(((at, head) for at, line in short if (head := find_header(line))), (0, None))
     if head is None:
         wide = any(line.count(delimiter) >= opening.COLUMNS for line in lines[:HEAD] for delimiter in DELIMITERS)
         what = opening.COLUMNS_MANY if wide else opening.looks_like(content)
         known = [problem for problem in problems if problem != opening.ENCODING_GUESSED]
         return _CELLS, tuple(filter(None, (*known, opening.NOT_A_RESULT if text.strip() else opening.EMPTY, what)))
-    if max(map(len, lines)) > opening.LINE:
-        raise opening.RefusedError(opening.LINE_LONG)
+    for found, limit, problem in (
+        (len(lines), opening.LINES, opening.LINES_MANY),
+        (max(map(len, lines)), opening.LINE, opening.LINE_LONG),
+        (text.count(head.delimiter), opening.CELLS, opening.WORK),
+    ):
+        if found > limit:
+            raise opening.RefusedError(problem)
     records, damage = _records(lines[at + 1 :], head)
     columns = list(zip(*(_fit(record, head) for record in records), strict=True)) or [()] * head.width
     cells = {name: columns[place] for name, place in head.places.items()}
     frame = pl.DataFrame(cells, dict.fromkeys(cells, pl.String))
     _refuse_long(frame)
     return frame, tuple(dict.fromkeys((*problems, *damage)))
-
-
-def _lines(text: str) -> list[str]:
-    if text.count("\n") + text.count("\r") > 2 * opening.LINES:  # before a list is made of them
-        raise opening.RefusedError(opening.LINES_MANY)
-    lines = list(io.StringIO(text, newline=""))
-    if len(lines) > opening.LINES:
-        raise opening.RefusedError(opening.LINES_MANY)
-    return lines
-
-
-def _head(lines: Sequence[str]) -> tuple[int, ResultHeader | None]:
-    """Find the header among the first lines, none of which is long."""
-    csv.field_size_limit(opening.LINE)  # of the whole process; the default would raise on a long error object
-    short = ((at, line) for at, line in enumerate(lines[:HEAD]) if len(line) <= opening.HEADER)
-    return next(((at, head) for at, line in short if (head := find_header(line))), (0, None))
 
 
 def _refuse_long(cells: pl.DataFrame) -> None:

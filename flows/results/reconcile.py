@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date
 from typing import NamedTuple
 
@@ -23,7 +23,8 @@ class Reconciled(NamedTuple):
     """The result of every sent row.
 
     `rows`: run, chunk, row, position, cuid, last_4, state (linked, error, awaiting), url, expires_on, expires_raw,
-    how, reasons, message, shape, result (name of the result file), in the order of the sent rows.
+    how, reasons, message, shape, result (name of the result file), trouble (the break of a result that settled
+    nothing), in the order of the sent rows.
     `chunks`: run, chunk, sent, answers (distinct result rows), links (distinct links received, accepted or not),
     linked, error, awaiting, state (answered, partial, awaiting), results (file names).
     """
@@ -33,11 +34,13 @@ class Reconciled(NamedTuple):
     breaks: tuple[Break, ...]
 
 
-def reconcile(sent: pl.DataFrame, outcomes: Sequence[Attributed], today: date) -> Reconciled:
+def reconcile(
+    sent: pl.DataFrame, outcomes: Sequence[Attributed], today: date, cancelled: Collection[tuple[str, int]] = ()
+) -> Reconciled:
     """Settle every submitted ledger row (row, cuid, last_4, chunk, position[, run]) by the attributed results.
 
     A link that had expired when its file arrived (`today` where that day is unknown) settles nothing.
-    Rows attributed to runs that are not in `sent` are ignored.
+    Rows attributed to runs that are not in `sent` are ignored. `cancelled`: run and number of cancelled chunks.
     """
     numbered = number_sent_rows(sent)
     # earliest first, the same bytes under the same name once
@@ -48,7 +51,8 @@ def reconcile(sent: pl.DataFrame, outcomes: Sequence[Attributed], today: date) -
     best = _best(settled)
     chunks = _chunks(numbered, answers, best)
     findings = [*_file_breaks(files), *_row_breaks(answers), *_conflicts(settled), *_shorts(chunks)]
-    return Reconciled(_rows(numbered, best), chunks, tuple(sorted(findings)))
+    findings += _uploaded(chunks, cancelled)
+    return Reconciled(_rows(numbered, best, answers), chunks, tuple(sorted(findings)))
 
 
 def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
@@ -102,12 +106,15 @@ def _expired(answers: pl.DataFrame, today: date) -> pl.DataFrame:
     )
 
 
-def _rows(sent: SentRows, best: pl.DataFrame) -> pl.DataFrame:
+def _rows(sent: SentRows, best: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     answer = ["state", "url", "expires_on", "expires_raw", "how", "reasons", "message", "shape", "result"]
+    broken = answers.filter(pl.col("spot").is_not_null() & (pl.col("state") == BROKEN)).select("spot", "trouble")
+    unsettled = broken.unique("spot", keep="last", maintain_order=True).join(best, on="spot", how="anti")
     return (
         sent.rows.join(best.select("spot", *answer), on="spot", how="left", maintain_order="left")
+        .join(unsettled, on="spot", how="left", maintain_order="left")
         .with_columns(pl.col("state").fill_null(AWAITING))
-        .select("run", "chunk", "row", pl.col("sent_at").alias("position"), "cuid", "last_4", *answer)
+        .select("run", "chunk", "row", pl.col("sent_at").alias("position"), "cuid", "last_4", *answer, "trouble")
     )
 
 
@@ -177,6 +184,13 @@ def _shorts(chunks: pl.DataFrame) -> Iterator[Break]:
     short = chunks.filter((pl.col("answers") > 0) & (pl.col("answers") < pl.col("sent")))
     for run, chunk, sent, answers in short.select("run", "chunk", "sent", "answers").iter_rows():
         yield found(breaks.RESULT_SHORT, sent - answers, _place(chunk), run)
+
+
+def _uploaded(chunks: pl.DataFrame, cancelled: Collection[tuple[str, int]]) -> Iterator[Break]:
+    """Yield the cancelled chunks with a result."""
+    for run, chunk, answers in chunks.filter(pl.col("answers") > 0).select("run", "chunk", "answers").iter_rows():
+        if (run, chunk) in cancelled:
+            yield found(breaks.RESULT_FOR_CANCELLED, answers, _place(chunk), run)
 
 
 def _file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
