@@ -16,6 +16,7 @@ AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
 from __future__ import annotations
 
 import getpass
+import hashlib
 import os
 import random
 import socket
@@ -155,7 +156,8 @@ def wire(folder: Path, name: str) -> IssuerContext:
     header = default_header()
     if template := issuer.portal.template:
         header = header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
-    return IssuerContext(issuer, edges(issuer.root, folder), header, lambda: _sealer(issuer, folder), _opener, _funnel)
+    adapters = edges(issuer.root, folder)
+    return IssuerContext(issuer, adapters, header, lambda: _sealer(issuer, folder), _opener, _funnel, _opener_key)
 
 
 def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | None:
@@ -270,6 +272,12 @@ def _opener() -> Iterator[Opener | None]:
         passphrase = read_file(Path(passphrase_file), "CARDLINK_PASSPHRASE_FILE").decode().strip()
     with GpgOpener([key], passphrase) as opener:
         yield opener
+
+
+def _opener_key() -> str:
+    """Return a digest of the private key's file, never of its passphrase."""
+    key_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE")
+    return hashlib.sha256(read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE")).hexdigest() if key_file else ""
 
 
 def read_file(path: Path, purpose: str) -> bytes:

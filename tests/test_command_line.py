@@ -140,6 +140,26 @@ def test_a_result_row_that_fits_no_sent_row_is_a_named_break_and_exit_4(bank: Pa
     assert done.returncode == 4
     assert "UNKNOWN_CUID" in done.stdout
 
+    idle = cardlink(bank, "ingest", "bank")
+
+    assert (0, "bank: nothing new; 1 files with open breaks") == (idle.returncode, idle.stdout.splitlines()[0])
+
+
+def test_a_page_saved_as_a_result_stops_nothing_and_says_what_it_is(bank: Path) -> None:
+    drop(bank, GOOD)
+    cardlink(bank, "submit", "bank")
+    results = bank / "store" / "bank" / "results"
+    results.mkdir()
+    link = "https://links.example.com/l/x"
+    (results / "a.csv").write_text(f"<!DOCTYPE html><title>Session expired</title>{'x' * 150_000}")
+    (results / "b.csv").write_text(f"cuid,last_4,url,expiration_date,error\nc-1,4242,{link},2027-01-20,\n")
+
+    done = cardlink(bank, "ingest", "bank")
+
+    assert done.returncode == 4
+    assert "a.csv: it looks like a login page (file.looks.a_login_page). Log in to the portal" in done.stdout
+    assert "balanced" in done.stdout
+
 
 def test_errors_of_the_partner_above_the_limit_exit_3(bank: Path) -> None:
     drop(bank, GOOD)

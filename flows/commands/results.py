@@ -37,7 +37,8 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
 
     issuer_context = wire(context.folder, issuer)
     done = ingest_step(issuer_context, run)
-    line = f"{issuer}: {done.files:,} new result files, {done.rows:,} rows"
+    line = f"{issuer}: {done.files:,} new result files, {done.rows:,} rows" if done.files else f"{issuer}: nothing new"
+    line += f"; {done.open_files:,} files with open breaks" if done.open_files else ""
     return ingested(issuer_context, done, line, done._asdict())
 
 
@@ -171,9 +172,8 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         shown += [f"and {waiting['count'] - TOP:,} more: outstanding.csv"] if waiting["count"] > TOP else []
     shown += [f"alert: results of {run} are overdue" for run in alerts["opened"]]
     shown += [f"still overdue, already reported: {run}" for run in alerts["standing"]]
-    for run in alerts["closed"]:
-        why = "the results arrived" if run in alerts["arrived"] else "no result is overdue any more"
-        shown.append(f"alert closed, {why}: {run}")
+    ended = {True: "the results arrived", False: "no result is overdue any more"}
+    shown += [f"alert closed, {ended[run in alerts['arrived']]}: {run}" for run in alerts["closed"]]
     return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
 
 

@@ -157,7 +157,7 @@ def _decompressed(step: Callable[[], bytes], kind: str, name: str) -> bytes:
 def _sniffed(pieces: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
     head = _head(pieces, HEAD, name)
     utf16 = head.startswith(UTF16_MARKS) or _looks_utf16(head)
-    if kind := _other_kind(head, utf16):
+    if kind := other_kind(head, utf16):
         raise NotCsvError(name=name, kind=kind)
     if utf16 != (encoding == "utf-16"):
         raise EncodingError(name=name, encoding=encoding, problem="it is UTF-16" if utf16 else "it is not UTF-16")
@@ -166,7 +166,7 @@ def _sniffed(pieces: Iterator[bytes], encoding: str, name: str) -> Iterator[byte
     return chain([head.removeprefix(codecs.BOM_UTF8)], pieces)
 
 
-def _other_kind(head: bytes, utf16: bool) -> str:
+def other_kind(head: bytes, utf16: bool) -> str:
     """Return what the content is if it cannot be rows, else ''."""
     for marker, kind in KINDS:
         if head.startswith(marker):

@@ -32,13 +32,7 @@ EVENTS: dict[Kind, str] = {
     "again": "result taken up again",
 }
 
-LOST = (
-    breaks.UNATTRIBUTED_ERROR,
-    breaks.UNNAMED_ROW,
-    breaks.UNKNOWN_CUID,
-    breaks.FOREIGN_FILE,
-    breaks.LAST4_MISMATCH,
-)
+LOST = (breaks.UNATTRIBUTED_ERROR, breaks.UNKNOWN_CUID, breaks.FOREIGN_FILE, breaks.LAST4_MISMATCH, breaks.UNNAMED_ROW)
 
 
 class NoSuchResultError(OperatorError):

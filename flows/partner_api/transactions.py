@@ -21,7 +21,8 @@ from flows.partner_api.job_records import code
 from flows.redaction import redact
 from flows.results.decisions import SHOWN
 from flows.results.masking import printable, storable
-from flows.results.read import DAMAGE, DELIMITERS, EMPTY, HEAD, LIMIT, NOT_A_RESULT, TOO_LARGE, day_in, text_of
+from flows.results.opening import DAMAGE, EMPTY, LIMIT, NOT_A_RESULT, TOO_LARGE, text_of
+from flows.results.read import DELIMITERS, HEAD, day_in
 from flows.runs.documents import keys_of, read_summary
 from flows.runs.frames import read_rows
 from flows.runs.identity import digest

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from flows.errors import TryAgainError
+from flows.redaction import redact
 from flows.reports.rebuild import RunReport, rebuild_lasting
+from flows.reports.summary import OUT_OF_BALANCE
 from flows.results.decisions import chain_of, decisions
-from flows.results.intake import ResultObject, read_markers, take_in, write_markers
+from flows.results.intake import IngestedFile, ResultObject, take_in
 from flows.results.lineage import newest_first
+from flows.results.markers import Basis, Waiting, basis_of, read_markers, read_waiting, write_markers, write_waiting
+from flows.results.opening import may_pass
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, without_ledger
+from flows.runs.documents import keys_of, read_summary, without_ledger
 from flows.runs.keys import ingested, results
+from flows.runs.store import Store
 
 
 class ListedLateError(TryAgainError):
@@ -24,12 +29,16 @@ class ListedLateError(TryAgainError):
 
 
 class Ingested(NamedTuple):
-    """What one call took in: files, their rows, rows it could not place, and the reports it brought up to date."""
+    """What one call took in: files, their rows, rows it could not place, and the reports it brought up to date.
+
+    Files whose outcome has not changed count only among `open_files`, those whose breaks are open.
+    """
 
     files: int
     rows: int
     breaks: tuple[str, ...]
     reports: tuple[RunReport, ...]
+    open_files: int = 0
 
 
 def ingest(context: IssuerContext, also: str = "") -> Ingested:
@@ -39,19 +48,45 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     The markers come last: killed before, the next call does it all again, with the same outcome.
     """
     store, name = context.adapters.store, context.issuer.issuer
-    markers = read_markers(store, name)
+    markers, waiting = read_markers(store, name), read_waiting(store, name)
     decided = decisions(store, name)
     files = [ResultObject(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
-    fresh = [file for file in files if file.mark not in markers]
-    taken = list(take_in(context, fresh)) if fresh else []
-    purged = without_ledger(store, name) if taken else frozenset()
-    touched = {run for one in taken for run in one.runs} - purged | ({also} if also else set())
+    new = [file for file in files if file.mark not in markers]
+    basis = basis_of(context) if new else None
+    still = {file.mark: one for file in new if (one := waiting.get(file.mark)) and basis and one.basis in basis}
+    fresh = [file for file in new if file.mark not in still]
+    taken = list(take_in(context, fresh, waiting)) if fresh else []
+    told = [one for one in taken if not one.known]
+    purged = without_ledger(store, name) if told else frozenset()
+    touched = {run for one in told for run in one.runs | one.left} - purged | ({also} if also else set())
     clean_up(context.adapters, ingested(name), *(keys_of(run).base for run in touched))
-    kept = {key for one in taken for key in one.kept}
+    kept = {key for one in told for key in one.kept}
     reports = tuple(_report(context, run, kept) for run in newest_first(store, touched))
-    write_markers(store, name, {one.found.mark: one.found.entry for one in taken if one.settled})
-    rows = sum(one.rows for one in taken)
-    return Ingested(len(taken), rows, tuple(one.trouble(purged) for one in taken if not one.settled), reports)
+    lasting = {one.found.mark: _waits(one, waiting, basis, purged) for one in taken if not one.done} if basis else {}
+    if (now := still | lasting) != waiting:
+        write_waiting(store, name, now)
+    write_markers(store, name, {one.found.mark: one.found.entry for one in taken if one.done})
+    breaks = tuple(now[one.found.mark].told for one in told if not one.settled)
+    rows = sum(one.rows for one in told)
+    return Ingested(len(told), rows, breaks, reports, _open_files(store, now.values()))
+
+
+def _waits(one: IngestedFile, waiting: Mapping[str, Waiting], basis: Basis, purged: Set[str]) -> Waiting:
+    """Return the record of a file that waits: to be read again when its basis changes, or each time."""
+    trouble = "" if one.settled or one.known else one.trouble(purged)
+    told = waiting[one.found.mark].told if one.known else trouble
+    known = "" if may_pass(one.problems) else basis.hosts if one.settled else basis.places
+    runs = tuple(sorted(one.runs))
+    return Waiting(file=redact(one.found.entry.key), basis=known, outcome=one.outcome, runs=runs, told=told)
+
+
+def _open_files(store: Store, waiting: Iterable[Waiting]) -> int:
+    """Count the files with open breaks: those of no run, and those of a run that is out of balance."""
+    told = [one for one in waiting if one.told]
+    runs = {run for one in told for run in one.runs}
+    found = {run: read_summary(store, keys_of(run)) for run in runs}
+    broken = {run for run, summary in found.items() if summary and summary["verdict"] == OUT_OF_BALANCE}
+    return sum(not one.runs or not broken.isdisjoint(one.runs) for one in told)
 
 
 def _report(context: IssuerContext, run: str, kept: Set[str]) -> RunReport:

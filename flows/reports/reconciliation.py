@@ -22,7 +22,7 @@ from flows.results.lineage import Cardholders, run_rows
 from flows.runs.attempts import active_twice
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import PURGED, keys_of, manifests, read_ledger, read_purged, read_summary, without_ledger
+from flows.runs.documents import keys_of, manifests, read_ledger, read_purged, read_summary, without_ledger
 from flows.runs.frames import csv_pieces, read_rows
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, placements, reconciliation
@@ -154,10 +154,7 @@ def _attempts(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
 
 
 def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms) -> dict[str, list[str]]:
-    """Open an alert for each run with an overdue chunk and close it when there is none; each only once.
-
-    `arrived`: those that were closed because every row has its answer; others were purged, held or cancelled.
-    """
+    """Open an alert for each run with an overdue chunk and close it when there is none (`arrived`: all answered)."""
     store = context.adapters.store
     alerts: dict[str, list[str]] = {"opened": [], "standing": [], "closed": [], "arrived": []}
     for run in runs:
@@ -166,8 +163,7 @@ def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms)
             alerts["opened" if _note_once(context, run.run, OVERDUE, late) else "standing"].append(run.run)
         elif any(store.keys(keys_of(run.run).events + OVERDUE)) and _note_once(context, run.run, ARRIVED, late):
             alerts["closed"].append(run.run)
-            if not run.waiting and not run.state.endswith(PURGED):
-                alerts["arrived"].append(run.run)
+            alerts["arrived"] += [] if run.rows["awaiting"] else [run.run]
     return alerts
 
 

@@ -255,7 +255,7 @@ def _fold(key: str) -> str:
 
 # The last rung: texts that cannot be read as a whole -------------------------------------------------------------
 
-_MARKER = r"""(?:\\*["']|&quot;|&#39;|&#x27;)"""
+_MARKER = r"""(?:\\{0,15}["']|&quot;|&#39;|&#x27;)"""  # 15: escaped four times
 _WORD = r"""[^\s,;}\]"'\\&<]+"""
 _PAIR = re.compile(
     rf"{_MARKER}?\b(?P<key>message|msg|property_name|property|entity_name|name){_MARKER}?\s*[:=>]\s*"
@@ -264,9 +264,10 @@ _PAIR = re.compile(
 )
 _CUID_IN_TEXT = re.compile(
     rf"(?:cuid|cardholder(?=\s+[\w-]*\d)){_MARKER}?\s*(?:=>|[:=#(>]|,(?=\s*[\"'])|is\b|of\b)?\s*{_MARKER}?"
-    r"""(?P<cuid>[^\s"'\\,;:{}()\[\]<>&]+)""",
+    r"""(?P<cuid>(?:[^\s"'\\,;:{}()\[\]<>&]|(?<=\w)(?:\\{0,15}'|&#39;|&#x27;)(?=\w))+)""",  # also of O'Brien
     re.IGNORECASE,
 )
+_APOSTROPHE = re.compile(r"\\+'|&#39;|&#x27;")
 
 
 def _scavenge(text: str) -> list[_Fault]:
@@ -290,4 +291,4 @@ def _scavenge(text: str) -> list[_Fault]:
 
 def _scavenge_cuid(text: str) -> str | None:
     found = _CUID_IN_TEXT.search(text)
-    return found["cuid"].rstrip(".") or None if found else None
+    return _APOSTROPHE.sub("'", found["cuid"]).rstrip(".") or None if found else None

@@ -1,86 +1,40 @@
 """Ingest result files: open and read them, attribute every row to the run and row it answers, store the outcomes.
 
-A file gets its ingest marker last, and only if all of its rows were attributed: any other is tried again each time.
-Killed half-way, or ingested again, a file has the same outcome.
+Killed half-way, or ingested again, a file has the same outcome. Whatever one file holds, the others go on.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
-from itertools import chain, starmap
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import polars as pl
 
-from flows.errors import CardlinkError, OperatorError
+from flows.errors import BugError, CardlinkError
 from flows.redaction import redact
-from flows.results.attribution import ByHand, attribute_claims, read_claims
+from flows.results.attribution import attribute_claims, read_claims
 from flows.results.decisions import affected_runs, by_hand
-from flows.results.match import Candidates, named_in
-from flows.results.read import LIMIT, TOO_LARGE, Arrived, ResultRows, read_results
+from flows.results.markers import Waiting, marker_key
+from flows.results.match import named_in
+from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
+from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
 from flows.results.sent_rows import SentIndex
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import keys_of
-from flows.runs.identity import canonical, local_day
-from flows.runs.keys import ingested
+from flows.runs.identity import digest, local_day
 from flows.runs.openpgp import looks_like_message
 from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, StoredOutcomes, write_outcomes
-from flows.runs.sealing import Opener
-from flows.runs.store import Entry, ObjectMissingError, Store, prefetch, read
+from flows.runs.sealing import Opener, SealedUnreadableError
+from flows.runs.store import ABOUT_ONE_OBJECT, Entry, KeyRefusedError, ObjectMissingError, Store, prefetch, read
+from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED
 from schemas.records import Attribution
 
+T = TypeVar("T")
 CHUNKS = 50  # reconciled together, and result files attributed together: so a report reads back what was stored at once
-BATCH_PREFIX = "files-"  # of an object with the markers of many files; version 0.1 wrote one object per marker
-READERS = 16
-MISSING = "file.content.missing"
-
-
-class MarkSpoiledError(OperatorError):
-    """An object among the ingest markers is not one."""
-
-    message = "{key} is not an ingest marker. Nothing was ingested."
-    next_step = (
-        "Move it away, then run the same command again: the files it named are ingested again, with the same outcome."
-    )
-
-
-def marker_key(entry: Entry, decisions: int) -> str:
-    """Return the ingest marker of a result file with so many decisions of operators about it."""
-    identity = f"{entry.key}|{entry.size}|{entry.version}" + (f"|{decisions}" if decisions else "")
-    return hashlib.sha256(identity.encode()).hexdigest()[:32]
-
-
-def read_markers(store: Store, issuer: str) -> frozenset[str]:
-    """Return the ingest markers of all ingested result files; MarkSpoiledError where they cannot be read."""
-    prefix = ingested(issuer)
-    names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
-    batches = {name for name in names if name.startswith(BATCH_PREFIX)}
-    with ThreadPoolExecutor(READERS) as readers:
-        together = readers.map(lambda name: _read(store, f"{prefix}{name}.json"), batches)
-        return frozenset(names).difference(batches).union(*together)
-
-
-def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None:
-    """Store the ingest markers of result files, with the key of each file."""
-    if files:
-        name = hashlib.sha256("".join(sorted(files)).encode()).hexdigest()[:32]
-        reported = {marker: redact(entry.key) for marker, entry in files.items()}
-        store.create(f"{ingested(issuer)}{BATCH_PREFIX}{name}.json", canonical(reported))
-
-
-def _read(store: Store, key: str) -> frozenset[str]:
-    try:
-        reported = json.loads(read(store, key))
-    except ValueError:  # raised below without a chain
-        reported = None
-    if not isinstance(reported, dict):
-        raise MarkSpoiledError(key=key)
-    return frozenset(reported)
+ROOM = 64 * 1024 * 1024  # bytes of cells attributed together: fewer files where they are large
 
 
 class ResultObject(NamedTuple):
@@ -95,100 +49,125 @@ class ResultObject(NamedTuple):
         return marker_key(self.entry, len(self.decided))
 
 
-class Batch(NamedTuple):
-    """Some result files, their rows, and what these claim."""
-
-    found: Sequence[ResultObject]
-    files: Sequence[ResultRows]
-    claims: pl.DataFrame
-
-    @property
-    def forced(self) -> list[ByHand]:
-        """The rows that an operator attributed."""
-        numbered = enumerate(zip(self.found, self.files, strict=True))
-        return [one for at, (found, file) in numbered for one in by_hand(at, file.digest, found.decided)]
+Read = tuple[ResultObject, ResultRows]
 
 
 class IngestedFile(NamedTuple):
     """One ingested result file: its runs, its rows, and how many of them (`lost`) belong to no sent row."""
 
     found: ResultObject
-    digest: str
     problems: tuple[str, ...]
     rows: int
     runs: frozenset[str]
     lost: int
+    refused: bool  # it has links to hosts that are not allowed
+    outcome: str = ""  # a digest of what came of its rows, where that may change
+    left: frozenset[str] = frozenset()  # runs that it answered before
     kept: tuple[str, ...] = ()  # keys of the stored outcomes
+    known: bool = False  # reported before, with this outcome
 
     @property
     def settled(self) -> bool:
-        """True where every row was attributed: only then the file is not read again."""
+        """True where every row was attributed."""
         return not self.lost and not self.problems
 
+    @property
+    def done(self) -> bool:
+        """True where nothing can change its outcome any more: it is not read again."""
+        return self.settled and not self.refused
+
     def trouble(self, purged: Set[str]) -> str:
-        """Return what was not attributed, and why; to `purged` runs, whose ledgers are gone, nothing can be."""
+        """Return what was not attributed, why, and what to do; to `purged` runs, whose ledgers are gone, nothing is."""
         named = purged & {run for run, _ in named_in(self.found.entry.key)}
-        unknown = f"run {min(named)} is purged" if named else "no run of this issuer sent them"
-        why = ", ".join(self.problems) or unknown
-        return f"{redact(self.found.entry.key)}: {self.lost} of {self.rows} rows belong to no sent row ({why})"
+        wrong, then = describe(self.problems)
+        if self.lost:
+            unknown = f"run {min(named)} is purged" if named else "no run of this issuer sent them"
+            wrong = f"{self.lost} of {self.rows} rows belong to no sent row ({wrong or unknown})"
+            then = KINDS[FOREIGN_FILE].then if self.lost == self.rows else then or KINDS[UNKNOWN_CUID].then
+        return f"{redact(self.found.entry.key)}: {wrong}. {then}"
 
 
 def examine(context: IssuerContext, found: ResultObject) -> tuple[ResultRows, Attributed]:
     """Read and attribute one result file as an ingest would; nothing is stored."""
-    store = context.adapters.store
     with context.opener() as opener:
-        files = _read_files(context.issuer.time_zone, [found.entry], [_content(store, opener, found.entry)])
-    searched = _search(SentIndex(store, context.issuer.issuer), Batch([found], files, read_claims(files)))
-    return files[0], _attribute(context, *searched)[1][0]
+        files = tabulate([_opened(context, found, _content(context.adapters.store, opener, found.entry))])
+    return files[0], _attribute(context, SentIndex(context.adapters.store, context.issuer.issuer), [found], files)[0]
 
 
-def take_in(context: IssuerContext, fresh: Sequence[ResultObject]) -> Iterator[IngestedFile]:
-    """Attribute result files, a batch at a time, and store their outcomes."""
+def take_in(
+    context: IssuerContext, fresh: Sequence[ResultObject], waiting: Mapping[str, Waiting]
+) -> Iterator[IngestedFile]:
+    """Attribute result files, a batch at a time, and store their outcomes, except those known from `waiting`."""
     books = SentIndex(context.adapters.store, context.issuer.issuer)
     with (
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,
         closing(prefetch(_read_all(context, opener, readers, fresh))) as batches,
-        closing(prefetch(map(partial(_search, books), batches))) as searched,
-        closing(prefetch(starmap(partial(_attribute, context), searched))) as attributed,
+        closing(prefetch(_attribute_all(context, books, batches))) as attributed,
     ):
-        yield from chain.from_iterable(starmap(partial(_keep, context), attributed))
+        yield from chain.from_iterable(_keep(context, found, files, waiting) for found, files in attributed)
 
 
 def _read_all(
     context: IssuerContext, opener: Opener | None, readers: ThreadPoolExecutor, fresh: Sequence[ResultObject]
-) -> Iterator[Batch]:
-    """Fetch and read result files, a batch at a time."""
-    for start in range(0, len(fresh), CHUNKS):
-        batch = fresh[start : start + CHUNKS]
-        entries = [found.entry for found in batch]
-        contents = readers.map(lambda entry: _content(context.adapters.store, opener, entry), entries)
-        files = _read_files(context.issuer.time_zone, entries, list(contents))
-        yield Batch(batch, files, read_claims(files))
+) -> Iterator[list[Read]]:
+    """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes."""
+    for some in _parted(fresh, lambda one: one.entry.size):
+        contents = readers.map(lambda one: _content(context.adapters.store, opener, one.entry), some)
+        read_ones = ((one, _opened(context, one, content)) for one, content in zip(some, contents, strict=True))
+        yield from _parted(read_ones, lambda one: int(one[1].rows.estimated_size()))
 
 
-def _search(books: SentIndex, batch: Batch) -> tuple[Batch, Candidates]:
-    """Load the sent rows that a batch may answer."""
-    return batch, books.candidates([one.name for one in batch.files], batch.claims, batch.forced)
+def _parted(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield items in groups of at most CHUNKS that are hardly larger than ROOM."""
+    group, room = list[T](), ROOM
+    for item in items:
+        group.append(item)
+        room -= size(item)
+        if room <= 0 or len(group) == CHUNKS:
+            yield group
+            group, room = [], ROOM
+    if group:
+        yield group
+
+
+def _opened(context: IssuerContext, found: ResultObject, content: tuple[bytes, str]) -> ResultRows:
+    """Read a result file; why it could not be opened is its only problem."""
+    name = redact(found.entry.key.rpartition("/")[2])  # a file name may hold a card number
+    file = read_cells(content[0], name, local_day(found.entry.modified, context.issuer.time_zone))
+    return file.without_rows(content[1]) if content[1] else file
+
+
+def _attribute_all(
+    context: IssuerContext, books: SentIndex, batches: Iterable[Sequence[Read]]
+) -> Iterator[tuple[Sequence[ResultObject], Sequence[Attributed]]]:
+    """Attribute batches; where that fails unforeseen, file by file, and a file that fails alone is one without rows."""
+    for batch in batches:
+        found = [one for one, _ in batch]
+        try:
+            attributed = _attribute(context, books, found, tabulate([file for _, file in batch]))
+        except UNFORESEEN as error:
+            problem = failed(error)
+        else:
+            yield found, attributed
+            continue
+        apart = [[one] for one in batch]
+        if len(batch) == 1:
+            apart = [[(one, file.without_rows(problem))] for one, file in batch if file.rows.height]
+        if not apart:
+            raise BugError(place="attribution", kind=problem.removeprefix(FAILED))
+        yield from _attribute_all(context, books, apart)
 
 
 def _attribute(
-    context: IssuerContext, batch: Batch, sent: Candidates
-) -> tuple[Sequence[ResultObject], list[Attributed]]:
-    hosts = context.issuer.portal.allowed_hosts
-    return batch.found, attribute_claims(batch.files, batch.claims, sent, hosts, batch.forced)
-
-
-def _read_files(time_zone: str, entries: Sequence[Entry], contents: Sequence[tuple[bytes, str]]) -> list[ResultRows]:
-    """Read result files; why one could not be opened is one more problem of it, or its only one."""
-    arrived = [  # a file name may hold a card number
-        Arrived(content, redact(entry.key.rpartition("/")[2]), local_day(entry.modified, time_zone))
-        for entry, (content, _) in zip(entries, contents, strict=True)
-    ]
-    return [
-        one._replace(problems=(*one.problems, problem) if content else (problem,)) if problem else one
-        for one, (content, problem) in zip(read_results(arrived), contents, strict=True)
-    ]
+    context: IssuerContext, books: SentIndex, found: Sequence[ResultObject], files: Sequence[ResultRows]
+) -> list[Attributed]:
+    """Attribute result files among the sent rows that they may answer."""
+    numbered = enumerate(zip(found, files, strict=True))
+    forced = [one for at, (object_, file) in numbered for one in by_hand(at, file.digest, object_.decided)]
+    claims = read_claims(files)
+    sent = books.candidates([one.name for one in files], claims, forced)
+    return attribute_claims(files, claims, sent, context.issuer.portal.allowed_hosts, forced)
 
 
 def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, str]:
@@ -197,35 +176,56 @@ def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, 
         return b"", TOO_LARGE  # never in memory
     try:
         content = read(store, entry.key)
-    except ObjectMissingError:  # removed since it was listed, or its name is no valid key
+    except (ObjectMissingError, KeyRefusedError):  # removed since it was listed, or its name is no valid key
         return b"", MISSING
+    except ABOUT_ONE_OBJECT as error:
+        return b"", f"{STORE}{type(error).__name__}"
     if opener is None or not looks_like_message(content):
         return content, ""
     try:
         return opener.open(content, LIMIT), ""
+    except SealedUnreadableError as error:
+        return content, f"{SEALED}{error.fields['reason']}"
     except CardlinkError as error:
-        return content, f"file.seal.{type(error).__name__}"
+        return content, f"{SEALED}{type(error).__name__}"
+    except UNFORESEEN as error:
+        return content, failed(error)
 
 
 def _keep(
-    context: IssuerContext, batch: Sequence[ResultObject], outcomes: Sequence[Attributed]
+    context: IssuerContext,
+    batch: Sequence[ResultObject],
+    outcomes: Sequence[Attributed],
+    waiting: Mapping[str, Waiting],
 ) -> Iterator[IngestedFile]:
     """Store the outcomes of the files with each of their runs; rows of no run go with a file's first run."""
     answers: dict[str, list[RunOutcomes]] = {}
-    parted = [_by_run(one.outcomes) for one in outcomes]
-    for found, one, parts in zip(batch, outcomes, parted, strict=True):
-        for run, rows in parts.items():
-            answers.setdefault(run, []).append(RunOutcomes(found.entry, one, rows))
+    files = [_ingested(found, one, waiting.get(found.mark)) for found, one in zip(batch, outcomes, strict=True)]
+    new = [(file, one) for file, one in zip(files, outcomes, strict=True) if not file.known]
+    for file, one in new:
+        for run, rows in _by_run(one.outcomes).items():
+            answers.setdefault(run, []).append(RunOutcomes(file.found.entry, one, rows))
     kept = {run: _keep_run(context, run, reported) for run, reported in sorted(answers.items())}
-    for found, one, parts in zip(batch, outcomes, parted, strict=True):
-        runs = frozenset(parts)
-        lost = one.outcomes["row"].null_count()
-        left = affected_runs(found.decided) - runs  # also where an earlier ingest was killed
-        store, key = context.adapters.store, found.entry.key
-        stale = [run for run in sorted(left) if StoredOutcomes(store, keys_of(run)).has_results_for(key)]
-        gone = [_withdraw_outcomes(context, run, found.entry, one) for run in stale]
-        written = (*(kept[run] for run in runs), *gone)
-        yield IngestedFile(found, one.digest, one.problems, one.outcomes.height, runs | left, lost, written)
+    yield from (file for file in files if file.known)
+    for file, one in new:
+        store, entry = context.adapters.store, file.found.entry
+        stale = [run for run in sorted(file.left) if StoredOutcomes(store, keys_of(run)).has_results_for(entry.key)]
+        gone = [_withdraw_outcomes(context, run, entry, one) for run in stale]
+        yield file._replace(kept=(*(kept[run] for run in file.runs), *gone))
+
+
+def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> IngestedFile:
+    """Return what came of a result file, and whether that is known from `before`."""
+    rows = one.outcomes
+    runs = frozenset(rows["run"].drop_nulls().unique())
+    left = affected_runs(found.decided).union(before.runs if before else ()) - runs  # also where one was killed
+    refused = not rows.filter(trouble=URL_NOT_ALLOWED).is_empty()
+    file = IngestedFile(found, one.problems, rows.height, runs, rows["row"].null_count(), refused, left=left)
+    if file.done:
+        return file
+    facts = rows.select("position", "run", "chunk", "row", "state", "trouble", "content", "nth").write_csv()
+    outcome = digest("\n".join([*one.problems, facts]).encode())[:32]
+    return file._replace(outcome=outcome, known=before is not None and before.outcome == outcome)
 
 
 def _withdraw_outcomes(context: IssuerContext, run: str, entry: Entry, one: Attributed) -> str:

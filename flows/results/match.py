@@ -24,6 +24,8 @@ PLACED_TYPES = {
 PLACED = list(PLACED_TYPES)
 _NO_PLACES = pl.DataFrame(schema=PLACED_TYPES)
 _TOKEN = r"""[^\s"'{}\[\],:;()<>=\\&]+"""  # noqa: S105 - a pattern for words of a text, not a secret
+_JOINED = r"""[^\s"'{}\[\],:;()<>=\\&]+(?:'[^\s"'{}\[\],:;()<>=\\&]+)+"""  # words with apostrophes in them
+_APOSTROPHE = r"\\+'|&#39;|&#x27;|&apos;"
 
 _NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8}(?:-r\d+)?)-(\d{5})(?!\d)")
 
@@ -54,7 +56,9 @@ def number_sent_rows(sent: pl.DataFrame) -> SentRows:
 
 def words_of(text: pl.Expr) -> pl.Expr:
     """Return the words of a text, any of which may be a cuid."""
-    return text.str.extract_all(_TOKEN).list.eval(pl.element().str.strip_chars(".#!?"))
+    plain = text.str.replace_all(_APOSTROPHE, "'")
+    words = pl.concat_list(text.str.extract_all(_TOKEN), plain.str.extract_all(_JOINED))
+    return words.list.eval(pl.element().str.strip_chars(".#!?"))
 
 
 class Candidates(NamedTuple):

@@ -6,30 +6,23 @@ import csv
 import hashlib
 import io
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from datetime import date
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import NamedTuple
 
 import polars as pl
+from polars.exceptions import PanicException
 
+from flows.errors import CardlinkError, kind_and_place
+from flows.results import opening
+from flows.results.error_text import LONGEST
 from schemas import result as spec
 
 DELIMITERS = (",", ";", "\t", "|")
-LIMIT = 64 * 1024 * 1024  # bytes of one result file, packed or unpacked: 1000 rows are 0.2 MB
 HEAD = 20  # lines searched for the header: comments and `sep=` may precede it
+UNFORESEEN = (Exception, PanicException)  # polars' panics are no `Exception`; stop signals are neither
 NOTHING = ("null", "NULL", "undefined", "None", "NaN")  # how programs write a missing value
-
-EMPTY = "file.content.empty"
-NOT_A_RESULT = "file.header.unknown"
-TOO_LARGE = "file.content.too_large"
-GZIP_DAMAGED = "file.gzip.truncated"
-ENCODING_GUESSED = "file.encoding.guessed"
-TRUNCATED = "file.line.truncated"
-QUOTING = "file.line.quoting"
-RAGGED = "file.line.ragged"
-DAMAGE = frozenset((EMPTY, NOT_A_RESULT, TOO_LARGE, GZIP_DAMAGED, TRUNCATED))
 
 _CELLS = pl.DataFrame(schema=dict.fromkeys(spec.SPELLINGS, pl.String))
 _DATES = (
@@ -54,6 +47,8 @@ def find_header(line: str) -> ResultHeader | None:
     """Find the delimiter that makes `line` the header of a result: an error column, and a cuid or a url."""
     for delimiter in DELIMITERS:
         cells = next(csv.reader([line], delimiter=delimiter), [])
+        if len(cells) > opening.COLUMNS:
+            continue
         folded = [re.sub(r"[^a-z0-9]", "", cell.lower()) for cell in cells]
         places = {
             name: folded.index(next(spelling for spelling in spellings if spelling in folded))
@@ -74,85 +69,82 @@ class ResultRows(NamedTuple):
     problems: tuple[str, ...]
     received: date | None = None
 
-
-class Arrived(NamedTuple):
-    """A result file before reading: bytes (plain or gzip), name, and the day it arrived, where known."""
-
-    content: bytes
-    name: str
-    received: date | None = None
+    def without_rows(self, problem: str) -> ResultRows:
+        """Return the file as one that could not be used because of `problem`."""
+        return self._replace(rows=_CELLS, problems=(problem,))
 
 
-def read_results(files: Sequence[Arrived]) -> list[ResultRows]:
-    """Read result files, at least one. Keeps every row and raises nothing."""
-    read = [_read_cells(file.content) for file in files]
-    table = _table([cells for cells, _ in read])
-    ends = accumulate(cells.height for cells, _ in read)
-    return [
-        ResultRows(_sha256(file.content), file.name, table[end - cells.height : end], problems, file.received)
-        for file, (cells, problems), end in zip(files, read, ends, strict=True)
-    ]
+def failed(error: BaseException) -> str:
+    """Return the problem code of a file whose reading failed unforeseen; a CardlinkError is raised again."""
+    if isinstance(error, CardlinkError):
+        raise error
+    return f"{opening.FAILED}{kind_and_place(error)}"
 
 
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def read_cells(content: bytes, name: str, received: date | None = None) -> ResultRows:
+    """Read one result file (plain or gzip bytes), to be tabulated; never raises.
 
-
-def text_of(content: bytes) -> tuple[str, list[str]]:
-    """Return a partner's file (plain or gzip bytes, any encoding) as text, and problem codes."""
-    raw, packing = _unpack(content)
-    text, encoding = _decode(raw)
-    return text, [*packing, *encoding]
-
-
-def _unpack(content: bytes) -> tuple[bytes, list[str]]:
-    """Unpack gzip, member by member, up to any damage. A file larger than LIMIT gives no bytes."""
-    if content[:2] != b"\x1f\x8b":
-        return (content, []) if len(content) <= LIMIT else (b"", [TOO_LARGE])
-    out, rest = b"", content
-    while rest[:2] == b"\x1f\x8b":
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            out += unpacker.decompress(rest, LIMIT + 1 - len(out))
-        except zlib.error:
-            return out, [GZIP_DAMAGED]
-        if len(out) > LIMIT:
-            return b"", [TOO_LARGE]
-        if not unpacker.eof:
-            return out, [GZIP_DAMAGED]
-        rest = unpacker.unused_data
-    return out, []
-
-
-def _decode(raw: bytes) -> tuple[str, list[str]]:
-    for marker, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
-        if raw.startswith(marker):
-            return raw.decode(encoding, "replace"), []
-    if b"\0" in raw[:200]:  # UTF-16 without a byte order mark: plain English in it is valid UTF-8 too
-        return raw.decode("utf-16-be" if raw[:1] == b"\0" else "utf-16-le", "replace"), [ENCODING_GUESSED]
+    Keeps every row, but none of a file beyond a limit, or whose reading fails.
+    """
+    empty = ResultRows(hashlib.sha256(content).hexdigest(), name, _CELLS, (), received)
     try:
-        return raw.decode("utf-8"), []
-    except UnicodeDecodeError:
-        return raw.decode("cp1252", "replace"), [ENCODING_GUESSED]
+        cells, problems = _read_cells(content)
+    except opening.RefusedError as refused:
+        return empty.without_rows(str(refused))
+    except UNFORESEEN as error:
+        return empty.without_rows(failed(error))
+    return empty._replace(rows=cells, problems=problems)
+
+
+def tabulate(files: Sequence[ResultRows]) -> list[ResultRows]:
+    """Return files, at least one, as they were read by `read_cells`, with their rows as ResultTable."""
+    table = _table([file.rows for file in files])
+    ends = accumulate(file.rows.height for file in files)
+    return [file._replace(rows=table[end - file.rows.height : end]) for file, end in zip(files, ends, strict=True)]
 
 
 def _read_cells(content: bytes) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Return the cells of one file, under the documented names of the columns it has, and problem codes."""
-    text, problems = text_of(content)
+    text, problems = opening.text_of(content)
+    if not opening.BEYOND.isdisjoint(problems):
+        return _CELLS, tuple(problems)
+    if text.count("\n") + text.count("\r") > 2 * opening.LINES:  # before a list is made of them
+        raise opening.RefusedError(opening.LINES_MANY)
     lines = list(io.StringIO(text, newline=""))
-    heads = ((at, head) for at, line in enumerate(lines[:HEAD]) if (head := find_header(line)))
-    at, head = next(heads, (0, None))
+    csv.field_size_limit(opening.LINE)  # of the whole process; the default would raise on a long error object
+    short = ((at, line) for at, line in enumerate(lines[:HEAD]) if len(line) <= opening.HEADER)
+    at, head = next(((at, head) for at, line in short if (head := find_header(line))), (0, None))
     if head is None:
-        return _CELLS, (*problems, NOT_A_RESULT if text.strip() else EMPTY)
+        wide = any(line.count(delimiter) >= opening.COLUMNS for line in lines[:HEAD] for delimiter in DELIMITERS)
+        what = opening.COLUMNS_MANY if wide else opening.looks_like(content)
+        known = [problem for problem in problems if problem != opening.ENCODING_GUESSED]
+        return _CELLS, tuple(filter(None, (*known, opening.NOT_A_RESULT if text.strip() else opening.EMPTY, what)))
+    for found, limit, problem in (
+        (len(lines), opening.LINES, opening.LINES_MANY),
+        (max(map(len, lines)), opening.LINE, opening.LINE_LONG),
+        (text.count(head.delimiter), opening.CELLS, opening.WORK),
+    ):
+        if found > limit:
+            raise opening.RefusedError(problem)
     records, damage = _records(lines[at + 1 :], head)
     columns = list(zip(*(_fit(record, head) for record in records), strict=True)) or [()] * head.width
     cells = {name: columns[place] for name, place in head.places.items()}
-    return pl.DataFrame(cells, dict.fromkeys(cells, pl.String)), tuple(dict.fromkeys((*problems, *damage)))
+    frame = pl.DataFrame(cells, dict.fromkeys(cells, pl.String))
+    _refuse_long(frame)
+    return frame, tuple(dict.fromkeys((*problems, *damage)))
+
+
+def _refuse_long(cells: pl.DataFrame) -> None:
+    """Raise RefusedError where a cell is too long, or the errors would take too long to interpret."""
+    longest = cells.select(pl.exclude(spec.ERROR).str.len_chars().max()).row(0)
+    if max((length or 0 for length in longest), default=0) > opening.CELL:
+        raise opening.RefusedError(opening.CELL_LONG)
+    if int(cells[spec.ERROR].unique().str.len_chars().clip(upper_bound=LONGEST).sum()) > opening.ERRORS:
+        raise opening.RefusedError(opening.WORK)
 
 
 def _records(lines: list[str], head: ResultHeader) -> tuple[list[list[str]], list[str]]:
     """Read the records with doubled quotes, or with backslashes where that gives fewer problems."""
-    csv.field_size_limit(LIMIT)  # the default would raise on a long error object
     doubled = _split(lines, head, None)
     if not doubled[1] or not any('\\"' in line for line in lines):
         return doubled
@@ -163,39 +155,49 @@ def _split(lines: list[str], head: ResultHeader, escape: str | None) -> tuple[li
     """Split lines into records and name the problems; a quote that never closes spoils only its own line."""
     records: list[list[str]] = []
     problems: list[str] = []
-    start = 0
+    start, left = 0, opening.READINGS * (len(lines) + opening.LINES // 100)
     while start < len(lines):
-        good, problem = _well_formed(islice(lines, start, None), head, escape, records)
+        rest = map(lines.__getitem__, range(start, len(lines)))  # a slice would copy, an islice skip, all before it
+        good, seen, problem = _well_formed(rest, head, escape, records)
+        left -= seen
+        if left < 0:
+            raise opening.RefusedError(opening.WORK)
         if not problem:
             break
         problems.append(problem)
         line = lines[start + good].rstrip("\r\n")
         bare = f"{head.delimiter}{{" in line or f"{head.delimiter}[" in line  # the quotes of an unquoted error object
         reader = csv.reader([line], delimiter=head.delimiter, quoting=csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL)
-        records.append(next(reader, []))
+        _append(records, next(reader, []))
         start += good + 1
-    problems += [RAGGED for record in records if len(record) != head.width]
+    problems += [opening.RAGGED for record in records if len(record) != head.width]
     if records and len(records[-1]) < head.width and not lines[-1].endswith(("\r", "\n")):
-        problems.append(TRUNCATED)
+        problems.append(opening.TRUNCATED)
     return records, problems
+
+
+def _append(records: list[list[str]], record: list[str]) -> None:
+    if len(record) > opening.COLUMNS:
+        raise opening.RefusedError(opening.COLUMNS_MANY)
+    records.append(record)
 
 
 def _well_formed(
     lines: Iterator[str], head: ResultHeader, escape: str | None, records: list[list[str]]
-) -> tuple[int, str]:
-    """Append records while they are well formed; return how many lines were used and what stopped the reading."""
+) -> tuple[int, int, str]:
+    """Append records while they are well formed; return how many lines were used and read, and what stopped it."""
     reader = csv.reader(lines, delimiter=head.delimiter, doublequote=escape is None, escapechar=escape, strict=True)
     used = 0
     try:
         for record in reader:
             if reader.line_num - used > 1 and len(record) != head.width:
-                return used, QUOTING  # an open quote swallowed the next lines
+                return used, reader.line_num, opening.QUOTING  # an open quote swallowed the next lines
             used = reader.line_num
             if record and (len(record) > 1 or record[0].strip()):
-                records.append(record)
+                _append(records, record)
     except csv.Error as error:
-        return used, TRUNCATED if "end of data" in str(error) else QUOTING
-    return used, ""
+        return used, reader.line_num, opening.TRUNCATED if "end of data" in str(error) else opening.QUOTING
+    return used, reader.line_num, ""
 
 
 def _fit(record: list[str], head: ResultHeader) -> list[str]:

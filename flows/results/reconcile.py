@@ -12,7 +12,7 @@ import polars as pl
 from flows.results.attribution import digest_of
 from flows.results.decisions import SHOWN, covers, decided_rows, sort_breaks
 from flows.results.match import SentRows, number_sent_rows
-from flows.results.read import DAMAGE
+from flows.results.opening import DAMAGE
 from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION, OUTCOME, Attributed
 from schemas import breaks
@@ -318,6 +318,13 @@ def _open(still: pl.DataFrame, closed: Sequence[tuple[Break, Closing]]) -> pl.Da
     place = pl.coalesce(pl.format("chunk {}", "chunk"), "result")
     whole = pl.DataFrame(gone, {"kind": pl.String, "place": pl.String}, orient="row").unique()
     return still.with_columns(place=place).join(whole, on=["kind", "place"], how="anti").drop("place")
+
+
+def _uploaded(chunks: pl.DataFrame, cancelled: Collection[tuple[str, int]]) -> Iterator[Break]:
+    """Yield the cancelled chunks with a result."""
+    for run, chunk, answers in chunks.filter(pl.col("answers") > 0).select("run", "chunk", "answers").iter_rows():
+        if (run, chunk) in cancelled:
+            yield found(breaks.RESULT_FOR_CANCELLED, answers, _place(chunk), run)
 
 
 def _uploaded(chunks: pl.DataFrame, cancelled: Collection[tuple[str, int]]) -> Iterator[Break]:

@@ -36,6 +36,7 @@ class IssuerContext(NamedTuple):
     opener: Callable[[], AbstractContextManager[Opener | None]]
     # what the partner's interface beyond the file adds to a run's report, as of a day; None where it has nothing
     funnel: Callable[[Store, Manifest, date], dict[str, Any] | None] = lambda *_: None
+    opener_key: Callable[[], str] = lambda: ""  # digest of the key that `opener` has, '' without one
 
 
 def record_event(adapters: Adapters, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:

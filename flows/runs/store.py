@@ -167,6 +167,10 @@ class StoreBusyError(TryAgainError):
     next_step = "Run the same command again when the store or the network has recovered."
 
 
+# What may be wrong with one object while others can be read.
+ABOUT_ONE_OBJECT = (ObjectChangedError, ObjectDamagedError, StoreDeniedError, StoreRefusedError)
+
+
 class ConflictError(OperatorError):
     """An object that is written only once exists with other content."""
 

@@ -12,12 +12,12 @@ import pytest
 from flows.adapters.local import LocalStore
 from flows.operations.outbox import move
 from flows.operations.purge import purge
-from flows.reports.cardholder import SINGLE, CardGivenError, trace
+from flows.reports.cardholder import SINGLE, CardGivenError, card_statuses, trace
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
-from flows.runs.keys import prompted_prefix
+from flows.runs.keys import prompted_prefix, results
 from flows.runs.links import answer_key
 from flows.runs.store import ConflictError
 from schemas.expressions import PUBLISHED
@@ -136,6 +136,35 @@ def test_links_asked_for_by_themselves_are_attempts_too(bench: Bench) -> None:
         (one.run, one.row, one.state, one.sent)
         for one in sorted(found, key=lambda one: (-one.row, one.state != "rejected"))
     ]
+
+
+def test_a_row_whose_link_had_expired_is_not_said_to_have_no_answer(bench: Bench) -> None:
+    run = bench.submit(drop(bench, 1)).manifest.run
+    sent = bench.ledger(run).select("cuid", "last_4").iter_rows()
+    lines = [f"{cuid},{last_4},https://links.example.com/{cuid},2020-01-01,\n" for cuid, last_4 in sent]
+    bench.drop_result("".join(["cuid,last_4,url,expiration_date,error\n", *lines]).encode())
+    bench.ingest()
+
+    [found] = trace(bench.context.adapters, BANK, "A").attempts
+    [card] = card_statuses([found], datetime.now(UTC).date())
+
+    assert ("awaiting", "answered", "LINK_EXPIRED") == (found.state, found.sent, found.trouble)
+    assert "a link had already expired" in card.stands
+    assert "resubmit the row" in card.then
+
+
+def test_a_row_without_an_answer_in_an_answered_chunk_is_said_to_have_none(bench: Bench) -> None:
+    run = bench.submit(drop(bench, 1)).manifest.run
+    bench.answer()
+    [first, *_] = [entry.key for entry in bench.store.keys(results(BANK))]
+    lines = bench.content(first).splitlines(keepends=True)
+    missing = next(row["cuid"] for row in bench.ledger(run).to_dicts() if row["cuid"].encode() in lines[-1])
+    bench.store.replace(first, lines[:-1])
+    bench.ingest()
+
+    found = trace(bench.context.adapters, BANK, missing).attempts
+
+    assert "has no answer in its chunk's result" == card_statuses(found, datetime.now(UTC).date())[0].stands
 
 
 def test_nobody_is_found_where_nobody_is_and_purged_runs_are_named(bench: Bench) -> None:

@@ -10,8 +10,10 @@ from flows.operations.outbox import move
 from flows.reports.reconciliation import reconcile_runs
 from flows.runs.context import record_event
 from flows.runs.documents import keys_of
+from flows.runs.identity import canonical
 from flows.runs.keys import reconciliation
 from schemas.portal import CITY, PAN
+from schemas.records import Purged
 from tests.again import again, in_state, of_rows
 from tests.night import NOON, Bench, local_bench
 
@@ -79,9 +81,35 @@ def test_an_alert_closes_once_when_the_answer_arrives(tmp_path: Path) -> None:
 
     first, second = reconcile_runs(bench.context), reconcile_runs(bench.context)
 
-    assert ([run], []) == (first["alerts"]["closed"], second["alerts"]["closed"])
+    assert ([run], [run], []) == (first["alerts"]["closed"], first["alerts"]["arrived"], second["alerts"]["closed"])
     assert ["overdue", "overdue-closed"] == sorted(one["what"] for one in events(bench, run))
     assert "nothing outstanding" == second["verdict"]
+
+
+def test_an_alert_that_closes_without_an_answer_does_not_say_that_it_came(tmp_path: Path) -> None:
+    bench, clock, run = sent(tmp_path)
+    clock.on(hours=49)
+    reconcile_runs(bench.context)
+    move(bench.context.adapters, run, "held", [1, 2, 3], "asked by the issuer")
+
+    facts = reconcile_runs(bench.context)
+
+    assert ([run], []) == (facts["alerts"]["closed"], facts["alerts"]["arrived"])
+
+
+def test_an_alert_of_a_run_that_was_purged_unanswered_does_not_say_that_its_answer_came(tmp_path: Path) -> None:
+    bench, clock, run = sent(tmp_path)
+    clock.on(hours=49)
+    reconcile_runs(bench.context)
+    rows = {"read": 60, "linked": 0, "error": 0, "awaiting": 60, "rejected": 0, "duplicate": 0, "suppressed": 0}
+    facts = {"setting": "ledger_days = 365", "objects": {}, "bytes": 0, "verdict": "balanced, answers awaited"}
+    who = {"run": run, "part": "ledger", "at": clock(), "by": "tester", "since": clock()}
+    record = Purged.model_validate({**who, **facts, "rows": rows})
+    bench.store.create(keys_of(run).purged("ledger"), canonical(record))
+
+    facts = reconcile_runs(bench.context)
+
+    assert ([run], []) == (facts["alerts"]["closed"], facts["alerts"]["arrived"])
 
 
 def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(tmp_path: Path) -> None:

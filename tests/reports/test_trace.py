@@ -47,6 +47,11 @@ def attempt(day: int, state: str, **facts: object) -> Attempt:
         ),
         ([attempt(1, "awaiting", sent="held")], "is on hold", f"cardlink outbox release {RUN} 2"),
         ([attempt(1, "awaiting", sent="answered")], "has no answer in its chunk's result", f"cardlink report {RUN}"),
+        (
+            [attempt(1, "awaiting", sent="answered", trouble="LINK_EXPIRED")],
+            "has an answer that does not count: a link had already expired when its result arrived",
+            "resubmit the row for a new one",
+        ),
         ([attempt(1, "awaiting", sent=SINGLE)], "unknown outcome", "ask the partner before requesting it again"),
         (
             [attempt(1, "error", reasons=("card.request.unavailable",)), attempt(2, "suppressed")],

@@ -12,7 +12,7 @@ import polars as pl
 
 from flows.results.attribution import attribute_claims, read_claims
 from flows.results.match import candidates
-from flows.results.read import Arrived, ResultRows, read_results
+from flows.results.read import ResultRows, read_cells, tabulate
 from flows.runs.outcomes import Attributed
 
 HOSTS = ("links.example",)
@@ -48,7 +48,7 @@ def refusal(at: int, message: str = "city is required") -> Row:
 
 def read_result(content: bytes, name: str, received: date | None = None) -> ResultRows:
     """Read one result file."""
-    return read_results([Arrived(content, name, received)])[0]
+    return tabulate([read_cells(content, name, received)])[0]
 
 
 def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, hosts: Sequence[str] = HOSTS) -> list[Attributed]:

@@ -105,6 +105,48 @@ def test_a_row_with_both_or_neither_of_link_and_error_settles_nothing() -> None:
     assert [breaks.URL_AND_ERROR, breaks.NEITHER_URL_NOR_ERROR] == [row[4] for row in placed(rows)]
 
 
+@pytest.mark.parametrize(
+    "row", [("", "", "", "", ""), ("", "0002", "", "2027-01-20", ""), ("", "", "https://links.example/2", "", "")]
+)
+def test_a_row_that_names_nobody_and_has_no_error_is_a_break_of_its_own(row: Row) -> None:
+    rows = [link(1), row, link(3)]
+
+    assert (1, None, None, BROKEN, breaks.UNNAMED_ROW) == placed(rows)[1]
+
+
+APOSTROPHES = (
+    "O'Brien-7 was refused",
+    "refused: 'O'Brien-7'",
+    "Holder O'Brien-7.",
+    "Error: cuid O'Brien-7 is not valid",
+    "{'cuid': 'O'Brien-7', 'errors': ['no']",
+    "{cuid: 'O\\'Brien-7', err",
+    '"{\\"cuid\\":\\"O\'Brien-7\\",\\"err',
+    "cuid O&#39;Brien-7 refused",
+    "holder (O&#39;Brien-7) refused",
+)
+
+
+@pytest.mark.parametrize("text", APOSTROPHES)
+def test_a_cuid_with_an_apostrophe_is_found_in_a_text_that_cannot_be_read(text: str) -> None:
+    sent = sent_rows(1).with_columns(pl.col("cuid").replace("c-2", "O'Brien-7"))
+
+    assert [(1, 1), (1, 2)] == [row[:2] for row in placed([link(1), error(text)], sent)]
+
+
+def test_a_word_of_a_cuid_with_an_apostrophe_is_not_taken_for_another_cuid() -> None:
+    sent = sent_rows(1).with_columns(pl.col("cuid").replace({"c-2": "O'Brien-7", "c-4": "Brien-7"}))
+
+    assert (1, None, None, BROKEN, breaks.UNATTRIBUTED_ERROR) == placed([link(1), error("O'Brien-7 refused")], sent)[1]
+
+
+def test_a_cuid_with_an_apostrophe_does_not_block_the_proof_by_position() -> None:
+    rows = [link(1), error("no such cuid as O'Neill's"), link(3), error(OBJECT), link(5)]
+    sent = sent_rows(1).with_columns(pl.col("cuid").replace({"c-2": "O'Brien-7"}))
+
+    assert (1, 4, "position") == placed(rows, sent)[3][:3]
+
+
 def test_a_second_row_for_one_sent_row_is_one_too_many() -> None:
     assert [(1, 1, None), (1, None, breaks.RESULT_LONG)] == [
         (chunk, row, trouble) for chunk, row, _, _, trouble in placed([link(1), link(1)])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
-from flows.results.read import LIMIT
+from flows.results.opening import LIMIT
 from flows.runs.keys import results
 from flows.runs.sealing import Plain, SealedUnreadableError
 from tests import keys

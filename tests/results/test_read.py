@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results import read as results
-from flows.results.read import Arrived, read_results
+from flows.results import opening as results
+from flows.results.read import read_cells, tabulate
 from schemas.result import ResultTable
 from tests.results.outcomes import read_result
 
@@ -190,7 +190,7 @@ def test_any_bytes_give_a_result_and_never_raise(content: bytes) -> None:
 def test_files_read_together_give_what_each_gives_alone() -> None:
     contents = [FILE.encode(), b"", HEADER.encode(), FILE.replace("2027-01-20", "01/20/2027").encode(), LINK.encode()]
 
-    together = read_results([Arrived(content, "r.csv") for content in contents])
+    together = tabulate([read_cells(content, "r.csv") for content in contents])
 
     for content, one in zip(contents, together, strict=True):
         alone = read_result(content, "r.csv")

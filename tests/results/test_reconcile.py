@@ -215,3 +215,26 @@ def test_every_sent_row_stands_exactly_once_whatever_comes_back(files: list[Attr
 
     assert list(range(1, 11)) == told.rows["row"].to_list()
     assert told.chunks.select((pl.col("sent") == pl.sum_horizontal("linked", "error", "awaiting")).all()).item()
+
+
+def test_a_result_for_a_cancelled_chunk_is_a_break_and_its_rows_count_as_it_says() -> None:
+    files = attributed([result([link(at) for at in range(1, 5)] + [refusal(5)])])
+
+    told = reconcile(sent_rows(), files, TODAY, {(RUN, 1), (RUN, 2)})
+
+    assert [("RESULT_FOR_CANCELLED", 5, "chunk 1", RUN)] == [
+        (one.name, one.rows, one.place, one.run) for one in told.breaks
+    ]
+    assert {"linked": 4, "error": 1, "awaiting": 5} == states(told)
+
+
+def test_a_row_whose_answer_settled_nothing_names_its_break() -> None:
+    late = attributed(
+        [result([link(1, day="2020-01-01"), link(2, last_4="9999"), link(3), link(4, host="evil.example")])]
+    )
+    again = attributed([result([link(1)], "again.csv")])
+
+    first, second = reconcile(sent_rows(1), late, TODAY), reconcile(sent_rows(1), [*late, *again], TODAY)
+
+    assert ["LINK_EXPIRED", "LAST4_MISMATCH", None, "URL_NOT_ALLOWED", None] == first.rows["trouble"].to_list()
+    assert [None, "LAST4_MISMATCH", None, "URL_NOT_ALLOWED", None] == second.rows["trouble"].to_list()
