@@ -69,5 +69,5 @@ COLUMNS = (
 
 
 def columns() -> tuple[str, ...]:
-    """Return the names of the 20 columns, in order (interface.md 2.6)."""
+    """Return the names of the columns, in order (interface.md 2.6)."""
     return tuple(column.name for column in COLUMNS)

@@ -10,7 +10,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-Gate = Literal["reject-rate", "row-jump", "seen-before"]  # a gate that an operator may open for a run
 Change = Literal["name", "address", "expiration", "reissue"]
 
 LinkColumn = Literal["cuid", "last_4", "url", "expires_on"]

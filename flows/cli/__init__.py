@@ -1,1 +1,1 @@
-"""`cardlink ...`: the verbs of `flows.commands` on a command line, without Prefect."""
+"""`cardlink ...`: the commands of `flows.commands` on a command line, without Prefect."""

@@ -99,7 +99,7 @@ def _type(one: Parameter) -> click.ParamType[Any]:
 
 
 def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
-    """Run a verb, print its result, and turn errors into exit codes."""
+    """Run a command, print its result, and turn errors into exit codes."""
     shared = invoked.obj
     try:
         progress = partial(ProgressLine, verbose=shared["verbose"])

@@ -26,7 +26,7 @@ class Terminal:
         return sys.stdin.isatty()
 
     def show(self, text: str) -> None:
-        """Print a result before the verb ends."""
+        """Print a result before the command ends."""
         click.echo(text)
 
     def say(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What an entry is: a verb's function, its name on the command line and its form.
+"""What an entry is: a command's function, its name on the command line and its form.
 
 Parameters before the `*` are arguments of the command, those after it are options; a form has them all.
 """
@@ -51,7 +51,7 @@ class _NoTerminal:
 
 
 class Context(NamedTuple):
-    """Where a verb runs: the folder of the TOML files, its progress display, its terminal, if local files may be read.
+    """Where a command runs: the folder of the TOML files, progress display, terminal, whether it may read local files.
 
     The defaults show nothing, and leave every prompt.
     """
@@ -86,7 +86,7 @@ DRY_OR_SEND = Choice(
 
 
 class Form(NamedTuple):
-    """The Prefect form of an entry. Where several entries share it, `picks` is the field that selects the verb."""
+    """The Prefect form of an entry. Where several entries share it, `picks` is the field that selects the command."""
 
     name: str
     run_name: str
@@ -95,7 +95,7 @@ class Form(NamedTuple):
     without: Sequence[str] = ()  # parameters the form leaves out
     choices: Sequence[Choice] = ()
     picks: str = ""
-    picked: str = ""  # the preselected verb
+    picked: str = ""  # the preselected command
     retries: Sequence[int] = ()  # seconds to wait before each retry after a TryAgainError
 
 
@@ -122,14 +122,14 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry(Generic[P]):
-    """A verb: its name on the command line, its function, and its form or why it has none."""
+    """A command: its name on the command line, its function, and its form or why it has none."""
 
     name: str
     run: Callable[Concatenate[Context, P], Result]
     form: Form | str
 
     def __call__(self, context: Context, *args: P.args, **options: P.kwargs) -> Result:
-        """Run the verb."""
+        """Run the command."""
         return self.run(context, *args, **options)
 
     @property

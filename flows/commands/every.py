@@ -1,4 +1,4 @@
-"""Every entry there is, module by module in the order of a night; a new module of verbs is named here."""
+"""Every entry there is, module by module in the order of a night; a new module of commands is named here."""
 
 from flows.commands import mend, outbox, partner, practice, resend, results, retention, setup, submit
 from flows.commands.entry import entries_of

@@ -1,4 +1,4 @@
-"""The types of the verbs' parameters: what a form offers and checks, and how the command line spells each."""
+"""The types of the commands' parameters: what a form offers and checks, and how the command line spells each."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Cli(NamedTuple):
 
 
 class Help(NamedTuple):
-    """The help of a parameter that many verbs share, unless their docstring has its own."""
+    """The help of a parameter that many commands share, unless their docstring has its own."""
 
     text: str
 
 
 class Text(NamedTuple):
-    """The pattern a form checks a whole text against; on the command line the verb itself refuses bad text."""
+    """The pattern a form checks a whole text against; on the command line the command itself refuses bad text."""
 
     pattern: str
     longest: int = 200

@@ -1,4 +1,4 @@
-"""What a verb reports: facts for machines, lines and tables for people, the next step, the exit code."""
+"""What a command reports: facts for machines, lines and tables for people, the next step, the exit code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Link(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The outcome of a verb, for the command line and for Prefect; `outbox` is the issuer whose outbox it changed."""
+    """The outcome of a command, for the command line and for Prefect; `outbox`: whose outbox it changed."""
 
     facts: dict[str, Any]
     shown: Sequence[str | Table | Link] = ()

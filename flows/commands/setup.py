@@ -47,7 +47,7 @@ def init(
     file = context.folder / f"{issuer}.toml"
     if file.exists():
         raise FileThereError(path=str(file))
-    mapping = "# [source] and [columns] are not needed if the extract has the portal's own 20 columns.\n"
+    mapping = "# [source] and [columns] are not needed if the extract has the portal's own columns.\n"
     if extract is not None:
         from flows.extracts.guess import first_tables
 

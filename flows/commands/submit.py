@@ -10,7 +10,7 @@ from flows.commands.parameters import Cli, Day, ExtractName, Issuer, Reason
 from flows.commands.result import Result, Table, artifact
 from flows.errors import CardlinkError
 from flows.wiring import wire
-from schemas.settings import Gate
+from schemas.actions import Gate
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext

@@ -1,4 +1,4 @@
-"""From the issuer's headers to the portal's 20 columns, by `[columns]` and `[filter]` of its settings."""
+"""From the issuer's headers to the portal's columns, by `[columns]` and `[filter]` of its settings."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Terminal(Protocol):
         """Return whether a person can be prompted."""
 
     def show(self, text: str) -> None:
-        """Print a result before the verb ends."""
+        """Print a result before the command ends."""
 
     def say(self, text: str) -> None:
         """Show a line that is no result."""

@@ -101,7 +101,7 @@ def _blocks(rows: int, as_of: date, seed: int) -> Iterator[pl.DataFrame]:
 
 
 def _people(ordinals: np.ndarray, as_of: date, seed: int, rng: np.random.Generator) -> pl.DataFrame:
-    """Return one block of good rows: `row`, then the 20 columns."""
+    """Return one block of good rows: `row`, then the portal's columns."""
     count = len(ordinals)
 
     def pick(values: Sequence[str | None]) -> pl.Series:

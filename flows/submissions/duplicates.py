@@ -124,7 +124,7 @@ class Table:
 def keyed(rows: pl.DataFrame) -> pl.DataFrame:
     """Add key (48 bits of the card's hash, 16 of the whole content's) and tag (32 of the given cuid's).
 
-    The content is the row's line, its `text`; its 20 columns where we made its cuid.
+    The content is the row's line, its `text`; the portal's columns where we made its cuid.
     """
     content, cards = rows.select("text").hash_rows(), rows.select(PAN).hash_rows().to_numpy()
     cuids = rows.select(CUID)

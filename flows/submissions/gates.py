@@ -11,9 +11,9 @@ from statistics import median
 from typing import NamedTuple, get_args
 
 from flows.errors import BalanceError, CardlinkError, GateError, OperatorError
+from schemas.actions import Gate
 from schemas.issuer import Issuer
 from schemas.manifest import Counts
-from schemas.settings import Gate
 
 REJECT_RATE: Gate = "reject-rate"
 ROW_JUMP: Gate = "row-jump"

@@ -45,7 +45,7 @@ TRUTHS = dict.fromkeys(("TRUE", "T", "YES", "Y", "1"), "TRUE") | dict.fromkeys((
 
 
 def normalise(rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
-    """Return `rows` (row, line, the 20 columns) as the portal spells them; idempotent (interface.md 2.6)."""
+    """Return `rows` (row, line, the portal's columns) as the portal spells them; idempotent (interface.md 2.6)."""
     rows = _trim(rows).with_columns(_absent(rules.placeholders))
     odd = rows.select(_ODD)
     rows = rows.with_columns(

@@ -41,7 +41,7 @@ class RowScope(NamedTuple):
 
     selected: SelectedRows | None = None
     prior: PriorState | None = None
-    keep_cells: bool = False  # the 20 columns are kept, with the CVV as in the source (single links, interface.md 2.8)
+    keep_cells: bool = False  # all columns are kept, with the CVV as in the source (single links, interface.md 2.8)
 
 
 EVERY_ROW = RowScope()

@@ -44,8 +44,8 @@ class Contract(NamedTuple):
 def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
     """Return verdicts (VERDICT) in the order of the rows; a row without a verdict `reject` passed pandera (2.6).
 
-    `rows`: row and the 20 columns, normalised; `as_of` is the business date. A cell has at most one verdict of each
-    severity: the first rule it breaks. Raises BugError, without any value, where the columns are not the schema's.
+    `rows`: row and the portal's columns, normalised; `as_of` is the business date. A cell has at most one verdict of
+    each severity: the first rule it breaks. Raises BugError, without any value, where the columns are not the schema's.
     """
     contract = contract_of(rules.RULES, as_of, settings)
     problem = "pandera and the rules disagree"

@@ -87,7 +87,9 @@ def test_a_new_run_of_the_extract_goes_through(tmp_path: Path) -> None:
 def test_a_new_run_that_broke_off_is_pending_again(tmp_path: Path) -> None:
     bench, run = broken_off(tmp_path)
     abandon(bench.context.adapters, run, WHY)
-    failing = FailingStore(bench.store, lambda what, key: KeyError(key) if "manifest" in key else None)
+    failing = FailingStore(
+        bench.store, lambda what, key: KeyError(key) if (what, key[-13:]) == ("create", "manifest.json") else None
+    )
     with pytest.raises(KeyError):
         replace(bench, store=failing).submit("bank-20261120.csv", new_run="it was the right file")
 

@@ -48,17 +48,17 @@ def test_every_row_chunk_result_reason_and_link_is_told_oldest_first(bench: Benc
     linked = bench.submit(drop(bench, 2)).manifest.run
     bench.answer()
     bench.ingest()
-    waiting = bench.submit(drop(bench, 3)).manifest.run
+    held = bench.submit(drop(bench, 3)).manifest.run
 
     found = trace(bench.context.adapters, BANK, "A").attempts
 
     first, second, third = found
-    assert [rejected, linked, waiting] == [one.run for one in found]
+    assert [rejected, linked, held] == [one.run for one in found]
     assert ("rejected", None, ("address.postal_code.missing",)) == (first.state, first.chunk, first.reasons)
     assert ("linked", 1, 1, "cuid") == (second.state, second.chunk, second.position, second.how)
     assert second.result == f"card-links-{linked}-00001-result.csv"
     assert second.expires_on is not None
-    assert ("awaiting", 1, "waiting", None) == (third.state, third.chunk, third.sent, third.expires_on)
+    assert ("suppressed", None, ("card.link.standing",)) == (third.state, third.chunk, third.reasons)
 
 
 def test_a_link_itself_is_told_only_where_it_is_asked_for(bench: Bench) -> None:
