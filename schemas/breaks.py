@@ -134,14 +134,6 @@ KINDS = {
         "A result came for a chunk that was cancelled: somebody uploaded it. Its rows count as the result says.",
         "Find out who uploaded it; check with `cardlink trace` whether its rows were also sent in another run.",
     ),
-    UNNAMED_ROW: BreakKind(
-        "A result row names no cuid, and has no error that could name one.",
-        "Do not send its link, if it has one; ask the partner whose row it is.",
-    ),
-    RESULT_FOR_CANCELLED: BreakKind(
-        "A result came for a chunk that was cancelled: somebody uploaded it. Its rows count as the result says.",
-        "Find out who uploaded it; check with `cardlink trace` whether its rows were also sent in another run.",
-    ),
     FOREIGN_FILE: BreakKind(
         "No row of the file matches a row that was sent.",
         "Move the file to the issuer it belongs to, or remove it from the results folder.",

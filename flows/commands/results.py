@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from flows.reports.ingest import Ingested
     from flows.runs.context import IssuerContext
 
+WORK = ("kind", "run", "chunk", "rows", "age", "who", "command")
+LONGEST, ARTIFACT = 50, 1000  # lines of the worklist on a terminal, and in Prefect
 TOP = 10  # lines of a table on a terminal; the files have them all
 READ_ONLY = "it changes nothing; the tables of the other flows show the same"
 FILES = "report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json"
@@ -163,6 +165,7 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         Table(("cardholders by last state", "count"), list(facts["cardholders"].items())),
         artifact(waiting["chunks"], f"{name}-outstanding", f"{name}: {facts['verdict']}, oldest first"),
     ]
+    shown += [artifact(facts["worklist"], f"{name}-worklist", f"{name}: what is to be done, due first")]
     if waiting["count"]:
         ages = [[age, sizes["count"], sizes["rows"]] for age, sizes in waiting["ages"].items()]
         late = {True: "overdue", False: ""}
@@ -175,6 +178,25 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
     ended = {True: "the results arrived", False: "no result is overdue any more"}
     shown += [f"alert closed, {ended[run in alerts['arrived']]}: {run}" for run in alerts["closed"]]
     return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
+
+
+@entry("worklist", form=Form("worklist", "worklist {issuer}"))
+def worklist(context: Context, issuer: str = "") -> Result:
+    """List what is to be done about all runs, due first: who acts, and the command to paste.
+
+    Args:
+        issuer: The issuer, as its TOML file is named (default: all of them).
+    """
+    from flows.reports.reconciliation import survey
+
+    names = [issuer] if issuer else issuers(context.folder)
+    work = sorted(one for name in names for one in survey(wire(context.folder, name)).work)
+    lines, title = [one.facts(now()) for one in work], f"{issuer or 'all issuers'}: {len(work):,} things to do"
+    listed = [[one["due"][:16], *(one[name] or "" for name in WORK)] for one in lines[:LONGEST]]
+    shown: list[str | Table] = [Table(("due", *WORK), listed) if work else "nothing to do"]
+    shown += [artifact(lines[:ARTIFACT], f"{issuer or 'all'}-worklist", title)]
+    shown += [f"and {len(work) - LONGEST:,} more: worklist.csv of `cardlink reconcile`"] if len(work) > LONGEST else []
+    return Result({"worklist": lines}, shown, work[0].command if work else "")
 
 
 @entry("status", form=READ_ONLY)

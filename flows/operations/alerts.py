@@ -12,7 +12,7 @@ from flows.errors import CardlinkError, TryAgainError
 from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs.chunks import outbox
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_end, run_ids, run_status
+from flows.runs.documents import read_end, refusal, run_ids, run_status
 from flows.runs.identity import DATE_IN_NAME, business_date, canonical, day_off, due, local_day
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.store import Entry, Store, read
@@ -21,7 +21,6 @@ from schemas.records import Abandoned
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
 _STEP = re.compile(r"^(?P<place>.+/.+)/(?P<number>\d{6})\.(?P<what>json|told)$")
 _SAFE = re.compile(r"[^A-Za-z0-9.-]+")
-_REFUSED = re.compile(r"-refused-[0-9a-f]{8}\.json$")
 
 
 class Kind(NamedTuple):
@@ -169,7 +168,7 @@ def _run_problems(context: IssuerContext, run: RunId) -> Iterator[Alert]:
     manifest = read_end(store, keys)
     if isinstance(manifest, Abandoned):  # an operator has decided about it
         return
-    refused = "" if manifest else _refusal(store, keys)
+    refused = "" if manifest else (refusal(store, keys) or ("", ""))[0]
     if refused and refused != "EmptyExtractError":
         yield Alert("run-refused", issuer.issuer, str(run), f"{run} was refused: {refused}")
     empty = manifest.counts.read == 0 if manifest else refused == "EmptyExtractError"
@@ -186,12 +185,6 @@ def _run_problems(context: IssuerContext, run: RunId) -> Iterator[Alert]:
         if late:
             text = f"{run}: {len(late)} chunks without a result, the oldest for {duration(moment - min(late))}"
             yield Alert("result-overdue", issuer.issuer, str(run), text)
-
-
-def _refusal(store: Store, keys: RunKeys) -> str:
-    """Return the error that refused a run at its last attempt, empty where none did."""
-    noted = [entry.key for entry in store.keys(keys.events) if _REFUSED.search(entry.key)]
-    return str(json.loads(read(store, max(noted)))["why"]) if noted else ""
 
 
 def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], list[Change]]:

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
+from flows.results.decisions import sort_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs.chunks import Item, outbox
 from flows.runs.claim import held
@@ -176,8 +177,9 @@ def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) 
     breaks = [Break(**{name: one[name] for name in Break._fields}) for one in summary["breaks"]]
     chunks = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), infer_schema=False)
     awaiting = dict(chunks.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
-    closed = bool(closed_breaks(store, keys))
-    reasons = open_reasons(items, awaiting, [one for one in breaks if not one.notice], closed=closed)
+    closings = closed_breaks(store, keys)
+    still = sort_breaks(breaks, closings).open
+    reasons = open_reasons(items, awaiting, [one for one in still if not one.notice], closed=bool(closings))
     until = max(_links_until(store, keys, summary), default=None)
     return State(since, (*reasons, *_stale_report_notes(keys, entries, summary)), until)
 

@@ -7,20 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flows.reports import across
-from flows.reports.summary import ABOVE_LIMIT, BALANCED, MISSING, OUT_OF_BALANCE, PARTIAL, WAITING
+from flows.reports.summary import ABOVE_LIMIT, BALANCED, MISSING, OUT_OF_BALANCE, PARTIAL, SOON, WAITING
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import KINDS
 
 TONES = {BALANCED: "good", WAITING: "wait", ABOVE_LIMIT: "warn", OUT_OF_BALANCE: "bad"}
 SENTENCES = {
-    BALANCED: "Every row of the extract is accounted for, and every row sent has an answer.",
+    BALANCED: "Every row of the extract is accounted for, and no row sent waits for an answer.",
     WAITING: "Every row of the extract is accounted for; some rows sent have no answer yet.",
     ABOVE_LIMIT: "Every row is accounted for, but more rows failed than the issuer's limits allow.",
     OUT_OF_BALANCE: "The numbers do not add up: see the breaks and the control totals that differ.",
 }
 ACROSS_TONES = {across.CLEAR: "good", across.WAITING: "wait", across.OVERDUE: "warn", OUT_OF_BALANCE: "bad"}
-SOON = "within 7 days"  # of `flows.reports.summary.EXPIRIES`
-BROKEN = 3  # runs out of balance that are named
 
 
 def rows(number: int, word: str = "row") -> str:
@@ -87,8 +85,7 @@ def across_advice(facts: Mapping[str, Any]) -> list[str]:
     unlinked = facts["unlinked"]["cardholders"]
     steps = []
     if broken:
-        more = f" and of {rows(len(broken) - BROKEN, 'more run')}" if len(broken) > BROKEN else ""
-        steps.append(f"Read the breaks in the report of {', '.join(broken[:BROKEN])}{more}: out of balance.")
+        steps.append(f"{rows(len(broken), 'run')} out of balance; the breaks: cardlink worklist {facts['issuer']}")
     if late["count"]:
         steps.append(
             f"Ask for the results of {rows(late['count'], 'chunk')} ({rows(late['rows'])}): no answer within "

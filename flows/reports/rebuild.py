@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import lists as tables
+from flows.reports import open_rows
 from flows.reports.lists import write_links, write_unsent
 from flows.reports.summary import summarise, waiting_since
 from flows.reports.tally import Tally, add, tally
@@ -23,7 +25,7 @@ from flows.results.balance import Balance, balance
 from flows.results.intake import CHUNKS
 from flows.results.lineage import attempts_after
 from flows.results.reconcile import Reconciled, reconcile
-from flows.runs.chunks import as_it_lies, chunk_states
+from flows.runs.chunks import Item, as_it_lies, chunk_states, outbox
 from flows.runs.closings import closed_breaks
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
@@ -48,6 +50,7 @@ from schemas.manifest import LedgerPart, Manifest
 
 AS_SENT = ["expiration", "origin", *CHECKS]  # kept with the outcome: later runs need them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
+SENT_ROW = {"row": pl.UInt32, "cuid": pl.String, "last_4": pl.String, "chunk": pl.UInt32, "trouble": pl.String}
 TREND = 14  # runs in the trend
 AT_A_TIME = 2  # threads
 
@@ -83,6 +86,8 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
+    items, within = outbox(context.adapters, run), timedelta(hours=context.issuer.portal.answer_within_hours)
+    _write_open_rows(store, keys, manifest, total, items, (now, within))
     chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
     _in_parallel(
         lambda: _write_errors(store, keys, manifest.ledger),
@@ -196,6 +201,21 @@ def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> N
     columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
     frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns, tables.FAILED))
     store.replace(keys.report("errors.csv"), csv_pieces(frames, tables.REFUSAL))
+
+
+def _write_open_rows(
+    store: Store, keys: RunKeys, manifest: Manifest, total: Tally, items: list[Item], terms: tuple[datetime, timedelta]
+) -> None:
+    """Write awaiting.csv, breaks.csv and questions.csv."""
+    waiting = list(read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
+    awaited = pl.concat([pl.DataFrame(schema=SENT_ROW), *waiting])
+    listed = {
+        "awaiting": (open_rows.AWAITED, open_rows.awaiting(waiting, items)),
+        "breaks": (open_rows.BREAKS, [open_rows.breaks(total.broken, total.breaks)]),
+        "questions": (open_rows.QUESTIONS, [open_rows.questions(total.broken, awaited, items, *terms)]),
+    }
+    for name, (head, frames) in listed.items():
+        store.replace(keys.report(f"{name}.csv"), csv_pieces(frames, head))
 
 
 def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame) -> None:

@@ -12,7 +12,7 @@ import polars as pl
 
 from flows.reports.tally import Tally
 from flows.results.balance import Balance
-from flows.runs.chunks import chunk_states
+from flows.runs.chunks import State, chunk_states
 from flows.runs.closings import place_of
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import DECISION
@@ -29,6 +29,7 @@ _AGE_STEPS = (timedelta(days=1), timedelta(days=2), timedelta(days=7))
 
 # A link lives two months (interface.md 8), and a reminder needs a week.
 EXPIRIES = ("expired", "within 7 days", "8 to 14 days", "15 to 30 days", "31 to 60 days", "later", "no date given")
+SOON = EXPIRIES[1]
 _EXPIRY_STEPS = (0, 8, 15, 31, 61)  # days to go at which each step after the first begins
 
 BALANCED = "balanced"
@@ -73,12 +74,16 @@ def by_expiry(links: Iterable[tuple[date | None, int]], today: date) -> list[dic
 
 
 class ReportTimes(NamedTuple):
-    """The time of the report, when the run and each of its chunks were sent, and the chunks with no answer due."""
+    """The time of the report, when the run and each of its chunks were sent, and the state of each in the outbox."""
 
     now: datetime
     sent: datetime
     chunks: Mapping[int, datetime]
-    resting: frozenset[int] = frozenset()
+    states: Mapping[int, State] = {}
+
+    def rests(self, chunk: int) -> bool:
+        """Return whether no answer is due for a chunk."""
+        return self.states.get(chunk) in ("held", "cancelled")
 
     def since(self, chunk: int) -> datetime:
         """Return when a chunk was uploaded, else committed."""
@@ -170,7 +175,7 @@ def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limit
 def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, moment: ReportTimes) -> dict[str, Any]:
     """Return the open items by kind and age, and what is overdue; an answer that came but does not fit is a break."""
     waiting = [
-        (HELD if chunk in moment.resting else kind, moment.since(chunk), awaiting)
+        (HELD if moment.rests(chunk) else kind, moment.since(chunk), awaiting)
         for chunk, kind, awaiting in chunks.filter(pl.col("awaiting") > 0)
         .select("chunk", missing(), "awaiting")
         .iter_rows()
@@ -253,5 +258,5 @@ def waiting_since(store: Store, keys: RunKeys, manifest: Manifest, now: datetime
     """Return when each chunk was uploaded, else committed; held and cancelled chunks have no answer due."""
     found = chunk_states(store, keys, manifest)
     clocks = {item.chunk.number: item.clock for item in found}
-    resting = frozenset(item.chunk.number for item in found if item.state in ("held", "cancelled"))
-    return ReportTimes(now, min(clocks.values(), default=now), clocks, resting)
+    states = {item.chunk.number: item.state for item in found}
+    return ReportTimes(now, min(clocks.values(), default=now), clocks, states)

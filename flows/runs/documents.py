@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ from schemas.manifest import LedgerPart, Manifest, Plan
 from schemas.records import Abandoned, Part, Purged
 
 T = TypeVar("T", bound=BaseModel)
+_REFUSED = re.compile(r"-refused-[0-9a-f]{8}\.json$")
 HABIT = 14  # runs whose median is the usual row count
 READERS = 16
 PURGED = " (purged)"  # in the state of a run whose ledger is gone
@@ -179,6 +181,20 @@ def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
     except ObjectMissingError:
         return None
     return found
+
+
+def refusal(store: Store, keys: RunKeys) -> tuple[str, str] | None:
+    """Return the error that refused a run at its last attempt, and when; None where none did."""
+    noted = [entry.key for entry in store.keys(keys.events) if _REFUSED.search(entry.key)]
+    event = json.loads(read(store, max(noted))) if noted else {}
+    return (str(event["why"]), str(event["at"])) if event else None
+
+
+def refusals(store: Store, issuer: str, committed: Collection[str]) -> dict[str, str]:
+    """Return the runs that were refused and neither committed nor abandoned since, and when."""
+    begun = [RunKeys(run) for run in run_ids(store, issuer) if str(run) not in committed]
+    found = {str(keys.run): refusal(store, keys) for keys in begun if read_end(store, keys) is None}
+    return {run: why[1] for run, why in found.items() if why}
 
 
 def rows_before(store: Store, run: RunId) -> list[int]:
