@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flows.reports import across
-from flows.reports.summary import ABOVE_LIMIT, BALANCED, MISSING, OUT_OF_BALANCE, PARTIAL, SOON, WAITING
+from flows.reports.summary import ABOVE_LIMIT, BALANCED, MISSING, OUT_OF_BALANCE, PARTIAL, SOON, UNSETTLED, WAITING
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import KINDS
 
@@ -52,6 +52,8 @@ def _waiting(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"Upload {rows(counts[MISSING], 'chunk')} if not done yet, and download the results."
     if counts[PARTIAL]:
         yield f"Download the remaining results of {rows(counts[PARTIAL], 'partly answered chunk')}."
+    if counts[UNSETTLED]:
+        yield f"Ask the partner about {rows(counts[UNSETTLED], 'chunk')} with answers that do not count: questions.csv."
 
 
 def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -59,12 +61,15 @@ def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
     refused = summary["rows"]["rejected"]
     if refused:
         yield f"Send rejects.csv to the issuer: {rows(refused)} refused before sending, to be fixed at source."
+    attempts = summary.get("attempts")
+    if attempts and not attempts["after"]["error"]:  # each was sent again, and has a link or awaits one
+        return
     todo: Counter[str] = Counter()
     for one in summary["reasons"]["partner"]:
         todo[one["action"]] += one["rows"]
     reported = {
         FIX: "Send errors.csv to the issuer: {} from the partner to be fixed at source.",
-        RESUBMIT: "Resubmit {} from the partner as is.",
+        RESUBMIT: f"Resubmit {{}} as is: cardlink resubmit {summary['run']} --action 'resubmit as is' --reason WHY",
         ASK: "Ask the partner about {} in errors.csv.",
     }
     for action, sentence in reported.items():

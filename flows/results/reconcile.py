@@ -327,13 +327,6 @@ def _uploaded(chunks: pl.DataFrame, cancelled: Collection[tuple[str, int]]) -> I
             yield found(breaks.RESULT_FOR_CANCELLED, answers, _place(chunk), run)
 
 
-def _uploaded(chunks: pl.DataFrame, cancelled: Collection[tuple[str, int]]) -> Iterator[Break]:
-    """Yield the cancelled chunks with a result."""
-    for run, chunk, answers in chunks.filter(pl.col("answers") > 0).select("run", "chunk", "answers").iter_rows():
-        if (run, chunk) in cancelled:
-            yield found(breaks.RESULT_FOR_CANCELLED, answers, _place(chunk), run)
-
-
 def _file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
     """Yield the files that are damaged, repeat another, answer several chunks or carry another chunk's name."""
     seen: dict[str, str] = {}
