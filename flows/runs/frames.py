@@ -16,11 +16,7 @@ CSV_ROWS = 50_000  # rows turned to text at a time
 
 
 def read_rows(
-    store: Store,
-    keys: RunKeys,
-    parts: Iterable[LedgerPart],
-    columns: list[str] | None = None,
-    only: pl.Expr | None = None,
+    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None, only: pl.Expr | None = None
 ) -> Iterator[pl.DataFrame]:
     """Yield these columns (None: all) of a run's reconciled rows, part by part; `only` filters the rows."""
     for part in parts:

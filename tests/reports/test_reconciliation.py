@@ -102,9 +102,9 @@ def test_an_alert_of_a_run_that_was_purged_unanswered_does_not_say_that_its_answ
     clock.on(hours=49)
     reconcile_runs(bench.context)
     rows = {"read": 60, "linked": 0, "error": 0, "awaiting": 60, "rejected": 0, "duplicate": 0, "suppressed": 0}
-    facts = {"setting": "ledger_days = 365", "objects": {}, "bytes": 0, "verdict": "balanced, answers awaited"}
+    gone = {"setting": "ledger_days = 365", "objects": {}, "bytes": 0, "verdict": "balanced, answers awaited"}
     who = {"run": run, "part": "ledger", "at": clock(), "by": "tester", "since": clock()}
-    record = Purged.model_validate({**who, **facts, "rows": rows})
+    record = Purged.model_validate({**who, **gone, "rows": rows})
     bench.store.create(keys_of(run).purged("ledger"), canonical(record))
 
     facts = reconcile_runs(bench.context)

@@ -405,11 +405,16 @@ def test_the_nights_go_on_to_a_balance(bank: Path) -> None:
         (one["extract"], one["counts"]["submitted"], one["counts"]["rejected"]) for one in missed["missed"]
     ]
     assert [] == answered["refused"]
-    assert {sent["runs"][0]: ("balanced", (40, 37, 0, 0, 3, 0, 0)), WAITING: ("balanced", (60, 56, 4, 0, 0, 0, 0))} == {
+    assert {
+        sent["runs"][0]: ("balanced", (40, 37, 0, 0, 3, 0, 0)),
+        WAITING: ("out of balance", (60, 56, 4, 0, 0, 0, 0)),  # the portal was given its cancelled chunk too
+    } == {
         one["run"]: (one["verdict"], fates(one["rows"]))
         for one in ingested["reports"]
         if one["run"] in (WAITING, *sent["runs"])
     }
+    [waiting] = [one for one in ingested["reports"] if one["run"] == WAITING]
+    assert {("RESULT_FOR_CANCELLED", "chunk 4"): 15} == breaks(waiting)
 
 
 def test_a_run_committed_in_parts_is_answered_and_one_begun_in_parts_is_finished(bank_in_parts: Path) -> None:
