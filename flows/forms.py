@@ -217,6 +217,7 @@ else:
 
 rerun = form("rerun")
 ingest = form("ingest")
+worklist = form("worklist")
 reconciliation = form("reconciliation")
 resubmit = form("resubmit")
 renew = form("renew")

@@ -25,18 +25,62 @@ UNKNOWN_TRANSACTION = "UNKNOWN_TRANSACTION"
 DAMAGED_TRANSACTIONS = "DAMAGED_TRANSACTIONS"
 
 
+EXPLAINED = "explained"
+LOST = "lost"
+EXPIRED = "expired"
+LINK = "link"
+ERROR = "error"
+
+
+class Decision(NamedTuple):
+    """What an operator may decide about a break: its meaning, its effect, and the reason its rows then have."""
+
+    meaning: str
+    effect: str
+    reason: str = ""
+
+
+DECISIONS = {
+    EXPLAINED: Decision("The difference is explained.", "The break is closed; its rows stay as they are."),
+    LOST: Decision(
+        "The partner has no usable answer for these rows.",
+        "The rows are errors without a link: `cardlink resubmit` sends them again.",
+        "row.result.lost",
+    ),
+    EXPIRED: Decision(
+        "The link cannot be used any more.",
+        "The rows are errors without a link: `cardlink resubmit` sends them again.",
+        "row.link.expired",
+    ),
+    LINK: Decision("The link counts.", "The rows are linked: links.csv has the link that came last."),
+    ERROR: Decision(
+        "The error counts.",
+        "The rows are errors without a link; errors.csv has the partner's reason.",
+        "row.result.lost",
+    ),
+}
+UNUSABLE, CONTRADICTED = (LOST, EXPLAINED), (LINK, ERROR, LOST)
+
+
 class BreakKind(NamedTuple):
-    """A kind of break; a `notice` is worth reading, but nothing is out of balance."""
+    """A kind of break; a `notice` is worth reading, but nothing is out of balance.
+
+    `question` is what to ask the partner about each of its rows; `decisions` are those it offers (DECISIONS).
+    """
 
     meaning: str
     then: str
     notice: bool = False
+    question: str = ""
+    decisions: tuple[str, ...] = (EXPLAINED,)
 
 
 KINDS = {
     RESULT_SHORT: BreakKind(
         "The result of a chunk does not cover all of its rows.",
-        "Download the chunk's result again from the portal; if rows are still missing, ask the partner for them.",
+        "Download the chunk's result again from the portal; if rows are still missing, ask the partner, then decide.",
+        question="The result of the chunk has no row for it: what became of it?",
+        decisions=UNUSABLE,
     ),
     RESULT_LONG: BreakKind(
         "A chunk has more result rows than rows sent.",
@@ -45,10 +89,13 @@ KINDS = {
     UNKNOWN_CUID: BreakKind(
         "A result row names a cuid that was not sent in the chunks of its file.",
         "Check whether the file was uploaded manually or for another issuer; its rows were not used.",
+        question="We sent no such cardholder in this chunk: whose result is it?",
     ),
     LAST4_MISMATCH: BreakKind(
         "A result row has the cuid of a sent row but other last four digits.",
         "Do not send this link; ask the partner which card it belongs to.",
+        question="The result has other last four digits: which card is the link for?",
+        decisions=UNUSABLE,
     ),
     DUPLICATE_RESULT: BreakKind(
         "The same result row came in more than one file.",
@@ -57,23 +104,31 @@ KINDS = {
     ),
     CONFLICTING_RESULT: BreakKind(
         "Two files give different results for the same row.",
-        "Find out whether the chunk was uploaded twice; ask the partner which result is valid.",
+        "Find out whether the chunk was uploaded twice; ask the partner which result is valid, then decide.",
+        question="Two results differ for it: which one is valid?",
+        decisions=CONTRADICTED,
     ),
     URL_AND_ERROR: BreakKind(
         "A result row has a link and an error.",
-        "Do not send this link; ask the partner whether the card was created.",
+        "Do not send this link; ask the partner whether the card was created, then decide.",
+        question="The result has a link and an error: was the card created?",
+        decisions=CONTRADICTED,
     ),
     NEITHER_URL_NOR_ERROR: BreakKind(
         "A result row has neither a link nor an error.",
         "Ask the partner what became of these rows.",
+        question="The result has neither a link nor an error: what became of it?",
+        decisions=UNUSABLE,
     ),
     UNATTRIBUTED_ERROR: BreakKind(
         "An error cannot be matched to a sent row: it names no cuid, and its position proves nothing.",
-        "Read the message in the report; upload the chunk's awaiting rows again one by one, or ask the partner.",
+        "Read the message in the result file, then `cardlink mend attribute` it; or ask the partner for its cuid.",
+        decisions=UNUSABLE,
     ),
     UNNAMED_ROW: BreakKind(
         "A result row names no cuid, and has no error that could name one.",
         "Do not send its link, if it has one; ask the partner whose row it is.",
+        decisions=UNUSABLE,
     ),
     RESULT_FOR_CANCELLED: BreakKind(
         "A result came for a chunk that was cancelled: somebody uploaded it. Its rows count as the result says.",
@@ -100,10 +155,13 @@ KINDS = {
     URL_NOT_ALLOWED: BreakKind(
         "A link is not https or its host is not one of the issuer's allowed hosts.",
         "Do not send this link; add its host to allowed_hosts only if the partner confirms it.",
+        question="The host of the link is not agreed: is it yours?",
+        decisions=UNUSABLE,
     ),
     LINK_EXPIRED: BreakKind(
         "A link had already expired when its result arrived.",
-        "Do not send this link; resubmit the row for a new one.",
+        "Do not send this link; decide that it expired, then resubmit the rows for new ones.",
+        decisions=(EXPIRED, EXPLAINED),
     ),
     UNKNOWN_TRANSACTION: BreakKind(
         "A row of a transaction report names no cuid with a link from us.",
@@ -114,6 +172,9 @@ KINDS = {
         "Download it again from the portal.",
     ),
 }
+
+
+PLACELESS = (UNATTRIBUTED_ERROR, UNNAMED_ROW)  # result rows of a chunk that may answer any of its unanswered rows
 
 
 class Break(NamedTuple):

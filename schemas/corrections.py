@@ -35,7 +35,8 @@ WRONG = {
     "control": "contains a control character", "unavailable": "could not be processed at the time",
     "length": "has the wrong length", "exists": "already exists", "unsupported": "is not supported",
     "renewed": "has a newer link", "absent": "is not in the extract", "before_link": "ends before a link would",
-    "unreadable": "was refused without a readable reason", "other": "was refused for another reason",
+    "lost": "has no usable result", "unreadable": "was refused without a readable reason",
+    "other": "was refused for another reason",
 }  # fmt: skip
 
 

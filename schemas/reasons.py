@@ -62,6 +62,8 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         NOTHING,
         "a card that outlives its link: one that ends first needs no other link",
     ),
+    Entry("row.result.lost", "error, by an operator's decision", RESUBMIT),
+    Entry("row.link.expired", "error, by an operator's decision", RESUBMIT),
 )
 PARTNER = {  # the kinds of the partner's errors that no rule of ours has
     "unavailable": RESUBMIT, "length": FIX, "exists": ASK, "unsupported": ASK, "unreadable": ASK, "other": ASK,

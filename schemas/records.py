@@ -39,12 +39,18 @@ class Abandoned(Record):
 
 
 class Closing(Record):
-    """One record of a run's chain `closed/`: a break was closed with so many rows, or reopened."""
+    """One record of a run's chain `closed/`: a break was closed with so many rows, or reopened.
+
+    `decision` is one of `schemas.breaks.DECISIONS`, empty in records of earlier versions; `covers` are the sent rows
+    it has its effect on: those of the break at that time.
+    """
 
     what: Literal["closed", "reopened"]
     name: str
     place: str
     rows: int = 0
+    decision: str = ""
+    covers: tuple[int, ...] = ()
 
 
 class Attribution(Record):

@@ -76,3 +76,38 @@ class Unlinked(Table):
     stage: pl.String = pa.Field(isin=STAGES)
     reason: pl.String = pa.Field(nullable=True)
     action: pl.String = pa.Field(nullable=True)
+
+
+class Awaiting(Table):
+    """awaiting.csv: every row that was sent and has no answer that counts."""
+
+    row: pl.UInt32 = pa.Field(ge=1)
+    cuid: pl.String
+    last_4: pl.String = pa.Field(str_matches=r"^[0-9]{4}$")
+    chunk: pl.UInt32 = pa.Field(ge=1)
+    since: pl.String  # time of upload, or of commit if the upload is unknown
+    why: pl.String
+    action: pl.String
+
+
+class Questions(Table):
+    """questions.csv: what to ask the partner, row by row."""
+
+    chunk: pl.String  # as it was uploaded; the result file, for a row of no chunk
+    cuid: pl.String = pa.Field(nullable=True)
+    last_4: pl.String = pa.Field(nullable=True)
+    question: pl.String
+
+
+class Work(Table):
+    """worklist.csv: what is to be done about all runs, what is due first at the top."""
+
+    due: pl.String
+    kind: pl.String
+    issuer: pl.String
+    run: pl.String
+    chunk: pl.UInt32 = pa.Field(nullable=True, ge=1)
+    rows: pl.UInt32
+    age: pl.String
+    who: pl.String = pa.Field(isin=("issuer", "partner", "operator"))
+    command: pl.String

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.commands.entry import Context, Form, entry
 from flows.commands.outbox import Chunks, numbered
-from flows.commands.parameters import Break, Cli, DryRun, ExtractName, Help, Issuer, Number, Place, Reason, RunName
+from flows.commands.parameters import (
+    Break,
+    Cli,
+    Decision,
+    DryRun,
+    ExtractName,
+    Help,
+    Issuer,
+    Number,
+    Place,
+    Reason,
+    RunName,
+)
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
@@ -126,19 +139,29 @@ def withdraw(
 
 @entry("mend close", form=MEND)
 def close(
-    context: Context, run: RunName, break_name: Break, place: Place = "", *, reason: Reason, dry_run: DryRun = False
+    context: Context,
+    run: RunName,
+    break_name: Break,
+    place: Place = "",
+    *,
+    decision: Decision = "explained",
+    reason: Reason,
+    dry_run: DryRun = False,
 ) -> Result:
-    """Close breaks of RUN that cannot be resolved, such as RESULT_SHORT."""
+    """Close breaks of RUN by a decision about their rows; `lost` also gives up a chunk that has no result at all."""
     from flows.operations.remediation import close_break
+    from schemas.breaks import DECISIONS
 
-    return _breaks(context, close_break, "closed", run, break_name, place, reason, dry_run)
+    act = partial(close_break, decision=decision)
+    state = f"closed as {decision}. {DECISIONS[decision].effect}"
+    return _breaks(context, act, state, run, break_name, place, reason, dry_run)
 
 
 @entry("mend reopen", form=MEND)
 def reopen(
     context: Context, run: RunName, break_name: Break, place: Place = "", *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Reopen closed breaks of RUN."""
+    """Reopen closed breaks of RUN: what was decided about their rows is undone."""
     from flows.operations.remediation import reopen_break
 
     return _breaks(context, reopen_break, "open again", run, break_name, place, reason, dry_run)

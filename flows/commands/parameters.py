@@ -45,6 +45,12 @@ class OneOf(NamedTuple):
     checked: bool = False
 
 
+def _decisions() -> Sequence[str]:
+    from schemas.breaks import DECISIONS
+
+    return list(DECISIONS)
+
+
 def _breaks() -> Sequence[str]:
     from schemas.breaks import KINDS
 
@@ -62,6 +68,11 @@ Break = Annotated[
 ]
 Place = Annotated[
     str, Text(r"chunk [0-9]{1,5}"), Help('One chunk, such as "chunk 7" (default: every break of that kind).')
+]
+Decision = Annotated[
+    str,
+    OneOf(_decisions, checked=True),
+    Help("What was found out, and so what becomes of the rows; the report shows what a break offers."),
 ]
 Number = Annotated[int, Range(1)]
 Share = Annotated[float, Range(0, 1)]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from flows.reports.ingest import Ingested
     from flows.runs.context import IssuerContext
 
+WORK = ("kind", "run", "chunk", "rows", "age", "who", "command")
+LONGEST, ARTIFACT = 50, 1000  # lines of the worklist on a terminal, and in Prefect
 TOP = 10  # lines of a table on a terminal; the files have them all
 READ_ONLY = "it changes nothing; the tables of the other flows show the same"
 FILES = "report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json"
@@ -79,7 +81,7 @@ def report(context: Context, run: RunName) -> Result:
 def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
     """Show a run's report: rows, balance, the most frequent reasons, breaks, and where the files are."""
     from flows.reports.summary import EXIT_CODES, WAITING
-    from flows.runs.documents import keys_of
+    from flows.runs.documents import headline, keys_of
 
     run, verdict = summary["run"], summary["verdict"]
     equations = []
@@ -88,7 +90,7 @@ def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
         holds = f"{'ok' if line['holds'] else 'DIFFERS'}{closed}"
         equations.append([line["name"], line["left"], line["right"], holds])
     shown: list[str | Table | Link] = [
-        f"{run}: {verdict}",
+        f"{run}: {headline(verdict, summary['rows']['awaiting'])}",
         "",
         Table(("rows", "count"), list(summary["rows"].items())),
         "",
@@ -103,11 +105,13 @@ def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
         resent = [[one["run"], *(one[state] for state in states)] for one in attempts["runs"]]
         after = list(attempts["after"].items())
         shown += ["", Table(("sent again", *states), resent), "", Table(("rows after all attempts", "count"), after)]
-    shown += [line for one in summary["breaks"] for line in break_lines(one, one["then"])]
+    for one in summary["breaks"]:
+        shown += break_lines(one, one["then"])
+        shown += [f"  {way['command']}  # {way['effect']}" for way in one["decide"]]
     if summary["breaks"]:
         shown += [artifact(summary["breaks"], f"{run}-breaks", "What does not balance, and what to do")]
     for one in summary["closed"]:
-        shown += break_lines(one, f"closed by {one['by']}: {one['reason']}")
+        shown += break_lines(one, f"closed by {one['by']}: {one['reason']}. {one['decision']}")
     shown += ["", f"files: {context.issuer.root}/{keys_of(run).report('')} ({FILES})"]
     shown += [Link(address(context, keys_of(run).report("report.html")), f"The report of {run}", f"{run}-report")]
     next_step = f"cardlink outbox list {context.issuer.issuer} --run {run}" if verdict == WAITING else ""
@@ -161,6 +165,7 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         Table(("cardholders by last state", "count"), list(facts["cardholders"].items())),
         artifact(waiting["chunks"], f"{name}-outstanding", f"{name}: {facts['verdict']}, oldest first"),
     ]
+    shown += [artifact(facts["worklist"], f"{name}-worklist", f"{name}: what is to be done, due first")]
     if waiting["count"]:
         ages = [[age, sizes["count"], sizes["rows"]] for age, sizes in waiting["ages"].items()]
         late = {True: "overdue", False: ""}
@@ -173,6 +178,25 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
     ended = {True: "the results arrived", False: "no result is overdue any more"}
     shown += [f"alert closed, {ended[run in alerts['arrived']]}: {run}" for run in alerts["closed"]]
     return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
+
+
+@entry("worklist", form=Form("worklist", "worklist {issuer}"))
+def worklist(context: Context, issuer: str = "") -> Result:
+    """List what is to be done about all runs, due first: who acts, and the command to paste.
+
+    Args:
+        issuer: The issuer, as its TOML file is named (default: all of them).
+    """
+    from flows.reports.reconciliation import survey
+
+    names = [issuer] if issuer else issuers(context.folder)
+    work = sorted(one for name in names for one in survey(wire(context.folder, name)).work)
+    lines, title = [one.facts(now()) for one in work], f"{issuer or 'all issuers'}: {len(work):,} things to do"
+    listed = [[one["due"][:16], *(one[name] or "" for name in WORK)] for one in lines[:LONGEST]]
+    shown: list[str | Table] = [Table(("due", *WORK), listed) if work else "nothing to do"]
+    shown += [artifact(lines[:ARTIFACT], f"{issuer or 'all'}-worklist", title)]
+    shown += [f"and {len(work) - LONGEST:,} more: worklist.csv of `cardlink reconcile`"] if len(work) > LONGEST else []
+    return Result({"worklist": lines}, shown, work[0].command if work else "")
 
 
 @entry("status", form=READ_ONLY)
@@ -196,15 +220,14 @@ def status(context: Context, issuer: str = "") -> Result:
 @entry("extracts", form=READ_ONLY)
 def extracts(context: Context, issuer: Issuer) -> Result:
     """List every extract: pending, held or refused and why, committed as which run, dismissed by whom and why."""
-    from flows.operations.alerts import refusal_of
-    from flows.runs.documents import keys_of
+    from flows.runs.documents import keys_of, refusal
     from flows.submissions.pending import WAITING, extract_states
 
     issuer_context, lines, facts = wire(context.folder, issuer), [], []
     for one in extract_states(issuer_context):
         tried = one.run and (one.state in WAITING or one.entry is None)
-        refused = refusal_of(issuer_context.adapters.store, keys_of(one.run)) if tried else ""
-        why = [f"refused: {refused}"] if refused else []
+        refused = refusal(issuer_context.adapters.store, keys_of(one.run)) if tried else None
+        why = [f"refused: {refused[0]}"] if refused else []
         why += [f"{'other content than' if one.state == 'held' else 'same bytes as'} {one.other}"] if one.other else []
         why += [f"{last.what} by {last.by} on {last.at:%Y-%m-%d}: {last.reason}" for last in one.dismissals[-1:]]
         why += ["the file is gone or has other content"] if one.entry is None else []

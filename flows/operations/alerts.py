@@ -16,7 +16,7 @@ from flows.extracts.errors import CardInNameError
 from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs.chunks import outbox
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_end, read_plan, run_ids, run_status
+from flows.runs.documents import read_end, read_plan, refusal, run_ids, run_status
 from flows.runs.identity import canonical, date_in_name, day_off, due, local_day
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.store import Entry, Store, read
@@ -24,10 +24,8 @@ from flows.submissions.pending import WAITING, ExtractState, extract_states, uns
 from schemas.records import Abandoned
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
-SETTLED = ("balanced", "balanced, rejects or errors above the limit")
 _STEP = re.compile(r"^(?P<place>.+/.+)/(?P<number>\d{6})\.(?P<what>json|told)$")
 _SAFE = re.compile(r"[^A-Za-z0-9.-]+")
-_REFUSED = re.compile(r"-refused-[0-9a-f]{8}\.json$")
 
 
 class Kind(NamedTuple):
@@ -219,7 +217,7 @@ def _run_problems(context: IssuerContext, run: RunId, waiting: Collection[str]) 
     manifest = read_end(store, keys)
     if isinstance(manifest, Abandoned):  # an operator has decided about it
         return
-    refused = "" if manifest else refusal_of(store, keys)
+    refused = "" if manifest else (refusal(store, keys) or ("", ""))[0]
     if refused and str(run) not in waiting and (plan := read_plan(store, keys)) and plan.selection is None:
         return
     if refused and refused != "EmptyExtractError":
@@ -229,21 +227,15 @@ def _run_problems(context: IssuerContext, run: RunId, waiting: Collection[str]) 
         yield Alert("empty-extract", issuer.issuer, str(run), f"{run}: the extract has no rows")
     if manifest is None:
         return
-    state = run_status(store, run).state
-    if state == OUT_OF_BALANCE:
+    status = run_status(store, run)
+    if status.state == OUT_OF_BALANCE:
         yield Alert("out-of-balance", issuer.issuer, str(run), f"{run} is out of balance")
-    if state not in SETTLED:
+    if status.awaiting:
         within, moment = timedelta(hours=issuer.portal.answer_within_hours), context.adapters.now()
         late = [item.clock for item in outbox(context.adapters, str(run)) if item.overdue(moment, within)]
         if late:
             text = f"{run}: {len(late)} chunks without a result, the oldest for {duration(moment - min(late))}"
             yield Alert("result-overdue", issuer.issuer, str(run), text)
-
-
-def refusal_of(store: Store, keys: RunKeys) -> str:
-    """Return the error that refused a run at its last attempt, empty where none did."""
-    noted = [entry.key for entry in store.keys(keys.events) if _REFUSED.search(entry.key)]
-    return str(json.loads(read(store, max(noted)))["why"]) if noted else ""
 
 
 def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], list[Change]]:

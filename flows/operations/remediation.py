@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from flows.errors import OperatorError
+from flows.operations.outbox import select_chunks
 from flows.redaction import redact
-from flows.reports.rebuild import RunReport, find_breaks, rebuild_lasting
-from flows.results.decisions import closed_breaks, place_of, sort_breaks
+from flows.reports.rebuild import Findings, RunReport, find_breaks, rebuild_lasting
 from flows.runs.chains import add_record
+from flows.runs.chunks import outbox
 from flows.runs.claim import ClaimedError, ClaimHolder, claimed, end, held
+from flows.runs.closings import chunk_of, closed_breaks, place_of
 from flows.runs.context import Adapters, IssuerContext, record_event
 from flows.runs.documents import NoReasonError, UnknownRunError, finished, keys_of, read_plan
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, dismissed
 from flows.submissions.pending import extract_states
 from flows.submissions.plan import dismissal_of, dismissals, find_extract, identify
-from schemas.breaks import Break
+from schemas.breaks import EXPLAINED, KINDS, LOST, PLACELESS, RESULT_SHORT, Break
 from schemas.records import Abandoned, Closing, Dismissal
+
+T = TypeVar("T", Break, Closing)
 
 
 def checked_reason(reason: str) -> str:
@@ -132,6 +136,13 @@ class NoSuchBreakError(OperatorError):
     next_step = "`cardlink report {run}` lists its breaks with the names and places to use."
 
 
+class NotOfferedError(OperatorError):
+    """A break cannot be closed by that decision."""
+
+    message = "{name} cannot be closed with the decision {decision}."
+    next_step = "Its decisions are: {offered}; `cardlink report {run}` shows the effect of each."
+
+
 class ClosedBreaks(NamedTuple):
     """The breaks that were closed or reopened, and the report as it is now; None in a dry run."""
 
@@ -140,16 +151,43 @@ class ClosedBreaks(NamedTuple):
 
 
 def close_break(
-    context: IssuerContext, run: str, name: str, place: str, reason: str, *, dry_run: bool = False
+    context: IssuerContext,
+    run: str,
+    name: str,
+    place: str,
+    reason: str,
+    decision: str = EXPLAINED,
+    *,
+    dry_run: bool = False,
 ) -> ClosedBreaks:
-    """Close the open breaks of a kind in a run, all or those at a place (with or without its row numbers).
+    """Close the open breaks of a kind in a run by a decision, all or those at a place (with or without row numbers).
 
-    Raises UnknownRunError, NoSuchBreakError (notices cannot be closed), NoReasonError.
+    A chunk that was uploaded and has no result at all can be given up as RESULT_SHORT. Raises UnknownRunError,
+    NoSuchBreakError (notices cannot be closed), NotOfferedError, ChunkStateError, NoReasonError.
     """
     why, keys = checked_reason(reason), keys_of(run)
-    found = sort_breaks(find_breaks(context, run), closed_breaks(context.adapters.store, keys))
-    open_breaks = [one for one in found.open if not one.notice]
-    return _record(context, keys, "closed", open_breaks, name, place, why, dry_run=dry_run)
+    found = find_breaks(context, run)
+    offered = KINDS[name].decisions if name in KINDS else ()
+    if offered and decision not in offered:
+        raise NotOfferedError(run=run, name=name, decision=decision, offered=", ".join(offered))
+    chunk = chunk_of(place)
+    lacking = found.unanswered.filter(chunk=chunk).height
+    short = any((one.name, one.place) == (name, place) for one in found.breaks)
+    if (name, decision) == (RESULT_SHORT, LOST) and lacking and not short:
+        select_chunks(outbox(context.adapters, run), run, {"uploaded"}, "given up", [chunk])
+        found = found._replace(breaks=(Break(name, lacking, place, "", run),))
+    chosen = _chosen(run, "open", found.breaks, name, place)
+    closings = [(one.name, one.place, one.rows, decision, _covered(found, one, decision)) for one in chosen]
+    return _record(context, keys, "closed", chosen, closings, why, dry_run=dry_run)
+
+
+def _covered(found: Findings, one: Break, decision: str) -> tuple[int, ...]:
+    """Return the rows of a break; of one without rows of its own those that the decision has its effect on."""
+    rows = found.broken.filter(kind=one.name, chunk=chunk_of(one.place))["row"].drop_nulls()
+    if one.name in PLACELESS or rows.is_empty():
+        rows = found.unanswered.filter(chunk=chunk_of(one.place))["row"]
+        rows = rows if decision == LOST else rows.clear()
+    return tuple(sorted(set(rows)))
 
 
 def reopen_break(
@@ -157,31 +195,35 @@ def reopen_break(
 ) -> ClosedBreaks:
     """Reopen closed breaks of a kind in a run, all or those at a place; raises as `close_break` does."""
     why, keys = checked_reason(reason), keys_of(run)
-    closed = closed_breaks(context.adapters.store, keys)
-    return _record(context, keys, "reopened", closed, name, place, why, dry_run=dry_run)
+    closed = _chosen(run, "closed", closed_breaks(context.adapters.store, keys), name, place)
+    reopened = [(one.name, one.place, one.rows, one.decision, ()) for one in closed]
+    return _record(context, keys, "reopened", closed, reopened, why, dry_run=dry_run)
+
+
+def _chosen(run: str, state: str, found: Sequence[T], name: str, place: str) -> tuple[T, ...]:
+    """Return the breaks of that name and place; NoSuchBreakError where there is none."""
+    chosen = tuple(one for one in found if one.name == name and place in ("", one.place, place_of(one.place)))
+    if not chosen:
+        raise NoSuchBreakError(run=run, name=name, place=place or "any place", state=f"{state} break")
+    return chosen
 
 
 def _record(
     context: IssuerContext,
     keys: RunKeys,
     what: Literal["closed", "reopened"],
-    found: Sequence[Break | Closing],
-    name: str,
-    place: str,
+    chosen: tuple[Break | Closing, ...],
+    closings: Sequence[tuple[str, str, int, str, tuple[int, ...]]],
     why: str,
     *,
     dry_run: bool,
 ) -> ClosedBreaks:
-    """Record that the breaks of that name and place are closed, or open again, and rebuild the report."""
-    adapters, run = context.adapters, str(keys.run)
-    chosen = tuple(one for one in found if one.name == name and place in ("", one.place, place_of(one.place)))
-    if not chosen:
-        state = "open break" if what == "closed" else "closed break"
-        raise NoSuchBreakError(run=run, name=name, place=place or "any place", state=state)
+    """Record that breaks are closed, or open again, and rebuild the report."""
+    adapters = context.adapters
     if dry_run:
         return ClosedBreaks(chosen, None)
-    for one in chosen:
+    for name, place, rows, decision, covers in closings:
         who = {"at": adapters.now(), "by": redact(adapters.actor), "reason": why}
-        record = Closing(**who, what=what, name=one.name, place=one.place, rows=one.rows)
+        record = Closing(**who, what=what, name=name, place=place, rows=rows, decision=decision, covers=covers)
         add_record(adapters.store, keys.closed, record)
-    return ClosedBreaks(chosen, rebuild_lasting(context, run))
+    return ClosedBreaks(chosen, rebuild_lasting(context, str(keys.run)))

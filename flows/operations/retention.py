@@ -12,10 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from flows.results.decisions import closed_breaks, open_breaks
+from flows.results.decisions import sort_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs.chunks import Item, outbox
 from flows.runs.claim import held
+from flows.runs.closings import closed_breaks
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_end, read_summary
 from flows.runs.keys import RunId, RunKeys
@@ -36,7 +37,7 @@ _LEDGER = re.compile(
     r"|single/\d+-\d+(-answer)?\.json"
     r"|placements/(part-(\d{4}-)?\d{5}\.parquet|claims/\d{6}\.json"
     r"|messages/part-(\d{4}-)?\d{5}/\d{9}-\d{8}T\d{12}-[0-9a-f]{8}\.json)"
-    r"|report/((rejects|held|errors|chunks|links(-\d{5})?)\.csv|summary\.json|report\.(html|xlsx)"
+    r"|report/((rejects|held|errors|chunks|awaiting|breaks|questions|links(-\d{5})?)\.csv|summary\.json|report\.(html|xlsx)"
     r"|(rows|links)/part-(\d{4}-)?\d{5}\.parquet)"
 )
 End = Literal["committed", "abandoned", "never"]
@@ -176,8 +177,9 @@ def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) 
     breaks = [Break(**{name: one[name] for name in Break._fields}) for one in summary["breaks"]]
     chunks = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), infer_schema=False)
     awaiting = dict(chunks.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
-    closed = bool(closed_breaks(store, keys))
-    reasons = open_reasons(items, awaiting, open_breaks(store, keys, breaks), closed=closed)
+    closings = closed_breaks(store, keys)
+    still = sort_breaks(breaks, closings).open
+    reasons = open_reasons(items, awaiting, [one for one in still if not one.notice], closed=bool(closings))
     until = max(_links_until(store, keys, summary), default=None)
     return State(since, (*reasons, *_stale_report_notes(keys, entries, summary)), until)
 

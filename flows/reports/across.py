@@ -31,6 +31,7 @@ class RunFacts(NamedTuple):
     reasons: Mapping[str, Sequence[tuple[str, int]]]
     expires: Mapping[date | None, int]
     waiting: tuple[WaitingChunk, ...]
+    breaks: Sequence[Mapping[str, Any]] = ()  # open ones, as in summary.json
 
 
 class WaitingChunk(NamedTuple):
@@ -43,6 +44,7 @@ class WaitingChunk(NamedTuple):
     sent: int
     awaiting: int
     since: datetime
+    state: str = "uploaded"  # in the outbox, apart from its result
 
 
 class ReportTerms(NamedTuple):

@@ -7,20 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flows.reports import across
-from flows.reports.summary import ABOVE_LIMIT, BALANCED, MISSING, OUT_OF_BALANCE, PARTIAL, WAITING
+from flows.reports.summary import ABOVE_LIMIT, BALANCED, MISSING, OUT_OF_BALANCE, PARTIAL, SOON, UNSETTLED, WAITING
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import KINDS
 
 TONES = {BALANCED: "good", WAITING: "wait", ABOVE_LIMIT: "warn", OUT_OF_BALANCE: "bad"}
 SENTENCES = {
-    BALANCED: "Every row of the extract is accounted for, and every row sent has an answer.",
+    BALANCED: "Every row of the extract is accounted for, and no row sent waits for an answer.",
     WAITING: "Every row of the extract is accounted for; some rows sent have no answer yet.",
     ABOVE_LIMIT: "Every row is accounted for, but more rows failed than the issuer's limits allow.",
     OUT_OF_BALANCE: "The numbers do not add up: see the breaks and the control totals that differ.",
 }
 ACROSS_TONES = {across.CLEAR: "good", across.WAITING: "wait", across.OVERDUE: "warn", OUT_OF_BALANCE: "bad"}
-SOON = "within 7 days"  # of `flows.reports.summary.EXPIRIES`
-BROKEN = 3  # runs out of balance that are named
 
 
 def rows(number: int, word: str = "row") -> str:
@@ -54,6 +52,8 @@ def _waiting(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"Upload {rows(counts[MISSING], 'chunk')} if not done yet, and download the results."
     if counts[PARTIAL]:
         yield f"Download the remaining results of {rows(counts[PARTIAL], 'partly answered chunk')}."
+    if counts[UNSETTLED]:
+        yield f"Ask the partner about {rows(counts[UNSETTLED], 'chunk')} with answers that do not count: questions.csv."
 
 
 def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -61,12 +61,15 @@ def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
     refused = summary["rows"]["rejected"]
     if refused:
         yield f"Send rejects.csv to the issuer: {rows(refused)} refused before sending, to be fixed at source."
+    attempts = summary.get("attempts")
+    if attempts and not attempts["after"]["error"]:  # each was sent again, and has a link or awaits one
+        return
     todo: Counter[str] = Counter()
     for one in summary["reasons"]["partner"]:
         todo[one["action"]] += one["rows"]
     reported = {
         FIX: "Send errors.csv to the issuer: {} from the partner to be fixed at source.",
-        RESUBMIT: "Resubmit {} from the partner as is.",
+        RESUBMIT: f"Resubmit {{}} as is: cardlink resubmit {summary['run']} --action 'resubmit as is' --reason WHY",
         ASK: "Ask the partner about {} in errors.csv.",
     }
     for action, sentence in reported.items():
@@ -87,8 +90,7 @@ def across_advice(facts: Mapping[str, Any]) -> list[str]:
     unlinked = facts["unlinked"]["cardholders"]
     steps = []
     if broken:
-        more = f" and of {rows(len(broken) - BROKEN, 'more run')}" if len(broken) > BROKEN else ""
-        steps.append(f"Read the breaks in the report of {', '.join(broken[:BROKEN])}{more}: out of balance.")
+        steps.append(f"{rows(len(broken), 'run')} out of balance; the breaks: cardlink worklist {facts['issuer']}")
     if late["count"]:
         steps.append(
             f"Ask for the results of {rows(late['count'], 'chunk')} ({rows(late['rows'])}): no answer within "

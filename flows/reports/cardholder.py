@@ -17,6 +17,7 @@ from flows.runs.documents import keys_of, read_ledger, read_manifest, run_ids, w
 from flows.runs.frames import read_rows
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.links import prompted_singles, singles
+from flows.runs.outcomes import DECISION
 from flows.runs.store import ObjectMissingError, Store
 from schemas import ledger
 from schemas.actions import FIX, NOTHING, RESUBMIT
@@ -38,6 +39,7 @@ _WAITS = {  # status and next step of a row without an answer, by the state of i
         "fetch the result of chunk {chunk}, then: cardlink ingest {issuer}",
     ),
     "answered": ("has no answer in its chunk's result", "ask the partner for it; the breaks: cardlink report {run}"),
+    CANCELLED: ("was not sent: its chunk was cancelled", "cardlink resubmit {run} --missing --reason WHY"),
     SINGLE: ("was requested as a single link, with unknown outcome", "ask the partner before requesting it again"),
 }
 _WORDS = {
@@ -152,10 +154,10 @@ def _card_status(found: Sequence[Attempt], today: date) -> CardStatus:
     elif last.state == LINKED:
         status, then = f"its link expired on {until}", f"to send a new link: {renew}"
     elif last.state == AWAITING:
-        status, then = _unsettled(last.trouble) if last.trouble else _WAITS[last.sent]
-        then = then.format(chunk=last.chunk, run=last.run, issuer=last.issuer)
+        status, then = waits(last.sent, last.trouble, last.run, last.issuer, last.chunk)
     else:
-        status = _WORDS[last.state] + (f": {', '.join(last.reasons)}" if last.reasons else "")
+        word = "has no usable answer, as an operator decided" if last.how == DECISION else _WORDS[last.state]
+        status = word + (f": {', '.join(last.reasons)}" if last.reasons else "")
         then = _next_step(last)
     runs = list(dict.fromkeys(one.run or "typed in" for one in found if one.active(today) or one.state == AWAITING))
     if len(runs) > 1:
@@ -163,10 +165,14 @@ def _card_status(found: Sequence[Attempt], today: date) -> CardStatus:
     return CardStatus(last.issuer, last.last_4, last.expiration, status, then)
 
 
-def _unsettled(trouble: str) -> tuple[str, str]:
-    """Return status and next step of a row whose answer came but does not count."""
-    kind = KINDS[trouble]
-    return f"has an answer that does not count: {kind.meaning[0].lower()}{kind.meaning[1:].rstrip('.')}", kind.then
+def waits(sent: str, trouble: str | None, run: str, issuer: str, chunk: int | None) -> tuple[str, str]:
+    """Return status and next step of a row without an answer that counts: `trouble` is the break of one that came."""
+    status, then = _WAITS[sent]
+    if trouble:
+        kind = KINDS[trouble]
+        status = f"has an answer that does not count: {kind.meaning[0].lower()}{kind.meaning[1:].rstrip('.')}"
+        then = f"{kind.then} The decisions: cardlink report {{run}}"
+    return status, then.format(chunk=chunk, run=run, issuer=issuer)
 
 
 def _next_step(last: Attempt) -> str:

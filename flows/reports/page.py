@@ -18,7 +18,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from flows.reports.advice import ACROSS_TONES, SENTENCES, TONES, across_advice, advice, refused_by
-from flows.reports.summary import AGES, HELD, MISSING, UNSETTLED, duration, missing
+from flows.reports.summary import AGES, HELD, MISSING, UNSETTLED, decisions_on, duration, missing
+from flows.runs.documents import headline
 
 # Where a source row can end: done, failed, waiting, not sent.
 ENDS = {
@@ -86,6 +87,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
         "run.html",
         run=summary,
         tone=TONES[summary["verdict"]],
+        headline=headline(summary["verdict"], summary["rows"]["awaiting"]),
         sentence=SENTENCES[summary["verdict"]],
         advice=advice(summary),
         figures=_figures(summary["rows"]),
@@ -98,7 +100,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
             {**one, "shape": one["shape"].removeprefix(f"{one['reason']}: ")} for one in summary["shapes"][:MOST_SHAPES]
         ],
         repairs=sorted(summary["repairs"].items()),
-        breaks=_by_kind(summary["breaks"], datetime.fromisoformat(summary["seen"])),
+        breaks=_by_kind(summary["run"], summary["breaks"], datetime.fromisoformat(summary["seen"])),
         more_breaks=summary["more_breaks"],
         expiry=_expiry(summary["links"]),
         chunk_counts=[(name, summary["chunks"][name]) for name in ("sent", "answered", "partial", "awaiting")],
@@ -124,6 +126,7 @@ def across_page(facts: Mapping[str, Any]) -> str:
         ages=AGES,
         unsettled=UNSETTLED,
         held=HELD,
+        work_lines=OPEN_CHUNKS,
         chunks=chunks[:OPEN_CHUNKS],
         more_chunks=max(0, len(chunks) - OPEN_CHUNKS) + facts["outstanding"]["more"],
         runs=newest[: -RUNS - 1 : -1],
@@ -179,7 +182,7 @@ def _day(day: datetime) -> str:
     return f"{day.day} {day:%B %Y}"
 
 
-def _by_kind(breaks: Sequence[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
+def _by_kind(run: str, breaks: Sequence[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
     """Return one line per kind of break: how many, their rows, the oldest, and the first places."""
     lines = []
     for _, group in groupby(breaks, key=lambda one: one["name"]):
@@ -193,6 +196,7 @@ def _by_kind(breaks: Sequence[Mapping[str, Any]], now: datetime) -> list[dict[st
                 "age": duration(now - min(datetime.fromisoformat(one["since"]) for one in found)),
                 "places": places[:PLACES],
                 "more": max(0, len(places) - PLACES),
+                "ways": [] if found[0]["notice"] else decisions_on(run, found[0]["name"]),
             }
         )
     return lines

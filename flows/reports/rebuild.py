@@ -6,9 +6,10 @@ Ledger parts are reconciled one after the other, so that memory stays flat: no c
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -16,15 +17,16 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import lists as tables
+from flows.reports import open_rows
 from flows.reports.lists import write_links, write_unsent
 from flows.reports.summary import summarise, waiting_since
 from flows.reports.tally import Tally, add, tally
 from flows.results.balance import Balance, balance
-from flows.results.decisions import closed_breaks, sort_breaks
 from flows.results.intake import CHUNKS
 from flows.results.lineage import attempts_after
 from flows.results.reconcile import Reconciled, reconcile
-from flows.runs.chunks import as_it_lies, chunk_states
+from flows.runs.chunks import Item, as_it_lies, chunk_states, outbox
+from flows.runs.closings import closed_breaks
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
     UnknownRunError,
@@ -38,15 +40,17 @@ from flows.runs.documents import (
 from flows.runs.frames import csv_pieces, read_rows, rows_key, write_parquet
 from flows.runs.identity import canonical, local_day
 from flows.runs.keys import RunKeys
-from flows.runs.outcomes import StoredOutcomes
+from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.prior_state import CHECKS
 from flows.runs.store import Entry, Store, prefetch
 from schemas import ledger
 from schemas.breaks import Break
+from schemas.ledger import AWAITING
 from schemas.manifest import LedgerPart, Manifest
 
 AS_SENT = ["expiration", "origin", *CHECKS]  # kept with the outcome: later runs need them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
+SENT_ROW = {"row": pl.UInt32, "cuid": pl.String, "last_4": pl.String, "chunk": pl.UInt32, "trouble": pl.String}
 TREND = 14  # runs in the trend
 AT_A_TIME = 2  # threads
 
@@ -73,22 +77,23 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
             lambda: write_unsent(store, keys, manifest, portfolio=context.issuer.full_portfolio),
         )
     total = add(counted)
-    found = sort_breaks(sorted(total.breaks), closed_breaks(store, keys))
-    total = total._replace(breaks=frozenset(found.open))
-    books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found.open), len(found.closed))
+    found, closed = tuple(sorted(total.breaks)), sorted(total.closed, key=lambda pair: pair[0])
+    books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found), len(closed))
     moment = waiting_since(store, keys, manifest, now)
     versions = {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}
-    summary = summarise(manifest, total, books, context.issuer, moment, versions, found.closed)
+    summary = summarise(manifest, total, books, context.issuer, moment, versions, closed)
     if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
+    items, within = outbox(context.adapters, run), timedelta(hours=context.issuer.portal.answer_within_hours)
+    _write_open_rows(store, keys, manifest, total, items, (now, within))
     chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
     _in_parallel(
         lambda: _write_errors(store, keys, manifest.ledger),
         lambda: _write_pages(store, keys, summary, chunks),
     )
-    return RunReport(books, found.open, summary)
+    return RunReport(books, found, summary)
 
 
 def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
@@ -105,11 +110,22 @@ def _report_inputs(store: Store, keys: RunKeys) -> list[Entry]:
     return [*store.keys(keys.outcomes), *store.keys(keys.closed)]
 
 
-def find_breaks(context: IssuerContext, run: str) -> tuple[Break, ...]:
-    """Return every break of a committed run, closed or not, as its outcomes are now; nothing is written."""
-    keys = keys_of(run)
-    manifest = _reportable(context.adapters.store, keys)
-    return tuple(sorted(add([one for part in _settle(context, keys, manifest) for one in part.tallies]).breaks))
+class Findings(NamedTuple):
+    """The open breaks of a run, their rows (`broken`), and the rows sent that no result names (chunk, row)."""
+
+    breaks: tuple[Break, ...]
+    broken: pl.DataFrame
+    unanswered: pl.DataFrame
+
+
+def find_breaks(context: IssuerContext, run: str) -> Findings:
+    """Return the open breaks of a committed run as its outcomes are now; nothing is written."""
+    keys, counted, waiting = keys_of(run), list[Tally](), [pl.DataFrame(schema={"chunk": pl.UInt32, "row": pl.UInt32})]
+    for part in _settle(context, keys, _reportable(context.adapters.store, keys)):
+        counted += part.tallies
+        waiting.append(part.rows.filter(pl.col("trouble").is_null(), state=AWAITING).select("chunk", "row"))
+    total = add(counted)
+    return Findings(tuple(one for one in sorted(total.breaks) if not one.notice), total.broken, pl.concat(waiting))
 
 
 def _reportable(store: Store, keys: RunKeys) -> Manifest:
@@ -147,19 +163,23 @@ def _settle(context: IssuerContext, keys: RunKeys, manifest: Manifest) -> Iterat
     reported, run = StoredOutcomes(store, keys), str(keys.run)
     states = chunk_states(store, keys, manifest)
     cancelled = frozenset((run, item.chunk.number) for item in states if item.state == "cancelled")
-    decide = partial(reconcile, today=today, cancelled=cancelled)
-    return (_settle_part(store, keys, part, reported, decide) for part in manifest.ledger)
+    settle = partial(reconcile, today=today, cancelled=cancelled, closings=closed_breaks(store, keys))
+    return (_settle_part(store, keys, part, reported, settle) for part in manifest.ledger)
 
 
 def _settle_part(
-    store: Store, keys: RunKeys, part: LedgerPart, reported: StoredOutcomes, decide: Callable[..., Reconciled]
+    store: Store,
+    keys: RunKeys,
+    part: LedgerPart,
+    reported: StoredOutcomes,
+    reconcile: Callable[[pl.DataFrame, Sequence[Attributed]], Reconciled],
 ) -> Settled:
     """Reconcile a part a few chunks at a time: answers take five times the memory of what was sent."""
 
     def settle(records: pl.DataFrame) -> tuple[pl.DataFrame, Tally]:
         sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(str(keys.run)).alias("run"))
         outcomes = reported.of(sent["chunk"].unique().to_list())
-        settled = decide(sent, outcomes)
+        settled = reconcile(sent, outcomes)
         rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
         return rows, tally(records, settled, outcomes)
 
@@ -181,6 +201,21 @@ def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> N
     columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
     frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns, tables.FAILED))
     store.replace(keys.report("errors.csv"), csv_pieces(frames, tables.REFUSAL))
+
+
+def _write_open_rows(
+    store: Store, keys: RunKeys, manifest: Manifest, total: Tally, items: list[Item], terms: tuple[datetime, timedelta]
+) -> None:
+    """Write awaiting.csv, breaks.csv and questions.csv."""
+    waiting = list(read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
+    awaited = pl.concat([pl.DataFrame(schema=SENT_ROW), *waiting])
+    listed = {
+        "awaiting": (open_rows.AWAITED, open_rows.awaiting(waiting, items)),
+        "breaks": (open_rows.BREAKS, [open_rows.breaks(total.broken, total.breaks)]),
+        "questions": (open_rows.QUESTIONS, [open_rows.questions(total.broken, awaited, items, *terms)]),
+    }
+    for name, (head, frames) in listed.items():
+        store.replace(keys.report(f"{name}.csv"), csv_pieces(frames, head))
 
 
 def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame) -> None:

@@ -6,11 +6,11 @@ Reads the runs' own reports and leaves them unchanged; everything it writes is b
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -18,12 +18,15 @@ from flows.reports import across, lists
 from flows.reports.across import ReportTerms, RunFacts, WaitingChunk
 from flows.reports.page import across_page
 from flows.reports.summary import HELD, MISSING, missing, waiting_since
+from flows.reports.workbook import across_workbook
+from flows.reports.worklist import Work, worklist
+from flows.reports.worklist import table as worklist_table
 from flows.results.lineage import Cardholders, run_rows
 from flows.runs.attempts import active_twice
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, manifests, read_ledger, read_purged, read_summary, without_ledger
-from flows.runs.frames import csv_pieces, read_rows
+from flows.runs.documents import keys_of, manifests, read_purged, read_summary, refusals, without_ledger
+from flows.runs.frames import csv_pieces
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, placements, reconciliation
 from flows.runs.store import ObjectMissingError, Store, read
@@ -32,43 +35,82 @@ from schemas.manifest import Manifest
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): cardholders of older runs are in a later extract or gone
 READERS = 16  # runs read at a time
+BATCH = 100_000  # rows looked at together
+NO_ATTEMPTS = pl.DataFrame(schema=lists.TRIED)
 OVERDUE, ARRIVED = "overdue.json", "overdue-closed.json"  # at most one of each in a run's history
+
+
+class Survey(NamedTuple):
+    """What is known across the runs: each run's facts, what is to be done, and the tables of `cards` without a link."""
+
+    runs: list[RunFacts]
+    cards: pl.DataFrame
+    cardholders: dict[str, int]
+    work: list[Work]
+    terms: ReportTerms
+    since: date
+
+
+def survey(context: IssuerContext, start: date | None = None, end: date | None = None) -> Survey:
+    """Return what is known of the issuer's committed runs of these business dates; nothing is written.
+
+    Without `start` every run counts, but cardholders only those of the runs of the last LIFE, since that reads every
+    row: once.
+    """
+    store, issuer = context.adapters.store, context.issuer
+    terms = ReportTerms(context.adapters.now(), issuer.portal.answer_within_hours)
+    every = list(manifests(store, issuer.issuer))
+    runs = [one for one in every if (start or one.as_of) <= one.as_of <= (end or one.as_of)]
+    since = start or terms.now.date() - LIFE
+    gone = without_ledger(store, issuer.issuer)
+    turns = {link.run: turn for turn, link in enumerate(commits_since(store, issuer.issuer))}
+    lately = [run for run in runs if run.as_of >= since and run.run not in gone]
+    held, settled, tried = Cardholders(), list[pl.DataFrame](), list[pl.DataFrame]()
+    with ThreadPoolExecutor(READERS) as readers:
+        found = list(readers.map(lambda run: _facts(store, run, terms), runs))
+        in_order = sorted(lately, key=lambda one: turns.get(one.run, -1))
+        read_runs = readers.map(lambda run: _rows(store, run), in_order)
+        for some in batched(read_runs):  # a frame costs more than its rows, where runs are small
+            held.add([some])
+            settled.append(lists.settled([some.filter(pl.col("state").is_in([LINKED, ERROR, AWAITING]))]))
+            tried.append(_attempts(some))
+    days = pl.DataFrame({"run": pl.Series([run.run for run in lately], dtype=pl.String)}).with_row_index("turn")
+    attempts = pl.concat([NO_ATTEMPTS, *tried]).join(days, on="run").sort("turn", maintain_order=True)
+    cards = lists.unlinked([attempts.select(*lists.TRIED)], pl.concat([lists.settled([]), *settled]).unique())
+    refused = refusals(store, issuer.issuer, every)
+    return Survey(found, cards, held.count(), worklist(issuer.issuer, found, cards, refused, terms), terms, since)
 
 
 def reconcile_runs(context: IssuerContext, start: date | None = None, end: date | None = None) -> dict[str, Any]:
     """Write the report across the issuer's committed runs of these business dates, and return its facts.
 
-    An overdue answer is reported once, and closed once when none is overdue. Without `start` every run counts, but
-    cardholders only those of the runs of the last LIFE, since that reads every row.
+    An overdue answer is reported once, and closed once when none is overdue.
     """
     store, issuer = context.adapters.store, context.issuer
-    terms = ReportTerms(context.adapters.now(), issuer.portal.answer_within_hours)
-    runs = [one for one in manifests(store, issuer.issuer) if (start or one.as_of) <= one.as_of <= (end or one.as_of)]
-    with ThreadPoolExecutor(READERS) as readers:
-        found = list(readers.map(lambda run: _facts(store, run, terms), runs))
-    since = start or terms.now.date() - LIFE
-    gone = without_ledger(store, issuer.issuer)
-    lately = [run for run in runs if run.as_of >= since and run.run not in gone]
-    done = lists.settled(frame for run in lately for frame in _states(store, run))
-    cards = lists.unlinked((frame for run in lately for frame in _attempts(store, run)), done)
+    found = survey(context, start, end)
+    runs, cards, terms = found.runs, found.cards, found.terms
     twice = active_twice(store, issuer.issuer, terms.now.date(), list(commits_since(store, issuer.issuer)))
+    work = worklist_table(found.work, terms.now)
     facts = {
         "issuer": issuer.issuer,
         "from": start.isoformat() if start else None,
         "to": end.isoformat() if end else None,
-        "cardholders_since": since.isoformat(),
-        **across.across(found, cards, terms),
-        "cardholders": _cardholders(store, issuer.issuer, lately),
+        "cardholders_since": found.since.isoformat(),
+        **across.across(runs, cards, terms),
+        "worklist": work.head(across.LISTED).to_dicts(),
+        "more_work": max(0, work.height - across.LISTED),
+        "cardholders": found.cardholders,
         "active_twice": twice.height,
-        "alerts": _alert(context, found, terms),
+        "alerts": _alert(context, runs, terms),
         "funnel": _funnel(store, issuer.issuer),
     }
     folder = reconciliation(issuer.issuer)
-    tables = {"outstanding": across.outstanding(found, terms), "unlinked": lists.listed(cards)}
+    tables = {"outstanding": across.outstanding(runs, terms), "unlinked": lists.listed(cards), "worklist": work}
     for name, table in (tables | {"active-twice": lists.listed(twice)}).items():
         store.replace(f"{folder}{name}.csv", csv_pieces([table], table.columns))
     store.replace(f"{folder}summary.json", [canonical(facts)])
     store.replace(f"{folder}report.html", [across_page(facts).encode()])
+    store.replace(f"{folder}report.xlsx", [across_workbook(tables)])
     return facts
 
 
@@ -79,15 +121,6 @@ def _funnel(store: Store, issuer: str) -> dict[str, Any] | None:
     except ObjectMissingError:
         return None
     return funnel
-
-
-def _cardholders(store: Store, issuer: str, runs: Sequence[Manifest]) -> dict[str, int]:
-    """Count the cardholders of these runs, each once, by its last state."""
-    turns = {link.run: turn for turn, link in enumerate(commits_since(store, issuer))}
-    held = Cardholders()
-    for run in sorted(runs, key=lambda one: turns.get(one.run, -1)):
-        held.add(run_rows(store, run))
-    return held.count()
 
 
 def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
@@ -104,6 +137,7 @@ def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
         "rejected": counts.rejected, "duplicate": counts.duplicate, "suppressed": counts.suppressed,
     }  # fmt: skip
     reported = summary or {"verdict": "committed, to be uploaded", "rows": unanswered, "expires": {}, "reasons": {}}
+    awaited = reported["rows"]["awaiting"]
     partner = [(one["code"], one["rows"]) for one in reported["reasons"].get("partner", ())]
     return RunFacts(
         manifest.run,
@@ -112,7 +146,8 @@ def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
         reported["rows"],
         {"submit": sorted(manifest.reasons.items()), "partner": partner},
         {date.fromisoformat(day) if day else None: links for day, links in reported["expires"].items()},
-        tuple(_waiting(store, keys, manifest, terms, reported=summary is not None)),
+        tuple(_waiting(store, keys, manifest, terms, reported=summary is not None)) if awaited else (),
+        [one for one in reported.get("breaks", ()) if not one["notice"]],
     )
 
 
@@ -123,34 +158,43 @@ def _waiting(
     moment = waiting_since(store, keys, manifest, terms.now)
     if not reported:
         for one in manifest.chunks:
-            lacks = HELD if one.number in moment.resting else MISSING
-            yield WaitingChunk(manifest.run, one.number, one.name, lacks, one.rows, one.rows, moment.since(one.number))
+            lacks = HELD if moment.rests(one.number) else MISSING
+            sent = (one.rows, one.rows, moment.since(one.number), moment.states[one.number])
+            yield WaitingChunk(manifest.run, one.number, one.name, lacks, *sent)
         return
     content = read(store, keys.report("chunks.csv"))
     counts = pl.col("chunk", "sent", "answers", "awaiting").cast(pl.UInt32)
     table = pl.read_csv(BytesIO(content), infer_schema=False).with_columns(counts).filter(pl.col("awaiting") > 0)
     waiting = table.select("chunk", "name", missing(), "sent", "awaiting")
     for chunk, name, lacks, sent, rows in waiting.iter_rows():
-        kind = HELD if chunk in moment.resting else lacks
-        yield WaitingChunk(manifest.run, chunk, name, kind, sent, rows, moment.since(chunk))
+        kind = HELD if moment.rests(chunk) else lacks
+        yield WaitingChunk(manifest.run, chunk, name, kind, sent, rows, moment.since(chunk), moment.states[chunk])
 
 
-def _states(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
-    """Yield cuid, last_4, state of the rows a run sent; rows cancelled before their upload do not count."""
-    for rows in run_rows(store, manifest):
-        yield rows.filter(pl.col("state").is_in([LINKED, ERROR, AWAITING])).select(*lists.CARD, "state")
+def _rows(store: Store, manifest: Manifest) -> pl.DataFrame:
+    """Return run, cuid, last_4, state, reasons of every row of a run that was sent or refused."""
+    rows = pl.concat([part.select(*lists.CARD, "state", "reasons") for part in run_rows(store, manifest)])
+    return rows.with_columns(pl.lit(manifest.run).alias("run"))
 
 
-def _attempts(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
-    """Yield the attempts of a run that gave no link (`lists.TRIED`): errors of the partner, refusals of ours."""
-    keys, run = keys_of(manifest.run), pl.lit(manifest.run).alias("run")
+def batched(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield frames joined to batches of at least BATCH rows."""
+    batch: list[pl.DataFrame] = []
+    for frame in frames:
+        batch.append(frame)
+        if sum(one.height for one in batch) >= BATCH:
+            yield pl.concat(batch)
+            batch = []
+    if batch:
+        yield pl.concat(batch)
+
+
+def _attempts(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the attempts that gave no link (`lists.TRIED`): errors of the partner, refusals of ours."""
     code = pl.col("reasons").list.first().str.split("|").list.last().alias("reason")
-    if read_summary(store, keys) is not None:
-        for rows in read_rows(store, keys, manifest.ledger, [*lists.CARD, "state", "reasons"], lists.FAILED):
-            yield rows.select(*lists.CARD, run, pl.lit("partner").alias("stage"), code)
-    columns = [*lists.CARD, "fate", "reasons"]
-    for records in read_ledger(store, keys, manifest.ledger, columns, pl.col("fate") == REJECTED):
-        yield records.select(*lists.CARD, run, pl.lit("submit").alias("stage"), code)
+    stages = {ERROR: "partner", REJECTED: "submit"}
+    stage = pl.col("state").replace_strict(stages, default=None, return_dtype=pl.String).alias("stage")
+    return rows.select(*lists.CARD, "run", stage, code).drop_nulls("stage")
 
 
 def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -11,10 +12,12 @@ import polars as pl
 
 from flows.reports.tally import Tally
 from flows.results.balance import Balance
-from flows.runs.chunks import chunk_states
+from flows.runs.chunks import State, chunk_states
+from flows.runs.closings import place_of
 from flows.runs.keys import RunKeys
+from flows.runs.outcomes import DECISION
 from flows.runs.store import Store
-from schemas.breaks import KINDS, Break
+from schemas.breaks import DECISIONS, EXPLAINED, KINDS, Break
 from schemas.issuer import Issuer, Limits
 from schemas.manifest import Manifest
 from schemas.portal import INTERFACE
@@ -26,6 +29,7 @@ _AGE_STEPS = (timedelta(days=1), timedelta(days=2), timedelta(days=7))
 
 # A link lives two months (interface.md 8), and a reminder needs a week.
 EXPIRIES = ("expired", "within 7 days", "8 to 14 days", "15 to 30 days", "31 to 60 days", "later", "no date given")
+SOON = EXPIRIES[1]
 _EXPIRY_STEPS = (0, 8, 15, 31, 61)  # days to go at which each step after the first begins
 
 BALANCED = "balanced"
@@ -70,12 +74,16 @@ def by_expiry(links: Iterable[tuple[date | None, int]], today: date) -> list[dic
 
 
 class ReportTimes(NamedTuple):
-    """The time of the report, when the run and each of its chunks were sent, and the chunks with no answer due."""
+    """The time of the report, when the run and each of its chunks were sent, and the state of each in the outbox."""
 
     now: datetime
     sent: datetime
     chunks: Mapping[int, datetime]
-    resting: frozenset[int] = frozenset()
+    states: Mapping[int, State] = {}
+
+    def rests(self, chunk: int) -> bool:
+        """Return whether no answer is due for a chunk."""
+        return self.states.get(chunk) in ("held", "cancelled")
 
     def since(self, chunk: int) -> datetime:
         """Return when a chunk was uploaded, else committed."""
@@ -93,11 +101,11 @@ def summarise(
 ) -> dict[str, Any]:
     """Return the summary of a reconciled run: counts, codes, digests and names only.
 
-    `total.breaks` are the open breaks, `closed` those an operator closed, each with the record of it.
+    `closed`: the breaks an operator closed, each with the record of it.
     """
-    counts, repeats = manifest.counts, manifest.selection
+    counts, repeats, how = manifest.counts, manifest.selection, dict(total.how.iter_rows())
     states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
-    aged = _aged(total, moment)
+    aged = _aged(manifest.run, total, moment)
     files = sorted(total.files, key=lambda file: (file.received or date.min, file.name), reverse=True)
     return {
         **({"repeats": repeats.model_dump(include={"kind", "of", "reason", "override"})} if repeats else {}),
@@ -108,7 +116,7 @@ def summarise(
         "recipients": list(manifest.recipients),
         "issuer": issuer.issuer,
         "seen": moment.now.isoformat(timespec="seconds"),
-        "verdict": verdict(manifest, states, books, issuer.limits),
+        "verdict": verdict(manifest, states, books, issuer.limits, how.get(DECISION, 0)),
         "rows": {
             "read": counts.read,
             **states,
@@ -125,7 +133,7 @@ def summarise(
         "expires": {day.isoformat() if day else "": links for day, links in total.expiry.iter_rows()},
         "reasons": {"submit": _reason_rows(total.refused), "partner": _reason_rows(total.reasons)},
         "shapes": total.shapes.to_dicts(),
-        "how": dict(total.how.iter_rows()),
+        "how": how,
         "repairs": manifest.repairs,
         "balance": [
             {**line._asdict(), "holds": line.holds, "difference": line.left - line.right} for line in books.lines
@@ -136,6 +144,7 @@ def summarise(
             {
                 **{"name": one.name, "rows": one.rows, "place": one.place},
                 **{"at": by.at.isoformat(timespec="seconds"), "by": by.by, "reason": by.reason},
+                "decision": DECISIONS[by.decision or EXPLAINED].meaning,
             }
             for one, by in closed[:MOST_BREAKS]
         ],
@@ -148,13 +157,17 @@ def summarise(
     }
 
 
-def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limits: Limits) -> str:
-    """Return a run's verdict: out of balance first, then above the limits, then whether answers are awaited."""
+def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limits: Limits, decided: int = 0) -> str:
+    """Return a run's verdict: out of balance first, then above the limits, then whether answers are awaited.
+
+    `decided`: errors by an operator's decision; they count against no limit.
+    """
     counts = manifest.counts
     if not books.holds:
         return OUT_OF_BALANCE
-    answered = states["linked"] + states["error"]
-    if counts.rejected > limits.max_reject_rate * counts.read or states["error"] > limits.max_error_rate * answered:
+    refused = states["error"] - decided
+    answered = states["linked"] + refused
+    if counts.rejected > limits.max_reject_rate * counts.read or refused > limits.max_error_rate * answered:
         return ABOVE_LIMIT
     return WAITING if states["awaiting"] else BALANCED
 
@@ -162,7 +175,7 @@ def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limit
 def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, moment: ReportTimes) -> dict[str, Any]:
     """Return the open items by kind and age, and what is overdue; an answer that came but does not fit is a break."""
     waiting = [
-        (HELD if chunk in moment.resting else kind, moment.since(chunk), awaiting)
+        (HELD if moment.rests(chunk) else kind, moment.since(chunk), awaiting)
         for chunk, kind, awaiting in chunks.filter(pl.col("awaiting") > 0)
         .select("chunk", missing(), "awaiting")
         .iter_rows()
@@ -194,7 +207,7 @@ def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> 
     return {"kind": kind, "items": len(items), "rows": sum(rows for _, rows in items), "ages": steps}
 
 
-def _aged(total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
+def _aged(run: str, total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
     """Return the breaks, notices last, each with its meaning and since when it is open."""
     files = {file.name: file.received for file in total.files if file.received is not None}
     came = {
@@ -207,9 +220,19 @@ def _aged(total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
             **one._asdict(),
             "since": _since(one.place, chunks | files, moment).isoformat(timespec="seconds"),
             "meaning": KINDS[one.name].meaning,
+            "decide": [] if one.notice else decisions_on(run, one.name, one.place),
             "notice": one.notice,
         }
         for one in sorted(total.breaks, key=lambda one: (one.notice, one))
+    ]
+
+
+def decisions_on(run: str, name: str, place: str = "") -> list[dict[str, str]]:
+    """Return what can be decided about the breaks of a kind: the decision, its effect, and the command."""
+    close = shlex.join(["cardlink", "mend", "close", run, name, *([place_of(place)] if place else ())])
+    return [
+        {"decision": one, "effect": DECISIONS[one].effect, "command": f"{close} --decision {one} --reason WHY"}
+        for one in KINDS[name].decisions
     ]
 
 
@@ -235,5 +258,5 @@ def waiting_since(store: Store, keys: RunKeys, manifest: Manifest, now: datetime
     """Return when each chunk was uploaded, else committed; held and cancelled chunks have no answer due."""
     found = chunk_states(store, keys, manifest)
     clocks = {item.chunk.number: item.clock for item in found}
-    resting = frozenset(item.chunk.number for item in found if item.state in ("held", "cancelled"))
-    return ReportTimes(now, min(clocks.values(), default=now), clocks, resting)
+    states = {item.chunk.number: item.state for item in found}
+    return ReportTimes(now, min(clocks.values(), default=now), clocks, states)

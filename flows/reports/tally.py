@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.results.reconcile import Reconciled
+from flows.results.reconcile import BROKEN_ROW, Reconciled
 from flows.runs.outcomes import Attributed
 from schemas import ledger
 from schemas.breaks import Break
 from schemas.ledger import ERROR, LINKED
+from schemas.records import Closing
 
 SHAPES = 100  # kinds of error text kept, so that a partner whose every text differs does not swell the report
 FIRST_ROWS = 5  # source rows named for each reason
@@ -43,10 +44,12 @@ class ResultFile(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Counts: chunks, our reasons (`refused`), the partner's, kinds of error text, links by expiry, how attributed."""
+    """Counts of chunks, breaks (`broken`: their rows), reasons of ours (`refused`) and the partner, texts, expiries."""
 
     chunks: pl.DataFrame
     breaks: frozenset[Break]
+    closed: frozenset[tuple[Break, Closing]]
+    broken: pl.DataFrame
     files: frozenset[ResultFile]
     refused: pl.DataFrame
     reasons: pl.DataFrame
@@ -62,6 +65,8 @@ def tally(records: pl.DataFrame, settled: Reconciled, outcomes: Sequence[Attribu
     return Tally(
         settled.chunks,
         frozenset(settled.breaks),
+        frozenset(settled.closed),
+        settled.broken,
         frozenset(ResultFile(one.digest, one.name, one.received, one.outcomes.height) for one in outcomes),
         _reasons(records, pl.col("fate") == ledger.SUBMITTED),
         _reasons(failed, pl.lit(value=False)),
@@ -95,6 +100,8 @@ def add(tallies: Sequence[Tally]) -> Tally:
     return Tally(
         _stack([one.chunks for one in tallies], CHUNKS).sort("chunk"),
         frozenset().union(*(one.breaks for one in tallies)),
+        frozenset().union(*(one.closed for one in tallies)),
+        _stack([one.broken for one in tallies], pl.Schema(BROKEN_ROW)).unique(maintain_order=True),
         frozenset().union(*(one.files for one in tallies)),
         _sum([one.refused for one in tallies], REASONS, *reasons),
         _sum([one.reasons for one in tallies], REASONS, *reasons),

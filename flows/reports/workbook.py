@@ -50,6 +50,14 @@ def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
     )
 
 
+def across_workbook(tables: Mapping[str, pl.DataFrame]) -> bytes:
+    """Return the workbook across runs: the worklist first, then its other tables."""
+    ordered = sorted(tables.items(), key=lambda one: one[0] != "worklist")
+    return workbook(
+        {name.capitalize(): (table.columns, table.head(MOST_CHUNKS).iter_rows()) for name, table in ordered}
+    )
+
+
 def workbook(sheets: Mapping[str, tuple[Sequence[str], Iterable[Sequence[Cell]]]]) -> bytes:
     """Return an xlsx of sheets by name, each a header and rows; headers are frozen and have filters."""
     out = BytesIO()

@@ -105,16 +105,21 @@ def _judge(rows: pl.DataFrame, among: Candidates, hosts: Sequence[str]) -> pl.Da
         .join(among.sent.places.drop("sent"), on="place", how="left", maintain_order="left")
         .join(answered, on="spot", how="left", maintain_order="left")
     )
+    cards = _shows_card(placed)
     url, trouble = pl.col("url").is_not_null(), pl.col("trouble").is_not_null()
     state = pl.when(trouble).then(pl.lit(BROKEN)).when(url).then(pl.lit(LINKED)).otherwise(pl.lit(ERROR))
+    # an operator may decide that the link counts
+    disputed = (
+        (pl.col("trouble") == breaks.URL_AND_ERROR) & allowed("url", hosts) & ~pl.col("at").is_in(cards.implode())
+    )
     linked, ours = pl.col("state") == LINKED, (pl.col("claim") == pl.col("cuid_sent")).fill_null(value=False)
     judged = (
-        placed.with_columns(_trouble(hosts, _shows_card(placed)).alias("trouble"))
+        placed.with_columns(_trouble(hosts, cards).alias("trouble"))
         .with_columns(state.alias("state"))
         .with_columns(
             pl.coalesce("cuid_sent", storable("claim", pl.col("cuid_sent").is_null())).alias("cuid"),
             pl.coalesce("last_4_sent", "last_4").alias("last_4"),
-            pl.when(linked).then("url").alias("url"),
+            pl.when(linked | disputed).then("url").alias("url"),
             url.alias("has_link"),
             storable("expires_raw"),
             # as received; a cuid that we sent is no card number, however long it is

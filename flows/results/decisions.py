@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import polars as pl
+
 from flows.results.attribution import ByHand
 from flows.runs.chains import records
+from flows.runs.closings import ROWS, place_of
 from flows.runs.identity import digest
-from flows.runs.keys import RunKeys, attributions
+from flows.runs.keys import attributions
 from flows.runs.store import Store
-from schemas.breaks import Break
+from schemas.breaks import DECISIONS, PLACELESS, Break
 from schemas.records import Attribution, Closing
 
 SHOWN = 5  # row numbers in the place of a break; with no more rows than that, it has them all
-_ROWS = ", rows "
+
+
+DECIDED = {"kind": pl.String, "row": pl.UInt32, "decision": pl.String, "note": pl.String, "closing": pl.UInt32}
 
 
 class SortedBreaks(NamedTuple):
@@ -24,39 +29,39 @@ class SortedBreaks(NamedTuple):
     closed: tuple[tuple[Break, Closing], ...]
 
 
-def place_of(place: str) -> str:
-    """Return the place of a break without its row numbers: `chunk 7` of `chunk 7, rows 1, 2`."""
-    return place.partition(_ROWS)[0]
-
-
 def sort_breaks(found: Iterable[Break], closings: Iterable[Closing]) -> SortedBreaks:
     """Separate the closed breaks from the open ones; a notice is never closed."""
     known = list(closings)
-    covered = {one: next((by for by in known if _covers(by, one)), None) for one in found}
+    covered = {one: next((by for by in known if covers(by, one)), None) for one in found}
     still = tuple(one for one, by in covered.items() if by is None or one.notice)
     return SortedBreaks(still, tuple((one, by) for one, by in covered.items() if by is not None and not one.notice))
 
 
-def _covers(closing: Closing, found: Break) -> bool:
-    """Return whether a break is of the closed kind and place, without a row that was not closed then."""
+def covers(closing: Closing, found: Break) -> bool:
+    """Return whether a break is of the closed kind and place, without a row that was not closed then.
+
+    A closing that names its rows covers just these (`decided_rows`), not what is found besides them.
+    """
     if (found.name, place_of(found.place)) != (closing.name, place_of(closing.place)) or found.rows > closing.rows:
+        return False
+    if closing.covers and found.name not in PLACELESS:
         return False
     return closing.rows > SHOWN or _named(found.place) <= _named(closing.place)
 
 
 def _named(place: str) -> frozenset[str]:
-    return frozenset(place.partition(_ROWS)[2].split(", ")) - {""}
+    return frozenset(place.partition(ROWS)[2].split(", ")) - {""}
 
 
-def closed_breaks(store: Store, keys: RunKeys) -> list[Closing]:
-    """Return the closings of a run that are not reopened, by kind and place."""
-    last = {(one.name, place_of(one.place)): one for one in records(store, keys.closed, Closing)}
-    return [one for _, one in sorted(last.items()) if one.what == "closed"]
-
-
-def open_breaks(store: Store, keys: RunKeys, found: Iterable[Break]) -> tuple[Break, ...]:
-    """Return those of a run's breaks that are out of balance and not closed."""
-    return tuple(one for one in sort_breaks(found, closed_breaks(store, keys)).open if not one.notice)
+def decided_rows(closings: Sequence[Closing]) -> pl.DataFrame:
+    """Return the rows that closings cover (DECIDED), the later one's where two of a kind have a row in common."""
+    rows = [
+        (one.name, row, one.decision, f"{DECISIONS[one.decision].meaning} ({one.by}: {one.reason})", at)
+        for at, one in enumerate(closings)
+        if one.covers
+        for row in one.covers
+    ]
+    return pl.DataFrame(rows, DECIDED, orient="row").unique(["kind", "row"], keep="last", maintain_order=True)
 
 
 def chain_of(issuer: str, result: str) -> str:

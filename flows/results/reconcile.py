@@ -10,13 +10,28 @@ import numpy as np
 import polars as pl
 
 from flows.results.attribution import digest_of
-from flows.results.decisions import SHOWN
+from flows.results.decisions import SHOWN, covers, decided_rows, sort_breaks
 from flows.results.match import SentRows, number_sent_rows
 from flows.results.opening import DAMAGE
-from flows.runs.outcomes import OUTCOME, Attributed
+from flows.runs.closings import place_of
+from flows.runs.outcomes import DECISION, OUTCOME, Attributed
 from schemas import breaks
 from schemas.breaks import Break, found
 from schemas.ledger import AWAITING, BROKEN, ERROR, LINKED
+from schemas.records import Closing
+
+BROKEN_ROW = {
+    "kind": pl.String(),
+    "run": pl.String(),  # null: a result row of no run
+    "chunk": pl.UInt32(),
+    "row": pl.UInt32(),  # null: a result row that answers no sent row
+    "cuid": pl.String(),
+    "last_4": pl.String(),
+    "result": pl.String(),  # name of the result file
+    "position": pl.UInt32(),  # its data row
+}
+NO_BROKEN = pl.DataFrame(schema=BROKEN_ROW)
+REASONS = {name: one.reason for name, one in breaks.DECISIONS.items() if one.reason}
 
 
 class Reconciled(NamedTuple):
@@ -27,32 +42,48 @@ class Reconciled(NamedTuple):
     nothing), in the order of the sent rows.
     `chunks`: run, chunk, sent, answers (distinct result rows), links (distinct links received, accepted or not),
     linked, error, awaiting, state (answered, partial, awaiting), results (file names).
+    `breaks`: open ones and notices, and `broken`, their rows (BROKEN_ROW). `closed`: those an operator closed.
     """
 
     rows: pl.DataFrame
     chunks: pl.DataFrame
     breaks: tuple[Break, ...]
+    closed: tuple[tuple[Break, Closing], ...] = ()
+    broken: pl.DataFrame = NO_BROKEN
 
 
 def reconcile(
-    sent: pl.DataFrame, outcomes: Sequence[Attributed], today: date, cancelled: Collection[tuple[str, int]] = ()
+    sent: pl.DataFrame,
+    outcomes: Sequence[Attributed],
+    today: date,
+    cancelled: Collection[tuple[str, int]] = (),
+    closings: Sequence[Closing] = (),
 ) -> Reconciled:
     """Settle every submitted ledger row (row, cuid, last_4, chunk, position[, run]) by the attributed results.
 
-    A link that had expired when its file arrived (`today` where that day is unknown) settles nothing.
-    Rows attributed to runs that are not in `sent` are ignored. `cancelled`: run and number of cancelled chunks.
+    A link that had expired when its file arrived (`today` where that day is unknown) settles nothing, and so do
+    results that contradict each other, until an operator decides. Rows attributed to runs that are not in `sent` are
+    ignored. `cancelled`: run and number of cancelled chunks. `closings`: those of the run, where `sent` is of one.
     """
     numbered = number_sent_rows(sent)
     # earliest first, the same bytes under the same name once
     ordered = sorted(outcomes, key=lambda one: (one.received or date.max, one.digest, one.name))
     files = list({(one.digest, one.name): one for one in reversed(ordered)}.values())[::-1]
-    answers = _expired(_union(_answers(files, numbered)), today)
+    decided = decided_rows(closings).join(numbered.rows.select("row", "spot"), on="row")
+    found_answers = _expired(_union(_answers(files, numbered)), today)
+    answers = _accepted(found_answers, decided)
     settled = answers.filter((pl.col("state") != BROKEN) & pl.col("spot").is_not_null())
-    best = _best(settled)
+    conflicts = _conflicts(settled, decided, closings)
+    best = _best(_undisputed(settled, conflicts))
+    best = pl.concat([best, _given_up(numbered, best, decided)], how="diagonal")
     chunks = _chunks(numbered, answers, best)
-    findings = [*_file_breaks(files), *_row_breaks(answers), *_conflicts(settled), *_shorts(chunks)]
-    findings += _uploaded(chunks, cancelled)
-    return Reconciled(_rows(numbered, best, answers), chunks, tuple(sorted(findings)))
+    broken = _broken(found_answers, conflicts, numbered, chunks, decided)
+    covered = broken.join(decided, left_on=["kind", "row"], right_on=["kind", "row"], how="inner")
+    still = broken.join(decided, on=["kind", "row"], how="anti")
+    findings = [*_file_breaks(files), *_row_breaks(still), *_shorts(still, chunks), *_uploaded(chunks, cancelled)]
+    found_breaks = sort_breaks(sorted(findings), closings)
+    gone = found_breaks.closed + tuple(_decided(covered, closings))
+    return Reconciled(_rows(numbered, best, answers, conflicts), chunks, found_breaks.open, gone, _open(still, gone))
 
 
 def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
@@ -106,13 +137,82 @@ def _expired(answers: pl.DataFrame, today: date) -> pl.DataFrame:
     )
 
 
-def _rows(sent: SentRows, best: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
+def _accepted(answers: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
+    """Return the answers, those with a link and an error as it was decided which of the two counts."""
+    ways = decided.filter(kind=breaks.URL_AND_ERROR).filter(pl.col("decision").is_in([breaks.LINK, breaks.ERROR]))
+    if ways.is_empty():
+        return answers
+    link, trouble = pl.col("decision") == breaks.LINK, pl.col("trouble") == breaks.URL_AND_ERROR
+    counts = trouble & pl.when(link).then(pl.col("url").is_not_null()).otherwise(pl.col("decision").is_not_null())
+    return (
+        answers.join(ways.select("spot", "decision"), on="spot", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(counts).then(pl.when(link).then(pl.lit(LINKED)).otherwise(pl.lit(ERROR))).otherwise("state").alias("state"),
+            pl.when(~counts).then("trouble").alias("trouble"),
+            pl.when(~(counts & ~link)).then("url").alias("url"),
+            *(pl.when(~(counts & link)).then(name).alias(name) for name in ("reasons", "message", "shape")),
+        )
+        .drop("decision")
+    )  # fmt: skip
+
+
+def _conflicts(settled: pl.DataFrame, decided: pl.DataFrame, closings: Sequence[Closing]) -> pl.DataFrame:
+    """Return the rows with different answers (spot, run, chunk, row, cuid, last_4) and which of them counts, if any."""
+    reported = settled.filter(pl.col("spot").is_duplicated()).group_by("spot", "run", "chunk", "row", "cuid", "last_4")
+    ways = pl.struct("state", "url").n_unique()
+    rows = reported.agg(ways.alias("ways"), pl.col("result").last()).filter(pl.col("ways") > 1).drop("ways").sort("row")
+    ours = decided.filter(kind=breaks.CONFLICTING_RESULT).select("spot", "decision")
+    named = rows.join(ours, on="spot", how="left", maintain_order="left")
+    linked = [  # closed by an earlier version: the link counted
+        one.place
+        for one in _row_breaks(
+            named.filter(pl.col("decision").is_null()).with_columns(kind=pl.lit(breaks.CONFLICTING_RESULT))
+        )
+        if any(covers(closing, one) for closing in closings)
+    ]
+    earlier = pl.col("decision").is_null() & pl.format("chunk {}", "chunk").is_in([place_of(one) for one in linked])
+    return named.with_columns(pl.when(earlier).then(pl.lit(breaks.LINK)).otherwise("decision").alias("decision"))
+
+
+def _undisputed(settled: pl.DataFrame, conflicts: pl.DataFrame) -> pl.DataFrame:
+    """Return the answers that count: of those that contradict each other, the ones decided for."""
+    if conflicts.is_empty():
+        return settled
+    state = {breaks.LINK: LINKED, breaks.ERROR: ERROR}
+    counts = conflicts.select(
+        "spot", counts=pl.col("decision").replace_strict(state, default="", return_dtype=pl.String)
+    )
+    joined = settled.join(counts, on="spot", how="left", maintain_order="left")
+    return joined.filter(pl.col("counts").is_null() | (pl.col("counts") == pl.col("state"))).drop("counts")
+
+
+def _given_up(sent: SentRows, best: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows without an answer that count as errors since an operator decided so."""
+    code = pl.col("decision").replace_strict(REASONS, default=None, return_dtype=pl.String)
+    rows = (
+        decided.with_columns(code.alias("shape")).drop_nulls("shape").unique("spot", keep="last", maintain_order=True)
+    )
+    return (
+        rows.join(best, on="spot", how="anti")
+        .join(sent.rows.select("spot", "place"), on="spot")
+        .select(
+            *("spot", "place", "shape"),
+            pl.lit(ERROR).alias("state"),
+            pl.lit(DECISION).alias("how"),
+            pl.concat_list("shape").alias("reasons"),
+            pl.col("note").alias("message"),
+        )
+    )
+
+
+def _rows(sent: SentRows, best: pl.DataFrame, answers: pl.DataFrame, conflicts: pl.DataFrame) -> pl.DataFrame:
     answer = ["state", "url", "expires_on", "expires_raw", "how", "reasons", "message", "shape", "result"]
     broken = answers.filter(pl.col("spot").is_not_null() & (pl.col("state") == BROKEN)).select("spot", "trouble")
-    unsettled = broken.unique("spot", keep="last", maintain_order=True).join(best, on="spot", how="anti")
+    disputed = conflicts.select("spot", pl.lit(breaks.CONFLICTING_RESULT).alias("trouble"))
+    every = pl.concat([broken, disputed]).unique("spot", keep="last", maintain_order=True)
     return (
         sent.rows.join(best.select("spot", *answer), on="spot", how="left", maintain_order="left")
-        .join(unsettled, on="spot", how="left", maintain_order="left")
+        .join(every.join(best, on="spot", how="anti"), on="spot", how="left", maintain_order="left")
         .with_columns(pl.col("state").fill_null(AWAITING))
         .select("run", "chunk", "row", pl.col("sent_at").alias("position"), "cuid", "last_4", *answer, "trouble")
     )
@@ -137,10 +237,10 @@ def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame) -> pl.Dat
     reported = answers.group_by("place").agg(rows.alias("answers"), links.alias("links"), names.alias("results"))
     states = best.group_by("place").agg((pl.col("state") == state).sum().alias(state) for state in (LINKED, ERROR))
     state = (
-        pl.when(pl.col("answers") == 0)
-        .then(pl.lit(AWAITING))
-        .when(pl.col(AWAITING) == 0)
+        pl.when(pl.col(AWAITING) == 0)
         .then(pl.lit("answered"))
+        .when(pl.col("answers") == 0)
+        .then(pl.lit(AWAITING))
         .otherwise(pl.lit("partial"))
     )
     return (
@@ -154,12 +254,38 @@ def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame) -> pl.Dat
     )
 
 
-def _row_breaks(answers: pl.DataFrame) -> Iterator[Break]:
+def _broken(
+    answers: pl.DataFrame, conflicts: pl.DataFrame, sent: SentRows, chunks: pl.DataFrame, decided: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the rows of every break of rows (BROKEN_ROW), decided or not."""
+    troubled = answers.filter(pl.col("trouble").is_not_null()).with_columns(kind="trouble")
+    short = chunks.filter((pl.col("answers") > 0) & (pl.col("answers") < pl.col("sent"))).select("run", "chunk")
+    given = decided.filter(kind=breaks.RESULT_SHORT).select("spot")  # also of a chunk without any result
+    unanswered = sent.rows.join(answers.drop_nulls("spot"), on="spot", how="anti")
+    lacking = pl.concat(
+        [unanswered.join(short, on=["run", "chunk"], how="semi"), unanswered.join(given, on="spot", how="semi")]
+    )
+    frames = [
+        troubled,
+        conflicts.with_columns(kind=pl.lit(breaks.CONFLICTING_RESULT)),
+        lacking.unique("spot", maintain_order=True).with_columns(kind=pl.lit(breaks.RESULT_SHORT)),
+    ]
+    return pl.concat([NO_BROKEN, *(_as_broken(frame) for frame in frames)])
+
+
+def _as_broken(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select(
+        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind)
+        for name, kind in BROKEN_ROW.items()
+    )
+
+
+def _row_breaks(broken: pl.DataFrame) -> Iterator[Break]:
     """Yield one break per kind and chunk, or per kind and file for rows of no chunk."""
-    with_problems = answers.filter(pl.col("trouble").is_not_null())
     grouped = (
-        with_problems.with_columns(pl.when(pl.col("place").is_null()).then("result").alias("homeless"))
-        .group_by("trouble", "run", "chunk", "homeless")
+        broken.filter(pl.col("kind") != breaks.RESULT_SHORT)
+        .with_columns(pl.when(pl.col("chunk").is_null()).then("result").alias("homeless"))
+        .group_by("kind", "run", "chunk", "homeless")
         .agg(pl.len(), pl.col("row").drop_nulls().unique().sort().head(SHOWN))
     )
     for name, run, chunk, homeless, count, rows in grouped.iter_rows():
@@ -170,20 +296,28 @@ def _place(chunk: int, rows: Sequence[int] = ()) -> str:
     return f"chunk {chunk}, rows {', '.join(map(str, rows))}" if rows else f"chunk {chunk}"
 
 
-def _conflicts(settled: pl.DataFrame) -> Iterator[Break]:
-    """Yield the rows with conflicting answers: two links, or a link and an error."""
-    reported = settled.filter(pl.col("spot").is_duplicated()).group_by("spot", "run", "chunk", "row")
-    ways = pl.struct("state", "url").n_unique()
-    rows = reported.agg(ways.alias("ways")).filter(pl.col("ways") > 1)
-    grouped = rows.group_by("run", "chunk").agg(pl.len(), pl.col("row").sort().head(SHOWN))
-    for run, chunk, count, first in grouped.iter_rows():
-        yield found(breaks.CONFLICTING_RESULT, count, _place(chunk, first), run)
+def _shorts(broken: pl.DataFrame, chunks: pl.DataFrame) -> Iterator[Break]:
+    """Yield the chunks that lack result rows: as many as rows without one, less the rows that fit none."""
+    lacking = broken.filter(kind=breaks.RESULT_SHORT).group_by("run", "chunk").agg(pl.len().alias("rows"))
+    short = lacking.join(chunks, on=["run", "chunk"]).select(
+        "run", "chunk", "rows", short=pl.col("sent") - pl.col("answers")
+    )
+    for run, chunk, rows, number in short.iter_rows():
+        yield found(breaks.RESULT_SHORT, min(rows, number), _place(chunk), run)
 
 
-def _shorts(chunks: pl.DataFrame) -> Iterator[Break]:
-    short = chunks.filter((pl.col("answers") > 0) & (pl.col("answers") < pl.col("sent")))
-    for run, chunk, sent, answers in short.select("run", "chunk", "sent", "answers").iter_rows():
-        yield found(breaks.RESULT_SHORT, sent - answers, _place(chunk), run)
+def _decided(covered: pl.DataFrame, closings: Sequence[Closing]) -> Iterator[tuple[Break, Closing]]:
+    """Yield the breaks that are closed row by row, each with its closing."""
+    for at, run, rows in covered.group_by("closing", "run").agg(pl.col("row").n_unique()).iter_rows():
+        yield found(closings[at].name, rows, closings[at].place, run), closings[at]
+
+
+def _open(still: pl.DataFrame, closed: Sequence[tuple[Break, Closing]]) -> pl.DataFrame:
+    """Leave out the rows of breaks that were closed as a whole."""
+    gone = [(one.name, place_of(one.place)) for one, _ in closed if not _.covers or one.name in breaks.PLACELESS]
+    place = pl.coalesce(pl.format("chunk {}", "chunk"), "result")
+    whole = pl.DataFrame(gone, {"kind": pl.String, "place": pl.String}, orient="row").unique()
+    return still.with_columns(place=place).join(whole, on=["kind", "place"], how="anti").drop("place")
 
 
 def _uploaded(chunks: pl.DataFrame, cancelled: Collection[tuple[str, int]]) -> Iterator[Break]:

@@ -30,6 +30,7 @@ from flows.runs.documents import (
 from flows.runs.frames import from_parquet, rows_key
 from flows.runs.identity import local_day
 from flows.runs.links import SingleLink, links_of, prompted_singles, singles
+from flows.runs.outcomes import DECISION
 from flows.runs.prior_state import ATTEMPT, CHECKS, PriorState
 from flows.runs.store import Store, prefetch, read
 from schemas import ledger
@@ -186,7 +187,8 @@ def _answered(store: Store, manifest: Manifest, cancelled: frozenset[int]) -> It
     for part in manifest.ledger:
         content = read(store, rows_key(keys, part))
         digest = hashlib.sha256(content + repr(sorted(cancelled)).encode()).hexdigest()
-        rows = from_parquet(content, [*SENT], None)
+        # a row that counts as an error by decision has no answer: its card is sent again, whatever the policy
+        rows = from_parquet(content, [*SENT], pl.col("how").ne_missing(DECISION))
         rows = rows.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # no date was given
         yield Attempts(manifest.run, _without(rows, cancelled), digest)
 

@@ -18,8 +18,9 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, get_args
 
 from flows.runs.chains import records
+from flows.runs.closings import closed_breaks, given_up
 from flows.runs.context import Adapters
-from flows.runs.documents import UnknownRunError, keys_of, manifests, read_manifest, read_purged
+from flows.runs.documents import UnknownRunError, keys_of, manifests, read_manifest, read_purged, read_summary
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import StoredOutcomes
 from flows.runs.store import Store, read
@@ -130,12 +131,15 @@ def outbox(adapters: Adapters, run: str) -> list[Item]:
 def outboxes(adapters: Adapters, issuer: str, states: Collection[State] = OPEN) -> Iterator[Item]:
     """Yield the chunks of an issuer's runs that are in one of these states, oldest run first."""
     for manifest in manifests(adapters.store, issuer):
+        summary = read_summary(adapters.store, keys_of(manifest.run)) if OPEN.issuperset(states) else None
+        if summary and not summary["rows"]["awaiting"]:  # every chunk is answered
+            continue
         yield from (item for item in _outbox(adapters.store, manifest) if item.state in states)
 
 
 def _outbox(store: Store, manifest: Manifest) -> list[Item]:
     keys = keys_of(manifest.run)
-    answered: Collection[int] = StoredOutcomes(store, keys).chunks()
+    answered: Collection[int] = StoredOutcomes(store, keys).chunks() | given_up(closed_breaks(store, keys))
     if not answered and read_purged(store, keys, "ledger") is not None:  # only finished runs are purged
         answered = {item.chunk.number for item in chunk_states(store, keys, manifest) if item.state != "cancelled"}
     return chunk_states(store, keys, manifest, answered)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,15 +15,17 @@ from pydantic import BaseModel, ValidationError
 from flows.errors import OperatorError
 from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
-from flows.runs.keys import RunId, RunKeys, purged, runs
+from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
 from flows.runs.store import ConflictError, ObjectMissingError, Store, read
 from schemas.manifest import LedgerPart, Manifest, Plan
 from schemas.records import Abandoned, Part, Purged
 
 T = TypeVar("T", bound=BaseModel)
 REPLACED = "replaced"  # the event of a run that was planned anew before its commit
+_REFUSED = re.compile(r"-refused-[0-9a-f]{8}\.json$")
 HABIT = 14  # runs whose median is the usual row count
 READERS = 16
+PURGED = " (purged)"  # in the state of a run whose ledger is gone
 
 
 class LedgerPurgedError(OperatorError):
@@ -182,6 +186,37 @@ def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
     return found
 
 
+def refusal(store: Store, keys: RunKeys) -> tuple[str, str] | None:
+    """Return the error that refused a run at its last attempt, and when; None where none did."""
+    noted = [entry.key for entry in store.keys(keys.events) if _REFUSED.search(entry.key)]
+    event = json.loads(read(store, max(noted))) if noted else {}
+    return (str(event["why"]), str(event["at"])) if event else None
+
+
+def refusals(store: Store, issuer: str, committed: Collection[Manifest]) -> dict[str, str]:
+    """Return the runs that were refused and about which nobody has decided since, and when.
+
+    Decided: committed under that name, abandoned, planned anew, or the extract dismissed.
+    """
+    done = {one.run for one in committed}
+    names = {one.source.key for one in committed if one.selection is None}
+    prefix = dismissed(issuer)
+    records = Counter(entry.key.removeprefix(prefix).partition("/")[0] for entry in store.keys(prefix))
+    found: dict[str, str] = {}
+    for keys in (RunKeys(run) for run in run_ids(store, issuer) if str(run) not in done):
+        plan, why = read_plan(store, keys), refusal(store, keys)
+        if plan is None or why is None or plan.source.key in names or records[plan.source.sha256] % 2:  # odd: dismissed
+            continue
+        if read_end(store, keys) is None and not is_replaced(store, keys):
+            found[str(keys.run)] = why[1]
+    return found
+
+
+def is_replaced(store: Store, keys: RunKeys) -> bool:
+    """Return whether a run that was never committed was planned anew as a later run."""
+    return any(f"-{REPLACED}-" in entry.key for entry in store.keys(keys.events))
+
+
 def rows_before(store: Store, run: RunId) -> list[int]:
     """Return the row counts of whole extracts among the 14 runs before this one."""
     earlier = [other for other in run_ids(store, run.issuer) if other.day < run.day][-HABIT:]
@@ -212,6 +247,12 @@ def read_ledger(
         yield from_parquet(data, columns, only)
 
 
+def headline(verdict: str, awaiting: int) -> str:
+    """Return a verdict that does not leave out the rows that still wait for an answer."""
+    waits = f"{awaiting:,} rows still wait" if awaiting > 1 else "1 row still waits"
+    return f"{verdict}; {waits}" if awaiting and verdict.startswith("balanced") else verdict
+
+
 class RunStatus(NamedTuple):
     """A run's state in words, and where its rows are; zeros before a report."""
 
@@ -237,12 +278,12 @@ def run_status(store: Store, run: RunId) -> RunStatus:
     """Return the status of one run."""
     keys = RunKeys(run)
     if (summary := read_summary(store, keys)) is not None:
-        return RunStatus(str(run), summary["verdict"], **summary["rows"])
+        return RunStatus(str(run), headline(summary["verdict"], summary["rows"]["awaiting"]), **summary["rows"])
     end = read_end(store, keys)
     if not isinstance(end, Manifest):
-        replaced = any(f"-{REPLACED}-" in entry.key for entry in store.keys(keys.events))
-        return RunStatus(str(run), "abandoned" if end else "replaced by a later run" if replaced else "not committed")
+        never = "replaced by a later run" if is_replaced(store, keys) else "not committed"
+        return RunStatus(str(run), "abandoned" if end else never)
     if (gone := read_purged(store, keys, "ledger")) is not None:
-        return RunStatus(str(run), f"{gone.verdict} (purged)", **gone.rows)
+        return RunStatus(str(run), f"{gone.verdict}{PURGED}", **gone.rows)
     fates = end.counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})
     return RunStatus(str(run), "committed, to be uploaded", awaiting=end.counts.submitted, **fates)

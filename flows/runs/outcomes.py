@@ -41,6 +41,7 @@ OUTCOME: dict[str, pl.DataType] = {
     "nth": pl.UInt32(),  # occurrence of that content within the file, from 0
 }
 
+DECISION = "decision"  # `how` of a row without an answer, about which an operator decided
 READERS = 8  # objects fetched at a time, of a few megabytes each
 FILES = "files"  # the metadata key of the facts about the result files
 

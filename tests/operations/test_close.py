@@ -16,7 +16,8 @@ from flows.operations.remediation import NoSuchBreakError, close_break, reopen_b
 from flows.reports.ingest import ingest
 from flows.reports.rebuild import find_breaks, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
-from flows.results.decisions import closed_breaks, open_breaks, sort_breaks
+from flows.results.decisions import sort_breaks
+from flows.runs.closings import closed_breaks
 from flows.runs.documents import NoReasonError, keys_of
 from schemas.breaks import found
 from schemas.expressions import PUBLISHED
@@ -102,16 +103,15 @@ def test_what_is_opened_again_counts_again_and_both_stand_in_the_history(short: 
     assert sorted(told) == [("break closed", f"{WHY} [masked]"), ("break reopened", "they found them")]
 
 
-def test_retention_is_told_which_breaks_are_open(short: tuple[Bench, str]) -> None:
+def test_a_closed_break_is_no_longer_found(short: tuple[Bench, str]) -> None:
     bench, run = short
-    keys, breaks = keys_of(run), find_breaks(bench.context, run)
-    before = open_breaks(bench.store, keys, breaks)
+    before = find_breaks(bench.context, run).breaks
 
     close_break(bench.context, run, "RESULT_SHORT", "", WHY)
 
-    after = open_breaks(bench.store, keys, breaks)
+    after = find_breaks(bench.context, run).breaks
     assert ([one.name for one in before], after) == (["RESULT_SHORT"], ())
-    assert {(one.name, one.place, one.rows) for one in closed_breaks(bench.store, keys)} == {
+    assert {(one.name, one.place, one.rows) for one in closed_breaks(bench.store, keys_of(run))} == {
         ("RESULT_SHORT", "chunk 1", 4)
     }
 

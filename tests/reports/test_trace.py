@@ -50,7 +50,7 @@ def attempt(day: int, state: str, **facts: object) -> Attempt:
         (
             [attempt(1, "awaiting", sent="answered", trouble="LINK_EXPIRED")],
             "has an answer that does not count: a link had already expired when its result arrived",
-            "resubmit the row for a new one",
+            "decide that it expired, then resubmit the rows",
         ),
         ([attempt(1, "awaiting", sent=SINGLE)], "unknown outcome", "ask the partner before requesting it again"),
         (

@@ -15,6 +15,7 @@ from flows.results.reconcile import Reconciled, reconcile
 from flows.runs.outcomes import Attributed
 from schemas import breaks
 from schemas.ledger import AWAITING
+from schemas.records import Closing
 from tests.results.outcomes import HOSTS, RUN, attribute_all, error, link, refusal, result, sent_rows
 
 TODAY = date(2026, 11, 21)
@@ -106,11 +107,12 @@ def test_two_different_links_for_one_row_are_a_conflict() -> None:
     assert 5 == told.chunks["links"][0]
 
 
-def test_a_link_after_an_error_is_a_conflict_and_the_link_stands() -> None:
+def test_a_link_after_an_error_is_a_conflict_and_neither_counts() -> None:
     told = reconciled(result(WHOLE, "a.csv"), result([link(2)], "b.csv"))
 
     assert [breaks.CONFLICTING_RESULT] == names(told)
-    assert {"linked": 5, AWAITING: 5} == states(told)
+    assert {"linked": 4, AWAITING: 6} == states(told)
+    assert [2] == told.rows.filter(trouble=breaks.CONFLICTING_RESULT)["row"].to_list()
 
 
 def test_a_link_dead_on_arrival_is_a_break_and_its_row_stays_open() -> None:
@@ -237,3 +239,14 @@ def test_a_row_whose_answer_settled_nothing_names_its_break() -> None:
 
     assert ["LINK_EXPIRED", "LAST4_MISMATCH", None, "URL_NOT_ALLOWED", None] == first.rows["trouble"].to_list()
     assert [None, "LAST4_MISMATCH", None, "URL_NOT_ALLOWED", None] == second.rows["trouble"].to_list()
+
+
+def test_a_conflict_that_an_earlier_version_closed_keeps_its_link() -> None:
+    files = attributed([result(WHOLE, "a.csv"), result([link(2)], "b.csv")])
+    record = {"what": "closed", "name": breaks.CONFLICTING_RESULT, "place": "chunk 1, rows 2", "rows": 1}
+    closing = Closing.model_validate({**record, "at": "2026-11-20T12:00:00Z", "by": "tester", "reason": "checked"})
+
+    told = reconcile(sent_rows(), files, TODAY, closings=[closing])
+
+    assert {"linked": 5, AWAITING: 5} == states(told)
+    assert [breaks.CONFLICTING_RESULT] == [one.name for one, _ in told.closed]

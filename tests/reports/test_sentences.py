@@ -1,0 +1,212 @@
+"""Each sentence of reports, trace, reconcile and the worklist is shown in the situation it speaks of, and all occur."""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from flows.operations.outbox import move
+from flows.reports import advice, cardholder, worklist
+from flows.wiring import open_store
+from tests import keys
+from tests.cli.test_mend import cardlink, pin
+from tests.night import Bench, issuer
+from tests.operations.test_decide import LINE, WHY, answer
+
+UNREACHED = {  # held to their situations by tests of their own in test_trace.py
+    "was requested as a single link, with unknown outcome",
+    "ask the partner before requesting it again",
+    "was not requested: the service did not accept the request",
+    "is a duplicate in its extract",
+}
+ERROR = ',,,,"{text}"\n'
+
+
+class Night(NamedTuple):
+    """A run of two chunks in a store that the command line reads."""
+
+    bank: Bench
+    folder: Path
+    run: str
+
+    def cardlink(self, *words: str) -> str:
+        return cardlink(self.folder, *words).output
+
+    def error(self, row: int, message: str) -> str:
+        """Return the result row of a refused row."""
+        cuid = self.bank.ledger(self.run).row(row - 1, named=True)["cuid"]
+        return ERROR.format(text=json.dumps({"cuid": cuid, "errors": [message]}).replace('"', '""'))
+
+    def text(self) -> str:
+        """Return what the report, trace, reconcile and the worklist say now."""
+        cuids = self.bank.ledger(self.run)["cuid"].drop_nulls().to_list()
+        refused = self.bank.ledger(self.run).filter(fate="rejected")["cuid"].drop_nulls().head(1)
+        traced = [self.cardlink("trace", cuid) for cuid in dict.fromkeys((cuids[9], *refused))]
+        shown = [self.cardlink(*words.split()) for words in (f"report {self.run}", "reconcile bank", "worklist bank")]
+        page = html.unescape(self.bank.report(self.run, "report.html").decode())
+        lists = [self.bank.report(self.run, f"{name}.csv").decode() for name in ("awaiting", "questions")]
+        return "\n".join([*traced, *shown, page, *lists])
+
+
+def untouched(night: Night) -> None:
+    """The chunks wait for their upload."""
+
+
+def held(night: Night) -> None:
+    night.cardlink("outbox", "hold", night.run, *WHY)
+
+
+def cancelled(night: Night) -> None:
+    night.cardlink("outbox", "cancel", night.run, *WHY)
+
+
+def uploaded(night: Night) -> None:
+    night.cardlink("outbox", "uploaded", night.run)
+
+
+def short(night: Night) -> None:
+    answer(night.bank, night.run, 1, rows=9)
+    night.cardlink("ingest", "bank")
+
+
+def lost(night: Night) -> None:
+    short(night)
+    night.cardlink("mend", "close", night.run, "RESULT_SHORT", "--decision", "lost", *WHY)
+
+
+def expired(night: Night) -> None:
+    ended = LINE.format(**night.bank.ledger(night.run).row(9, named=True)).replace("2099", "2020")
+    answer(night.bank, night.run, 1, rows=9, tail=ended)
+    answer(night.bank, night.run, 2)
+    night.cardlink("ingest", "bank")
+
+
+def refused(night: Night) -> None:
+    rows = [("city is required", 8), ("Service unavailable", 9), ("card type is not supported", 10)]
+    answer(night.bank, night.run, 1, rows=7, tail="".join(night.error(row, text) for text, row in rows))
+    answer(night.bank, night.run, 2)
+    night.cardlink("ingest", "bank")
+
+
+def ending(night: Night) -> None:
+    soon = (datetime.now(UTC).date() + timedelta(days=3)).isoformat()
+    for chunk in (1, 2):
+        answer(night.bank, night.run, chunk)
+    for name in list(night.bank.store.keys("bank/results/")):
+        night.bank.store.replace(name.key, [night.bank.content(name.key).replace(b"2099-01-01", soon.encode())])
+    night.cardlink("ingest", "bank")
+
+
+def answered(night: Night) -> None:
+    for chunk in (1, 2):
+        answer(night.bank, night.run, chunk)
+    night.cardlink("ingest", "bank")
+
+
+def twice(night: Night) -> None:
+    answered(night)
+    night.cardlink("resubmit", night.run, "--row", "1", "--override", "the customer lost it", *WHY)
+
+
+# The situation, what is said of it, and what is not.
+SITUATIONS: dict[Callable[[Night], None], tuple[tuple[str, ...], tuple[str, ...]]] = {
+    untouched: (("waits for its upload", "chunks to upload", "Upload 2 chunks if not done yet"), ("results overdue",)),
+    held: (("is on hold with its chunk", "chunks held"), ("chunks to upload",)),
+    cancelled: (("was not sent: its chunk was cancelled",), ("chunks to upload", "chunks held")),
+    uploaded: (("was uploaded and has no answer yet", "results awaited"), ("chunks to upload",)),
+    short: (("has no answer in its chunk's result", "break RESULT_SHORT", "1 run out of balance"), ("Nothing to do",)),
+    lost: (("has no usable answer, as an operator decided", "rows decided lost, to send again"), ("break RESULT",)),
+    expired: (("a link had already expired when its result arrived", "decide that it expired"), ("overdue",)),
+    refused: (
+        ("was refused by the partner", "rows to correct", "errors to send again", "errors to ask about"),
+        ("rows decided lost",),
+    ),
+    ending: (("their links expire within 7 days", "links end within 7 days", "it expires soon"), ("results awaited",)),
+    twice: (("Look at 1 card with a link or a wait in more than one run",), ()),
+    answered: (("no row sent waits for an answer", "has a link until 2099-01-01"), ("still wait", "worklist bank")),
+}
+
+
+def a_night(folder: Path, at: datetime | None = None, bad: float = 0.0) -> Night:
+    (folder / "store").mkdir(parents=True)
+    pin(folder, keys.sound())
+    bank = Bench(
+        open_store("store", folder), issuer(portal={"rows_per_chunk": 10}), now=lambda: at or datetime.now(UTC)
+    )
+    return Night(bank, folder, bank.submit(bank.drop(20, bad=bad)).manifest.run)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return what is said in every situation, also of an overdue upload and of a card that two runs sent."""
+    found = {}
+    for situation in SITUATIONS:
+        night = a_night(tmp_path_factory.mktemp(situation.__name__))
+        situation(night)
+        found[situation.__name__] = night.text()
+    late = a_night(tmp_path_factory.mktemp("late"), datetime.combine(date(2026, 11, 1), datetime.min.time(), UTC))
+    move(late.bank.context.adapters, late.run, "uploaded")
+    found["overdue"] = late.text()
+    found["rejects"] = a_night(tmp_path_factory.mktemp("rejects"), bad=0.3).text()
+    return found
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_situation_has_the_sentences_that_are_true_of_it(
+    texts: dict[str, str], situation: Callable[[Night], None]
+) -> None:
+    said, unsaid = SITUATIONS[situation]
+
+    text = texts[situation.__name__]
+
+    assert [one for one in said if one not in text] == []
+    assert [one for one in unsaid if one in text] == []
+
+
+def test_an_overdue_result_is_said_to_be_overdue(texts: dict[str, str]) -> None:
+    text = texts["overdue"]
+
+    assert "results overdue" in text
+    assert "They are overdue: answers are expected within" in text
+
+
+def templates() -> Iterator[str]:
+    """Yield the pattern of every sentence in the code that makes them: three words or more, and no docstring."""
+    tables = {worklist: {"_UNLINKED", "_chunks", "_breaks", "_ending"}, cardholder: {"_WAITS", "_WORDS"}}
+    for module in (advice, worklist, cardholder):
+        tree = ast.parse(Path(str(module.__file__)).read_text())
+        for part in tree.body:
+            named = getattr(part, "name", None) or next(iter(getattr(part, "targets", [])), None)
+            name = named if isinstance(named, str) else getattr(named, "id", "")
+            if module is advice or name in tables[module]:
+                yield from _texts(part)
+
+
+def _texts(part: ast.AST) -> Iterator[str]:
+    if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):  # a docstring
+        return
+    if isinstance(part, ast.JoinedStr | ast.Constant):
+        values = part.values if isinstance(part, ast.JoinedStr) else [part]
+        pieces = [re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in values]
+        pattern = re.sub(r"\\\{.*?\\\}", ".+", "".join(pieces))
+        if len(pattern.replace("\\ ", " ").split()) >= 3:
+            yield pattern
+        return
+    for child in ast.iter_child_nodes(part):
+        yield from _texts(child)
+
+
+def test_every_sentence_of_the_code_is_said_in_some_situation(texts: dict[str, str]) -> None:
+    everything = "\n".join(texts.values())
+
+    unsaid = {one for one in templates() if not re.search(one, everything)}
+
+    assert {re.sub(r"\\(.)", r"\1", one) for one in unsaid} - UNREACHED == set()

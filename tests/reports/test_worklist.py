@@ -1,0 +1,137 @@
+"""The worklist names everything that is to be done about all runs, what is due first on top, until it is done."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import polars as pl
+import pytest
+
+from flows.runs.keys import reconciliation
+from flows.wiring import open_store
+from schemas.reports import Awaiting, Questions, Work
+from tests import keys
+from tests.cli.test_mend import cardlink, pin, told
+from tests.night import Bench, issuer
+from tests.operations.test_decide import WHY, answer
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Bench:
+    """Return the bench that writes where the command line of `tmp_path` reads."""
+    (tmp_path / "store").mkdir()
+    pin(tmp_path, keys.sound())
+    return Bench(open_store("store", tmp_path), issuer(portal={"rows_per_chunk": 10}), now=lambda: datetime.now(UTC))
+
+
+def work(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the worklist by kind."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in told(folder, "worklist", "bank")["worklist"]:
+        found.setdefault(one["kind"], []).append(one)
+    return found
+
+
+def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(bank: Bench, tmp_path: Path) -> None:
+    run = bank.submit(bank.drop(20, bad=0.2)).manifest.run
+    chunks = [one.number for one in bank.manifest(run).chunks]
+    seen = [set(work(tmp_path))]
+
+    cardlink(tmp_path, "outbox", "uploaded", run)
+    seen.append(set(work(tmp_path)))
+    for chunk in chunks:
+        answer(bank, run, chunk, rows=4)
+    cardlink(tmp_path, "ingest", "bank")
+    seen.append(set(work(tmp_path)))
+    for one in work(tmp_path)["break RESULT_SHORT"]:
+        assert cardlink(tmp_path, *shlex.split(one["command"].replace("WHY", "lost"))[1:]).exit_code in (0, 3, 4)
+    seen.append(set(work(tmp_path)))
+    [lost] = work(tmp_path)["rows decided lost, to send again"]
+    again = told(tmp_path, *shlex.split(lost["command"].replace("WHY", "lost"))[1:])["run"]
+    answer(bank, again, 1)
+    answer(bank, again, 2)
+    cardlink(tmp_path, "ingest", "bank")
+    seen.append(set(work(tmp_path)))
+
+    corrections = "rows to correct"
+    assert seen == [
+        {"chunks to upload", corrections},
+        {"results awaited", corrections},
+        {"break RESULT_SHORT", corrections},
+        {"rows decided lost, to send again", corrections},
+        {corrections},
+    ]
+
+
+def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(tmp_path: Path, bank: Bench) -> None:
+    early = Bench(bank.store, bank.issuer, now=lambda: datetime(2026, 11, 1, tzinfo=UTC))
+    late = early.submit(early.drop(10, "bank-20261101.csv", seed=1)).manifest.run
+    run = bank.submit(bank.drop(20)).manifest.run
+    cardlink(tmp_path, "outbox", "hold", run, "2", *WHY)
+    cardlink(tmp_path, "outbox", "uploaded", late)
+    bank.store.replace("bank/extracts/bank-20261118.csv", [b"nothing,of,use\n1,2,3\n"])
+    cardlink(tmp_path, "submit", "bank", "--extract", "bank-20261118.csv")
+
+    found = told(tmp_path, "worklist")["worklist"]
+
+    lines = {one["kind"]: (one["who"], one["command"].split()[1]) for one in found}
+    assert lines["chunks to upload"] == lines["chunks held"] == ("operator", "outbox")
+    assert [one["due"] for one in found] == sorted(one["due"] for one in found)
+
+
+def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(tmp_path: Path, bank: Bench) -> None:
+    run = bank.submit(bank.drop(20)).manifest.run
+
+    cardlink(tmp_path, "reconcile", "bank")
+
+    folder = reconciliation("bank")
+    listed = pl.read_csv(
+        BytesIO(bank.content(f"{folder}worklist.csv")), schema_overrides={"chunk": pl.UInt32, "rows": pl.UInt32}
+    )
+    page, book = bank.content(f"{folder}report.html").decode(), bank.content(f"{folder}report.xlsx")
+    Work.validate(listed)
+    assert listed["chunk"].to_list() == [1, 2]
+    assert f"cardlink outbox fetch {run} 1 --to FOLDER" in page
+    assert openpyxl.load_workbook(BytesIO(book)).sheetnames[0] == "Worklist"
+
+
+def test_every_open_row_stands_in_the_lists_of_its_run_with_what_to_ask_the_partner(
+    tmp_path: Path, bank: Bench
+) -> None:
+    run = bank.submit(bank.drop(20)).manifest.run
+    answer(bank, run, 1, rows=2)
+    stranger = "=stranger,0000,https://links.example.com/1,2099-01-01,\n"
+    answer(bank, run, 2, rows=9, tail=stranger)
+    cardlink(tmp_path, "ingest", "bank")
+
+    lists = {
+        name: pl.read_csv(BytesIO(bank.report(run, f"{name}.csv")), infer_schema=False)
+        for name in ("awaiting", "breaks", "questions")
+    }
+
+    sent = bank.ledger(run).sort("chunk", "position")["cuid"].to_list()
+    open_rows = {*sent[2:10], sent[19]}
+    Awaiting.validate(lists["awaiting"].cast({"row": pl.UInt32, "chunk": pl.UInt32}))
+    Questions.validate(lists["questions"])
+    assert set(lists["awaiting"]["cuid"]) == open_rows
+    assert dict(lists["breaks"]["break"].value_counts().iter_rows()) == {"RESULT_SHORT": 8, "UNKNOWN_CUID": 1}
+    assert set(lists["questions"]["cuid"]) == {*sent[2:10], "'=stranger"}
+    assert set(lists["questions"]["chunk"]) == {one.name for one in bank.manifest(run).chunks}
+
+
+def test_after_many_messy_nights_reconcile_says_how_many_and_names_the_worklist(tmp_path: Path, bank: Bench) -> None:
+    for night in range(3):
+        run = bank.submit(bank.drop(10, f"bank-2026111{night}.csv", seed=night)).manifest.run
+        answer(bank, run, 1, rows=5)
+    cardlink(tmp_path, "ingest", "bank")
+
+    shown = cardlink(tmp_path, "reconcile", "bank").stdout
+
+    assert "1. 3 runs out of balance; the breaks: cardlink worklist bank" in shown
+    assert json.loads(bank.content(f"{reconciliation('bank')}summary.json"))["more_work"] == 0
