@@ -152,6 +152,15 @@ class S3Store:
         except (StoreDeniedError, StoreRefusedError, StoreUnsafeError):
             return None
 
+    def presigned(self, key: str, hours: int) -> str:
+        """Return a link to an HTML page that works for some hours, "" for none; it can do what our credentials can."""
+        shown = {"ResponseContentType": "text/html; charset=utf-8", "ResponseContentDisposition": "inline"}
+        request = {"Bucket": self._bucket, "Key": self._name(key), **shown}
+        if not hours:
+            return ""
+        sign = partial(self._client.generate_presigned_url, "get_object", request, ExpiresIn=hours * 3600)
+        return str(with_our_errors(key, sign))
+
     def _uploads(self, prefix: str) -> Iterator[Any]:
         request = {"Prefix": self._prefix + checked_prefix(prefix)}
         while True:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
 from flows.commands.parameters import Cli, Day, ExtractName, Issuer, Reason
-from flows.commands.result import Result, Table, artifact
+from flows.commands.result import Result, Table, artifact, counted
 from flows.errors import CardlinkError
 from flows.wiring import wire
 from schemas.actions import Gate
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
     from flows.submissions.dry_run import Rehearsal
     from flows.submissions.submit import Submitted
+    from schemas.manifest import Counts
 
 LONGEST = 6.0  # hours: tens of millions of rows take one
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
@@ -60,12 +61,14 @@ def submit(
     issuer_context = wire(context.folder, issuer)
     names = [extract] if extract else [entry.key for entry in pending(issuer_context)]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
-    if dry_run:
-        return _rehearsed(issuer, [rehearsal.rehearse(issuer_context, request) for request in requests])
+    rehearsed, nights = list[rehearsal.Rehearsal](), rehearsal.EarlierRuns()
     done: list[Submitted] = []
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
         try:
+            if dry_run:
+                rehearsed.append(rehearsal.rehearse(issuer_context, request, nights))
+                continue
             refuse_resend(issuer_context, request)
             with context.progress(request.extract.rpartition("/")[2]) as progress:
                 done.append(submit_step(issuer_context, request, progress))
@@ -73,12 +76,27 @@ def submit(
             if len(requests) == 1:
                 raise
             refused.append(error)
+    if dry_run:
+        return _rehearsed(issuer, rehearsed, refused)
     facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [str(one) for one in refused]}
     if not requests:
         return Result(facts, [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}")
     shown = [part for one in done for part in submitted(issuer_context, one)] + [f"refused: {one}" for one in refused]
     code = max((one.exit_code for one in refused), default=0)
-    return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer)
+    new = [one.manifest for one in done if not one.already]
+    headline = outcome([(one.counts, len(one.chunks)) for one in new], refused) if new else ""
+    return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer, headline)
+
+
+def outcome(runs: Sequence[tuple[Counts, int]], refused: Sequence[object] = (), sent: str = "sent") -> str:
+    """Say in one sentence where the rows of runs (counts, chunks) went, and how many chunks are to upload."""
+    read, submitted, rejected, duplicate, suppressed = (sum(getattr(one, fate) for one, _ in runs) for fate in FATES)
+    chunks = sum(number for _, number in runs)
+    others = {"refused": rejected, "duplicate": duplicate, "suppressed": suppressed}
+    rest = ", ".join(f"{rows:,} {fate}" for fate, rows in others.items() if rows)
+    parts = [f"{read:,} read, {submitted:,} {sent} in {counted(chunks, 'chunk')}", rest]
+    parts += [f"{counted(len(refused), 'extract')} refused" if refused else ""]
+    return "; ".join(part for part in (*parts, f"upload {chunks:,}" if chunks and sent == "sent" else "") if part)
 
 
 def run_facts(done: Submitted) -> dict[str, Any]:
@@ -97,7 +115,9 @@ def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> li
     tables: list[str | Table] = [
         artifact(count_rows(counts), f"{run}-rows", f"Where the rows of {run} went"),
         artifact(reason_rows(done.manifest.reasons), f"{run}-reasons", "Reasons, with what to do"),
-        artifact(chunk_rows(done.manifest), f"{run}-chunks", f"To upload next, from {address(context, keys.chunks)}"),
+        artifact(
+            chunk_rows(done.manifest), f"{run}-chunks", f"To upload next, from {context.issuer.root}/{keys.chunks}"
+        ),
     ]
     if done.already:
         return [f"{run}: already committed, nothing to do", *tables]
@@ -118,21 +138,20 @@ def seen_before(seen: int, read: int) -> str:
     return f"{seen:,} of {read:,} rows already have or await a link and are not sent"
 
 
-def address(context: IssuerContext, key: str) -> str:
-    """Return where a person opens a key: below [alerts] report_url, else below the store's root."""
-    return f"{context.issuer.alerts.report_url or context.issuer.root}/{key}"
-
-
-def _rehearsed(issuer: str, done: Sequence[Rehearsal]) -> Result:
+def _rehearsed(issuer: str, done: Sequence[Rehearsal], errors: Sequence[CardlinkError]) -> Result:
     """Show what each extract would send, and what would stop it."""
     each = [
         {**one.checked._asdict(), "counts": one.checked.counts.model_dump(), "already": one.already} for one in done
     ]
-    facts = {"issuer": issuer, "dry_run": True, "extracts": each}
-    shown = [part for one in done for part in would_send(one)] or [f"{issuer}: no new extract to submit"]
-    refused = any(one.checked.refused for one in done)
-    next_step = "" if refused or not done else f"cardlink submit {issuer}"
-    return Result(facts, ["Dry run: nothing was written", *shown], next_step, 3 if refused else 0)
+    facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": [str(error) for error in errors]}
+    shown = [part for one in done for part in would_send(one)] + [f"refused: {error}" for error in errors]
+    code = max([3 if one.checked.refused else 0 for one in done] + [error.exit_code for error in errors], default=0)
+    shown = ["Dry run: nothing was written", *(shown or [f"{issuer}: no new extract to submit"])]
+    sent = [one for one in done if not one.already and not one.checked.refused]
+    sums = [(one.checked.counts, one.checked.chunks) for one in sent]
+    verdict = outcome(sums, sent="would be sent") if sent else done[0].verdict if done else "nothing to submit"
+    next_step = f"cardlink submit {issuer}" if sent and not code else ""
+    return Result(facts, shown, next_step, code, headline=f"dry run: {verdict}")
 
 
 def would_send(done: Rehearsal) -> list[str | Table]:
@@ -144,7 +163,9 @@ def would_send(done: Rehearsal) -> list[str | Table]:
     counts = [[fate, getattr(checked.counts, fate)] for fate in FATES]
     found = [[one.code, one.rows, ", ".join(map(str, one.first)), reason(one.code).action] for one in checked.found]
     columns = ("reason", "rows", "first rows", "what to do")
-    sizes = () if done.already or checked.refused else checked.chunk_rows[:SHOWN]
+    if done.already:
+        return [done.verdict]
+    sizes = () if checked.refused else checked.chunk_rows[:SHOWN]
     return [
         done.verdict,
         "",

@@ -14,16 +14,18 @@ from flows.extracts.open import open_extract
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext
-from flows.runs.documents import HABIT, finished, has_manifest, keys_of, read_manifest, rows_before
-from flows.runs.identity import business_date
+from flows.runs.documents import HABIT, finished, has_manifest, keys_of, read_manifest, read_plan, rows_before
+from flows.runs.identity import business_date, local_day
 from flows.runs.prior_state import ATTEMPT, seen_rows
+from flows.runs.store import Entry
 from flows.submissions.build import Scan
-from flows.submissions.gates import GateFacts, refusal
-from flows.submissions.plan import expected_run, find_extract, identify
+from flows.submissions.gates import OPENABLE, GateFacts, refusal
+from flows.submissions.plan import DuplicateExtractError, expected_run, find_extract, identify
 from flows.submissions.rows import RowScope
+from flows.submissions.selection import SelectedRows
 from flows.submissions.submit import Request, guards, plans_of_extract, refuse_resend
-from schemas.ledger import AWAITING
-from schemas.manifest import Counts
+from schemas.ledger import AWAITING, FATES
+from schemas.manifest import Counts, SourceIdentity
 from schemas.portal import CUID
 
 FIRST_ROWS = 5  # row numbers named for each reason
@@ -53,21 +55,36 @@ class Checked(NamedTuple):
 
 @dataclass
 class EarlierRuns:
-    """What earlier extracts of one dry run would leave: attempts at the cards they send, and their row counts."""
+    """What earlier extracts of one dry run would leave: attempts at the cards they send, row counts, their runs."""
 
     sent: list[pl.DataFrame] = field(default_factory=list)
     read: list[tuple[date, int]] = field(default_factory=list)
+    runs: dict[tuple[str, date | None], tuple[str, str]] = field(default_factory=dict)  # by content: extract, run
 
 
 def check_extract(
-    context: IssuerContext, name: str, day: date | None, opened: Collection[str] = (), nights: EarlierRuns | None = None
+    context: IssuerContext,
+    name: str,
+    day: date | None,
+    opened: Collection[str] = (),
+    nights: EarlierRuns | None = None,
+    new_run: str = "",
 ) -> Checked:
-    """Check the whole extract as a submit after `nights` would; where it would pass, it is added to them."""
+    """Check the whole extract as a submit after `nights` would; where it would pass, it is added to them.
+
+    Raises DuplicateExtractError, as that submit would.
+    """
     entry = find_extract(context, name)
     source = identify(context.adapters.store, entry)
     as_of = day or business_date(entry.key, entry.modified, context.issuer.time_zone)
     survey = survey_cards(context, nights.sent if nights else ()) if guards(context.issuer) else None
     run = expected_run(context, source, as_of, survey.digest if survey else "")
+    nights = nights or EarlierRuns()
+    content = (source.sha256, as_of if context.issuer.full_portfolio else None)
+    planned = read_plan(context.adapters.store, keys_of(run))
+    other, of_run = (planned.source.key, run) if planned else nights.runs.setdefault(content, (source.key, run))
+    if other != source.key and not new_run:
+        raise DuplicateExtractError(extract=source.key, other=other, run=of_run)
     sizes: list[int] = []
     reasons, sent = [], []
     with open_extract(context, entry, source) as stream:
@@ -75,10 +92,10 @@ def check_extract(
         for piece in scan:
             sizes += [chunk.height for chunk in piece.chunks]
             reasons += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
-            if survey and nights:
+            if survey:
                 sent += [_attempts(chunk) for chunk in piece.chunks]
     refused = _refusal(context, source.key, run, scan, opened, nights)
-    if nights and refused is None:
+    if refused is None:
         nights.sent += sent
         nights.read.append((as_of, scan.counts.read))
     return Checked(
@@ -94,12 +111,35 @@ def check_extract(
     )
 
 
+class SelectionOutcome(NamedTuple):
+    """What a run of selected rows would come to: its counts, its chunks, and the gate that would refuse it."""
+
+    counts: Counts
+    chunks: int = 0
+    refused: str = ""
+
+
+NO_ROWS = SelectionOutcome(Counts(lines=0, read=0, **dict.fromkeys(FATES, 0)))
+
+
+def check_selection(
+    context: IssuerContext, entry: Entry, source: SourceIdentity, rows: SelectedRows
+) -> SelectionOutcome:
+    """Check rows that are sent again as their run would."""
+    as_of = local_day(context.adapters.now(), context.issuer.time_zone)
+    with open_extract(context, entry, source) as stream:
+        scan = Scan(context, stream, source, as_of, RowScope(selected=rows))
+        chunks = sum(len(piece.chunks) for piece in scan)
+    facts = GateFacts(source.key, scan.counts, (), scan.route.test_cards, scan.route.other_cards, 0)
+    return SelectionOutcome(scan.counts, chunks, str(refusal(facts, context.issuer, OPENABLE) or ""))
+
+
 def _refusal(
-    context: IssuerContext, extract: str, run: str, scan: Scan, opened: Collection[str], nights: EarlierRuns | None
+    context: IssuerContext, extract: str, run: str, scan: Scan, opened: Collection[str], nights: EarlierRuns
 ) -> CardlinkError | None:
     """Return the gate's error that would refuse the run, if the nights before it were committed."""
     this, route = keys_of(run).run, scan.route
-    between = [read for day, read in nights.read if day < this.day] if nights else []
+    between = [read for day, read in nights.read if day < this.day]
     before = (rows_before(context.adapters.store, this) + between)[-HABIT:]
     seen = seen_rows(route.reasons)
     facts = GateFacts(extract, scan.counts, before, route.test_cards, route.other_cards, seen)
@@ -160,5 +200,5 @@ def rehearse(context: IssuerContext, request: Request, nights: EarlierRuns | Non
     dying = {run for run in recent if not has_manifest(store, keys_of(run))}  # a real run finishes these first
     committed = [plan.run for plan in whole if plan.run in dying or read_manifest(store, keys_of(plan.run)) is not None]
     day = whole[-1].as_of if whole else request.business_date  # a rerun keeps the date of its plan
-    checked = check_extract(context, request.extract, day, request.opened, nights)
+    checked = check_extract(context, request.extract, day, request.opened, nights, request.new_run)
     return Rehearsal(checked, committed[-1] if committed else "")

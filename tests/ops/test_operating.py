@@ -138,7 +138,25 @@ def test_installing_again_changes_nothing(stage: Stage) -> None:
 
 def test_the_night_completes_and_its_name_can_be_read(night: Rehearsed) -> None:
     assert night.ended.state == "Completed"
-    assert re.fullmatch(r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d", night.ended.name)
+    name = r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d: 126 read, 72 sent in 2 chunks; .*upload 2"
+    assert re.fullmatch(name, night.ended.name)
+
+
+def test_states_say_what_came_of_a_dry_run_and_of_the_night(night: Rehearsed) -> None:
+    rest = "52 refused, 2 duplicate"
+
+    assert f"dry run: 126 read, 72 would be sent in 2 chunks; {rest}" == night.rehearsed.message
+    assert f"126 read, 72 sent in 2 chunks; {rest}; upload 2" == night.ended.message
+
+
+def test_the_page_of_the_night_holds_counts_to_do_and_the_next_step(night: Rehearsed) -> None:
+    found = night.stage.artifacts()
+
+    run, night_page = found[f"{night.run}-submit"]["data"], found[f"{ISSUER}-night"]["data"]
+    assert "| submitted | 72 |" in run
+    assert f"**Next:** `cardlink outbox list {ISSUER}`" in run
+    assert f"{night.run}-00001.csv.pgp | waiting" in night_page
+    assert "72 sent in 2 chunks" in night_page
 
 
 def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: Rehearsed) -> None:
@@ -198,8 +216,9 @@ def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> No
 @pytest.mark.slow
 def test_a_rerun_that_would_send_cards_twice_is_refused_and_explains_itself(story: Story) -> None:
     assert story.twice.state == "Failed"
-    assert "would go out twice" in story.twice.message
-    assert "cardlink outbox cancel" in story.twice.message
+    assert "would be sent twice" in story.twice.message
+    assert "the form outbox (action: cancel)" in story.twice.message
+    assert not [line for line in story.twice.logs if "Traceback" in line]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +226,7 @@ def test_a_rerun_that_would_send_cards_twice_is_refused_and_explains_itself(stor
     [
         ("rerun", {"issuer": "nobody", "extract": EXTRACT}, "nobody"),
         ("rerun", {"issuer": ISSUER, "extract": EXTRACT, "mode": "now"}, "now"),
-        ("outbox", {"run": "last night"}, "last night"),
+        ("outbox", {"action": "uploaded", "run": "last night"}, "last night"),
         ("rerun", {"issuer": ISSUER}, "extract"),
     ],
 )
