@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from prefect import Flow, flow, get_client, get_run_logger, task
@@ -115,9 +115,10 @@ def show(result: Result, key: str, name: str) -> None:
 
 def keep(result: Result, key: str, name: str) -> None:
     """Keep a result of the form `name` as artifacts: all of it as one page under `key`, tables and links alone."""
-    page, step = result.markdown, in_form_words(result.next_step, name)
+    page, command = result.markdown, f"`{result.next_step}`"
     if result.next_step:
-        page += f"\n\n**Next:** `{result.next_step}`" + (f", or {step}" if step != result.next_step else "")
+        step = in_form_words(command, name)
+        page += f"\n\n**Next:** {command}" + (f", or {step}" if step != command else "")
     create_markdown_artifact(page, key=re.sub("[^a-z0-9-]+", "-", key.lower()), description=result.sentence)
     for part in result.shown:
         if isinstance(part, Table) and part.key and part.rows:
@@ -140,7 +141,7 @@ def to_do(issuer: str) -> Table:
     return next(part for part in outbox_list(here(), issuer).shown if isinstance(part, Table) and part.key)
 
 
-def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Any]:
+def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
     """Return the flow of a form's name: of the entry with that form, or of those it selects from."""
     formed = [(one, one.form) for one in among if isinstance(one.form, Form) and one.form.name == name]
     entries, built = [one for one, _ in formed], formed[0][1]
@@ -152,6 +153,8 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Any]:
         bound.apply_defaults()
         picked, given = _filled_in(built, entries, bound.arguments)
         result = _task(built, picked)(given)
+        if isinstance(result, State):  # of the task, which failed
+            return Failed(message=result.message, data=result.result(raise_on_failure=False))
         if result.outbox:
             result = result._replace(shown=(*result.shown, to_do(result.outbox)))
         subject = next((str(given[name]) for name in ("run", "issuer", "extract") if given.get(name)), "all")
@@ -161,13 +164,14 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Any]:
     fill.__name__ = name
     fill.__doc__ = _doc(built, entries, fields)
     fill.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect.signature` reads
-    return flow(
+    made = flow(
         name=name,
         flow_run_name=built.run_name,
         persist_result=False,
         log_prints=False,
         timeout_seconds=built.hours and built.hours * 3600,
     )(failing(name)(fill))
+    return cast("Flow[..., Facts]", made)  # what a state of success holds
 
 
 def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Parameter]:

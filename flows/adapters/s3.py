@@ -58,6 +58,7 @@ def connect(url: str, *, threads: int, retry: Retry | None = None, profile: str 
         read_timeout=30,
         retries={"total_max_attempts": 1, "mode": "standard"},
         max_pool_connections=threads + 2,  # the extract and a listing hold one each
+        signature_version="s3v4",  # presigned links have an older one by default, which new buckets refuse
     )
     client = with_our_errors(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
     return S3Store(bucket, prefix, client, retry)

@@ -168,7 +168,12 @@ def _preview(issuer: str, request: Request, plan: ResendPlan, checked: Selection
     if plan.already is not None:
         line = f"dry run: run {plan.already.run} has these rows and this reason; nothing would be sent"
     fates = plan.fates.rows() if plan.already is None else []
-    shown: list[str | Table] = [line, Table(("rows", "reason", "count"), fates, f"{request.run}-again", line)]
+    shown: list[str | Table] = [
+        line,
+        Table(
+            ("rows", "reason", "count"), fates, f"{request.run}-again", f"Dry run: the rows selected of {request.run}"
+        ),
+    ]
     shown += [f"refused: {checked.refused}"] if checked.refused else []
     if over:
         shown += [f"{over:,} of them are linked or awaiting: the override sends them a second time"]

@@ -197,3 +197,15 @@ def test_a_presigned_link_opens_a_report_as_a_page_without_credentials(
         with urlopen(url, timeout=60) as answer:
             assert b"<p>done</p>" == answer.read()
             assert "text/html; charset=utf-8" == answer.headers["Content-Type"]
+
+
+def test_a_presigned_link_is_signed_as_every_bucket_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+
+    url = connect("s3://cards/prod", threads=1).presigned("bank/report.html", 12)
+
+    assert "/prod/bank/report.html?" in url
+    assert "X-Amz-Expires=43200" in url
+    assert "X-Amz-Signature=" in url
