@@ -1,21 +1,23 @@
 """The Prefect flow of each entry that has a form: its fields, help, checks and choices come from the entry.
 
-A flow runs the verb, retries after a TryAgainError if its form says so, and shows the result as log lines and
-artifacts.
+A flow runs the verb, retries after a TryAgainError if its form says so, and shows the result as log lines, artifacts
+and the sentence of its last state; an error of ours ends it as failed with that error's sentence, in the form's words.
 """
 
 # Prefect makes a form from a flow's signature when the flow is imported, so the issuers' names are read then: the one
 # thing this package does at import. A new issuer is offered after the next `python -m flows.install`.
 import inspect
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast
 from uuid import UUID
 
-from prefect import Flow, flow, get_run_logger, task
+from prefect import Flow, flow, get_client, get_run_logger, task
 from prefect.artifacts import (
     create_link_artifact,
     create_markdown_artifact,
@@ -25,21 +27,56 @@ from prefect.artifacts import (
 )
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.runtime import flow_run, task_run
+from prefect.states import Completed, Failed
 from prefect.tasks import Task
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter
 from flows.commands.every import ENTRIES
+from flows.commands.form_words import in_form_words
 from flows.commands.outbox import outbox_list
-from flows.commands.parameters import OneOf, Range, Text
+from flows.commands.parameters import OneOf, Range, Text, Words
 from flows.commands.result import Link, Result, Table
-from flows.errors import TryAgainError, guarded
+from flows.errors import CardlinkError, OperatorError, TryAgainError, guarded
+from flows.redaction import redact
 from flows.submissions.build import Progress, describe_pace
 from flows.wiring import config_folder
 
+P = ParamSpec("P")
+T = TypeVar("T")
 LINES = 20  # of a result are logged; its artifact has them all
+LONGEST = 200  # characters of a flow run's name
 NONE = "none"  # what a list of names offers for an optional field
 Facts = dict[str, Any]
+
+
+class FieldEmptyError(OperatorError):
+    """A form was submitted without a field that its command needs."""
+
+    message = "{label} needs the field {field} of the form {form}, which is empty. Nothing was done."
+    next_step = "Fill it in and submit the form again."
+
+
+def failing(name: str) -> Callable[[Callable[P, T]], Callable[P, T | State[Any]]]:
+    """End a flow or task of the form `name` as failed with an error's sentence, without a stack trace.
+
+    A task raises a TryAgainError, because only what is raised is retried.
+    """
+
+    def around(run: Callable[P, T]) -> Callable[P, T | State[Any]]:
+        @wraps(run)
+        def inner(*args: P.args, **options: P.kwargs) -> T | State[Any]:
+            try:
+                return guarded(run)(*args, **options)
+            except CardlinkError as error:
+                if isinstance(error, TryAgainError) and task_run.get_id():
+                    raise
+                return Failed(message=in_form_words(str(error), name), data=error)
+
+        return inner
+
+    return around
 
 
 def passing(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
@@ -68,24 +105,40 @@ def here() -> Context:
     return Context(config_folder(), progress_bar)
 
 
-def show(result: Result, key: str = "") -> None:
-    """Show a result: its lines in the log and, under `key`, as an artifact; its tables and links as artifacts."""
-    lines = [line for line in result.shown if isinstance(line, str) and line]
+def show(result: Result, key: str, name: str) -> None:
+    """Show a result: its first lines in the log, and everything as artifacts."""
     log = get_run_logger()
-    for line in lines[:LINES]:
+    for line in [line for line in result.shown if isinstance(line, str) and line][:LINES]:
         log.log(logging.WARNING if result.exit_code else logging.INFO, "%s", line)
-    if key and lines:
-        create_markdown_artifact("\n".join(f"- {line}" for line in lines), key=key, description=lines[0])
+    keep(result, key, name)
+
+
+def keep(result: Result, key: str, name: str) -> None:
+    """Keep a result of the form `name` as artifacts: all of it as one page under `key`, tables and links alone."""
+    page, command = result.markdown, f"`{result.next_step}`"
+    if result.next_step:
+        step = in_form_words(command, name)
+        page += f"\n\n**Next:** {command}" + (f", or {step}" if step != command else "")
+    create_markdown_artifact(page, key=re.sub("[^a-z0-9-]+", "-", key.lower()), description=result.sentence)
     for part in result.shown:
-        if isinstance(part, Table) and part.key:
+        if isinstance(part, Table) and part.key and part.rows:
             create_table_artifact(part.records, key=part.key, description=part.title)
+        elif isinstance(part, Table) and part.key:
+            create_markdown_artifact("none", key=part.key, description=part.title)
         elif isinstance(part, Link):
             create_link_artifact(link=part.url, key=part.key, link_text=part.text)
 
 
-def show_outbox(issuer: str) -> None:
-    """Show the outbox of an issuer: the to-do list for uploads."""
-    show(Result({}, [part for part in outbox_list(here(), issuer).shown if isinstance(part, Table)]))
+def ended(sentence: str, data: T) -> State[T]:
+    """End a flow well: its state and, in the list of runs, its name say what came of it."""
+    with get_client(sync_client=True) as client, suppress(Exception):  # the work is done, whatever the name
+        client.update_flow_run(UUID(flow_run.id), name=f"{flow_run.get_name()}: {sentence}"[:LONGEST])
+    return Completed(message=sentence, data=data)
+
+
+def to_do(issuer: str) -> Table:
+    """Return the outbox of an issuer: the to-do list for uploads."""
+    return next(part for part in outbox_list(here(), issuer).shown if isinstance(part, Table) and part.key)
 
 
 def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
@@ -95,27 +148,30 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
     fields = _fields(built, entries)
     signature = inspect.Signature(fields, return_annotation=Facts)
 
-    def fill(*args: Any, **options: Any) -> Facts:
+    def fill(*args: Any, **options: Any) -> Any:
         bound = signature.bind(*args, **options)
         bound.apply_defaults()
         picked, given = _filled_in(built, entries, bound.arguments)
         result = _task(built, picked)(given)
-        subject = next((str(given[name]) for name in ("run", "issuer", "extract") if given.get(name)), "all")
-        show(result, f"{subject}-{name}".lower())
+        if isinstance(result, State):  # of the task, which failed
+            return Failed(message=result.message, data=result.result(raise_on_failure=False))
         if result.outbox:
-            show_outbox(result.outbox)
-        return result.facts
+            result = result._replace(shown=(*result.shown, to_do(result.outbox)))
+        subject = next((str(given[name]) for name in ("run", "issuer", "extract") if given.get(name)), "all")
+        show(result, f"{subject}-{name}", name)
+        return ended(result.sentence, result.facts)
 
     fill.__name__ = name
     fill.__doc__ = _doc(built, entries, fields)
     fill.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect.signature` reads
-    return flow(
+    made = flow(
         name=name,
         flow_run_name=built.run_name,
         persist_result=False,
         log_prints=False,
         timeout_seconds=built.hours and built.hours * 3600,
-    )(guarded(fill))
+    )(failing(name)(fill))
+    return cast("Flow[..., Facts]", made)  # what a state of success holds
 
 
 def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Parameter]:
@@ -129,6 +185,8 @@ def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Paramete
             default = REQUIRED
         elif one.name == "dry_run":
             default = True  # a form does a dry run first
+        elif default is REQUIRED and len(only := _offered(one)) == 1:
+            default = only[0]
         elif default is REQUIRED and not all(one.name in names for names in declared):
             default = NONE if one.mark(OneOf) else ""
         elif one.many:
@@ -136,7 +194,7 @@ def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Paramete
         fields.setdefault(one.name, _field(one.name, kind_of(one, default), default))
     if built.picks:
         labels = tuple(one.label for one in entries)
-        fields[built.picks] = _field(built.picks, Literal[labels], built.picked or REQUIRED)
+        fields[built.picks] = _field(built.picks, Literal[labels], REQUIRED)
     for choice in built.choices:
         fields[choice.name] = _field(choice.name, Literal[tuple(choice.sets)], next(iter(choice.sets)))
     return sorted(fields.values(), key=lambda field: field.default is not REQUIRED)
@@ -146,16 +204,24 @@ def _field(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 
+def _offered(one: Parameter) -> Sequence[str]:
+    names = one.mark(OneOf)
+    return names.names() if names else ()
+
+
 def kind_of(one: Parameter, default: Any = REQUIRED) -> Any:
     """Return the type of a form's field, with everything the form checks."""
-    names, text, limits = one.mark(OneOf), one.mark(Text), one.mark(Range)
+    text, words, limits = one.mark(Text), one.mark(Words), one.mark(Range)
     kind: Any = one.type
-    if names and names.names():
-        offered = [*([NONE] if default == NONE else []), *names.names()]
+    if offered := _offered(one):
+        offered = [*([NONE] if default == NONE else []), *offered]
         kind = StrEnum.__call__(one.name, [(name, name) for name in offered])
     elif text:
         pattern = f"^({text.pattern})?$" if default == "" else f"^{text.pattern}$"
         kind = Annotated[str, Field(pattern=pattern, max_length=text.longest)]
+    elif words:  # Prefect's server checks the pattern before it stores the text
+        shape: dict[str, Any] = {"pattern": rf"^(?![\s\S]*(?:{words.card}))"}
+        kind = Annotated[str, Field(max_length=words.longest, json_schema_extra=shape), AfterValidator(redact)]
     elif limits:
         kind = Annotated[one.type, Field(ge=limits.least, le=limits.most)]
     if one.many:
@@ -179,10 +245,12 @@ def _filled_in(
             options[one.name] = "" if value == NONE and NONE not in names.names() else str(value)
         elif value is not None:
             options[one.name] = value
+        if one.default is REQUIRED and not options.get(one.name):
+            raise FieldEmptyError(label=picked.label, field=one.name, form=built.name)
     return picked, options
 
 
-def _task(built: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Result]:
+def _task(built: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Any]:
     """Return what runs the verb: a task with retries, if the form has any."""
 
     def run(given: dict[str, Any]) -> Result:
@@ -198,7 +266,7 @@ def _task(built: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Result]
         retries=len(built.retries),
         retry_delay_seconds=list[float](built.retries),
         retry_condition_fn=passing,
-    )(guarded(run))
+    )(failing(built.name)(run))
 
 
 def _doc(built: Form, entries: Sequence[Entry[...]], fields: Sequence[inspect.Parameter]) -> str:

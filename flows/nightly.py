@@ -7,13 +7,14 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Completed
+from prefect.states import Completed, Failed
 
+from flows.commands.result import Result
 from flows.commands.submit import LONGEST
 from flows.commands.submit import submit as submit_verb
 from flows.errors import guarded
 from flows.extracts.errors import EmptyExtractError
-from flows.forms import IssuerName, here, passing, show, show_outbox
+from flows.forms import IssuerName, ended, failing, here, keep, passing, show, to_do
 from flows.runs.identity import day_off, local_day
 from flows.submissions.pending import pending
 from flows.wiring import config_folder, wire
@@ -35,18 +36,17 @@ def find(issuer: str) -> list[str]:
     retry_delay_seconds=[10, 60, 300],
     retry_condition_fn=passing,
 )
-@guarded
-def submit(issuer: str, extract: str) -> str:
-    """Take one extract to its manifest and show where its rows went; return the run's id, '' for an empty extract."""
+@failing("nightly")
+def submit(issuer: str, extract: str) -> Result:
+    """Take one extract to its manifest and show where its rows went; return that, without facts if it is empty."""
     try:
         done = submit_verb(here(), issuer, extract=extract)
     except EmptyExtractError:
         if wire(config_folder(), issuer).issuer.alerts.empty_extract == "alert":
             raise
-        get_run_logger().info("%s is empty, which [alerts] empty_extract allows", extract)
-        return ""
-    show(done)
-    return str(done.facts["runs"][0]["run"])
+        return Result({}, [f"{extract} is empty, which [alerts] empty_extract allows"])
+    show(done, f"{done.facts['runs'][0]['run']}-submit", "nightly")
+    return done
 
 
 def _run_name() -> Any:
@@ -54,8 +54,8 @@ def _run_name() -> Any:
 
 
 @flow(name="nightly", flow_run_name=_run_name, persist_result=False, log_prints=False, timeout_seconds=LONGEST * 3600)
-@guarded
-def nightly(issuer: IssuerName, on_any_day: bool = False) -> list[str] | State[None]:
+@failing("nightly")
+def nightly(issuer: IssuerName, on_any_day: bool = False) -> State[Any]:
     """Submit an issuer's new extracts: check, split, seal and commit them for upload.
 
     Args:
@@ -70,6 +70,14 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> list[str] | State[N
         return Completed(name="Skipped", message=f"No night today: {why}")
     names = find(issuer)
     log.info("%s: %d extracts to submit", issuer, len(names))
-    ended = [submit(issuer, name, return_state=True) for name in names]  # a refused one does not stop the others
-    show_outbox(issuer)
-    return [run for state in ended if (run := state.result())]  # raises the first error
+    states = [submit(issuer, name, return_state=True) for name in names]  # a refused one does not stop the others
+    outcomes = [state.result(raise_on_failure=False) for state in states]
+    done = [one for one in outcomes if isinstance(one, Result)]
+    failed = [one for one in outcomes if not isinstance(one, Result)]
+    sentences = [one.sentence for one in done] + [str(state.message) for state in states if not state.is_completed()]
+    sentence = "; ".join(sentences) or "no new extract"
+    lines = [part for one in done for part in one.shown if isinstance(part, str)]
+    keep(Result({}, [sentence, *lines, to_do(issuer)]), f"{issuer}-night", "nightly")
+    if failed:
+        return Failed(message=sentence, data=failed[0])
+    return ended(sentence, [one.facts["runs"][0]["run"] for one in done if one.facts])

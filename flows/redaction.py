@@ -14,6 +14,8 @@ from functools import cache
 from hashlib import sha256
 from typing import Final
 
+from flows.errors import CardlinkError
+
 MASK: Final = "[masked]"
 # Grouped as on a card, so that a run id (`…-20261120-77098123-00001`) or a list of rows is left readable.
 _DIGITS = re.compile(
@@ -54,11 +56,15 @@ class Redaction(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Redact a record in place; True always. Arguments that do not fit the message are dropped."""
+        """Redact a record in place; arguments that do not fit the message and traces of our errors are dropped."""
         try:
             message = record.getMessage()
         except Exception:  # noqa: BLE001 - an argument's own __str__ may raise anything
             message = str(record.msg)
+        if record.exc_info and isinstance(record.exc_info[1], CardlinkError):
+            if message.startswith("Engine execution exited"):  # what Prefect adds to a flow that ended as failed
+                return False
+            record.exc_info = None  # its sentence says it all
         record.msg, record.args = redact(message), ()
         if record.exc_info:
             record.exc_text = record.exc_text or _PLAIN.formatException(record.exc_info)

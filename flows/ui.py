@@ -1,6 +1,7 @@
 """`make ui`: a local Prefect server with its UI, the sample issuer deployed on it, and a worker, until Ctrl-C."""
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -30,7 +31,7 @@ The Prefect UI is at {url}
   2. Deployments > nightly-{issuer} > Run > Quick run: the night; its Artifacts tab shows where the rows went
   3. cardlink --config {folder} outbox list {issuer}
      cardlink --config {folder} simulate {issuer} --secret-key {folder}/portal-secret.asc    (plays the partner)
-  4. Deployments > ingest-{issuer} > Run > Quick run: the balance and the report
+  4. Deployments > ingest-{issuer} > Run > Quick run: the balance, and a link to the report
 
 Ctrl-C stops it; the next `make ui` starts over.
 """
@@ -43,8 +44,8 @@ class ServerSilentError(TryAgainError):
     next_step = "Read {log}, then run the same command again."
 
 
-def environment(folder: Path, port: int) -> dict[str, str]:
-    """Return the environment of server, deployment and worker: everything below `folder`, no settings of the user's."""
+def environment(folder: Path, port: int, pages: int) -> dict[str, str]:
+    """Return the environment of all processes: everything below `folder`, on these ports, no settings of the user's."""
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "CARDLINK_"))},
         **SETTINGS,
@@ -52,6 +53,7 @@ def environment(folder: Path, port: int) -> dict[str, str]:
         "PREFECT_LOGGING_SETTINGS_PATH": str(sample_data().parent / "deploy" / "logging.yaml"),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "CARDLINK_CONFIG": str(folder),
+        "CARDLINK_REPORTS_URL": f"http://127.0.0.1:{pages}/{secrets.token_urlsafe(24)}",
         "CARDLINK_WORK_POOL": POOL,
     }
 
@@ -74,6 +76,13 @@ def worker(settings: dict[str, str], log: Path) -> Iterator[None]:
     """Run a process worker until the block ends."""
     command = [str(BIN / "prefect"), "worker", "start", "--pool", settings["CARDLINK_WORK_POOL"], "--type", "process"]
     with _running(command, settings, log):
+        yield
+
+
+@contextmanager
+def page_server(settings: dict[str, str], log: Path) -> Iterator[None]:
+    """Run the page server that the links to reports lead to, until the block ends."""
+    with _running([sys.executable, "-m", "flows.pages"], settings, log):
         yield
 
 
@@ -107,12 +116,13 @@ def main() -> None:
     folder, port = Path("ui").resolve(), int(os.environ.get("CARDLINK_UI_PORT") or PORT)
     make_room(folder)
     prepare(folder, None)
-    settings = environment(folder, port)
+    settings = environment(folder, port, port + 1)
     _print_text("starting the Prefect server (about ten seconds on a new database)")
     with ExitStack() as stack:
         stack.enter_context(server(settings, folder / "server.log", port))
         _print_text("deploying the sample issuer")
         subprocess.run([sys.executable, "-m", "flows.install"], env=settings, check=True)
+        stack.enter_context(page_server(settings, folder / "pages.log"))
         stack.enter_context(worker(settings, folder / "worker.log"))
         _print_text(TEXT.format(url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)))
         with suppress(KeyboardInterrupt):

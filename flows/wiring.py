@@ -5,6 +5,7 @@ CARDLINK_PRIVATE_KEY_FILE  private key that opens PGP-encrypted extracts and res
 CARDLINK_PASSPHRASE_FILE   its passphrase, if it has one
 CARDLINK_ACTOR             who is acting, for the audit trail (default: user@host)
 CARDLINK_WORK_POOL         Prefect work pool of the deployments (default: cardlink)
+CARDLINK_REPORTS_URL       address of the page server (`python -m flows.pages`) with its token, as a browser reaches it
 CARDLINK_PURGE_PROFILE     AWS profile whose role may delete, for `purge` alone (default: the process's own)
 CARDLINK_SERVICE_*         our credentials at the partner's service: APP_NAME, APP_KEY, USERNAME, PASSWORD, each as a
                            value or, as ..._FILE, as the file that holds it
@@ -123,6 +124,21 @@ def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:
 def open_store(root: str, folder: Path) -> Store:
     """Open `s3://bucket/prefix`, or a directory (relative ones from the folder of the TOML)."""
     return _open(root, folder, None)
+
+
+def reports_url() -> str:
+    """Return the address of the page server with its token, "" where there is none."""
+    return os.environ.get("CARDLINK_REPORTS_URL", "").rstrip("/")
+
+
+def report_link(context: IssuerContext, key: str) -> str:
+    """Return where a browser opens a report: a web server, else a presigned link; "" where there is neither."""
+    from flows.runs.store import Presigner
+
+    alerts, store = context.issuer.alerts, context.adapters.store
+    if base := alerts.report_url.rstrip("/") or reports_url():
+        return f"{base}/{key}"
+    return store.presigned(key, alerts.presigned_hours) if isinstance(store, Presigner) else ""
 
 
 def cleaner(root: str, folder: Path) -> Cleaner:

@@ -101,6 +101,9 @@ class Alerts(Settings):
     report_url: Address = Field(
         "", description="address under which the store can be browsed; reports are linked below it"
     )
+    presigned_hours: int = Field(
+        12, ge=0, le=168, description="hours a link to a report on S3 works, where no server is named; 0: no such links"
+    )
 
 
 class Retention(Settings):

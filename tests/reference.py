@@ -93,6 +93,8 @@ VARIABLES: Final = {
     "CARDLINK_PASSPHRASE_FILE": "its passphrase",
     "CARDLINK_ACTOR": "who acts, as the history records it; default: user@host",
     "CARDLINK_WORK_POOL": "Prefect work pool of the deployments; default: `cardlink`",
+    "CARDLINK_REPORTS_URL": "address of the page server (`python -m flows.pages`), with its token, for browsers",
+    "CARDLINK_REPORTS_TOKEN": "the token alone, of which `compose.yaml` makes that address",
     "CARDLINK_PURGE_PROFILE": "AWS profile whose role may delete; used by `cardlink purge` and `mend reseal` only",
     "CARDLINK_SERVICE_APP_NAME": "credentials for `[service]`; each of the four can be given as `..._FILE` instead",
     "CARDLINK_SERVICE_APP_KEY": "",

@@ -58,6 +58,7 @@ def connect(url: str, *, threads: int, retry: Retry | None = None, profile: str 
         read_timeout=30,
         retries={"total_max_attempts": 1, "mode": "standard"},
         max_pool_connections=threads + 2,  # the extract and a listing hold one each
+        signature_version="s3v4",  # presigned links have an older one by default, which new buckets refuse
     )
     client = with_our_errors(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
     return S3Store(bucket, prefix, client, retry)
@@ -151,6 +152,15 @@ class S3Store:
             return "Status" in self._again("get_bucket_versioning", self._bucket)
         except (StoreDeniedError, StoreRefusedError, StoreUnsafeError):
             return None
+
+    def presigned(self, key: str, hours: int) -> str:
+        """Return a link to an HTML page that works for some hours, "" for none; it can do what our credentials can."""
+        shown = {"ResponseContentType": "text/html; charset=utf-8", "ResponseContentDisposition": "inline"}
+        request = {"Bucket": self._bucket, "Key": self._name(key), **shown}
+        if not hours:
+            return ""
+        sign = partial(self._client.generate_presigned_url, "get_object", request, ExpiresIn=hours * 3600)
+        return str(with_our_errors(key, sign))
 
     def _uploads(self, prefix: str) -> Iterator[Any]:
         request = {"Prefix": self._prefix + checked_prefix(prefix)}

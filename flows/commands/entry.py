@@ -95,7 +95,6 @@ class Form(NamedTuple):
     without: Sequence[str] = ()  # parameters the form leaves out
     choices: Sequence[Choice] = ()
     picks: str = ""
-    picked: str = ""  # the preselected command
     retries: Sequence[int] = ()  # seconds to wait before each retry after a TryAgainError
 
 

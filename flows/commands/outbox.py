@@ -15,7 +15,7 @@ from flows.wiring import edges, load_issuer, now
 if TYPE_CHECKING:
     from flows.runs.chunks import Item, Move
 
-OUTBOX = Form("outbox", "outbox: {action} {run}", without=("dry_run",), picks="action", picked="uploaded")
+OUTBOX = Form("outbox", "outbox: {action} {run}", picks="action")
 DONE: dict[Move, str] = {
     "uploaded": "marked as uploaded; their results are expected from now on",
     "held": "held back",
@@ -113,10 +113,16 @@ def _move(context: Context, run: str, what: Move, chunks: Sequence[int], reason:
     issuer = issuer_context.issuer.issuer
     done = move(issuer_context.adapters, run, what, chunks, reason, dry_run=dry_run)
     moved = [_facts(item) for item in done]
+    title = f"{run}: {'dry run, what would be' if dry_run else 'what was'} recorded"
+    table = artifact(
+        [{"chunk": item.chunk.name, "rows": item.chunk.rows, "state": item.state} for item in done],
+        f"{run}-{what}",
+        title,
+    )
     line = f"{run}: {numbered([item.chunk.number for item in done])} {DONE[what]}"
     return Result(
         {"issuer": issuer, "run": run, "move": what, "dry_run": dry_run, "chunks": moved},
-        [f"dry run, nothing was recorded: {line}" if dry_run else line],
+        [f"dry run, nothing was recorded: {line}" if dry_run else line, table],
         f"cardlink outbox list {issuer}",
         outbox="" if dry_run else issuer,
     )

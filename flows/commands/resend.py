@@ -23,13 +23,14 @@ from flows.commands.parameters import (
     RunName,
 )
 from flows.commands.result import Result, Table, artifact
-from flows.commands.submit import LONGEST, run_facts, submitted
+from flows.commands.submit import LONGEST, outcome, run_facts, submitted
 from flows.wiring import FileThereError, wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 if TYPE_CHECKING:
     from flows.resend.renewal import RenewalPlan
     from flows.resend.resubmission import Request, ResendPlan
+    from flows.submissions.dry_run import SelectionOutcome
 
 LISTED = 20  # rows that stay, shown one by one
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
@@ -44,7 +45,14 @@ WHICH = Choice(
         "as codes or corrections say": {},
     },
 )
-AGAIN = Form("resubmit", "resubmit {run}: {mode}", hours=LONGEST, without=("row",), choices=(WHICH, DRY_OR_SEND))
+AGAIN = Form(
+    "resubmit",
+    "resubmit {run}: {mode}",
+    hours=LONGEST,
+    needs=("reason",),
+    without=("row",),
+    choices=(WHICH, DRY_OR_SEND),
+)
 Errors = Annotated[bool, Help("Rows refused by the partner.")]
 Codes = Annotated[
     Sequence[ReasonCode],
@@ -98,12 +106,13 @@ def resubmit(
     content = local.read_bytes() if corrections and context.local_files and local.is_file() else None
     named = request._replace(corrections=local.name) if content is not None else request
     if dry_run:
-        return _preview(issuer, request, resubmission.plan_resubmit(issuer_context, named, content))
+        return _preview(issuer, request, *resubmission.rehearse_resubmit(issuer_context, named, content))
     with context.progress(run) as progress:
         done = resubmission.resubmit(issuer_context, named, progress, content)
     shown = submitted(issuer_context, done, f"{done.manifest.counts.submitted:,} rows of {run} are sent again")
     facts = {"issuer": issuer, "of": run, **run_facts(done)}
-    return Result(facts, shown, f"cardlink outbox list {issuer}", outbox=issuer)
+    headline = "" if done.already else f"rows of {run} again: {outcome([(done.manifest.counts, facts['chunks'])])}"
+    return Result(facts, shown, f"cardlink outbox list {issuer}", outbox=issuer, headline=headline)
 
 
 @entry("corrections", form="it writes a file on the machine of the person who fills it in")
@@ -150,15 +159,22 @@ def corrections(
     return Result({"run": run, "file": str(path), "lines": lines}, shown, next_step)
 
 
-def _preview(issuer: str, request: Request, plan: ResendPlan) -> Result:
+def _preview(issuer: str, request: Request, plan: ResendPlan, checked: SelectionOutcome) -> Result:
     from flows.resend.resubmission import command
 
-    rows, left, over = plan.outgoing, plan.rows.drop_nulls("why"), plan.outgoing.filter("over").height
-    line = f"dry run, nothing was written: {rows.height:,} rows of {request.run} would be sent again"
+    left, over = plan.rows.drop_nulls("why"), plan.outgoing.filter("over").height
+    sent = checked.counts.submitted
+    line = f"dry run, nothing was written: {sent:,} rows of {request.run} would be sent again"
     if plan.already is not None:
         line = f"dry run: run {plan.already.run} has these rows and this reason; nothing would be sent"
-    stays = [{"rows": number, "stays": why} for why, number in plan.left.items()]
-    shown: list[str | Table] = [line, artifact(stays, f"{request.run}-again", f"{line}; the others:")]
+    fates = plan.fates.rows() if plan.already is None else []
+    shown: list[str | Table] = [
+        line,
+        Table(
+            ("rows", "reason", "count"), fates, f"{request.run}-again", f"Dry run: the rows selected of {request.run}"
+        ),
+    ]
+    shown += [f"refused: {checked.refused}"] if checked.refused else []
     if over:
         shown += [f"{over:,} of them are linked or awaiting: the override sends them a second time"]
     each = left.head(LISTED).select("origin", "state", "why", "where").fill_null("").rows()
@@ -166,19 +182,21 @@ def _preview(issuer: str, request: Request, plan: ResendPlan) -> Result:
     shown += [f"and {left.height - LISTED:,} more"] if left.height > LISTED else []
     strangers = plan.source.strangers
     shown += [f"{len(strangers):,} rows of the corrected extract replace no selected row"] if len(strangers) else []
-    next_step = command(request if request.reason else request._replace(reason="REASON")) if rows.height else ""
+    next_step = command(request if request.reason else request._replace(reason="REASON")) if sent else ""
     facts = {
         "issuer": issuer,
         "of": request.run,
         "dry_run": True,
-        "rows": rows.height,
+        "rows": sent,
+        "refused": plan.refused.height,
+        "chunks": checked.chunks,
         "overridden": over,
         "left": plan.left,
         "each": plan.rows.select("row", "origin", "state", "reason", "why", "where").to_dicts(),
         "strangers": strangers.to_list(),
         "already": plan.already.run if plan.already else None,
     }
-    return Result(facts, shown, next_step)
+    return Result(facts, shown, next_step, 3 if checked.refused else 0)
 
 
 RENEW = Form("renew", "renew {issuer}: {mode}", hours=LONGEST, without=("extract",), choices=(DRY_OR_SEND,))
@@ -205,10 +223,12 @@ def renew(
 
     issuer_context, request = wire(context.folder, issuer), renewal.Request(within_days, extract)
     if dry_run:
-        due = renewal.renewals(issuer_context, request)
-        line = f"{issuer}: {due.rows.height:,} links that expire by {due.until} would be renewed, from {due.of.run}"
-        next_step = renewal.command(issuer, request) if due.rows.height else ""
-        return Result(_due_facts(issuer, due), [line, _left_out(issuer, due)], next_step)
+        due, checked = renewal.rehearse_renew(issuer_context, request)
+        sent = checked.counts.submitted
+        line = f"{issuer}: {sent:,} links that expire by {due.until} would be renewed, from {due.of.run}"
+        facts = _due_facts(issuer, due) | {"counts": checked.counts.model_dump(), "chunks": checked.chunks}
+        next_step = renewal.command(issuer, request) if sent else ""
+        return Result(facts, [line, _left_out(issuer, due)], next_step)
     with context.progress(f"renewal of {issuer}") as progress:
         due, done = renewal.renew(issuer_context, request, progress)
     if done is None:
@@ -226,9 +246,9 @@ def _due_facts(issuer: str, due: RenewalPlan) -> dict[str, Any]:
 def _left_out(issuer: str, due: RenewalPlan) -> Table:
     from flows.reports.lists import reason_rows
 
-    cards = [tuple(row.values()) for row in reason_rows(due.left_out)]
-    title = f"{due.rows.height:,} links that expire by {due.until} are due, from {due.of.run}; left out:"
-    return Table(("left out", "cards", "what to do"), cards, f"{issuer}-renewal", title, on_terminal=bool(cards))
+    cards = [("due", due.rows.height, ""), *(tuple(row.values()) for row in reason_rows(due.left_out))]
+    title = f"{due.rows.height:,} links that expire by {due.until} are due, from {due.of.run}; the others are left out"
+    return Table(("links", "cards", "what to do"), cards, f"{issuer}-renewal", title, on_terminal=len(cards) > 1)
 
 
 @entry("backfill", form=Form("backfill", "backfill {issuer}: {first_day} to {last_day}", hours=LONGEST))

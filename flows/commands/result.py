@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+MOST = 50  # rows of a table on a page of Markdown; its own artifact, or a file, has them all
 
 
 class Table(NamedTuple):
@@ -26,6 +29,15 @@ class Table(NamedTuple):
         return ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
 
     @property
+    def markdown(self) -> str:
+        """The table as Markdown, with its title and its first rows."""
+        shown = [[f"{one:,}" if isinstance(one, int) else escaped(str(one)) for one in row] for row in self.rows[:MOST]]
+        head = [[escaped(one) for one in self.columns], ["---"] * len(self.columns)]
+        rows = [f"| {' | '.join(row)} |" for row in (*head, *shown)]
+        more = [f"\nand {len(self.rows) - MOST:,} more"] if len(self.rows) > MOST else []
+        return "\n".join([*([f"**{escaped(self.title)}**\n"] if self.title else []), *rows, *more])
+
+    @property
     def records(self) -> list[dict[str, object]]:
         """The table as one mapping a row."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
@@ -40,13 +52,35 @@ class Link(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The outcome of a command, for the command line and for Prefect; `outbox`: whose outbox it changed."""
+    """The outcome of a command, for the command line and for Prefect; `outbox`: whose outbox it changed.
+
+    `headline`: what came of it in one sentence, where the first line shown does not say it.
+    """
 
     facts: dict[str, Any]
     shown: Sequence[str | Table | Link] = ()
     next_step: str = ""
     exit_code: int = 0
     outbox: str = ""
+    headline: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What came of it, in one sentence."""
+        return self.headline or next((part for part in self.shown if isinstance(part, str) and part), "")
+
+    @property
+    def markdown(self) -> str:
+        """Everything that is shown, as one page of Markdown."""
+        texts = [f"## {escaped(self.sentence)}"]
+        for part in self.shown:
+            if isinstance(part, Link):
+                texts.append(f"[{escaped(part.text)}]({part.url})")
+            elif isinstance(part, Table):
+                texts += [part.markdown] if part.rows else []
+            else:
+                texts += [escaped(part.strip())] if part.strip() not in ("", self.sentence) else []
+        return "\n\n".join(texts)
 
     @property
     def lines(self) -> list[str]:
@@ -54,6 +88,16 @@ class Result(NamedTuple):
         shown = (part for part in self.shown if not isinstance(part, Link))
         parts = ([part] if isinstance(part, str) else part.lines if part.on_terminal else [] for part in shown)
         return [line for lines in parts for line in lines]
+
+
+def escaped(text: str) -> str:
+    """Return a text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 chunk`, `2 chunks`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def artifact(records: Sequence[Mapping[str, object]], key: str, title: str) -> Table:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from flows.commands.entry import Context, Form, entry
 from flows.commands.parameters import Cli, Issuer, RunName
 from flows.commands.result import Link, Result, Table, artifact
-from flows.commands.submit import address
-from flows.wiring import edges, issuers, load_issuer, now, open_store, wire
+from flows.wiring import edges, issuers, load_issuer, now, open_store, report_link, wire
 
 if TYPE_CHECKING:
     from flows.reports.cardholder import Attempt
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 WORK = ("kind", "run", "chunk", "rows", "age", "who", "command")
 LONGEST, ARTIFACT = 50, 1000  # lines of the worklist on a terminal, and in Prefect
 TOP = 10  # lines of a table on a terminal; the files have them all
+NAMED = 3  # runs of an ingest in its sentence
 READ_ONLY = "it changes nothing; the tables of the other flows show the same"
 FILES = "report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json"
 INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60))
@@ -52,7 +52,9 @@ def ingested(context: IssuerContext, done: Ingested, line: str, facts: dict[str,
     shown += [part for one in reports for part in ("", *one.shown)]
     facts = {**facts, "issuer": name, "reports": [one.facts for one in reports]}
     code = max([one.exit_code for one in reports] + [4 if done.breaks else 0])
-    return Result(facts, shown, f"cardlink status {name}", code, name if reports else "")
+    headline = "; ".join([line, *(one.headline for one in reports[:NAMED])])
+    headline += f"; and {len(reports) - NAMED:,} more runs" if len(reports) > NAMED else ""
+    return Result(facts, shown, f"cardlink status {name}", code, name if reports else "", headline)
 
 
 @entry("history", form=READ_ONLY)
@@ -113,9 +115,11 @@ def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
     for one in summary["closed"]:
         shown += break_lines(one, f"closed by {one['by']}: {one['reason']}. {one['decision']}")
     shown += ["", f"files: {context.issuer.root}/{keys_of(run).report('')} ({FILES})"]
-    shown += [Link(address(context, keys_of(run).report("report.html")), f"The report of {run}", f"{run}-report")]
+    if url := report_link(context, keys_of(run).report("report.html")):
+        shown += [Link(url, f"The report of {run}", f"{run}-report")]
     next_step = f"cardlink outbox list {context.issuer.issuer} --run {run}" if verdict == WAITING else ""
-    return Result(summary, shown, next_step, EXIT_CODES[verdict])
+    rows = ", ".join(f"{number:,} {state}" for state, number in summary["rows"].items() if number and state != "read")
+    return Result(summary, shown, next_step, EXIT_CODES[verdict], headline=f"{run}: {verdict}, {rows}")
 
 
 def break_lines(one: Mapping[str, Any], what: str) -> list[str]:

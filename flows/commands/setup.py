@@ -72,7 +72,8 @@ def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, busine
         business_date: The business date, if the extract's name does not say it.
     """
     from flows.runs.probe import race
-    from flows.submissions.dry_run import Rehearsal, check_extract
+    from flows.submissions.dry_run import rehearse
+    from flows.submissions.submit import Request
 
     issuer_context = wire(context.folder, issuer)
     with issuer_context.sealer() as sealer:
@@ -94,7 +95,8 @@ def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, busine
     ]
     if not extract:
         return Result(facts, lines, f"cardlink submit {issuer} --dry-run")
-    checked = check_extract(issuer_context, extract, business_date)
-    facts["extract"] = {**checked._asdict(), "counts": checked.counts.model_dump()}
-    next_step = "" if checked.refused else f"cardlink submit {issuer}"
-    return Result(facts, [*lines, "", *would_send(Rehearsal(checked, ""))], next_step, 3 if checked.refused else 0)
+    done = rehearse(issuer_context, Request(extract, business_date))
+    checked = done.checked
+    facts["extract"] = {**checked._asdict(), "counts": checked.counts.model_dump(), "already": done.already}
+    next_step = "" if checked.refused or done.already else f"cardlink submit {issuer}"
+    return Result(facts, [*lines, "", *would_send(done)], next_step, 3 if checked.refused and not done.already else 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
 from flows.commands.parameters import Cli, Day, ExtractName, Issuer, Reason
-from flows.commands.result import Result, Table, artifact
+from flows.commands.result import Result, Table, artifact, counted
 from flows.errors import CardlinkError, ExtractError, full_text
 from flows.wiring import wire
 from schemas.actions import Gate
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
     from flows.submissions.dry_run import Rehearsal
     from flows.submissions.submit import Submitted
+    from schemas.manifest import Counts
 
 LONGEST = 6.0  # hours: tens of millions of rows take one
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
@@ -62,8 +63,7 @@ def submit(
     names = [extract] if extract else [entry.key for entry, waits in found if not waits]
     waiting = [f"{entry.key} is not taken yet: {waits}" for entry, waits in found if waits]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
-    rehearsed: list[Rehearsal] = []
-    nights = rehearsal.EarlierRuns()
+    rehearsed, nights = list[rehearsal.Rehearsal](), rehearsal.EarlierRuns()
     done: list[Submitted] = []
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
@@ -87,7 +87,20 @@ def submit(
     shown = [part for one in done for part in submitted(issuer_context, one)]
     shown += [*(f"refused: {one}" for one in map(full_text, refused)), *waiting]
     code = max((one.exit_code for one in refused), default=0)
-    return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer)
+    new = [one.manifest for one in done if not one.already]
+    headline = outcome([(one.counts, len(one.chunks)) for one in new], refused) if new else ""
+    return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer, headline)
+
+
+def outcome(runs: Sequence[tuple[Counts, int]], refused: Sequence[object] = (), sent: str = "sent") -> str:
+    """Say in one sentence where the rows of runs (counts, chunks) went, and how many chunks are to upload."""
+    read, submitted, rejected, duplicate, suppressed = (sum(getattr(one, fate) for one, _ in runs) for fate in FATES)
+    chunks = sum(number for _, number in runs)
+    others = {"refused": rejected, "duplicate": duplicate, "suppressed": suppressed}
+    rest = ", ".join(f"{rows:,} {fate}" for fate, rows in others.items() if rows)
+    parts = [f"{read:,} read, {submitted:,} {sent} in {counted(chunks, 'chunk')}", rest]
+    parts += [f"{counted(len(refused), 'extract')} refused" if refused else ""]
+    return "; ".join(part for part in (*parts, f"upload {chunks:,}" if chunks and sent == "sent" else "") if part)
 
 
 def _with_way_out(error: CardlinkError, key: str) -> CardlinkError:
@@ -115,7 +128,9 @@ def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> li
     tables: list[str | Table] = [
         artifact(count_rows(counts), f"{run}-rows", f"Where the rows of {run} went"),
         artifact(reason_rows(done.manifest.reasons), f"{run}-reasons", "Reasons, with what to do"),
-        artifact(chunk_rows(done.manifest), f"{run}-chunks", f"To upload next, from {address(context, keys.chunks)}"),
+        artifact(
+            chunk_rows(done.manifest), f"{run}-chunks", f"To upload next, from {context.issuer.root}/{keys.chunks}"
+        ),
     ]
     if done.already:
         return [f"{run}: already committed, nothing to do", *done.remarks, *tables]
@@ -136,11 +151,6 @@ def seen_before(seen: int, read: int) -> str:
     return f"{seen:,} of {read:,} rows already have or await a link and are not sent"
 
 
-def address(context: IssuerContext, key: str) -> str:
-    """Return where a person opens a key: below [alerts] report_url, else below the store's root."""
-    return f"{context.issuer.alerts.report_url or context.issuer.root}/{key}"
-
-
 def _rehearsed(issuer: str, done: Sequence[Rehearsal], errors: Sequence[CardlinkError]) -> Result:
     """Show what each extract would send, and what would stop it."""
     each = [
@@ -148,10 +158,13 @@ def _rehearsed(issuer: str, done: Sequence[Rehearsal], errors: Sequence[Cardlink
     ]
     facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": [full_text(error) for error in errors]}
     shown = [part for one in done for part in would_send(one)] + [f"refused: {full_text(error)}" for error in errors]
-    shown = shown or [f"{issuer}: no new extract to submit"]
     code = max([3 if one.checked.refused else 0 for one in done] + [error.exit_code for error in errors], default=0)
-    next_step = "" if code or not done else f"cardlink submit {issuer}"
-    return Result(facts, ["Dry run: nothing was written", *shown], next_step, code)
+    shown = ["Dry run: nothing was written", *(shown or [f"{issuer}: no new extract to submit"])]
+    sent = [one for one in done if not one.already and not one.checked.refused]
+    sums = [(one.checked.counts, one.checked.chunks) for one in sent]
+    verdict = outcome(sums, sent="would be sent") if sent else done[0].verdict if done else "nothing to submit"
+    next_step = f"cardlink submit {issuer}" if sent and not code else ""
+    return Result(facts, shown, next_step, code, headline=f"dry run: {verdict}")
 
 
 def would_send(done: Rehearsal) -> list[str | Table]:
@@ -163,7 +176,9 @@ def would_send(done: Rehearsal) -> list[str | Table]:
     counts = [[fate, getattr(checked.counts, fate)] for fate in FATES]
     found = [[one.code, one.rows, ", ".join(map(str, one.first)), reason(one.code).action] for one in checked.found]
     columns = ("reason", "rows", "first rows", "what to do")
-    sizes = () if done.already or checked.refused else checked.chunk_rows[:SHOWN]
+    if done.already:
+        return [done.verdict]
+    sizes = () if checked.refused else checked.chunk_rows[:SHOWN]
     return [
         done.verdict,
         "",

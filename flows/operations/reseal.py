@@ -32,7 +32,7 @@ from flows.runs.identity import differences, digest, row_settings
 from flows.runs.keys import RunKeys
 from flows.runs.prior_state import check_values
 from flows.runs.sealing import Plain, Sealer
-from flows.runs.store import Cleaner, write_once
+from flows.runs.store import Cleaner, Store, write_once
 from flows.submissions.build import Scan
 from flows.submissions.chunking import write_chunk
 from flows.submissions.plan import SettingsChangedError
@@ -142,7 +142,9 @@ def reseal(
         for _ in reread_rows(context, manifest, chosen) if chosen else ():
             pass  # compares each row with the ledger
         if dry_run:
-            return Resealed(tuple(chosen), sealer.fingerprints)
+            return Resealed(
+                tuple(chosen), sealer.fingerprints, len(_replaced(context.adapters.store, manifest, chosen))
+            )
         with claimed(context.adapters, keys.claims) as claim:
             if chosen:
                 _seal(context, manifest, chosen, sealer, claim, why)
@@ -225,15 +227,20 @@ def _publish(
         yield ManifestChunk(number=number, name=names[number], rows=rows.height, bytes=size, sha256=sha256)
 
 
+def _replaced(store: Store, manifest: Manifest, numbers: Collection[int] = ()) -> list[str]:
+    """Return the keys of a run's chunks that do not count any more, or will not once these numbers are resealed."""
+    keys, chunks = keys_of(manifest.run), stored_chunks(store, manifest).values()
+    current, names = {one.key for one in chunks if one.chunk.number not in numbers}, {one.chunk.name for one in chunks}
+    listed = (entry.key for prefix in (keys.chunks, keys.resealed) for entry in store.keys(prefix))
+    return [key for key in listed if key not in current and key.rpartition("/")[2] in names]
+
+
 def _delete_replaced(context: IssuerContext, cleaner: Cleaner, manifest: Manifest) -> tuple[int, int]:
     """Delete replaced chunks and those of attempts that died; return how many were deleted and how many are left.
 
     Without the right to delete they are left: they have no effect, and are purged with the run's chunks.
     """
-    store, keys = context.adapters.store, keys_of(manifest.run)
-    current = {one.key: one.chunk.name for one in stored_chunks(store, manifest).values()}
-    listed = [entry.key for prefix in (keys.chunks, keys.resealed) for entry in store.keys(prefix)]
-    old = [key for key in listed if key not in current and key.rpartition("/")[2] in current.values()]
+    keys, old = keys_of(manifest.run), _replaced(context.adapters.store, manifest)
     if old:
         record_event(context.adapters, keys, "retired", objects=[key.removeprefix(keys.base) for key in old])
     deleted = 0

@@ -17,9 +17,11 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, manifests, read_ledger
 from flows.runs.identity import local_day
 from flows.runs.keys import extracts
+from flows.runs.overlay import overlaid
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
 from flows.submissions.build import Job, OnProgress
+from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.plan import plan_selection
 from flows.submissions.rows import RowScope
 from flows.submissions.selection import SelectedRows
@@ -132,6 +134,17 @@ def renew(context: IssuerContext, request: Request, on_progress: OnProgress = la
     with context.sealer() as sealer:
         ensure_store_safe(context)
         return RenewedRun(due, execute(context, _job(context, request, due), sealer, on_progress))
+
+
+def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPlan, SelectionOutcome]:
+    """Return what a renewal would do, and what its run would come to; nothing is written."""
+    dry = overlaid(context)
+    finish_commits(dry)
+    due = renewals(dry, request)
+    if due.rows.is_empty():
+        return due, NO_ROWS
+    entry, source = reopen_source(dry, due.of.run, due.of.source)
+    return due, check_selection(dry, entry, source, SelectedRows(due.rows.select("row", origin="row")))
 
 
 def command(issuer: str, request: Request) -> str:

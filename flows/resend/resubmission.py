@@ -46,10 +46,12 @@ from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of
 from flows.runs.identity import canonical, digest, local_day
+from flows.runs.overlay import overlaid
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.submissions.build import Job, OnProgress, Scan
+from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.plan import identify, plan_selection
 from flows.submissions.rows import RowScope
 from flows.submissions.selection import PICK, SelectedRows
@@ -113,10 +115,11 @@ class ResendPlan(NamedTuple):
     given: CorrectionFile | None  # the filled-in template
     commit: int  # number of the last known one
     already: Manifest | None  # the run that did just this before
+    refused: pl.DataFrame  # row and reasons of the corrected rows that are still refused
 
     @property
     def outgoing(self) -> pl.DataFrame:
-        """The rows that go out."""
+        """The rows of the new run: those that go out, and its rejects."""
         return self.rows.filter(pl.col("why").is_null())
 
     @property
@@ -125,9 +128,48 @@ class ResendPlan(NamedTuple):
         counts = self.rows.drop_nulls("why")["why"].value_counts()
         return dict(counts.sort(["count", "why"], descending=[True, False]).iter_rows())
 
+    @property
+    def fates(self) -> pl.DataFrame:
+        """How many rows go out, are still refused, or stay, each with its reason."""
+        code = pl.col("reasons").list.first().str.split("|").list.last()
+        what = (
+            pl.when(pl.col("why").is_not_null()).then(pl.format("stay: {}", "why"))
+            .when(code.is_not_null()).then(pl.lit("corrected, but still refused"))
+            .otherwise(pl.lit("sent again"))
+        )  # fmt: skip
+        rows = self.rows.join(self.refused, on="row", how="left", maintain_order="left")
+        return (
+            rows.group_by(what.alias("what"), pl.coalesce(code, "reason").fill_null(""))
+            .len()
+            .sort("len", "what", descending=[True, False])
+        )
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no row would be sent: none goes out, or all are still refused."""
+        return self.outgoing.height == self.refused.height
+
+    @property
+    def selected(self) -> SelectedRows:
+        """The rows of the new run, as its scan takes them."""
+        return SelectedRows(self.outgoing.select("row", "origin"), self.corrected)
+
+
+def rehearse_resubmit(
+    context: IssuerContext, request: Request, content: bytes | None = None
+) -> tuple[ResendPlan, SelectionOutcome]:
+    """Return what a resubmission would do, and what its run would come to; nothing is written."""
+    dry = overlaid(context)
+    finish_commits(dry)
+    ingest(dry)
+    plan = plan_resubmit(dry, request, content)
+    if plan.already is not None or plan.nothing:
+        return plan, NO_ROWS
+    return plan, check_selection(dry, plan.source.entry, plan.source.identity, plan.selected)
+
 
 def plan_resubmit(context: IssuerContext, request: Request, content: bytes | None = None) -> ResendPlan:
-    """Return which rows would go out, and why the others stay: the dry run, which writes nothing.
+    """Return which rows go out, and why the others stay.
 
     `content`: the filled-in template, if it is not in the store yet. Raises NothingAskedError, NoSuchRowError,
     StandingRowsError, SourceGoneError and what corrected files are refused with.
@@ -162,7 +204,9 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     alike = [link for link in links if _is_repeat(link.selection, request)]
     lifted = frozenset(link.run for link in alike) if request.override else None
     rows = decide(RowFacts(named, source.picks, tried, stands, changed), lifted)
-    return ResendPlan(of, source, rows, corrected, given, len(links), _refuse_active(request, rows, alike))
+    refused = tried.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
+    refused = refused.join(rows.filter(pl.col("why").is_null()), on="row", how="semi")
+    return ResendPlan(of, source, rows, corrected, given, len(links), _refuse_active(request, rows, alike), refused)
 
 
 def _corrected_extract(context: IssuerContext, manifest: Manifest, name: str) -> Source:
@@ -244,9 +288,10 @@ def resubmit(
     chosen = plan_resubmit(context, request, content)
     if chosen.already is not None:
         return Submitted(chosen.already, already=True)
-    if chosen.outgoing.is_empty():
-        left = ", ".join(f"{rows:,} {why}" for why, rows in chosen.left.items())
-        raise NothingToSendError(run=request.run, reason=left or "no row is as asked for")
+    if chosen.nothing:
+        left = [f"{rows:,} {why}" for why, rows in chosen.left.items()]
+        left += [f"{chosen.refused.height:,} corrected but still refused"] if chosen.refused.height else []
+        raise NothingToSendError(run=request.run, reason=", ".join(left) or "no row is as asked for")
     if content is not None:
         chosen = chosen._replace(given=drop_corrections(context, request.corrections, content))
     with context.sealer() as sealer:
@@ -279,8 +324,7 @@ def _send(
         runs = sorted(over["where"].unique())
         record_event(context.adapters, keys, "overridden", rows=over.height, runs=runs, reason=request.override)
     record_repeat(context.adapters, request.run, plan.run, rows.height, request.reason)
-    scope = RowScope(selected=SelectedRows(rows, chosen.corrected))
-    job = Job(plan, chosen.source.entry, scope, (), command(request), since=chosen.commit)
+    job = Job(plan, chosen.source.entry, RowScope(selected=chosen.selected), (), command(request), since=chosen.commit)
     done = execute(context, job, sealer, on_progress)
     for run in repeated_runs(context.adapters.store, plan.run):
         rebuild(context, run)

@@ -106,8 +106,9 @@ class StoredOutcomes:
     def __init__(self, store: Store, keys: RunKeys) -> None:
         self._store = store
         entries = list(store.keys(keys.outcomes))
-        with ThreadPoolExecutor(READERS) as readers:
-            found = list(readers.map(lambda entry: _chunks_answered(store, entry.key), entries))
+        with ThreadPoolExecutor(READERS) as readers:  # one object needs no thread: a thousand runs are read often
+            read_all = readers.map if len(entries) > 1 else map
+            found = list(read_all(lambda entry: _chunks_answered(store, entry.key), entries))
         ordered = pl.concat([_SPOKEN, *found]).sort("file_taken", "file_modified", "key")
         self._files = ordered.filter(pl.col("key") == pl.col("key").last().over("file"))
 

@@ -77,6 +77,14 @@ class Cleaner(Protocol):
         """Return whether the store is versioned, so that `delete` only hides; None where it does not say."""
 
 
+@runtime_checkable
+class Presigner(Protocol):
+    """A store that makes links which a browser opens without credentials."""
+
+    def presigned(self, key: str, hours: int) -> str:
+        """Return a link to an HTML page that works for some hours, "" for none."""
+
+
 class ObjectMissingError(OperatorError):
     """There is no object at the key."""
 

@@ -16,16 +16,19 @@ from flows.runs.attempts import survey_cards
 from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext
 from flows.runs.documents import HABIT, finished, has_manifest, keys_of, read_manifest, rows_before
+from flows.runs.identity import local_day
 from flows.runs.prior_state import ATTEMPT, seen_rows
+from flows.runs.store import Entry
 from flows.submissions.build import Scan
 from flows.submissions.changed import changed_from
-from flows.submissions.gates import GateFacts, refusal
-from flows.submissions.plan import RunInputs, expected_run, find_extract, identify
+from flows.submissions.gates import OPENABLE, GateFacts, refusal
+from flows.submissions.plan import DuplicateExtractError, RunInputs, dismiss_line, expected_run, find_extract, identify
 from flows.submissions.rows import RowScope
+from flows.submissions.selection import SelectedRows
 from flows.submissions.sequence import Numbered
 from flows.submissions.submit import Request, guards, plans_of_extract, refuse_resend
-from schemas.ledger import AWAITING
-from schemas.manifest import Counts
+from schemas.ledger import AWAITING, FATES
+from schemas.manifest import Counts, SourceIdentity
 from schemas.portal import CUID
 
 FIRST_ROWS = 5  # row numbers named for each reason
@@ -55,11 +58,12 @@ class Checked(NamedTuple):
 
 @dataclass
 class EarlierRuns:
-    """What earlier extracts of one dry run would leave: attempts at the cards they send, row counts, numbers."""
+    """What earlier extracts of one dry run would leave: attempts at the cards they send, row counts, numbers, runs."""
 
     sent: list[pl.DataFrame] = field(default_factory=list)
     read: list[tuple[date, int]] = field(default_factory=list)
     numbered: list[Numbered] = field(default_factory=list)
+    runs: dict[tuple[str, date | None], tuple[str, str]] = field(default_factory=dict)  # by content: extract, run
 
 
 def check_extract(
@@ -81,6 +85,11 @@ def check_extract(
     asked = RunInputs(as_of, new_run, known=survey.digest if survey else "", dated=True)
     run = expected_run(context, source, asked)
     changed = changed_from(context, source, opened)
+    nights = nights or EarlierRuns()
+    content = (source.sha256, as_of if context.issuer.full_portfolio else None)
+    other, of_run = nights.runs.setdefault(content, (source.key, run))
+    if other != source.key and not new_run:
+        raise DuplicateExtractError(extract=source.key, other=other, run=of_run, dismiss=dismiss_line(source.key))
     sizes: list[int] = []
     reasons, sent = [], []
     with open_extract(context, entry, source) as stream:
@@ -91,11 +100,11 @@ def check_extract(
             reasons += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
             if changed:
                 changed.add(piece)
-            if survey and nights:
+            if survey:
                 sent += [_attempts(chunk) for chunk in piece.chunks]
     changes = changed.error(scan.counts) if changed else None
     refused = changes or scan.held or _refusal(context, source.key, run, scan, opened, nights)
-    if nights and refused is None:
+    if refused is None:
         nights.numbered += [Numbered(scan.number, run, as_of)] if scan.number is not None else []
         nights.sent += sent
         nights.read.append((as_of, scan.counts.read))
@@ -112,12 +121,35 @@ def check_extract(
     )
 
 
+class SelectionOutcome(NamedTuple):
+    """What a run of selected rows would come to: its counts, its chunks, and the gate that would refuse it."""
+
+    counts: Counts
+    chunks: int = 0
+    refused: str = ""
+
+
+NO_ROWS = SelectionOutcome(Counts(lines=0, read=0, **dict.fromkeys(FATES, 0)))
+
+
+def check_selection(
+    context: IssuerContext, entry: Entry, source: SourceIdentity, rows: SelectedRows
+) -> SelectionOutcome:
+    """Check rows that are sent again as their run would."""
+    as_of = local_day(context.adapters.now(), context.issuer.time_zone)
+    with open_extract(context, entry, source) as stream:
+        scan = Scan(context, stream, source, as_of, RowScope(selected=rows))
+        chunks = sum(len(piece.chunks) for piece in scan)
+    facts = GateFacts(source.key, scan.counts, (), scan.route.test_cards, scan.route.other_cards, 0)
+    return SelectionOutcome(scan.counts, chunks, str(refusal(facts, context.issuer, OPENABLE) or ""))
+
+
 def _refusal(
-    context: IssuerContext, extract: str, run: str, scan: Scan, opened: Collection[str], nights: EarlierRuns | None
+    context: IssuerContext, extract: str, run: str, scan: Scan, opened: Collection[str], nights: EarlierRuns
 ) -> CardlinkError | None:
     """Return the gate's error that would refuse the run, if the nights before it were committed."""
     this, route = keys_of(run).run, scan.route
-    between = [read for day, read in nights.read if day < this.day] if nights else []
+    between = [read for day, read in nights.read if day < this.day]
     before = (rows_before(context.adapters.store, this) + between)[-HABIT:]
     seen = seen_rows(route.reasons)
     facts = GateFacts(extract, scan.counts, before, route.test_cards, route.other_cards, seen)

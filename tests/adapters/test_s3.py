@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.request import urlopen
 from uuid import uuid4
 
 import pytest
@@ -180,3 +181,31 @@ def test_every_error_that_botocore_has_is_one_of_ours() -> None:
 
     assert len(kinds) > 50
     assert all(isinstance(error, CardlinkError) for error in ours)
+
+
+@pytest.mark.parametrize("hours", [0, 12])
+def test_a_presigned_link_opens_a_report_as_a_page_without_credentials(
+    moto_server: servers.S3Server, prefix: str, hours: int
+) -> None:
+    store = servers.store(moto_server, prefix)
+    store.create("report.html", b"<p>done</p>")
+
+    url = store.presigned("report.html", hours)
+
+    assert bool(hours) == bool(url)
+    if hours:
+        with urlopen(url, timeout=60) as answer:
+            assert b"<p>done</p>" == answer.read()
+            assert "text/html; charset=utf-8" == answer.headers["Content-Type"]
+
+
+def test_a_presigned_link_is_signed_as_every_bucket_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+
+    url = connect("s3://cards/prod", threads=1).presigned("bank/report.html", 12)
+
+    assert "/prod/bank/report.html?" in url
+    assert "X-Amz-Expires=43200" in url
+    assert "X-Amz-Signature=" in url

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,20 +16,31 @@ import pytest
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import PART, S3Store
 from flows.errors import CardlinkError
+from flows.runs.overlay import Overlay
 from flows.runs.probe import race
 from flows.runs.store import Cleaner, KeyRefusedError, ObjectChangedError, ObjectMissingError, Source, Store
 from tests import servers
 
-STORES = ["directory", "moto", "ministack"]
+STORES = ["directory", "moto", "ministack", "overlay"]
 
 
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> LocalStore | S3Store:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> LocalStore | S3Store | Overlay:
     """An empty store of each kind."""
     if request.param == "directory":
         return LocalStore(tmp_path)
+    if request.param == "overlay":
+        return Overlay(LocalStore(tmp_path), datetime(2026, 11, 20, tzinfo=UTC))
     server: servers.S3Server = request.getfixturevalue(f"{request.param}_server")
     return servers.store(server, uuid4().hex)
+
+
+@pytest.fixture
+def cleaned(store: LocalStore | S3Store | Overlay) -> LocalStore | S3Store:
+    """The same, where it can also delete."""
+    if isinstance(store, Overlay):
+        pytest.skip("a dry run deletes nothing")
+    return store
 
 
 def content(store: Store, key: str) -> bytes:
@@ -86,7 +98,9 @@ def test_of_many_creators_of_one_key_exactly_one_wins(store: Store) -> None:
     assert b"%d" % wins.index(True) == content(store, "a")
 
 
-def test_the_race_probe_passes_and_leaves_nothing(store: Store) -> None:
+def test_the_race_probe_passes_and_leaves_nothing(cleaned: LocalStore | S3Store) -> None:
+    store = cleaned
+
     race(store, "probe/")
 
     assert [] == listed(store, "")
@@ -190,7 +204,9 @@ def test_a_shallow_listing_shows_one_level_with_its_folders(store: Store) -> Non
     assert [2, 0, 0] == [entry.size for entry in found]
 
 
-def test_what_was_deleted_is_gone_and_may_be_created_again(store: LocalStore | S3Store) -> None:
+def test_what_was_deleted_is_gone_and_may_be_created_again(cleaned: LocalStore | S3Store) -> None:
+    store = cleaned
+
     cleaner: Cleaner = store
     store.create("i/runs/a", b"1")
 
@@ -219,7 +235,9 @@ REFUSED = [
 
 @pytest.mark.parametrize("key", [*REFUSED, "x" * 201, "x/" * 450 + "x"], ids=lambda key: ascii(key)[:20])
 @pytest.mark.parametrize("verb", ["create", "replace", "open", "delete"])
-def test_a_key_that_could_leave_the_root_is_refused(store: LocalStore | S3Store, verb: str, key: str) -> None:
+def test_a_key_that_could_leave_the_root_is_refused(cleaned: LocalStore | S3Store, verb: str, key: str) -> None:
+    store = cleaned
+
     act: dict[str, Callable[[], bool | Source | None]] = {
         "create": lambda: store.create(key, b""),
         "replace": lambda: store.replace(key, [b""]),

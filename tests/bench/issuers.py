@@ -106,7 +106,7 @@ def make_portfolio(folder: Path, issuers: int, rows: int) -> Portfolio:
 def on_server(portfolio: Portfolio) -> Iterator[Stage]:
     """Run a Prefect server with every issuer deployed on it until the block ends."""
     folder, port = portfolio.scene.folder, free_port()
-    settings = {**environment(folder, port), **SETTINGS, "PYTHONPATH": str(ROOT)}
+    settings = {**environment(folder, port, free_port()), **SETTINGS, "PYTHONPATH": str(ROOT)}
     with ExitStack() as stack:
         if POSTGRES is not None:
             settings["PREFECT_API_DATABASE_CONNECTION_URL"] = stack.enter_context(postgres(POSTGRES.parent))

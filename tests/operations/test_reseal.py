@@ -145,7 +145,7 @@ def test_a_dry_run_reads_every_row_and_writes_nothing(night: tuple[Bench, str]) 
 
     done = again(bench, run, dry_run=True)
 
-    assert done == Resealed((1, 2, 3), (NEW.fingerprint,))
+    assert done == Resealed((1, 2, 3), (NEW.fingerprint,), retired=3)
     assert bench.snapshot() == before
 
 

@@ -20,7 +20,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from flows.demo import ISSUER, prepare
-from flows.ui import environment, server, worker
+from flows.ui import environment, page_server, server, worker
 from tests.leftovers import ended
 from tests.ops.browser import Page
 from tests.servers import free_port
@@ -137,7 +137,7 @@ def on_stage(folder: Path) -> Iterator[Stage]:
     prepare(folder, None)
     _late_bank(folder)
     with ExitStack() as stack:
-        settings = {**environment(folder, port), **FAST, "PYTHONPATH": str(ROOT)}
+        settings = {**environment(folder, port, free_port()), **FAST, "PYTHONPATH": str(ROOT)}
         database = "SQLite"
         if POSTGRES is not None:
             settings["PREFECT_API_DATABASE_CONNECTION_URL"] = stack.enter_context(postgres(POSTGRES.parent))
@@ -148,6 +148,7 @@ def on_stage(folder: Path) -> Iterator[Stage]:
         install(found)
         for deployment in found.deployments().values():  # no schedule comes between
             found.call(f"deployments/{deployment}", {"paused": True}, "PATCH")
+        stack.enter_context(page_server(settings, folder / "pages.log"))
         stack.enter_context(worker(settings, folder / "worker.log"))
         yield found
 

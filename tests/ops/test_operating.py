@@ -138,7 +138,25 @@ def test_installing_again_changes_nothing(stage: Stage) -> None:
 
 def test_the_night_completes_and_its_name_can_be_read(night: Rehearsed) -> None:
     assert night.ended.state == "Completed"
-    assert re.fullmatch(r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d", night.ended.name)
+    name = r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d: 126 read, 72 sent in 2 chunks; .*upload 2"
+    assert re.fullmatch(name, night.ended.name)
+
+
+def test_states_say_what_came_of_a_dry_run_and_of_the_night(night: Rehearsed) -> None:
+    rest = "52 refused, 2 duplicate"
+
+    assert f"dry run: 126 read, 72 would be sent in 2 chunks; {rest}" == night.rehearsed.message
+    assert f"126 read, 72 sent in 2 chunks; {rest}; upload 2" == night.ended.message
+
+
+def test_the_page_of_the_night_holds_counts_to_do_and_the_next_step(night: Rehearsed) -> None:
+    found = night.stage.artifacts()
+
+    run, night_page = found[f"{night.run}-submit"]["data"], found[f"{ISSUER}-night"]["data"]
+    assert "| submitted | 72 |" in run
+    assert f"**Next:** `cardlink outbox list {ISSUER}`" in run
+    assert f"{night.run}-00001.csv.pgp | waiting" in night_page
+    assert "72 sent in 2 chunks" in night_page
 
 
 def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: Rehearsed) -> None:
@@ -198,8 +216,9 @@ def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> No
 @pytest.mark.slow
 def test_a_rerun_that_would_send_cards_twice_is_refused_and_explains_itself(story: Story) -> None:
     assert story.twice.state == "Failed"
-    assert "would go out twice" in story.twice.message
-    assert "cardlink outbox cancel" in story.twice.message
+    assert "would be sent twice" in story.twice.message
+    assert "the form outbox (action: cancel)" in story.twice.message
+    assert not [line for line in story.twice.logs if "Traceback" in line]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +226,7 @@ def test_a_rerun_that_would_send_cards_twice_is_refused_and_explains_itself(stor
     [
         ("rerun", {"issuer": "nobody", "extract": EXTRACT}, "nobody"),
         ("rerun", {"issuer": ISSUER, "extract": EXTRACT, "mode": "now"}, "now"),
-        ("outbox", {"run": "last night"}, "last night"),
+        ("outbox", {"action": "uploaded", "run": "last night"}, "last night"),
         ("rerun", {"issuer": ISSUER}, "extract"),
     ],
 )
@@ -337,17 +356,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 @pytest.mark.parametrize(
     ("deployment", "texts"),
     [
-        ("rerun", ["nothing is written", "dry run", "row-jump", ISSUER, "go out twice"]),
-        ("outbox", ["a cancelled chunk is never sent", "uploaded", "release"]),
+        ("rerun", ["nothing is written", "dry run", "row-jump", ISSUER, "its cards would be sent twice"]),
+        ("outbox", ["a cancelled chunk is never sent", "uploaded", "release", "dry_run"]),
         ("resubmit", ["as codes or corrections say", "dry run", "sent a second time"]),
-        ("mend", ["claim of a dead process", "reseal", "RESULT_SHORT"]),
+        ("mend", ["a dead process's claim", "reseal", "RESULT_SHORT"]),
         (f"nightly-{ISSUER}", ["weekend or holiday", ISSUER]),
         (f"ingest-{ISSUER}", ["rebuilt even without new results"]),
         (f"watch-{ISSUER}", ["Whose extracts, runs, results"]),
         (f"reconciliation-{ISSUER}", ["First business date"]),
-        (f"renew-{ISSUER}", ["Links that end within so many days", "dry run", ISSUER]),
-        ("backfill", ["exactly this list", "The first business date", ISSUER]),
-        (f"placements-{ISSUER}", ["asked of lately"]),
+        (f"renew-{ISSUER}", ["Renew links that expire within", "dry run", ISSUER]),
+        ("backfill", ["The digest of the list to send", "The first business date", ISSUER]),
+        (f"placements-{ISSUER}", ["that were queried recently"]),
     ],
 )
 def test_the_form_of_each_deployment_shows_help_and_choices(
@@ -374,10 +393,75 @@ def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Pag
 
     run = wait_for(lambda: story.stage.newest("rerun", known))
     page.go(f"{story.stage.url}/runs/flow-run/{run}")
-    page.see("dry run: sample-bank-20261120.csv")
+    page.see(f"is committed as run {story.run}: a real run would send nothing")
     page.see("Completed")
     page.click("Artifacts")
     page.see("Dry run: nothing was written")
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_list_of_runs_and_the_page_of_the_night_say_what_came_of_it(
+    page: Page, story: Story, night: Rehearsed
+) -> None:
+    sentence = "126 read, 72 sent in 2 chunks; 52 refused, 2 duplicate; upload 2"
+    page.go(f"{story.stage.url}/runs")
+    page.see(sentence)
+
+    page.go(f"{story.stage.url}/runs/flow-run/{night.ended.id}")
+    page.click("Details")
+    page.see("State Message")
+
+    assert page.text().count(sentence) >= 2
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_link_on_the_page_of_the_ingest_opens_the_report(page: Page, story: Story) -> None:
+    found = story.stage.artifacts()
+    page.go(f"{story.stage.url}/artifacts/artifact/{found[f'{ISSUER}-ingest']['latest_id']}")
+    page.see("links received = rows linked")
+    page.see(f"The report of {story.run}")
+
+    url = page.js(
+        f"[...document.querySelectorAll('a')].find(one => one.innerText.includes('The report of {story.run}')).href"
+    )
+    page.go(str(url))
+
+    page.see("What does not balance" if "break" in story.ingested.message else "links received")
+    assert story.stage.settings["CARDLINK_REPORTS_URL"] in str(url)
+
+
+@pytest.mark.slow
+@needs_browser
+def test_a_mistake_of_the_operator_is_one_sentence_without_a_stack_trace(page: Page, story: Story) -> None:
+    mistakes = {
+        story.twice.id: "the form outbox (action: cancel)",
+        story.stage.do("outbox", action="hold", run=story.run).id: "hold needs the field reason of the form outbox",
+        story.stage.do("resubmit", run=story.run, reason="again", mode="send").id: "rows to resubmit are not given",
+    }
+
+    for run, sentence in mistakes.items():
+        page.go(f"{story.stage.url}/runs/flow-run/{run}")
+        page.see("Failed")
+        page.see(sentence)
+        assert "Traceback" not in page.text()
+        assert not re.search(r"--[a-z]", page.text())
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_first(page: Page, story: Story) -> None:
+    story.stage.form(page, "outbox")
+    known = story.stage.newest("outbox")
+    page.type_into("run", story.run)
+    page.click("Submit")
+    page.see("'action' is a required property")
+
+    done = story.stage.do("outbox", action="cancel", run=story.run, reason="ticket INC0012345, agreed 2026-11-20")
+
+    assert known == story.stage.newest("outbox", done.id) or not known
+    assert done.message.startswith("dry run, nothing was recorded")
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from flows.resend.corrections import (
     correction_template,
     read_corrections,
 )
-from flows.resend.resubmission import Request, plan_resubmit, resubmit
+from flows.resend.resubmission import NothingToSendError, Request, plan_resubmit, resubmit
 from flows.resend.selection import RowSelection
 from flows.resend.sources import SourceGoneError
 from flows.runs.keys import corrections
@@ -105,11 +105,22 @@ def test_rows_still_refused_are_rejects_of_the_new_run(tmp_path: Path) -> None:
     assert [(2, ADDRESS1)] == template_of(bench, done.manifest.run).select("row", "column").rows()
 
 
-def test_the_loop_closes_over_two_rounds(tmp_path: Path) -> None:
+def test_corrections_after_which_every_row_is_still_refused_make_no_run(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None})
-    once = again(
-        bench, run, NOTHING, corrections=correct(bench, fill(bench, run, {(2, CITY): "Salem"}), "one.csv")
-    ).manifest.run
+    name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))
+    before = bench.snapshot().keys()
+
+    with pytest.raises(NothingToSendError) as refused:
+        again(bench, run, NOTHING, corrections=name)
+
+    assert "1 corrected but still refused" == refused.value.fields["reason"]
+    assert before == bench.snapshot().keys()
+
+
+def test_the_loop_closes_over_two_rounds(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None}, {CITY: None})
+    first = fill(bench, run, {(2, CITY): "Salem", (3, CITY): "Salem"})
+    once = again(bench, run, NOTHING, corrections=correct(bench, first, "one.csv")).manifest.run
     more = fill(bench, once, {(2, ADDRESS1): "2 Main St"})
 
     twice = again(bench, once, NOTHING, corrections=correct(bench, more, "two.csv"))
@@ -198,10 +209,12 @@ def test_rows_that_were_mended_since_leave_the_template_unless_they_are_named(tm
 
 
 def test_the_report_of_the_new_run_says_whose_rows_it_repeats_and_why(tmp_path: Path) -> None:
-    bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None})
-    content = fill(bench, run, {(2, CITY): "Salem"})
+    bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None}, {CITY: None})
+    content = fill(bench, run, {(2, CITY): "Salem", (3, CITY): "Salem"})
 
     done = again(bench, run, NOTHING, "the branch called", corrections=correct(bench, content))
+    bench.answer()
+    bench.ingest()
 
     told = json.loads(bench.report(done.manifest.run, "summary.json"))["repeats"]
     assert {"kind": "resubmit", "of": run, "reason": "the branch called", "override": ""} == told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import sys
 from datetime import datetime
 from hashlib import sha256
 from io import StringIO
@@ -13,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from flows.redaction import Redaction, passes_luhn, redact
+from flows.runs.store import StoreBusyError
 from schemas.expressions import PUBLISHED
 
 HASH = sha256(b"007").digest()
@@ -99,3 +101,18 @@ def test_arguments_exceptions_and_stacks_of_a_record_are_redacted() -> None:
 
 def test_a_record_whose_arguments_do_not_fit_is_logged_without_them() -> None:
     assert "rows %d of\n" == logged("rows %d of", PUBLISHED[0])
+
+
+@pytest.mark.parametrize(
+    ("message", "passes"), [("Task run failed; it is tried again", True), ("Engine execution exited with x", False)]
+)
+def test_an_error_of_ours_is_logged_without_its_trace_and_not_once_more_by_prefect(message: str, passes: bool) -> None:
+    try:
+        raise StoreBusyError(place="cards", code="503")
+    except StoreBusyError:
+        record = logging.LogRecord("x", logging.ERROR, __file__, 1, message, (), sys.exc_info())
+
+    shown = Redaction().filter(record)
+
+    assert passes == shown
+    assert "Traceback" not in logging.Formatter().format(record) or not passes

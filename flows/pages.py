@@ -1,0 +1,94 @@
+"""The page server: `python -m flows.pages` serves the reports of every issuer to browsers that know its token.
+
+It serves files of `report/` and `reconciliation/`, from whatever store they are in; never a chunk, a link or a list of
+links. CARDLINK_REPORTS_URL is its address with the token, as a browser reaches it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hmac
+import re
+import signal
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from flows.errors import CardlinkError, OperatorError
+from flows.redaction import harden_process
+from flows.runs.store import read
+from flows.wiring import config_folder, issuers, load_issuer, open_store, reports_url
+
+SHORTEST = 16  # characters of a token
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+SERVED = re.compile(
+    rf"(?P<issuer>[a-z0-9-]+)/(?:runs/[a-z0-9-]+/report|reconciliation)/"
+    rf"(?!links)[a-z0-9_-]+\.(?P<type>{'|'.join(TYPES)})"
+)
+REFUSED = "Not here. This server shows reports and reconciliation pages; links are read from the store.\n"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class ReportsAddressError(OperatorError):
+    """The page server has no address, or one without a token."""
+
+    message = "CARDLINK_REPORTS_URL is not an address with a token of at least {shortest} characters."
+    next_step = "Set it like http://127.0.0.1:4201/TOKEN, for the page server and the worker alike."
+
+
+def page_server(folder: Path, address: str, host: str = "") -> ThreadingHTTPServer:
+    """Return a server of the reports of a folder's issuers, listening at an address; ReportsAddressError."""
+    url = urlsplit(address)
+    token = url.path.strip("/")
+    if url.scheme != "http" or not url.hostname or not url.port or not re.fullmatch(rf"[\w-]{{{SHORTEST},}}", token):
+        raise ReportsAddressError(shortest=SHORTEST)
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 30
+        server_version, sys_version = "cardlink", ""
+
+        def do_GET(self) -> None:
+            given, _, key = unquote(urlsplit(self.path).path)[1:].partition("/")
+            allowed = hmac.compare_digest(given.encode(errors="replace"), token.encode())
+            found = SERVED.fullmatch(key) if allowed else None
+            content = None
+            if found and found["issuer"] in issuers(folder):
+                with suppress(CardlinkError):
+                    content = read(open_store(load_issuer(folder, found["issuer"]).root, folder), key)
+            kind = TYPES[found["type"]] if found and content is not None else "text/plain"
+            self.send_response(404 if content is None else 200)
+            body = REFUSED.encode() if content is None else content
+            for name, value in {**HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing: a request holds the token."""
+
+    return ThreadingHTTPServer((host or url.hostname, url.port), Handler)
+
+
+def main() -> None:
+    """Serve at CARDLINK_REPORTS_URL until Ctrl-C or SIGTERM; --host names another interface, as inside a container."""
+    harden_process()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options = argparse.ArgumentParser(description=main.__doc__)
+    options.add_argument("--host", default="", help="interface to listen on (default: that of the address)")
+    with page_server(config_folder(), reports_url(), options.parse_args().host) as server, suppress(KeyboardInterrupt):
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

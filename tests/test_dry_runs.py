@@ -1,0 +1,298 @@
+"""A dry run says what the command after it does: for every command that has one, facts are held against facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.commands.entry import Context
+from flows.commands.every import ENTRIES
+from flows.errors import CardlinkError
+from flows.runs.documents import keys_of
+from flows.wiring import open_store
+from schemas.portal import CITY, CUID, PAN, POSTAL_CODE
+from tests import keys
+from tests.again import PANS, correct
+from tests.builders import portal_rows
+from tests.night import Bench, issuer, portal_csv, uncommit
+
+TOML = """
+issuer = "bank"
+root = "store"
+test = true
+[limits]
+max_reject_rate = 1.0
+max_error_rate = 1.0
+max_seen_before = 1.0
+[retention]
+chunks_days = 0
+[portal]
+fingerprints = ["{fingerprint}"]
+allowed_hosts = ["links.example.com"]
+rows_per_chunk = 10
+"""
+HEAD = "cuid,last_4,url,expiration_date,error\n"
+WHY = {"reason": "ticket INC0012345, agreed 2026-11-20"}
+VOLATILE = {"at", "by", "since", "clock", "dry_run"}
+Facts = dict[str, Any]
+
+
+def bank(folder: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Bench:
+    """Return the bench that writes where the commands of `folder` read."""
+    (folder / "store").mkdir()
+    pin(folder, keys.sound().fingerprint, keys.sound().public)
+    limits = {"max_reject_rate": 1.0, "max_error_rate": 1.0, "max_seen_before": 1.0}
+    return Bench(open_store("store", folder), issuer(limits=limits, portal={"rows_per_chunk": 10}), now=now)
+
+
+def pin(folder: Path, fingerprint: str, public: bytes) -> None:
+    (folder / "bank.toml").write_text(TOML.format(fingerprint=fingerprint))
+    (folder / "portal.asc").write_bytes(public)
+
+
+def facts_of(folder: Path, verb: str, **options: Any) -> Facts:
+    """Run a command; return its facts, or the name of the error it ended with."""
+    entry = next(one for one in ENTRIES if one.name == verb)
+    try:
+        return entry(Context(folder), **options).facts
+    except CardlinkError as error:
+        return {"error": type(error).__name__}
+
+
+def tried_and_done(folder: Path, verb: str, **options: Any) -> tuple[Facts, Facts]:
+    """Return the facts of a command's dry run, which must change nothing, and those of the command right after it."""
+    before = {path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()}
+    tried = facts_of(folder, verb, **options, dry_run=True)
+    assert before == {path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()}
+    return tried, facts_of(folder, verb, **options)
+
+
+def lasting(facts: Any) -> Any:
+    """Return facts without what only a moment or a report says."""
+    if isinstance(facts, dict):
+        return {name: lasting(one) for name, one in facts.items() if name not in VOLATILE}
+    return [lasting(one) for one in facts] if isinstance(facts, list | tuple) else facts
+
+
+def answered(folder: Path, fail: float = 0.3) -> tuple[Bench, str]:
+    bench = bank(folder)
+    run = bench.submit(bench.drop(30)).manifest.run
+    bench.answer(fail_share=fail, seed=1)
+    bench.ingest()
+    return bench, run
+
+
+def unattributed(folder: Path) -> str:
+    """Answer all of a run but one row, and drop an error without a name; return the run."""
+    bench = bank(folder)
+    run = bench.submit(bench.drop(3)).manifest.run
+    bench.drop_result(f"{HEAD},,,,[object Object]\n".encode(), "a.csv")
+    bench.drop_result(f"{HEAD}nobody,4242,https://links.example.com/1,2030-01-01,\n".encode(), f"card-links-{run}.csv")
+    bench.ingest()
+    return run
+
+
+def abandon(folder: Path) -> Facts:
+    bench = bank(folder)
+    run = bench.submit(bench.drop(30)).manifest.run
+    uncommit(folder, run)
+    return {"run": run}
+
+
+def take_over(folder: Path) -> Facts:
+    case = abandon(folder)
+    claims = folder / "store" / keys_of(case["run"]).claims
+    for path in sorted(claims.iterdir())[1:]:  # the process died while it held the claim
+        path.unlink()
+    return case
+
+
+def reseal(folder: Path) -> Facts:
+    bench = bank(folder)
+    run = bench.submit(bench.drop(30)).manifest.run
+    new = keys.sound(copy=2)
+    pin(folder, new.fingerprint, new.public)
+    return {"run": run}
+
+
+def outbox(folder: Path) -> Facts:
+    bench = bank(folder)
+    return {"run": bench.submit(bench.drop(30)).manifest.run}
+
+
+def held(folder: Path) -> Facts:
+    case = outbox(folder)
+    facts_of(folder, "outbox hold", **case, chunks=(1, 3), **WHY)
+    return case
+
+
+def broken(folder: Path) -> Facts:
+    bench, run = answered(folder, fail=0.0)
+    bench.drop_result(f"{HEAD},,,,[object Object]\n".encode(), f"card-links-{run}-00001-result-2.csv")
+    bench.ingest()
+    return {"run": run, "break_name": "UNATTRIBUTED_ERROR"}
+
+
+def closed(folder: Path) -> Facts:
+    case = broken(folder)
+    facts_of(folder, "mend close", **case, **WHY)
+    return case
+
+
+def attributed(folder: Path) -> Facts:
+    run = unattributed(folder)
+    facts_of(folder, "mend attribute", issuer="bank", result="a.csv", row=1, to=f"{run}:1", **WHY)
+    return {"issuer": "bank", "result": "a.csv", "row": 1}
+
+
+# For each command that changes nothing but what its facts name: where it is run, and with what.
+CASES: dict[str, Callable[[Path], Facts]] = {
+    "outbox uploaded": outbox,
+    "outbox hold": lambda folder: {**outbox(folder), "chunks": (2,), **WHY},
+    "outbox release": lambda folder: {**held(folder), **WHY},
+    "outbox cancel": lambda folder: {**held(folder), **WHY},
+    "mend abandon": lambda folder: {**abandon(folder), **WHY},
+    "mend take-over": lambda folder: {**take_over(folder), **WHY},
+    "mend reseal": lambda folder: {**reseal(folder), **WHY},
+    "mend ingest-again": lambda folder: {"issuer": "bank", "result": unattributed(folder) and "a.csv", **WHY},
+    "mend attribute": lambda folder: {
+        **{"issuer": "bank", "row": 1, "to": f"{unattributed(folder)}:1", "result": "a.csv"},
+        **WHY,
+    },
+    "mend withdraw": lambda folder: {**attributed(folder), **WHY},
+    "mend close": lambda folder: {**broken(folder), **WHY},
+    "mend reopen": lambda folder: {**closed(folder), **WHY},
+    "purge": lambda folder: {"issuer": answered(folder)[0].issuer.issuer},
+}
+ROWS = {"submit", "resubmit", "renew"}  # held to what is sent, below
+
+
+def test_every_command_with_a_dry_run_is_held_to_it() -> None:
+    trying = {one.name for one in ENTRIES if any(given.name == "dry_run" for given in one.parameters)}
+
+    assert trying == CASES.keys() | ROWS
+
+
+@pytest.mark.parametrize("verb", CASES)
+def test_a_dry_run_says_what_the_command_then_does(tmp_path: Path, verb: str) -> None:
+    case = CASES[verb](tmp_path)
+
+    tried, done = tried_and_done(tmp_path, verb, **case)
+
+    assert "error" not in tried
+    assert lasting(tried) == {name: lasting(done)[name] for name in lasting(tried)}
+
+
+def would_send(facts: Facts) -> tuple[list[Any], int]:
+    """Return what a dry run of submit would send, and how many extracts it would refuse."""
+    each = facts["extracts"]
+    sent = [(one["run"], one["counts"], one["chunks"]) for one in each if not one["refused"] and not one["already"]]
+    return sent, len(facts["refused"]) + sum(1 for one in each if one["refused"])
+
+
+def did_send(facts: Facts) -> tuple[list[Any], int]:
+    """Return the same of a submit."""
+    sent = [(one["run"], one["counts"], one["chunks"]) for one in facts["runs"] if not one["already"]]
+    return sent, len(facts["refused"])
+
+
+ROW = st.fixed_dictionaries({CUID: st.sampled_from("abcdefgh"), CITY: st.sampled_from(["Salem", None])})
+EXTRACT = st.lists(ROW, min_size=1, max_size=6)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(EXTRACT, min_size=1, max_size=3), EXTRACT, st.booleans())
+def test_a_dry_run_of_new_extracts_counts_what_a_submit_then_sends(
+    extracts: list[list[Facts]], earlier: list[Facts], copied: bool
+) -> None:
+    with TemporaryDirectory() as place:
+        bench = bank(Path(place))
+        bench.submit(bench.drop_bytes(csv(earlier), "bank-20261119.csv"))
+        contents = [csv(rows) for rows in [*extracts, *([earlier, extracts[0]] if copied else [])]]
+        for number, content in enumerate(contents):
+            bench.drop_bytes(content, f"bank-2026112{number}.csv")
+
+        tried, done = tried_and_done(Path(place), "submit", issuer="bank")
+
+        assert "error" in done or would_send(tried) == did_send(done)
+        assert "error" not in done or ("error" in tried or would_send(tried)[0] == [])
+
+
+def csv(rows: list[Facts]) -> bytes:
+    """Return an extract of these rows; a cuid always has the same card."""
+    return portal_csv(portal_rows(*({PAN: PANS[ord(row[CUID]) % len(PANS)], **row} for row in rows)))
+
+
+def test_an_extract_with_the_bytes_of_a_committed_one_is_refused_by_dry_run_check_and_submit(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    bench.submit(bench.drop(20, "bank-20261120.csv", seed=1))
+    bench.drop(20, "bank-20261121.csv", seed=1)
+
+    checked = facts_of(tmp_path, "check", issuer="bank", extract="bank-20261121.csv")
+    tried, done = tried_and_done(tmp_path, "submit", issuer="bank", extract="bank-20261121.csv")
+
+    assert [{"error": "DuplicateExtractError"}] * 3 == [checked, tried, done]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["good", "bad", "worse"]), st.booleans()), min_size=1, max_size=8),
+    st.sampled_from([{"errors": True}, {"rejects": True}, {"missing": True}, {"errors": True, "rejects": True}]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_dry_run_of_a_resubmission_counts_what_it_then_sends(
+    rows: list[tuple[str, bool]], wanted: Facts, waiting: bool, with_file: bool
+) -> None:
+    """Rows: what is wrong with each, and whether the file corrects it; `waiting`: results were not ingested yet."""
+    flaws: dict[str, dict[str, str | None]] = {"good": {}, "bad": {CITY: None}, "worse": {CITY: None, POSTAL_CODE: "1"}}
+    with TemporaryDirectory() as place:
+        bench = bank(Path(place))
+        built = portal_rows(*({PAN: PANS[at % len(PANS)], **flaws[flaw]} for at, (flaw, _) in enumerate(rows)))
+        run = bench.submit(bench.drop_bytes(portal_csv(built))).manifest.run
+        bench.answer(fail_share=0.5, seed=3)
+        if not waiting:
+            bench.ingest()
+        lines = [f"{run},{at},{CITY},Salem" for at, (_, corrected) in enumerate(rows, 1) if corrected]
+        name = correct(bench, "\n".join(["run,row,column,correction", *lines, ""]).encode()) if with_file else ""
+
+        tried, done = tried_and_done(Path(place), "resubmit", run=run, **wanted, corrections=name, **WHY)
+
+        sent = {"rows": done["counts"]["submitted"], "chunks": done["chunks"]} if "counts" in done else {}
+        refused = done["counts"]["rejected"] if sent else tried.get("refused")
+        expected = {**sent, "refused": refused} if sent else {"rows": 0, "chunks": 0, "refused": refused}
+        assert done.get("error") in (None, "NothingToSendError", tried.get("error"))
+        assert "error" in tried or expected == {name: tried[name] for name in expected}
+
+
+@pytest.mark.parametrize("days", [0, 14])
+def test_a_dry_run_of_a_renewal_counts_what_it_then_sends(tmp_path: Path, days: int) -> None:
+    bench = bank(tmp_path)
+    bench.submit(bench.drop(25, "bank-20261120.csv"))
+    bench.answer(expires=datetime.now(UTC).date() + timedelta(days=10))
+    bench.ingest()
+
+    tried, done = tried_and_done(tmp_path, "renew", issuer="bank", within_days=days)
+
+    assert (25 if days else 0, 3 if days else 0) == (tried["counts"]["submitted"], tried["chunks"])
+    assert not days or (done["counts"], done["chunks"]) == (tried["counts"], tried["chunks"])
+
+
+def test_a_dry_run_of_a_resubmission_finishes_a_commit_in_memory_only(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path, fail=1.0)
+    first = facts_of(tmp_path, "resubmit", run=run, errors=True, **WHY)["run"]
+    (tmp_path / "store" / keys_of(first).manifest).unlink()  # it died between the chain of commits and its manifest
+
+    tried, done = tried_and_done(tmp_path, "resubmit", run=run, errors=True, reason="another one")
+
+    assert (0, {"awaiting": 30}) == (tried["rows"], tried["left"])
+    assert "NothingToSendError" == done["error"]
+    assert replace(bench, now=bench.now).manifest(first).counts.submitted == 30
