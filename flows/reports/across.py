@@ -22,7 +22,7 @@ FIGURES = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "supp
 
 
 class RunFacts(NamedTuple):
-    """One committed run: its figures, reasons by stage (code, rows), links by expiry date, and its open chunks."""
+    """One committed run: its figures, reasons by stage (code, rows), links by expiry date and hours, open chunks."""
 
     run: str
     as_of: date
@@ -31,6 +31,7 @@ class RunFacts(NamedTuple):
     reasons: Mapping[str, Sequence[tuple[str, int]]]
     expires: Mapping[date | None, int]
     waiting: tuple[WaitingChunk, ...]
+    hours: Mapping[str, int] = {}
 
 
 class WaitingChunk(NamedTuple):

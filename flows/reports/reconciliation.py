@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from io import BytesIO
+from itertools import chain
 from typing import Any
 
 import polars as pl
 
 from flows.reports import across, lists
 from flows.reports.across import ReportTerms, RunFacts, WaitingChunk
+from flows.reports.hours import hours_of
 from flows.reports.page import across_page
 from flows.reports.summary import HELD, MISSING, missing, waiting_since
 from flows.results.lineage import Cardholders, run_rows
@@ -26,6 +28,7 @@ from flows.runs.documents import keys_of, manifests, read_ledger, read_purged, r
 from flows.runs.frames import csv_pieces, read_rows
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, placements, reconciliation
+from flows.runs.links import prompted_links
 from flows.runs.store import ObjectMissingError, Store, read
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 from schemas.manifest import Manifest
@@ -49,7 +52,8 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
     since = start or terms.now.date() - LIFE
     gone = without_ledger(store, issuer.issuer)
     lately = [run for run in runs if run.as_of >= since and run.run not in gone]
-    done = lists.settled(frame for run in lately for frame in _states(store, run))
+    typed = prompted_links(store, issuer.issuer)
+    done = lists.settled(chain((frame for run in lately for frame in _states(store, run)), [typed]))
     cards = lists.unlinked((frame for run in lately for frame in _attempts(store, run)), done)
     twice = active_twice(store, issuer.issuer, terms.now.date(), list(commits_since(store, issuer.issuer)))
     facts = {
@@ -58,7 +62,8 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         "to": end.isoformat() if end else None,
         "cardholders_since": since.isoformat(),
         **across.across(found, cards, terms),
-        "cardholders": _cardholders(store, issuer.issuer, lately),
+        "cardholders": _cardholders(store, issuer.issuer, lately, typed),
+        "hours": hours_of((one.hours for one in found), issuer.portal.link_within_hours),
         "active_twice": twice.height,
         "alerts": _alert(context, found, terms),
         "funnel": _funnel(store, issuer.issuer),
@@ -81,12 +86,13 @@ def _funnel(store: Store, issuer: str) -> dict[str, Any] | None:
     return funnel
 
 
-def _cardholders(store: Store, issuer: str, runs: Sequence[Manifest]) -> dict[str, int]:
-    """Count the cardholders of these runs, each once, by its last state."""
+def _cardholders(store: Store, issuer: str, runs: Sequence[Manifest], typed: pl.DataFrame) -> dict[str, int]:
+    """Count the cardholders of these runs and of links typed in, each once, by its last state."""
     turns = {link.run: turn for turn, link in enumerate(commits_since(store, issuer))}
     held = Cardholders()
     for run in sorted(runs, key=lambda one: turns.get(one.run, -1)):
         held.add(run_rows(store, run))
+    held.add([typed])
     return held.count()
 
 
@@ -113,6 +119,7 @@ def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
         {"submit": sorted(manifest.reasons.items()), "partner": partner},
         {date.fromisoformat(day) if day else None: links for day, links in reported["expires"].items()},
         tuple(_waiting(store, keys, manifest, terms, reported=summary is not None)),
+        reported.get("hours", {}).get("spread", {}),
     )
 
 
