@@ -217,6 +217,7 @@ else:
 
 rerun = form("rerun")
 ingest = form("ingest")
+deliver = form("deliver")
 reconciliation = form("reconciliation")
 resubmit = form("resubmit")
 renew = form("renew")

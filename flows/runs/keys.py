@@ -67,6 +67,7 @@ ingested = _prefix("ingested")  # ingest markers: which result files were ingest
 runs = _prefix("runs")  # a folder for each run
 commits = _prefix("commits")  # the chain that puts an issuer's commits in one order
 attributions = _prefix("attributions")  # operators' decisions about result files, a chain for each file
+deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
 backfills = _prefix("backfills")  # lists of missed nights that were sent
 purged = _prefix("purged")  # records of what was purged; one listing shows which runs have no ledger any more
 prompted_prefix = _prefix("single")  # single links whose fields were typed in
