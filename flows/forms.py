@@ -286,6 +286,7 @@ else:
 rerun = form("rerun")
 ingest = form("ingest")
 worklist = form("worklist")
+deliver = form("deliver")
 reconciliation = form("reconciliation")
 resubmit = form("resubmit")
 renew = form("renew")

@@ -228,6 +228,9 @@ class PortalSettings(Settings):
     answer_within_hours: int = Field(
         48, ge=1, description="from upload to result; a chunk without a result is overdue after it"
     )
+    link_within_hours: int = Field(
+        72, ge=1, description="from an extract's drop to the links of its rows; reports show the share within it"
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -111,10 +111,27 @@ class SingleAnswered(Document):
     message: str = ""  # the partner's words, masked
 
 
+class Delivery(Document):
+    """One record of the chain `deliveries/`: the changes since another, 0 for none; `files`: SHA-256 by name."""
+
+    after: int
+    at: AwareDatetime
+    by: str
+    files: dict[str, str]
+    new: int
+    replaced: int
+    withdrawn: int
+    living: int  # links that the receiving side has after it
+
+
+class Confirmed(Record):
+    """The record, once, that the receiving side has a delivery."""
+
+
 class Purged(Document):
     """One purged part of a run; `verdict` and `rows` are those of its last report."""
 
-    run: str  # empty for single links outside a run
+    run: str  # empty for links outside a run: single ones, deliveries
     part: Part
     at: AwareDatetime
     by: str

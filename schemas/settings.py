@@ -23,6 +23,8 @@ STRFTIME: dict[DateFormat, str] = {
     "DD.MM.YYYY": "%d.%m.%Y",
 }
 
+CHANGES = ("change", "why")  # columns that a delivery adds
+
 OWN_NAMES: dict[LinkColumn, str] = {"cuid": "cuid", "last_4": "last_4", "url": "url", "expires_on": "expires_on"}
 
 Name = Annotated[str, StringConstraints(pattern=r'^[^",\t\r\n=+@-][^",\r\n]{0,63}$')]
@@ -69,8 +71,8 @@ class LinkSettings(Settings):
     def _can_be_sent(cls, columns: dict[LinkColumn, Name]) -> dict[LinkColumn, Name]:
         if not {"cuid", "url"} <= columns.keys():
             raise ValueError("links.csv needs at least cuid and url")
-        if len(set(columns.values())) < len(columns):
-            raise ValueError("two columns of links.csv have one name")
+        if len({*columns.values(), *CHANGES}) < len(columns) + len(CHANGES):
+            raise ValueError("two columns of links.csv have one name, or that of a delivery's column: change, why")
         return columns
 
     @property
@@ -109,7 +111,7 @@ class Alerts(Settings):
 class Retention(Settings):
     """Days after a run's last result; what is unsent, unanswered or has an open break is kept, however old.
 
-    Links have no term of their own: they are in report, outcomes and result files alike, and go with the ledger.
+    Links have no term of their own: in report, outcomes and results they go with the ledger, in deliveries as late.
     Result files belong to the operator, like everything that is dropped.
     """
 

@@ -7,8 +7,8 @@ from datetime import date
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.commands.entry import Context, Form, entry
-from flows.commands.parameters import Cli, Issuer, RunName
+from flows.commands.entry import DRY_OR_SEND, Context, Form, entry
+from flows.commands.parameters import Cli, DryRun, Issuer, Number, Reason, RunName
 from flows.commands.result import Link, Result, Table, artifact
 from flows.wiring import edges, issuers, load_issuer, now, open_store, report_link, wire
 
@@ -159,6 +159,7 @@ def reconcile(
 
 def _across(facts: dict[str, Any]) -> list[str | Table]:
     from flows.reports.advice import across_advice
+    from flows.reports.page import hours_line
 
     name, waiting, alerts = facts["issuer"], facts["outstanding"], facts["alerts"]
     shown: list[str | Table] = [
@@ -170,6 +171,7 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         artifact(waiting["chunks"], f"{name}-outstanding", f"{name}: {facts['verdict']}, oldest first"),
     ]
     shown += [artifact(facts["worklist"], f"{name}-worklist", f"{name}: what is to be done, due first")]
+    shown += ["", hours_line(facts["hours"])] if facts["hours"]["links"] else []
     if waiting["count"]:
         ages = [[age, sizes["count"], sizes["rows"]] for age, sizes in waiting["ages"].items()]
         late = {True: "overdue", False: ""}
@@ -201,6 +203,42 @@ def worklist(context: Context, issuer: str = "") -> Result:
     shown += [artifact(lines[:ARTIFACT], f"{issuer or 'all'}-worklist", title)]
     shown += [f"and {len(work) - LONGEST:,} more: worklist.csv of `cardlink reconcile`"] if len(work) > LONGEST else []
     return Result({"worklist": lines}, shown, work[0].command if work else "")
+
+
+@entry("deliver", form=Form("deliver", "links of {issuer}", hours=2, choices=(DRY_OR_SEND,), retries=(10, 60)))
+def deliver(
+    context: Context, issuer: Issuer, *, confirm: Number | None = None, reason: Reason = "", dry_run: DryRun = False
+) -> Result:
+    """Deliver ISSUER's links: those new since the last confirmed delivery, and those no longer to be used.
+
+    Args:
+        issuer: Whose links, of all runs and single links.
+        confirm: Record that the receiving side has this delivery; then give the reason, such as its receipt.
+    """
+    from flows.operations import delivery
+
+    issuer_context = wire(context.folder, issuer)
+    prefix = "dry run, nothing was written: " if dry_run else ""
+    if confirm is not None:
+        confirmed = delivery.confirm(issuer_context, confirm, reason, dry_run=dry_run)
+        line = f"{prefix}{issuer}: delivery {confirm} confirmed {confirmed.at:%Y-%m-%d %H:%M} by {confirmed.by}"
+        facts = {"issuer": issuer, "number": confirm, "dry_run": dry_run, **confirmed.model_dump(mode="json")}
+        return Result(facts, [f"{line}: {confirmed.reason}"])
+    done = delivery.deliver(issuer_context, dry_run=dry_run)
+    facts = {"issuer": issuer, "number": done.number, "fresh": done.fresh, "dry_run": dry_run, "doubts": done.doubts}
+    doubts = [f"{key} names other bytes than were delivered: not confirmed" for key in done.doubts]
+    if done.record is None:
+        return Result(facts, [f"{issuer}: nothing new since the last confirmed delivery", *doubts])
+    one, place = done.record, delivery.folder(issuer, done.number)
+    state = "written" if done.fresh else "not confirmed yet, nothing new since"
+    lines = [
+        f"{prefix}{issuer}: delivery {done.number} {state}: {one.new:,} new, {one.replaced:,} replaced, "
+        f"{one.withdrawn:,} withdrawn; {one.living:,} living links",
+        *doubts,
+        f"files: {issuer_context.issuer.root}/{place} ({' '.join(one.files)})",
+    ]
+    next_step = f"cardlink deliver {issuer} --confirm {done.number} --reason RECEIPT"
+    return Result({**facts, **one.model_dump(mode="json")}, lines, next_step)
 
 
 @entry("status", form=READ_ONLY)

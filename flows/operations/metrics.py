@@ -5,6 +5,7 @@ Labels are issuer, state, fate and kind: nothing personal.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, get_args
@@ -14,8 +15,8 @@ from flows.reports.across import FIGURES
 from flows.runs.chunks import OPEN, State, outboxes
 from flows.runs.context import IssuerContext
 from flows.runs.documents import read_manifest, run_ids, run_statuses
-from flows.runs.keys import RunKeys
-from flows.runs.store import Store
+from flows.runs.keys import RunKeys, reconciliation
+from flows.runs.store import ObjectMissingError, Store, read
 from flows.submissions.pending import pending
 
 
@@ -74,6 +75,7 @@ def write_metrics(context: IssuerContext) -> str:
         ),
         family("cardlink_alerts_open", "Open alerts by kind.", alerts, "kind"),
         *_last_run(store, issuer),
+        *_hours(store, issuer),
     ]
     text = openmetrics(families)
     store.replace(metrics_key(issuer), [text.encode()])
@@ -82,6 +84,18 @@ def write_metrics(context: IssuerContext) -> str:
 
 def _gauge(issuer: str, name: str, text: str, value: float) -> Family:
     return Family(name, text, ((value, {"issuer": issuer}),))
+
+
+def _hours(store: Store, issuer: str) -> Iterator[Family]:
+    """Yield the hours from drop to link, as the last report across runs has them."""
+    try:
+        hours = json.loads(read(store, f"{reconciliation(issuer)}summary.json")).get("hours")
+    except ObjectMissingError:
+        return
+    if hours and hours["links"]:
+        samples = tuple((hours[one], {"issuer": issuer, "kind": one}) for one in ("median", "slowest"))
+        yield Family("cardlink_link_hours", "Hours from an extract's drop to its links.", samples)
+        yield _gauge(issuer, "cardlink_links_in_time_ratio", "Share of links within the agreed hours.", hours["share"])
 
 
 def _last_run(store: Store, issuer: str) -> Iterator[Family]:

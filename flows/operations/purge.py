@@ -22,13 +22,14 @@ from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.documents import AbandonedError, RunStatus, read_end, read_purged, read_summary, run_ids, run_status
 from flows.runs.identity import canonical
-from flows.runs.keys import RunId, RunKeys, drops, probes, prompted_prefix, purged, runs
+from flows.runs.keys import RunId, RunKeys, deliveries, drops, probes, prompted_prefix, purged, runs
 from flows.runs.links import answer_key
 from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
 from schemas.records import PARTS, Abandoned, Part, Purged
 
 READERS = 16  # runs read, and objects deleted, at a time
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
+_LINKS = re.compile(r"/\d{6}/links(-\d{5})?\.(csv|parquet)$")
 _PROBE = re.compile(r"[0-9a-f]{16}/\d")
 
 
@@ -85,7 +86,7 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         found = list(readers.map(lambda run: _inspect_run(context, run), run_ids(store, issuer)))
     parts = [part for one in found for part in one.parts]
     return PurgePlan(
-        (*(part for part in parts if isinstance(part, PurgeUnit)), *_prompted_links(context)),
+        (*(part for part in parts if isinstance(part, PurgeUnit)), *_links_of_no_run(context)),
         tuple(part for part in parts if isinstance(part, KeptPart)),
         tuple(key for one in found for key in one.unknown),
         tuple(entry for folder in _ours(store, issuer) for entry in _leftovers(cleaner, folder, now - OLD)),
@@ -132,21 +133,24 @@ def _ours(store: Store, issuer: str) -> list[str]:
     return [folder for folder in folders if folder not in drops(issuer)]
 
 
-def _prompted_links(context: IssuerContext) -> Iterator[PurgeUnit]:
-    """Yield the single links requested from no run whose answers are older than a ledger may be."""
-    issuer, now = context.issuer.issuer, context.adapters.now()
-    entries = {entry.key: entry for entry in context.adapters.store.keys(prompted_prefix(issuer))}
+def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
+    """Yield the single links requested from no run, and the delivered links, that are older than a ledger may be."""
+    store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
     name, length = retention.setting("ledger", context.issuer.retention)
-    pairs = [(entry, entries.get(answer_key(key))) for key, entry in entries.items()]
-    old = [pair for pair in pairs if pair[1] is not None and pair[1].modified + length <= now]
-    mine = tuple(entry for pair in old for entry in pair if entry is not None)
-    if mine:
-        since, size = max(entry.modified for entry in mine), sum(entry.size for entry in mine)
-        record = Purged(
-            run="", part="ledger", at=now, by=redact(context.adapters.actor), since=since, setting=name,
-            objects={"single": len(mine)}, bytes=size,
-        )  # fmt: skip
-        yield PurgeUnit(f"{purged(issuer)}single/{now:%Y%m%dT%H%M%S%f}.json", record, mine)
+    asked = {entry.key: entry for entry in store.keys(prompted_prefix(issuer)) if entry.modified + length <= now}
+    answers = {key: answer for key in asked if (answer := asked.get(answer_key(key)))}
+    sent = [
+        entry for entry in store.keys(deliveries(issuer)) if _LINKS.search(entry.key) and entry.modified + length <= now
+    ]
+    single = [one for key, answer in answers.items() for one in (asked[key], answer)]
+    for kind, mine in (("single", single), ("deliveries", sent)):
+        if mine:
+            since, size = max(entry.modified for entry in mine), sum(entry.size for entry in mine)
+            record = Purged(
+                run="", part="ledger", at=now, by=redact(context.adapters.actor), since=since, setting=name,
+                objects={kind: len(mine)}, bytes=size,
+            )  # fmt: skip
+            yield PurgeUnit(f"{purged(issuer)}{kind}/{now:%Y%m%dT%H%M%S%f}.json", record, tuple(mine))
 
 
 def _probes(store: Store, issuer: str, before: datetime) -> Iterator[Entry]:

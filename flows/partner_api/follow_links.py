@@ -81,8 +81,7 @@ def check_links(
     """
     keys = keys_of(manifest.run)
     with claimed(context.adapters, f"{keys.placements}claims/"):
-        alone = single_links(context.adapters.store, keys)
-        parts = [_Part(context, service, settings, keys, part, alone).look(again=again) for part in manifest.ledger]
+        parts = [_Part(context, service, settings, keys, part).look(again=again) for part in manifest.ledger]
     return LinkCheck(manifest.run, *(sum(counts) for counts in zip(*parts, strict=True)) if parts else (0, 0, 0, 0))
 
 
@@ -103,7 +102,6 @@ class _Part:
         settings: ServiceSettings,
         keys: RunKeys,
         part: LedgerPart,
-        alone: pl.DataFrame,
     ) -> None:
         self._context = context.adapters
         self._service = service
@@ -111,7 +109,7 @@ class _Part:
         self._run = str(keys.run)
         self._key = placements_key(keys, part)
         self._messages = f"{keys.placements}messages/{part.name.partition('.')[0]}/"
-        self._urls = linked_rows(context.adapters.store, keys, part, alone)
+        self._urls = linked_rows(context.adapters.store, keys, part)
         self._known = _joined(self._urls, read_placements(context.adapters.store, keys, part))
         self._silent = 0
 

@@ -15,7 +15,7 @@ import polars as pl
 from flows.runs.documents import keys_of, read_ledger
 from flows.runs.frames import read_rows
 from flows.runs.keys import RunKeys, placements
-from flows.runs.links import linked_rows, single_links, states_with
+from flows.runs.links import linked_rows
 from flows.runs.store import ObjectMissingError, Store, read
 from schemas import ledger
 from schemas.ledger import LINKED
@@ -282,8 +282,7 @@ def _funnel_rows(
     for run in runs:
         keys, age = keys_of(run.run), pl.lit(age_of(run.as_of, today), pl.UInt8).alias("age")
         records = read_ledger(store, keys, run.ledger, ["row", "cuid", "fate"])
-        alone = single_links(store, keys)
-        states = (states_with(frame, alone) for frame in read_rows(store, keys, run.ledger, ["row", "state"]))
+        states = read_rows(store, keys, run.ledger, ["row", "state"])
         for part, sent, state in zip(run.ledger, records, states, strict=True):
             named = sent.filter(mine).with_columns(pl.lit(run.run).alias("run"))
             by_row = read_placements(store, keys, part, ["row", *ENDS])
@@ -294,10 +293,10 @@ def _asked(store: Store, runs: Sequence[Manifest]) -> dict[str, Any]:
     last: datetime | None = None
     asked = linked = 0
     for run in runs:
-        keys, alone = keys_of(run.run), single_links(store, keys_of(run.run))
+        keys = keys_of(run.run)
         for part in run.ledger:
             seen = read_placements(store, keys, part, ["seen"])["seen"].drop_nulls()
-            linked += linked_rows(store, keys, part, alone).height
+            linked += linked_rows(store, keys, part).height
             asked += len(seen)
             newest = seen.max()
             if isinstance(newest, datetime):

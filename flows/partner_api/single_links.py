@@ -18,9 +18,11 @@ from flows.extracts.open import open_extract
 from flows.partner_api.service import AnswerLostError, Linking, LinkRequestError, NoServiceError, StrangeAnswerError
 from flows.redaction import redact
 from flows.reports.cardholder import SINGLE, Attempt, trace
+from flows.reports.rebuild import rebuild_lasting
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.sources import reopen_source
 from flows.results.attribution import allowed
+from flows.results.lineage import newest_first
 from flows.results.read import day_in
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of, read_ledger, read_manifest, refuse_purged
@@ -137,7 +139,7 @@ class SingleUnderWayError(TryAgainError):
 def link_row(
     context: IssuerContext, linking: Linking, run: str, row: int, *, override: str = "", supply: Supply = lambda _: ""
 ) -> SingleLink:
-    """Ask for one link for a row (from 1) of a run's source, which is read and refined again.
+    """Ask for one link for a row (from 1) of a run's source, read and refined again, and count it in the run's report.
 
     Raises NoServiceError, UnknownRunError, LedgerPurgedError, NoSuchRowError, SourceGoneError, LinkRequestError,
     CardTakenError, and what the service's client raises.
@@ -155,8 +157,19 @@ def link_row(
     with open_extract(context, entry, source) as stream:
         fields = _refined(context, stream, source, RowScope(picked, keep_cells=True))
     known = [one for one in singles(context.adapters.store, keys) if one.asked.row == row]
+    if any(one.state == LINKED for one in known):  # killed before it was counted?
+        _report(context, run)
     key = f"{keys.singles}{row:09d}-{len(known) + 1}.json"
-    return _Asking(context, linking, key, keys, row).ask(fields, override, supply)
+    done = _Asking(context, linking, key, keys, row).ask(fields, override, supply)
+    if done.state == LINKED:
+        _report(context, run)
+    return done
+
+
+def _report(context: IssuerContext, run: str) -> None:
+    """Count a single link in the report of its run, and of those that this one repeats."""
+    for affected in newest_first(context.adapters.store, [run]):
+        rebuild_lasting(context, affected)
 
 
 def link_typed(context: IssuerContext, linking: Linking, typed: Mapping[str, str], *, override: str = "") -> SingleLink:

@@ -27,7 +27,7 @@ from flows.runs.documents import keys_of, read_summary
 from flows.runs.frames import read_rows
 from flows.runs.identity import digest
 from flows.runs.keys import placements, transactions
-from flows.runs.links import prompted_singles, single_links
+from flows.runs.links import prompted_singles
 from flows.runs.store import Entry, Store, read
 from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, found
 from schemas.ledger import LINKED
@@ -174,7 +174,6 @@ def _prompted_marks(store: Store, issuer: str) -> Iterator[pl.Series]:
 
 def _linked(store: Store, manifest: Manifest) -> Iterator[pl.Series]:
     keys = keys_of(manifest.run)
-    yield single_links(store, keys).select(_mark())["mark"]
     if read_summary(store, keys) is not None:
         for rows in read_rows(store, keys, manifest.ledger, ["cuid", "state"]):
             yield rows.filter(state=LINKED).select(_mark())["mark"]

@@ -22,7 +22,7 @@ FIGURES = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "supp
 
 
 class RunFacts(NamedTuple):
-    """One committed run: its figures, reasons by stage (code, rows), links by expiry date, and its open chunks."""
+    """One committed run: its figures, reasons by stage (code, rows), links by expiry date and hours, open chunks."""
 
     run: str
     as_of: date
@@ -32,6 +32,7 @@ class RunFacts(NamedTuple):
     expires: Mapping[date | None, int]
     waiting: tuple[WaitingChunk, ...]
     breaks: Sequence[Mapping[str, Any]] = ()  # open ones, as in summary.json
+    hours: Mapping[str, int] = {}
 
 
 class WaitingChunk(NamedTuple):

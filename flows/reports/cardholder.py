@@ -267,4 +267,13 @@ def _outcomes_of(store: Store, keys: RunKeys, part: LedgerPart, rows: list[int])
         (found,) = read_rows(store, keys, [part], None, pl.col("row").is_in(rows))
     except ObjectMissingError:
         return {}
-    return {one["row"]: one for one in found.iter_rows(named=True)}
+    return {one["row"]: _own(one) for one in found.iter_rows(named=True)}
+
+
+def _own(came: dict[str, Any]) -> dict[str, Any]:
+    """Return a row's outcome in its result file: a single link that counts for it is an attempt of its own."""
+    if came["how"] != SINGLE:
+        return came
+    failed = came["reasons"] or came["message"]
+    state = ERROR if failed else LINKED if came["result"] else AWAITING
+    return {**came, "state": state, "url": None, "expires_on": None, "how": None}

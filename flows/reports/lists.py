@@ -176,23 +176,33 @@ def _hashes(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def write_links(store: Store, keys: RunKeys, links: Iterator[pl.DataFrame], settings: LinkSettings) -> None:
-    """Write all links of a run as links.csv, or as links-00001.csv and so on, of `rows_per_file` rows each.
+    """Write all links of a run.
 
-    Columns, their names and the date format are those of the sending system. Link files of an earlier report keep only
-    their header: a link withdrawn since must not be sent from them.
+    Link files of an earlier report keep only their header: a link withdrawn since must not be sent from them.
     """
-    columns = list(settings.columns.values())
-    cells = [pl.col(column).alias(name) for column, name in settings.columns.items()]
-    day = pl.col("expires_on").dt.strftime(settings.strftime)
     written = set()
-    mailed = (part.with_columns(day).select(cells) for part in links)
-    for number, frames in enumerate(_files(mailed, settings.rows_per_file), start=1):
-        key = keys.report(f"links-{number:05d}.csv" if settings.rows_per_file else "links.csv")
-        store.replace(key, csv_pieces(frames, columns))
-        written.add(key)
+    for name, pieces in link_files(links, settings):
+        store.replace(keys.report(name), pieces)
+        written.add(keys.report(name))
     for entry in list(store.keys(keys.report("links"), shallow=True)):
         if entry.key.endswith(".csv") and entry.key not in written:
-            store.replace(entry.key, csv_pieces([], columns))
+            store.replace(entry.key, csv_pieces([], settings.columns.values()))
+
+
+def link_files(
+    links: Iterator[pl.DataFrame], settings: LinkSettings, more: Sequence[str] = ()
+) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield name and content of links.csv, or of links-00001.csv and so on, of `rows_per_file` rows each.
+
+    Columns, their names and the date format are those of the sending system; `more` columns follow.
+    """
+    names = [*settings.columns.values(), *more]
+    cells = [pl.col(column).alias(name) for column, name in zip([*settings.columns, *more], names, strict=True)]
+    day = pl.col("expires_on").dt.strftime(settings.strftime)
+    mailed = (part.with_columns(day).select(cells) for part in links)
+    for number, frames in enumerate(_files(mailed, settings.rows_per_file), start=1):
+        name = f"links-{number:05d}.csv" if settings.rows_per_file else "links.csv"
+        yield name, csv_pieces(frames, names)
 
 
 def _files(frames: Iterator[pl.DataFrame], limit: int | None) -> Iterator[Iterable[pl.DataFrame]]:

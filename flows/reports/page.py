@@ -105,6 +105,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
         expiry=_expiry(summary["links"]),
         chunk_counts=[(name, summary["chunks"][name]) for name in ("sent", "answered", "partial", "awaiting")],
         missing=MISSING,
+        hours=hours_line(summary.get("hours")),
         open_chunks=waiting.head(OPEN_CHUNKS).to_dicts(),
         more_open=max(0, waiting.height - OPEN_CHUNKS),
         worst_chunks=worst.head(WORST_CHUNKS).to_dicts(),
@@ -127,6 +128,7 @@ def across_page(facts: Mapping[str, Any]) -> str:
         unsettled=UNSETTLED,
         held=HELD,
         work_lines=OPEN_CHUNKS,
+        hours=hours_line(facts.get("hours")),
         chunks=chunks[:OPEN_CHUNKS],
         more_chunks=max(0, len(chunks) - OPEN_CHUNKS) + facts["outstanding"]["more"],
         runs=newest[: -RUNS - 1 : -1],
@@ -176,6 +178,17 @@ def percent(share: float) -> str:
     if 0.999 < share < 1:
         return "> 99.9%"
     return f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}"
+
+
+def hours_line(hours: Mapping[str, Any] | None) -> str:
+    """Return the sentence of the hours from drop to link; empty before the first link."""
+    if not hours or not hours["links"]:
+        return ""
+    share, since = percent(hours["share"]), hours.get("since", "the extract's drop")
+    return (
+        f"From {since} to the link: median {hours['median']} h, slowest {hours['slowest']} h; "
+        f"{share} of {hours['links']:,} links within the agreed {hours['within']} h."
+    )
 
 
 def _day(day: datetime) -> str:

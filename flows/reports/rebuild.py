@@ -18,13 +18,14 @@ import polars as pl
 
 from flows.reports import lists as tables
 from flows.reports import open_rows
+from flows.reports.hours import run_hours
 from flows.reports.lists import write_links, write_unsent
 from flows.reports.summary import summarise, waiting_since
 from flows.reports.tally import Tally, add, tally
 from flows.results.balance import Balance, balance
 from flows.results.intake import CHUNKS
 from flows.results.lineage import attempts_after
-from flows.results.reconcile import Reconciled, reconcile
+from flows.results.reconcile import Reconciled, reconcile, with_single_links
 from flows.runs.chunks import Item, as_it_lies, chunk_states, outbox
 from flows.runs.closings import closed_breaks
 from flows.runs.context import IssuerContext
@@ -40,6 +41,7 @@ from flows.runs.documents import (
 from flows.runs.frames import csv_pieces, read_rows, rows_key, write_parquet
 from flows.runs.identity import canonical, local_day
 from flows.runs.keys import RunKeys
+from flows.runs.links import single_links
 from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.prior_state import CHECKS
 from flows.runs.store import Entry, Store, prefetch
@@ -82,6 +84,7 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
     moment = waiting_since(store, keys, manifest, now)
     versions = {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}
     summary = summarise(manifest, total, books, context.issuer, moment, versions, closed)
+    summary["hours"] = run_hours(store, manifest, total.arrivals, context.issuer.portal.link_within_hours)
     if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
@@ -107,7 +110,7 @@ def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
 
 def _report_inputs(store: Store, keys: RunKeys) -> list[Entry]:
     """List the objects added after a run's commit that its report is made of."""
-    return [*store.keys(keys.outcomes), *store.keys(keys.closed)]
+    return [entry for prefix in (keys.outcomes, keys.closed, keys.singles) for entry in store.keys(prefix)]
 
 
 class Findings(NamedTuple):
@@ -160,11 +163,11 @@ def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[T
 def _settle(context: IssuerContext, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
     """Reconcile part by part."""
     store, today = context.adapters.store, context.adapters.now().date()
-    reported, run = StoredOutcomes(store, keys), str(keys.run)
+    reported, run, alone = StoredOutcomes(store, keys), str(keys.run), single_links(store, keys)
     states = chunk_states(store, keys, manifest)
     cancelled = frozenset((run, item.chunk.number) for item in states if item.state == "cancelled")
     settle = partial(reconcile, today=today, cancelled=cancelled, closings=closed_breaks(store, keys))
-    return (_settle_part(store, keys, part, reported, settle) for part in manifest.ledger)
+    return (_settle_part(store, keys, part, reported, alone, settle) for part in manifest.ledger)
 
 
 def _settle_part(
@@ -172,6 +175,7 @@ def _settle_part(
     keys: RunKeys,
     part: LedgerPart,
     reported: StoredOutcomes,
+    alone: pl.DataFrame,
     reconcile: Callable[[pl.DataFrame, Sequence[Attributed]], Reconciled],
 ) -> Settled:
     """Reconcile a part a few chunks at a time: answers take five times the memory of what was sent."""
@@ -179,9 +183,10 @@ def _settle_part(
     def settle(records: pl.DataFrame) -> tuple[pl.DataFrame, Tally]:
         sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(str(keys.run)).alias("run"))
         outcomes = reported.of(sent["chunk"].unique().to_list())
-        settled = reconcile(sent, outcomes)
-        rows = settled.rows.join(sent.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
-        return rows, tally(records, settled, outcomes)
+        mine = alone.join(records, on="row", how="semi")
+        settled = with_single_links(reconcile(sent, outcomes), mine)
+        rows = settled.rows.join(records.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
+        return rows, tally(records, settled, outcomes, mine)
 
     with ThreadPoolExecutor(AT_A_TIME) as workers:
         done = list(workers.map(settle, _groups(store, keys, part)))  # each group is freed once it is reconciled

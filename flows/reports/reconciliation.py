@@ -16,6 +16,7 @@ import polars as pl
 
 from flows.reports import across, lists
 from flows.reports.across import ReportTerms, RunFacts, WaitingChunk
+from flows.reports.hours import hours_of
 from flows.reports.page import across_page
 from flows.reports.summary import HELD, MISSING, missing, waiting_since
 from flows.reports.workbook import across_workbook
@@ -29,6 +30,7 @@ from flows.runs.documents import keys_of, manifests, read_purged, read_summary, 
 from flows.runs.frames import csv_pieces
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, placements, reconciliation
+from flows.runs.links import prompted_links
 from flows.runs.store import ObjectMissingError, Store, read
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 from schemas.manifest import Manifest
@@ -74,6 +76,9 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
             held.add([some])
             settled.append(lists.settled([some.filter(pl.col("state").is_in([LINKED, ERROR, AWAITING]))]))
             tried.append(_attempts(some))
+    typed = prompted_links(store, issuer.issuer)
+    held.add([typed])
+    settled.append(lists.settled([typed]))
     days = pl.DataFrame({"run": pl.Series([run.run for run in lately], dtype=pl.String)}).with_row_index("turn")
     attempts = pl.concat([NO_ATTEMPTS, *tried]).join(days, on="run").sort("turn", maintain_order=True)
     cards = lists.unlinked([attempts.select(*lists.TRIED)], pl.concat([lists.settled([]), *settled]).unique())
@@ -100,6 +105,7 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         "worklist": work.head(across.LISTED).to_dicts(),
         "more_work": max(0, work.height - across.LISTED),
         "cardholders": found.cardholders,
+        "hours": hours_of((one.hours for one in runs), issuer.portal.link_within_hours),
         "active_twice": twice.height,
         "alerts": _alert(context, runs, terms),
         "funnel": _funnel(store, issuer.issuer),
@@ -148,6 +154,7 @@ def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
         {date.fromisoformat(day) if day else None: links for day, links in reported["expires"].items()},
         tuple(_waiting(store, keys, manifest, terms, reported=summary is not None)) if awaited else (),
         [one for one in reported.get("breaks", ()) if not one["notice"]],
+        reported.get("hours", {}).get("spread", {}),
     )
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.results.reconcile import BROKEN_ROW, Reconciled
+from flows.runs.links import ARRIVED
 from flows.runs.outcomes import Attributed
 from schemas import ledger
 from schemas.breaks import Break
@@ -32,6 +33,7 @@ REASONS = pl.Schema({"reason": pl.String(), "rows": pl.UInt32(), "warned": pl.UI
 KINDS = pl.Schema({"shape": pl.String(), "reason": pl.String(), "rows": pl.UInt32(), "message": pl.String()})
 EXPIRY = pl.Schema({"expires_on": pl.Date(), "links": pl.UInt32()})
 HOW = pl.Schema({"how": pl.String(), "rows": pl.UInt32()})
+ARRIVALS = pl.Schema({"arrived": ARRIVED, "links": pl.UInt32()})
 
 
 class ResultFile(NamedTuple):
@@ -44,7 +46,7 @@ class ResultFile(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Counts of chunks, breaks (`broken`: their rows), reasons of ours (`refused`) and the partner, texts, expiries."""
+    """Counts of chunks, breaks (`broken`: rows), our reasons (`refused`), the partner's, texts, expiries, arrivals."""
 
     chunks: pl.DataFrame
     breaks: frozenset[Break]
@@ -56,10 +58,11 @@ class Tally(NamedTuple):
     shapes: pl.DataFrame
     expiry: pl.DataFrame
     how: pl.DataFrame
+    arrivals: pl.DataFrame
 
 
-def tally(records: pl.DataFrame, settled: Reconciled, outcomes: Sequence[Attributed]) -> Tally:
-    """Count a group of ledger records (row, fate, reasons) and, of those sent, the reconciled rows."""
+def tally(records: pl.DataFrame, settled: Reconciled, outcomes: Sequence[Attributed], alone: pl.DataFrame) -> Tally:
+    """Count a group of ledger records (row, fate, reasons), their reconciled rows and their single links (`alone`)."""
     rows = settled.rows
     failed = rows.filter(state=ERROR)
     return Tally(
@@ -80,7 +83,17 @@ def tally(records: pl.DataFrame, settled: Reconciled, outcomes: Sequence[Attribu
         .head(10 * SHAPES),
         rows.filter(state=LINKED).group_by("expires_on").agg(pl.len().alias("links")),
         rows.drop_nulls("how").group_by("how").agg(pl.len().alias("rows")),
+        _arrivals(rows.filter(state=LINKED), outcomes, alone),
     )
+
+
+def _arrivals(linked: pl.DataFrame, outcomes: Sequence[Attributed], alone: pl.DataFrame) -> pl.DataFrame:
+    """Count links by when they arrived: with their result file, or as single links."""
+    dropped = {one.name: one.arrived for one in outcomes}
+    files = pl.DataFrame({"result": [*dropped], "file": [*dropped.values()]}, {"result": pl.String, "file": ARRIVED})
+    came = linked.join(files, on="result", how="left").join(alone.select("row", "arrived"), on="row", how="left")
+    when = pl.coalesce("file", "arrived").alias("arrived")
+    return came.group_by(when).agg(pl.len().alias("links")).drop_nulls("arrived")
 
 
 def _reasons(rows: pl.DataFrame, warned: pl.Expr) -> pl.DataFrame:
@@ -108,6 +121,7 @@ def add(tallies: Sequence[Tally]) -> Tally:
         shapes.head(SHAPES),
         expiry.sort("expires_on"),
         _sum([one.how for one in tallies], HOW, rows),
+        _stack([one.arrivals for one in tallies], ARRIVALS).group_by("arrived").agg(pl.col("links").sum()),
     )
 
 

@@ -125,8 +125,9 @@ def run_rows(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
     cancelled = [one.chunk.number for one in chunk_states(store, keys, manifest) if one.state == "cancelled"]
     sent, result = pl.col("fate") == ledger.SUBMITTED, pl.col("result").fill_null(AWAITING)
     never = (result == AWAITING) & pl.col("chunk").is_in(cancelled)
-    state = pl.when(sent & never).then(pl.lit(CANCELLED)).when(sent).then(result).otherwise("fate")
-    reasons = pl.when(sent).then("answer").otherwise("reasons")  # our own reasons for a row that was sent are warnings
+    came = sent | (result == LINKED)  # a single link comes to a row that was not sent, too
+    state = pl.when(sent & never).then(pl.lit(CANCELLED)).when(came).then(result).otherwise("fate")
+    reasons = pl.when(came).then("answer").otherwise("reasons")  # our own reasons for a row that was sent are warnings
     for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, _RECORD), strict=True):
         rows = records.join(_results(store, manifest, part), on="row", how="left", maintain_order="left")
         yield rows.with_columns(state=state, reasons=reasons).select(

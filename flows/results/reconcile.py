@@ -86,6 +86,32 @@ def reconcile(
     return Reconciled(_rows(numbered, best, answers, conflicts), chunks, found_breaks.open, gone, _open(still, gone))
 
 
+def with_single_links(settled: Reconciled, alone: pl.DataFrame) -> Reconciled:
+    """Count the single links of `alone` (`flows.runs.links.single_links`), also for rows that were not sent.
+
+    They take away neither a link that lasts longer nor a break: what the partner's file lacks, it still lacks.
+    """
+    ends = pl.col("expires_on").fill_null(date.max) >= pl.col("expires_on_alone").fill_null(date.max)
+    lasting = settled.rows.filter(state=LINKED).join(alone, on="row", suffix="_alone").filter(ends)
+    counted = alone.join(lasting, on="row", how="anti")
+    if counted.is_empty():
+        return settled
+    before = settled.rows.join(counted, on="row", how="semi")
+    linked = counted.drop("arrived").with_columns(state=pl.lit(LINKED), how=pl.lit("single"))
+    rows = settled.rows.update(linked, on="row", how="full").sort("row")  # the partner's first word on the row stays
+    gained = before.group_by("chunk").agg(
+        (pl.col("state") == one).sum().alias(f"was_{one}") for one in (ERROR, AWAITING)
+    )
+    was = {one: pl.col(f"was_{one}").fill_null(0) for one in (ERROR, AWAITING)}
+    both = pl.sum_horizontal(was.values())
+    chunks = settled.chunks.join(gained, on="chunk", how="left", maintain_order="left").with_columns(
+        *(pl.col(name) + both for name in ("links", LINKED)), *(pl.col(name) - gone for name, gone in was.items())
+    )
+    done = (pl.col("state") == "partial") & (pl.col(AWAITING) == 0)
+    states = pl.when(done).then(pl.lit("answered")).otherwise("state").alias("state")
+    return settled._replace(rows=rows, chunks=chunks.with_columns(states).select(settled.chunks.columns))
+
+
 def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
     """Return the rows of all files in one frame, with the numbers of the sent rows they answer."""
     facts = pl.DataFrame(

@@ -15,6 +15,8 @@ from flows.runs.store import Store
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 
+DROPPED = "dropped"  # the fact of a run's commit that says when its extract was dropped
+
 
 class Adapters(NamedTuple):
     """Everything outside: storage, the clock, who is acting, and the probe a store has to pass."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.runs.documents import read_document, read_ledger
+from flows.runs.documents import read_document
 from flows.runs.frames import read_rows
 from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.store import Store
@@ -17,6 +17,7 @@ from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
 
 ANSWER = "-answer.json"
 
+ARRIVED = pl.Datetime("us", "UTC")
 LINK = pl.Schema(
     {"row": pl.UInt32(), "cuid": pl.String(), "last_4": pl.String(), "url": pl.String(), "expires_on": pl.Date()}
 )
@@ -60,32 +61,34 @@ def answer_key(key: str) -> str:
 
 
 def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
-    """Return the last single link of each row of a run (LINK)."""
+    """Return the last single link of each row of a run (LINK, and when it `arrived`)."""
     return links_of(singles(store, keys))
 
 
 def links_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
-    """Return the last link that single requests brought for each row (LINK)."""
+    """Return the last link that single requests brought for each row (LINK, and when it `arrived`)."""
     found = {
-        one.asked.row: (one.asked.row, one.asked.cuid, one.asked.last_4, one.answered.url, one.answered.expires_on)
+        one.asked.row: (
+            one.asked.row, one.asked.cuid, one.asked.last_4, one.answered.url, one.answered.expires_on, one.answered.at
+        )
         for one in alone
         if one.answered and one.answered.url
-    }
-    return pl.DataFrame(list(found.values()), schema=LINK, orient="row")
+    }  # fmt: skip
+    return pl.DataFrame(list(found.values()), schema={**LINK, "arrived": ARRIVED}, orient="row")
 
 
-def linked_rows(store: Store, keys: RunKeys, part: LedgerPart, alone: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of a ledger part that have a link (LINK); `alone` are the run's single links."""
+def prompted_links(store: Store, issuer: str) -> pl.DataFrame:
+    """Return the links whose fields were typed in: cuid, last_4, expiration, url, expires_on, state."""
+    rows = [
+        (one.asked.cuid, one.asked.last_4, one.asked.expiration, one.answered.url, one.answered.expires_on, LINKED)
+        for one in prompted_singles(store, issuer)
+        if one.answered and one.answered.url
+    ]
+    text = dict.fromkeys(("cuid", "last_4", "expiration", "url"), pl.String())
+    return pl.DataFrame(rows, schema={**text, "expires_on": pl.Date(), "state": pl.String()}, orient="row")
+
+
+def linked_rows(store: Store, keys: RunKeys, part: LedgerPart) -> pl.DataFrame:
+    """Return the rows of a ledger part that have a link (LINK), single links included; every report has those."""
     columns = ["row", "cuid", "last_4", "state", "url", "expires_on"]
-    linked = pl.concat(read_rows(store, keys, [part], columns, pl.col("state") == LINKED)).select(*LINK)
-    if alone.is_empty():
-        return linked
-    (records,) = read_ledger(store, keys, [part], ["row"])
-    mine = alone.join(records, on="row", how="semi").join(linked, on="row", how="anti")
-    return pl.concat([linked, mine.select(*LINK)]).sort("row")
-
-
-def states_with(states: pl.DataFrame, alone: pl.DataFrame) -> pl.DataFrame:
-    """Return row and state of reconciled rows; those with a single link are linked."""
-    built = alone.select("row", pl.lit(LINKED).alias("state"))
-    return pl.concat([states.join(built, on="row", how="anti"), built])
+    return pl.concat(read_rows(store, keys, [part], columns, pl.col("state") == LINKED)).select(*LINK)

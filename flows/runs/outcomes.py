@@ -72,6 +72,7 @@ class Attributed(NamedTuple):
     problems: tuple[str, ...]
     outcomes: pl.DataFrame
     named: tuple[str, int] | None  # run and chunk that the file's name gives, where they were sent
+    arrived: datetime | None = None  # when the file was dropped, of a stored one
 
 
 class RunOutcomes(NamedTuple):
@@ -151,9 +152,11 @@ def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attr
     if facts.height < files.height:
         rows = rows.filter(pl.col("number").is_in(facts["number"].implode()))
     outcomes, start = rows.select(*OUTCOME), 0
-    for content, name, received, problems, run, chunk, height in facts.select(*list(FILE)[3:], "len").iter_rows():
+    for arrived, content, name, received, problems, run, chunk, height in facts.select(
+        *list(FILE)[2:], "len"
+    ).iter_rows():
         named = (run, chunk) if run is not None else None
-        yield Attributed(content, name, received, tuple(problems), outcomes[start : start + height], named)
+        yield Attributed(content, name, received, tuple(problems), outcomes[start : start + height], named, arrived)
         start += height
 
 

@@ -93,7 +93,7 @@ def check_extract(
     sizes: list[int] = []
     reasons, sent = [], []
     with open_extract(context, entry, source) as stream:
-        scope, planned = RowScope(prior=survey.known if survey else None), nights.numbered if nights else ()
+        scope, planned = RowScope(prior=survey.known if survey else None), nights.numbered
         scan = Scan(context, stream, source, as_of, scope, opened=opened, planned=planned)
         for piece in scan:
             sizes += [chunk.height for chunk in piece.chunks]

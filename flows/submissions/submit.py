@@ -20,14 +20,14 @@ from flows.runs.attempts import survey_cards
 from flows.runs.chains import append_commit, last_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
-from flows.runs.context import Adapters, IssuerContext, record_event
+from flows.runs.context import DROPPED, Adapters, IssuerContext, record_event
 from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest, rows_before
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, extracts, submissions
 from flows.runs.prior_state import seen_rows
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
-from flows.runs.store import ConflictError, write_once
+from flows.runs.store import ConflictError, Entry, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
 from flows.submissions.changed import hold_changed
 from flows.submissions.gates import OPENABLE, GateFacts, refusal
@@ -112,10 +112,10 @@ def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnPro
             record_event(adapters, keys, "opened", gates=sorted(job.opened))
         manifest = _build(context, job, sealer, checked)
         append_commit(adapters.store, context.issuer.issuer, manifest, job.since, guarded=job.guarded)
-        return Submitted(manifest, already=not _commit(context, manifest))
+        return Submitted(manifest, already=not _commit(context, manifest, job.entry))
 
 
-def _commit(context: IssuerContext, manifest: Manifest) -> bool:
+def _commit(context: IssuerContext, manifest: Manifest, extract: Entry | None = None) -> bool:
     """Write manifest and what follows; False where a twin wrote it, AbandonedError where an operator was first."""
     adapters, keys = context.adapters, keys_of(manifest.run)
     try:
@@ -124,7 +124,8 @@ def _commit(context: IssuerContext, manifest: Manifest) -> bool:
         finished(adapters.store, keys)
         raise
     if ours:
-        record_event(adapters, keys, "committed", rows=manifest.counts.submitted)
+        dropped = {DROPPED: extract.modified.isoformat()} if extract else {}
+        record_event(adapters, keys, "committed", rows=manifest.counts.submitted, **dropped)
     if manifest.counts.submitted:  # the issuer need not wait for the partner's results
         write_unsent(adapters.store, keys, manifest, portfolio=context.issuer.full_portfolio)
     else:

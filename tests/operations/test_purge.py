@@ -197,6 +197,24 @@ def test_a_late_result_of_a_purged_run_is_a_break_that_says_so(tmp_path: Path) -
     assert f"run {run} is purged" in done.breaks[0]
 
 
+def test_delivered_links_go_with_the_ledgers_term_and_the_records_of_the_deliveries_stay(tmp_path: Path) -> None:
+    bench = later(local_bench(tmp_path), 0)
+    links = {f"bank/deliveries/000001/links{end}" for end in (".csv", "-00002.csv", ".parquet")}
+    records = {
+        "bank/deliveries/000001.json",
+        "bank/deliveries/000001/confirmed.json",
+        "bank/deliveries/000001/received",
+    }
+    for key in links | records:
+        bench.store.create(key, b"{}")
+
+    young = plan_purge(later(bench, 390).context, cleaner(bench))
+    due = purge(later(bench, YEAR).context, cleaner(bench))
+
+    assert ((), links) == (young.lots, deleted(due))
+    assert records == {entry.key for entry in bench.store.keys("bank/deliveries/")}
+
+
 def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_knows_what_came_of_them(
     tmp_path: Path,
 ) -> None:

@@ -18,6 +18,7 @@ import pytest
 from flows.partner_api.follow_links import ServiceSilentError, check_links, follow_links
 from flows.partner_api.funnel import read_placements
 from flows.partner_api.service import NoSuchRecordError, ServiceBusyError
+from flows.reports.rebuild import rebuild
 from flows.reports.reconciliation import reconcile_runs
 from flows.runs.claim import ClaimedError
 from flows.runs.documents import keys_of
@@ -332,6 +333,7 @@ def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_o
     told = SingleAnswered(outcome="linked", at=NOON, link_id="alone", url=url, expires_on=date(2027, 1, 20))
     for name, document in ((f"{row}-1.json", asked), (f"{row}-1-answer.json", told)):
         bench.store.create(keys_of(run).singles + name, canonical(document))
+    rebuild(bench.context, run)
     before = follow_links(bench.context, None)["funnel"]["stages"]
     partner = Partner(links={"alone": {"card": {"cardholder": {"id": "h"}}}}, messages={"h": [status("1", "AUTH")]})
     partner.jobs["1"] = {"id": 1, "status": "SUCCESSFUL", "termination_type": "BILLABLE"}

@@ -14,11 +14,12 @@ from flows.errors import CardlinkError
 from flows.operations.history import history
 from flows.partner_api.client import ServiceClient
 from flows.partner_api.service import Linking, LinkRequestError, NoServiceError
-from flows.partner_api.single_links import link_row, link_typed
+from flows.partner_api.single_links import CardTakenError, link_row, link_typed
+from flows.reports.reconciliation import reconcile_runs
 from flows.resend.corrections import correction_template
 from flows.resend.selection import RowSelection
 from flows.resend.sources import SourceGoneError
-from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of
+from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of, read_summary
 from flows.runs.links import prompted_singles, singles
 from flows.submissions.gates import WrongCardsError
 from schemas.partner_api.card_link import CardLink, Refusal
@@ -50,6 +51,52 @@ def test_a_row_the_partner_refused_gets_its_link_and_a_record_before_and_after(b
     assert kept.answered is not None
     assert (kept.state, kept.answered.url, kept.answered.link_id) == ("linked", URL, "abc")
     assert kept.answered.expires_on == date(2027, 1, 2)
+
+
+def test_a_single_link_counts_in_the_report_of_its_run_and_across_runs(bench: Bench) -> None:
+    run = left_over(bench)
+    before = reconcile_runs(bench.context)
+
+    link_row(bench.context, Linker(), run, 2)
+
+    after, summary = reconcile_runs(bench.context), read_summary(bench.store, keys_of(run)) or {}
+    assert (1, 0) == (before["unlinked"]["cardholders"], after["unlinked"]["cardholders"])
+    assert {"linked": 2, "awaiting": 0, "error": 0, "refused": 0} == after["cardholders"]
+    assert (2, 0, "balanced") == (summary["rows"]["linked"], summary["rows"]["error"], summary["verdict"])
+    assert URL in bench.report(run, "links.csv").decode()
+    assert b"c-2" not in bench.report(run, "errors.csv")
+
+
+def test_a_link_typed_in_for_a_refused_cardholder_counts_across_runs(bench: Bench) -> None:
+    left_over(bench)
+
+    link_typed(bench.context, Linker(), {**TYPED, CUID: "c-2", PAN: PANS[1]})
+
+    after = reconcile_runs(bench.context)
+    assert (0, 2) == (after["unlinked"]["cardholders"], after["cardholders"]["linked"])
+
+
+def test_a_single_link_for_a_row_whose_chunk_has_no_result_leaves_the_others_awaiting(bench: Bench) -> None:
+    run = night(bench, {}, {})
+
+    link_row(bench.context, Linker(), run, 2, override="the cardholder called")
+
+    summary = read_summary(bench.store, keys_of(run)) or {}
+    assert (1, 1, "balanced, answers awaited") == (
+        summary["rows"]["linked"], summary["rows"]["awaiting"], summary["verdict"]
+    )  # fmt: skip
+
+
+def test_a_command_killed_before_its_link_was_counted_is_finished_by_the_same_command(bench: Bench) -> None:
+    run = left_over(bench)
+    link_row(bench.context, Linker(), run, 2)
+    for entry in list(bench.store.keys(keys_of(run).report(""))):
+        bench.store.replace(entry.key, [b""])
+
+    with pytest.raises(CardTakenError):
+        link_row(bench.context, Linker(), run, 2)
+
+    assert URL in bench.report(run, "links.csv").decode()
 
 
 def test_the_request_is_of_the_row_refined_with_the_raw_cvv(bench: Bench) -> None:

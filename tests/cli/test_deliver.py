@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from flows.commands.entry import Context
+from flows.commands.results import deliver
+from flows.runs.documents import NoReasonError
+from tests.cli.test_reconcile import bank
+
+
+def test_a_delivery_is_tried_written_confirmed_and_then_there_is_nothing_new(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    bench.answer()
+    bench.ingest()
+    here = Context(tmp_path)
+
+    told = [
+        deliver(here, "bank", dry_run=True),
+        deliver(here, "bank"),
+        deliver(here, "bank"),
+        deliver(here, "bank", confirm=1, reason="receipt 4711"),
+        deliver(here, "bank"),
+    ]
+
+    heads = [one.lines[0].partition(" confirmed 2")[0] for one in told]
+    counts = "20 new, 0 replaced, 0 withdrawn; 20 living links"
+    assert [
+        f"dry run, nothing was written: bank: delivery 1 written: {counts}",
+        f"bank: delivery 1 written: {counts}",
+        f"bank: delivery 1 not confirmed yet, nothing new since: {counts}",
+        "bank: delivery 1",
+        "bank: nothing new since the last confirmed delivery",
+    ] == heads
+    assert "cardlink deliver bank --confirm 1 --reason RECEIPT" == told[1].next_step
+    assert [0] * 5 == [one.exit_code for one in told]
+
+
+def test_a_confirmation_without_a_reason_is_refused(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    bench.answer()
+    bench.ingest()
+    deliver(Context(tmp_path), "bank")
+
+    with pytest.raises(NoReasonError):
+        deliver(Context(tmp_path), "bank", confirm=1)

@@ -1,0 +1,372 @@
+"""Deliveries of links: whoever applies the confirmed ones in order has exactly the links that live."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import cache
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.adapters.local import LocalStore
+from flows.adapters.s3 import S3Store
+from flows.operations.delivery import (
+    Delivered,
+    DeliveredMeanwhileError,
+    NoSuchDeliveryError,
+    confirm,
+    deliver,
+    folder,
+)
+from flows.partner_api.single_links import link_row, link_typed
+from flows.reports.rebuild import rebuild
+from flows.runs.documents import NoReasonError
+from flows.runs.keys import deliveries
+from schemas.settings import LinkSettings
+from tests import servers
+from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench
+from tests.partner_api.linker import SERVICE, TYPED, Linker, night
+from tests.torture.places import impatient
+
+HEAD = "cuid,last_4,url,expiration_date,error"
+LAST_4 = {1: "4242", 2: "1111", 3: "4444", 4: "2222"}
+WHERE = "https://links.example.com/l/"
+SOON, LATER = "2026-12-01", "2027-01-20"
+
+
+def linked(row: int, url: str, until: str = LATER) -> str:
+    return f"c-{row},{LAST_4[row]},{WHERE}{url},{until},"
+
+
+def refused(row: int) -> str:
+    return f',,,,"{{""cuid"": ""c-{row}"", ""errors"": [""address: try again""]}}"'
+
+
+def bench_of(place: Path, rows: int = 4) -> tuple[Bench, str]:
+    """Return a copy of a night of some rows that has no results yet, and its run."""
+    made, run = _night(rows)
+    shutil.copytree(made, place / "store")
+    return Bench(LocalStore(place / "store"), issuer(service=SERVICE)), run
+
+
+@cache
+def _night(rows: int) -> tuple[Path, str]:
+    bench = local_bench(place := Path(mkdtemp(prefix="delivery-")), service=SERVICE)
+    return place / "store", night(bench, *[{}] * rows)
+
+
+def answer(bench: Bench, *lines: str, name: str = "result.csv") -> None:
+    bench.drop_result("\n".join([HEAD, *lines]).encode(), name)
+    bench.ingest()
+
+
+def lines(bench: Bench, number: int, name: str = "links.csv") -> list[tuple[str, ...]]:
+    """Return url, change and why of the rows of a delivery."""
+    table = pl.read_csv(BytesIO(bench.content(folder(BANK, number) + name)), infer_schema=False)
+    return [(url.removeprefix(WHERE), change, why) for url, change, why in table.select("url", "change", "why").rows()]
+
+
+def delivered(bench: Bench, number: int) -> list[tuple[str, ...]]:
+    """Deliver, confirm and return the rows of that delivery."""
+    assert number == deliver(bench.context).number
+    confirm(bench.context, number, "receipt 1")
+    return lines(bench, number)
+
+
+def test_a_delivery_has_each_link_once_and_the_next_one_only_what_changed(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a"), linked(2, "b"))
+
+    first = delivered(bench, 1)
+    answer(bench, linked(3, "c"), name="later.csv")
+    second = delivered(bench, 2)
+
+    assert [("a", "new", "no other link"), ("b", "new", "no other link")] == first
+    assert [("c", "new", "no other link")] == second
+    assert Delivered() == deliver(bench.context)
+    assert 4 == len(list(bench.store.keys(folder(BANK, 1)))) + 1  # links.csv, links.parquet, confirmed.json
+
+
+def test_what_the_receiving_side_must_no_longer_use_is_withdrawn_with_the_reason(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a", SOON), linked(2, "b"), linked(3, "c"))
+    delivered(bench, 1)
+
+    answer(bench, linked(1, "a", SOON), linked(2, "b2"))  # the portal's corrected file, under the same name
+    bench.now = lambda: NOON + timedelta(days=12)
+    found = delivered(bench, 2)
+
+    assert [
+        ("a", "withdrawn", "expired"),
+        ("b", "withdrawn", "replaced"),
+        ("c", "withdrawn", "contradicted"),
+        ("b2", "replaced", "replaces a link withdrawn"),
+    ] == found
+
+
+def test_single_links_are_delivered_and_leave_the_errors_of_their_run(tmp_path: Path) -> None:
+    bench, run = bench_of(tmp_path, 2)
+    answer(bench, linked(1, "a"), refused(2))
+    link_row(bench.context, Linker(), run, 2)
+    link_typed(bench.context, Linker(_link("typed")), {**TYPED, "cardholder.cuid": "c-9"})
+
+    found = delivered(bench, 1)
+
+    assert {"a", "abc", "typed"} == {url for url, _, _ in found}
+    assert 2 == pl.read_csv(bench.report(run, "links.csv")).height
+    assert 0 == pl.read_csv(bench.report(run, "errors.csv")).height
+
+
+def test_an_unconfirmed_delivery_is_superseded_by_one_with_everything_since(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a"), linked(2, "b"))
+    deliver(bench.context)
+
+    answer(bench, linked(1, "a"), linked(3, "c"))
+    found = delivered(bench, 2)
+
+    assert [
+        ("b", "withdrawn", "contradicted"),  # somebody may have it, though nobody confirmed it
+        ("a", "new", "no other link"),
+        ("c", "new", "no other link"),
+    ] == found
+    assert Delivered() == deliver(bench.context)
+
+
+def test_the_same_state_is_the_same_delivery_byte_for_byte(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(2, "b"), linked(1, "a"))
+    first = deliver(bench.context)
+    before = bench.snapshot()
+
+    again = deliver(bench.context)
+
+    assert before == bench.snapshot()
+    assert (1, True) == (first.number, first.fresh)
+    assert (1, False) == (again.number, again.fresh)
+
+
+def test_a_dry_run_shows_the_delivery_and_writes_nothing(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a"))
+    before = bench.snapshot()
+
+    shown = deliver(bench.context, dry_run=True)
+
+    assert before == bench.snapshot()
+    assert shown == deliver(bench.context)
+
+
+def test_a_receipt_with_the_digests_confirms_and_one_with_others_does_not(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    bench.issuer = bench.issuer.model_copy(update={"links": LinkSettings(rows_per_file=1)})
+    answer(bench, linked(1, "a"), linked(2, "b"))
+    deliver(bench.context)
+    place = folder(BANK, 1)
+    sums = [sha256(bench.content(f"{place}links-0000{at}.csv")).hexdigest() for at in (1, 2)]
+
+    bench.store.replace(f"{place}received", [sums[0].encode()])
+    half = deliver(bench.context)
+    bench.store.replace(f"{place}received", ["\n".join(f"{one}  links.csv" for one in sums).encode()])
+    whole = deliver(bench.context)
+
+    assert (1, (f"{place}received",)) == (half.number, half.doubts)
+    assert Delivered() == whole
+    assert b"receipt of the receiving side" in bench.content(f"{place}confirmed.json")
+
+
+def test_a_delivery_is_confirmed_once_and_only_with_a_reason(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a"))
+    deliver(bench.context)
+
+    with pytest.raises(NoReasonError):
+        confirm(bench.context, 1, " ")
+    with pytest.raises(NoSuchDeliveryError):
+        confirm(bench.context, 2, "receipt 2")
+    first = confirm(bench.context, 1, "receipt 1")
+
+    assert first == confirm(bench.context, 1, "receipt 2")
+
+
+def test_no_record_of_a_delivery_holds_a_url(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a"))
+
+    delivered(bench, 1)
+
+    records = [entry.key for entry in bench.store.keys(deliveries(BANK)) if entry.key.endswith(".json")]
+    assert 2 == len(records)
+    assert not any(b"links.example.com" in bench.content(key) for key in records)
+
+
+class Killed(BaseException):
+    """The process is killed."""
+
+
+class Mortal:
+    """A store whose process dies right before a given create."""
+
+    def __init__(self, store: Any, creates: int) -> None:
+        self._store, self._left = store, creates
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def create(self, key: str, data: bytes) -> bool:
+        if not self._left:
+            raise Killed
+        self._left -= 1
+        return bool(self._store.create(key, data))
+
+
+@pytest.mark.parametrize("creates", [0, 1, 2, 3])
+def test_a_killed_delivery_is_finished_by_the_same_command(tmp_path: Path, creates: int) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a"))
+    expected = deliver(bench.context, dry_run=True)
+
+    with pytest.raises(Killed):
+        deliver(_with(bench, Mortal(bench.store, creates) if creates < 3 else Killing(bench.store)).context)
+    done = deliver(bench.context)
+
+    assert expected.record is not None
+    assert done.record is not None
+    assert (expected.number, expected.record.files) == (done.number, done.record.files)
+    assert [("a", "new", "no other link")] == lines(bench, 1)
+    assert not any(bench.store.keys(f"{deliveries(BANK)}000002"))
+
+
+class Killing(Mortal):
+    """A store whose process dies after its last create."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store, 3)
+
+    def create(self, key: str, data: bytes) -> bool:
+        super().create(key, data)
+        if not self._left:
+            raise Killed
+        return True
+
+
+def test_a_killed_delivery_whose_links_have_changed_is_superseded(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a"))
+    with pytest.raises(Killed):
+        deliver(_with(bench, Mortal(bench.store, 2)).context)
+
+    answer(bench, linked(2, "b"))
+    with pytest.raises(NoSuchDeliveryError):
+        confirm(bench.context, 1, "receipt 1")
+
+    assert [("a", "withdrawn", "contradicted"), ("b", "new", "no other link")] == delivered(bench, 2)
+
+
+@pytest.fixture(params=["directory", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a"), linked(2, "b"))
+    if request.param == "directory":
+        return bench
+    server = request.getfixturevalue("moto_server")
+    store = S3Store("cards", tmp_path.name, servers.client(server.endpoint), impatient())
+    for key, content in bench.snapshot().items():
+        store.replace(key, [content])
+    return _with(bench, store)
+
+
+def test_of_two_processes_at_once_one_delivers_and_the_other_is_told(place: Bench) -> None:
+    def once(_: int) -> object:
+        try:
+            return deliver(place.context).number
+        except DeliveredMeanwhileError as error:
+            return type(error)
+
+    with ThreadPoolExecutor(4) as processes:
+        told = set(processes.map(once, range(4)))
+
+    assert {1} <= told <= {1, DeliveredMeanwhileError}
+    assert 2 == len(delivered(place, 1))
+    assert not any(place.store.keys(f"{deliveries(BANK)}000002"))
+
+
+STEP = st.one_of(
+    st.tuples(st.just("result"), st.sampled_from("xyz"), st.lists(st.sampled_from("abcdef-!"), min_size=4, max_size=4)),
+    st.tuples(st.just("days"), st.integers(1, 20), st.none()),
+    st.tuples(st.just("link"), st.integers(1, 4), st.none()),
+    st.tuples(st.just("deliver"), st.booleans(), st.booleans()),
+)
+
+
+@settings(max_examples=10)
+@given(st.lists(STEP, min_size=3, max_size=9))
+def test_all_confirmed_deliveries_in_order_are_the_links_that_live(steps: list[tuple[str, Any, Any]]) -> None:
+    with TemporaryDirectory() as made:
+        bench, run = bench_of(Path(made) / "bank")
+        received: dict[str, str] = {}
+        for at, (kind, what, more) in enumerate([*steps, ("deliver", True, True)]):
+            if kind == "result":
+                answer(bench, *_results(what, more), name=f"{what}.csv")
+            elif kind == "days":
+                bench.now = _later(bench, what)
+            elif kind == "link":
+                link_row(bench.context, Linker(_link(f"single{at}")), run, what, override="the cardholder called")
+            else:
+                received = _received(bench, received, confirmed=what, applied=what or more)
+
+        assert _living(bench, run) == received
+
+
+def _results(name: str, cells: list[str]) -> list[str]:
+    """Return a file's lines: for each row a link, the later its letter the longer it lasts, an error, or nothing."""
+    until = {letter: f"2026-12-{5 * at + 1:02d}" for at, letter in enumerate("abcdef")}
+    answers = [(row, cell) for row, cell in enumerate(cells, start=1) if cell != "-"]
+    return [refused(row) if cell == "!" else linked(row, f"{name}{row}{cell}", until[cell]) for row, cell in answers]
+
+
+def _received(bench: Bench, received: dict[str, str], *, confirmed: bool, applied: bool) -> dict[str, str]:
+    """Deliver, and return what somebody has who applied it; only what was applied may be confirmed."""
+    done = deliver(bench.context)
+    if done.record is None:
+        return received
+    table = pl.read_csv(BytesIO(bench.content(folder(BANK, done.number) + "links.csv")), infer_schema=False)
+    if confirmed:
+        confirm(bench.context, done.number, "receipt")
+    changes = [(url, cuid) for url, cuid in table.filter(pl.col("change") != "withdrawn").select("url", "cuid").rows()]
+    gone = set(table.filter(change="withdrawn")["url"])
+    return {url: cuid for url, cuid in received.items() if url not in gone} | dict(changes) if applied else received
+
+
+def _living(bench: Bench, run: str) -> dict[str, str]:
+    """Return the cuids of the links of the run's report that have not expired, by URL."""
+    rebuild(bench.context, run)
+    table = pl.read_csv(BytesIO(bench.report(run, "links.csv")), infer_schema=False)
+    alive = table.filter(pl.col("expires_on") >= bench.now().date().isoformat())
+    return dict(alive.select("url", "cuid").iter_rows())
+
+
+def _later(bench: Bench, days: int) -> Callable[[], Any]:
+    moment = bench.now() + timedelta(days=days)
+    return lambda: moment
+
+
+def _link(name: str) -> Any:
+    from schemas.partner_api.card_link import CardLink
+
+    until = (DAY + timedelta(days=60)).isoformat()
+    return CardLink.model_validate({"id": name, "url": f"{WHERE}{name}", "expiration_date": until})
+
+
+def _with(bench: Bench, store: Any) -> Bench:
+    return Bench(store, bench.issuer, bench.now)
