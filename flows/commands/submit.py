@@ -139,7 +139,7 @@ def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> li
         *done.remarks,
         *([f"{seen_before(seen, counts.read)}: {context.issuer.root}/{keys.report('held.csv')}"] if seen else []),
         f"{run}: {headline or ', '.join(f'{getattr(counts, fate):,} {fate}' for fate in FATES)}",
-        f"{len(done.manifest.chunks):,} chunks to upload: {context.issuer.root}/{keys.chunks}",
+        f"{counted(len(done.manifest.chunks), 'chunk')} to upload: {context.issuer.root}/{keys.chunks}",
     ]
     if counts.rejected or counts.duplicate:
         lines.append(f"rows not sent, each with its reason: {context.issuer.root}/{keys.report('rejects.csv')}")

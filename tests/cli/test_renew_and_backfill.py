@@ -59,7 +59,7 @@ def test_a_renewal_is_shown_first_then_made_then_found_done(bank: Bench, tmp_pat
     assert "20 links" in shown.stdout
     assert "would be renewed" in shown.stdout
     assert "20 links" in made.stdout
-    assert "1 chunks to upload" in made.stdout
+    assert "1 chunk to upload" in made.stdout
     assert "nothing to renew" in again.stdout
     assert re.search(r"card\.link\.awaiting +20 +nothing", again.stdout)
 
