@@ -26,6 +26,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -125,7 +126,7 @@ def load_issuer(folder: Path, name: str) -> Issuer:
         issuer = Issuer.model_validate(tomllib.loads(file.read_text("utf-8")))
         if issuer.issuer == name:
             return issuer
-        problem = f'it says issuer = "{issuer.issuer}", but a TOML file has the name of its issuer'
+        problem = f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer'
     except tomllib.TOMLDecodeError as error:
         problem = str(error)
     except ValidationError as error:
@@ -271,14 +272,8 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
         return
     files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
     keys = [read_file(folder / file, "[portal] key_file") for file in files]
-    with GpgSealer(
-        keys,
-        portal.fingerprints,
-        armor=portal.armor,
-        compression=portal.compression,
-        today=now().date(),
-        curves=portal.key_curves,
-    ) as sealer:
+    form = partial(GpgSealer, armor=portal.armor, compression=portal.compression)
+    with form(keys, portal.fingerprints, curves=portal.key_curves, today=now().date()) as sealer:
         trial_seal(sealer)
         yield sealer
 

@@ -19,8 +19,6 @@ Format = Literal["MMYY", "YYMM", "MM/YY", "MM/YYYY", "YYYY-MM", "YYYY-MM-DD", "S
 
 Header = Annotated[str, StringConstraints(min_length=1)]
 
-Curve = Literal["Curve25519", "P-256", "P-384", "P-521"]
-
 ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
 
 
@@ -227,7 +225,7 @@ class PortalSettings(Settings):
     fingerprints: tuple[Fingerprint, ...] = Field(
         (), description="full fingerprints of the keys, compared with the partner by another channel"
     )
-    key_curves: tuple[Curve, ...] = Field(
+    key_curves: tuple[Literal["Curve25519", "P-256", "P-384", "P-521"], ...] = Field(
         ("Curve25519",), description="elliptic curves that a key may use, beside RSA of 2048 bits or more"
     )
     sealed: bool = Field(

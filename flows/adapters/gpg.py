@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import Popen
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import gnupg
 
-from flows.adapters.gpg_home import Home
+from flows.adapters.gpg_home import private_home
 from flows.runs import sealing
 from flows.runs.openpgp import Content
 
@@ -49,8 +49,8 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
         return code
 
 
-class Keyring:
-    """A private gpg home (0700, short path), removed with its agent when the context ends.
+class Keyring(ExitStack):
+    """A private gpg home (0700, short path), removed with its agent when it is closed or its context ends.
 
     `agent` allows gpg to start an agent, which secret keys need. `options` are added to every call.
     Raises GpgMissingError if gpg does not run.
@@ -59,31 +59,27 @@ class Keyring:
     def __init__(
         self, *, agent: bool = False, patience: float = PATIENCE, gpg: str = "gpg", options: Sequence[str] = ()
     ) -> None:
+        super().__init__()
         binary = shutil.which(gpg)
         if binary is None:
             raise sealing.GpgMissingError(reason="not found on the PATH")
-        self._agent = agent
-        self.patience = patience
-        self._home = Home()
-        self.home = self._home.path
+        self.home = self.enter_context(private_home(agent=agent))
+        (self.home / "gpg-agent.conf").write_text(_AGENT)
         logging.getLogger("gnupg").setLevel(logging.WARNING)  # DEBUG would log keys and statuses
-        try:
-            (self.home / "gpg-agent.conf").write_text(_AGENT)
-            self.gpg = self._start(binary, options)
-        except BaseException:
-            self.close()
-            raise
-
-    def _start(self, binary: str, more: Sequence[str]) -> gnupg.GPG:
         environment = {"LC_ALL": "C", "LANGUAGE": "C", "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}"}
-        options = [*QUIET, *([] if self._agent else ["--no-autostart"]), *more]
-        try:
-            return _TimedGPG(
-                self.patience, gpgbinary=binary, gnupghome=str(self.home), options=options, env=environment
-            )
-        except (OSError, ValueError) as error:
-            reason = type(error).__name__
-        raise sealing.GpgMissingError(reason=reason)
+        given = [*QUIET, *([] if agent else ["--no-autostart"]), *options]
+        reason = ""
+        with ExitStack() as failed:
+            failed.push(self)
+            try:
+                self.gpg = _TimedGPG(
+                    patience, gpgbinary=binary, gnupghome=str(self.home), options=given, env=environment
+                )
+                failed.pop_all()
+            except (OSError, ValueError) as error:
+                reason = type(error).__name__
+        if reason:
+            raise sealing.GpgMissingError(reason=reason)
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
         """Return python-gnupg's result, None if it raised (its exceptions may hold rows); GpgHungError if killed."""
@@ -93,32 +89,6 @@ class Keyring:
             raise
         except Exception:  # noqa: BLE001  broken pipes, statuses python-gnupg cannot read
             return None
-
-    def close(self) -> None:
-        """Stop the agent and remove the home; closing twice is harmless."""
-        self._home.close(agent=self._agent)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class KeyringOwner:
-    """The base of what works with a keyring of its own, and is closed by its context."""
-
-    _ring: Keyring
-
-    def close(self) -> None:
-        """Stop the agent and remove the private home; closing twice is harmless."""
-        self._ring.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @contextmanager

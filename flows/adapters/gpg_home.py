@@ -5,106 +5,86 @@ Nothing here imports gnupg, so that looking costs nothing.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
-import re
 import shutil
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-SHORT: Final = "/tmp"  # noqa: S108  mkdtemp makes a private folder in it
-MEMORY: Final = "/dev/shm"  # noqa: S108  as above; files there never touch a disk
-SHARED: Final = (Path(MEMORY), Path(SHORT))  # where every process of a user looks, whatever its TMPDIR
+MEMORY: Final = Path("/dev/shm")  # noqa: S108  mkdtemp makes a private folder in it; files there never touch a disk
+SHARED: Final = (MEMORY, Path("/tmp"))  # noqa: S108  as above; every process of a user looks there
+PREFIX: Final = "cardlink-gpg-"
+LONGEST: Final = len(PREFIX) + 17  # with the largest process id and what mkdtemp adds
+MAKING: Final = 60.0  # seconds for which a home without its lock is left alone
 ROOM: Final = 48 << 20  # bytes free in memory: the ciphertext of a few groups
 SOCKET_ROOM: Final = 86  # longest path of a home: the agent's sockets below it must fit in the kernel's 108 bytes
-_NAME = re.compile(r"^cardlink-gpg-(?P<pid>\d+)-")
 
 
-class Home:
-    """A private folder (0700, short path) that no other process removes while this one lives."""
-
-    def __init__(self) -> None:
-        prefix = f"cardlink-gpg-{os.getpid()}-"
-        fit = (root for root in _roots() if len(str(root)) + len(prefix) + 9 <= SOCKET_ROOM and _has_room(root))
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=next(fit, Path(SHORT))))
-        self._held = (self.path / "holding").open("wb")
-        fcntl.flock(self._held, fcntl.LOCK_EX)  # for as long as this process lives: the kernel unlocks it on a kill
-        (self.path / "holding").rename(self.path / "held")  # locked from the moment it can be seen
-        if self.path.parent not in SHARED:
-            _point_to(self.path)
-
-    def close(self, *, agent: bool) -> None:
-        """Stop the agent, if there may be one, and remove the folder; closing twice is harmless."""
-        _remove(self.path, agent=agent)
-        self._held.close()
+@contextmanager
+def private_home(*, agent: bool) -> Iterator[Path]:
+    """Give a folder (0700, short path) that no other process removes while this one lives; end its agent, if any."""
+    fit = (root for root in _roots() if len(str(root)) + LONGEST <= SOCKET_ROOM and _has_room(root))
+    home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=next(fit, SHARED[-1])))
+    with (home / "holding").open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # for as long as this process lives: the kernel unlocks it on a kill
+        (home / "holding").rename(home / "held")  # locked from the moment it can be seen
+        for link in _links(home):
+            with suppress(OSError):
+                link.symlink_to(home)
+        try:
+            yield home
+        finally:
+            _remove(home, agent=agent)
 
 
 def remove_dead_homes() -> None:
     """Remove the homes left behind by killed processes, and end their agents."""
-    for home in {home.resolve() for root in _roots() for home in root.glob("cardlink-gpg-*") if _is_dead(home)}:
+    for home in {home.resolve() for root in _roots() for home in root.glob(f"{PREFIX}*") if _is_dead(home)}:
         _remove(home, agent=True)
 
 
 def _roots() -> list[Path]:
     """Return the folders a home may be in, in order of preference: TMPDIR if it is set, then memory."""
-    roots = (os.environ.get("TMPDIR"), MEMORY, tempfile.gettempdir(), SHORT)
-    return [Path(root) for root in dict.fromkeys(roots) if root]
+    named = [Path(folder)] if (folder := os.environ.get("TMPDIR")) else []
+    return list(dict.fromkeys([*named, MEMORY, Path(tempfile.gettempdir()), *SHARED]))
 
 
 def _has_room(root: Path) -> bool:
     """Return whether a home fits in a folder; a container's memory may be small, and we must not fill it."""
-    if not os.access(root, os.W_OK | os.X_OK):
-        return False
-    free = os.statvfs(root)
-    return str(root) != MEMORY or free.f_bavail * free.f_frsize >= ROOM
+    return os.access(root, os.W_OK | os.X_OK) and (root != MEMORY or shutil.disk_usage(root).free >= ROOM)
 
 
-def _point_to(home: Path) -> None:
-    """Leave a link where a process with another TMPDIR finds it."""
-    for root in SHARED:
-        with contextlib.suppress(OSError):
-            (root / home.name).symlink_to(home)
-            return
+def _links(home: Path) -> list[Path]:
+    """Return the links by which a process with another TMPDIR finds a home."""
+    return [] if home.parent in SHARED else [root / home.name for root in SHARED]
 
 
 def _is_dead(home: Path) -> bool:
     """Return whether a home, or a link to one, is ours and its process is gone, here or in another container."""
-    name = _NAME.match(home.name)
     try:
-        if not name or home.lstat().st_uid != os.getuid():
+        made = home.lstat()
+        if made.st_uid != os.getuid():
             return False
+        if not (home / "held").exists():  # no key yet, or none any more
+            return time.time() - made.st_mtime > MAKING
         with (home / "held").open("rb") as held:
             fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:  # being made, or half removed
-        return name is not None and not _runs(int(name["pid"]))
-    except OSError:  # its process lives
+    except OSError:  # its process lives, or another one is removing it
         return False
-    return True
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
     return True
 
 
 def _remove(home: Path, *, agent: bool) -> None:
-    if agent and home.is_dir():
-        _gpgconf(home, "--kill", "gpg-agent")
-        _gpgconf(home, "--remove-socketdir")  # under /run/user, if that exists
+    for order in (("--kill", "gpg-agent"), ("--remove-socketdir",)) if agent and home.is_dir() else ():
+        with suppress(OSError, subprocess.SubprocessError):  # an agent without its home ends by itself
+            subprocess.run(["gpgconf", "--homedir", home, *order], check=False, capture_output=True, timeout=20)
+    shutil.rmtree(home / "private-keys-v1.d", ignore_errors=True)  # first: we may be killed
     shutil.rmtree(home, ignore_errors=True)  # the agent may remove its sockets meanwhile
-    for link in (root / home.name for root in SHARED):
+    for link in _links(home):
         if link.is_symlink():
             link.unlink(missing_ok=True)
-
-
-def _gpgconf(home: Path, *arguments: str) -> None:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):  # an agent without its home ends by itself
-        subprocess.run(["gpgconf", "--homedir", str(home), *arguments], check=False, capture_output=True, timeout=20)

@@ -53,11 +53,11 @@ def import_public_keys(
 ) -> tuple[Recipient, ...]:
     """Import one public key per file and return the pinned ones, in the order of `pinned`; each flaw has its error."""
     now = time.time()  # not `today`: gpg judges what was made in the future by the machine's clock
-    public = [_one_public_key(key, f"{at} of {len(keys)}", ", ".join(pinned), now) for at, key in enumerate(keys, 1)]
-    for number, key in enumerate(public, start=1):
-        result = ring.ask(partial(gnupg.GPG.import_keys, key_data=key))
+    for file, key in ((f"{number} of {len(keys)}", key) for number, key in enumerate(keys, start=1)):
+        public = _one_public_key(key, file, ", ".join(pinned), now)
+        result = ring.ask(partial(gnupg.GPG.import_keys, key_data=public))
         if result is None or len(set(result.fingerprints)) != 1:
-            raise sealing.KeyUnreadableError(file=f"{number} of {len(keys)}", reason="key.import.refused")
+            raise sealing.KeyUnreadableError(file=file, reason="key.import.refused")
     found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
     recipients = [_recipient(_pinned(found, fingerprint, pinned), fingerprint, today, now) for fingerprint in pinned]
     for part in (part for recipient in recipients for part in recipient):
@@ -100,7 +100,7 @@ def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipi
     """Return the recipient with the part gpg would choose: the newest valid subkey, else the key itself."""
     key = _part(listed, listed["cap"], f"Primary key {fingerprint}")
     if key.state == "r":
-        raise sealing.KeyRevokedError(fingerprint=fingerprint)
+        raise sealing.KeyRevokedError(part=key.name)
     if not key.alive(today):
         raise sealing.KeyExpiredError(fingerprint=fingerprint, date=str(key.expires))
     subkeys = [
@@ -117,7 +117,7 @@ def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipi
         raise sealing.KeyCannotEncryptError(fingerprint=fingerprint)
     newest = max(subkeys, key=lambda part: part.created)
     if newest.state == "r":
-        raise sealing.SubkeyRevokedError(part=newest.name)
+        raise sealing.KeyRevokedError(part=newest.name)
     if newest.created > now:
         raise sealing.KeyFromFutureError(part=newest.name, date=str(_day(newest.created)))
     raise sealing.SubkeyExpiredError(part=newest.name, date=str(newest.expires))

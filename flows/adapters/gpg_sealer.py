@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import date, timedelta
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, NamedTuple
 
-from flows.adapters.gpg import PATIENCE, Keyring, KeyringOwner, memory_files
+from flows.adapters.gpg import PATIENCE, Keyring, memory_files
 from flows.adapters.gpg_keys import import_public_keys
 from flows.errors import BugError
 from flows.runs.openpgp import Compression, Content, blocks, content, inspect
@@ -68,7 +69,7 @@ class PortalKey(NamedTuple):
         return f"PortalKey({self.fingerprint})"
 
 
-class GpgSealer(KeyringOwner):
+class GpgSealer(ExitStack):
     """Seals chunks to every pinned fingerprint; implements `Sealer`, and is closed by its context.
 
     Each of `keys` is the content of one public key file. An unusable key raises its error of `flows.runs.sealing`
@@ -87,9 +88,10 @@ class GpgSealer(KeyringOwner):
         patience: float = PATIENCE,
         gpg: str = "gpg",
     ) -> None:
+        super().__init__()
         self._armor = armor
         self._compression = compression
-        self._ring = Keyring(patience=patience, gpg=gpg)
+        self._ring = self.enter_context(Keyring(patience=patience, gpg=gpg))
         try:
             pins = list(dict.fromkeys(pin.upper() for pin in fingerprints))
             self._recipients = import_public_keys(self._ring, keys, pins, curves, today)
@@ -165,7 +167,7 @@ class GpgSealer(KeyringOwner):
         return Sealed(name, message)
 
 
-class GpgOpener(KeyringOwner):
+class GpgOpener(ExitStack):
     """Opens messages sealed to any of our secret keys; implements `Opener`, and is closed by its context."""
 
     def __init__(
@@ -176,10 +178,11 @@ class GpgOpener(KeyringOwner):
         patience: float = PATIENCE,
         gpg: str = "gpg",
     ) -> None:
+        super().__init__()
         # An empty one would swallow the first line of the message; python-gnupg writes latin-1, keys expect UTF-8.
         self._passphrase = passphrase.encode().decode("latin-1") if passphrase else None
         self._no_questions = [] if passphrase else ["--pinentry-mode", "error"]
-        self._ring = Keyring(agent=True, patience=patience, gpg=gpg)
+        self._ring = self.enter_context(Keyring(agent=True, patience=patience, gpg=gpg))
         try:
             for number, key in enumerate(secret_keys, start=1):
                 self._import(key, number, len(secret_keys))

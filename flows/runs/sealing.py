@@ -132,17 +132,10 @@ class SubkeyExpiredError(OperatorError):
 
 
 class KeyRevokedError(OperatorError):
-    """A pinned key was revoked by its owner."""
+    """A pinned key, or its newest encryption subkey, was revoked by its owner."""
 
-    message = "Key {fingerprint} was revoked by its owner."
-    next_step = "Ask the partner why; put the new public key in place and pin its fingerprint."
-
-
-class SubkeyRevokedError(OperatorError):
-    """The newest encryption subkey of a pinned key was revoked, the key itself was not."""
-
-    message = "{part} was revoked by its owner; the key itself is valid."
-    next_step = "Ask the partner why, and for the same key with a new encryption subkey; the pin stays."
+    message = "{part} was revoked by its owner."
+    next_step = "Ask the partner why, and for a new key to pin, or for the same key with a new encryption subkey."
 
 
 class KeyFromFutureError(OperatorError):

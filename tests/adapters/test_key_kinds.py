@@ -22,7 +22,6 @@ from flows.runs.sealing import (
     SecretKeyGivenError,
     SubkeyExpiredError,
     SubkeyPinnedError,
-    SubkeyRevokedError,
     WeakKeyError,
 )
 from tests import keys
@@ -132,8 +131,8 @@ REFUSED: dict[str, tuple[Kind, type[CardlinkError], str]] = {
         KeyFromFutureError,
         "subkey .* was made on",
     ),
-    "revoked": (keys.revoked, KeyRevokedError, "Key .* was revoked"),
-    "subkey revoked": (lambda: key("ed25519", sub(), revoke(1)), SubkeyRevokedError, "subkey .* was revoked"),
+    "revoked": (keys.revoked, KeyRevokedError, "Primary key .* was revoked"),
+    "subkey revoked": (lambda: key("ed25519", sub(), revoke(1)), KeyRevokedError, "subkey .* was revoked"),
     "unable to encrypt": (keys.sign_only, KeyCannotEncryptError, "Key .* cannot encrypt"),
     "secret": (lambda: keys.sound()._replace(public=keys.sound().secret), SecretKeyGivenError, "holds a secret key"),
     "two keys in one file": (
