@@ -66,15 +66,13 @@ class Keyring(ExitStack):
         self.home = self.enter_context(private_home(agent=agent))
         (self.home / "gpg-agent.conf").write_text(_AGENT)
         logging.getLogger("gnupg").setLevel(logging.WARNING)  # DEBUG would log keys and statuses
-        environment = {"LC_ALL": "C", "LANGUAGE": "C", "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}"}
-        given = [*QUIET, *([] if agent else ["--no-autostart"]), *options]
+        env = {"LC_ALL": "C", "LANGUAGE": "C", "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}"}
+        more = [*QUIET, *([] if agent else ["--no-autostart"]), *options]
         reason = ""
         with ExitStack() as failed:
             failed.push(self)
             try:
-                self.gpg = _TimedGPG(
-                    patience, gpgbinary=binary, gnupghome=str(self.home), options=given, env=environment
-                )
+                self.gpg = _TimedGPG(patience, gpgbinary=binary, gnupghome=str(self.home), options=more, env=env)
                 failed.pop_all()
             except (OSError, ValueError) as error:
                 reason = type(error).__name__
