@@ -20,12 +20,14 @@ import getpass
 import hashlib
 import os
 import random
+import re
 import socket
 import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -33,7 +35,7 @@ from urllib.parse import urlsplit
 from flows.errors import OperatorError
 from flows.operations.provenance import Setting, settings_in_effect
 from flows.partner_api.service import NoServiceError, ServiceSecretsError
-from flows.redaction import harden_process
+from flows.redaction import harden_process, redact
 
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
@@ -51,6 +53,13 @@ class NoIssuerError(OperatorError):
 
     message = "No issuer {issuer} in {folder}. Available: {available}."
     next_step = "Create one with `cardlink init {issuer}`, or name the folder with --config or CARDLINK_CONFIG."
+
+
+class IssuerNameError(OperatorError):
+    """Something that cannot be an issuer's name, such as a path, stands where an issuer is named."""
+
+    message = "{issuer!r} is no name of an issuer: lower case, digits and hyphens, at most 41."
+    next_step = "Name it as its TOML file is named, without the folder; the folder is --config or CARDLINK_CONFIG."
 
 
 class ConfigurationError(OperatorError):
@@ -96,17 +105,29 @@ def issuers(folder: Path) -> list[str]:
     return named
 
 
+def issuer_file(folder: Path, name: str) -> Path:
+    """Return where an issuer's TOML is; IssuerNameError for anything but a plain name."""
+    from schemas.issuer import ISSUER
+
+    if not re.fullmatch(ISSUER, name):
+        raise IssuerNameError(issuer=redact(name))
+    return folder / f"{name}.toml"
+
+
 def load_issuer(folder: Path, name: str) -> Issuer:
     """Read `<folder>/<name>.toml`; ConfigurationError names every wrong or unknown key."""
     from pydantic import ValidationError
 
     from schemas.issuer import Issuer
 
-    file = folder / f"{name}.toml"
+    file = issuer_file(folder, name)
     if not file.is_file():
-        raise NoIssuerError(issuer=name, folder=str(folder), available=", ".join(issuers(folder)) or "none")
+        raise NoIssuerError(issuer=redact(name), folder=str(folder), available=", ".join(issuers(folder)) or "none")
     try:
-        return Issuer.model_validate(tomllib.loads(file.read_text("utf-8")))
+        issuer = Issuer.model_validate(tomllib.loads(file.read_text("utf-8")))
+        if issuer.issuer == name:
+            return issuer
+        problem = f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer'
     except tomllib.TOMLDecodeError as error:
         problem = str(error)
     except ValidationError as error:
@@ -117,7 +138,7 @@ def load_issuer(folder: Path, name: str) -> Issuer:
 
 def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:
     """Return every setting in effect and its origin; of secrets only that they are set."""
-    given = tomllib.loads(read_file(folder / f"{issuer.issuer}.toml", "the issuer's TOML").decode("utf-8"))
+    given = tomllib.loads(read_file(issuer_file(folder, issuer.issuer), "the issuer's TOML").decode("utf-8"))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
 
 
@@ -156,11 +177,12 @@ def _open(root: str, folder: Path, profile: str | None) -> S3Store | LocalStore:
     return LocalStore(folder / Path(root).expanduser())
 
 
-def clean_up_machine(*, dry_run: bool) -> int:
-    """Remove the gpg homes that killed processes left on this machine; return how many there are."""
-    from flows.adapters.gpg import dead_homes, remove_dead_homes
+def begin_process() -> None:
+    """Harden the process, and remove the gpg homes, keys and agents that killed ones left; every command calls this."""
+    from flows.adapters.gpg_home import remove_dead_homes
 
-    return len(dead_homes()) if dry_run else remove_dead_homes()
+    harden_process()
+    remove_dead_homes()
 
 
 def wire(folder: Path, name: str) -> IssuerContext:
@@ -183,11 +205,11 @@ def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | N
 
 
 def edges(root: str, folder: Path) -> Adapters:
-    """Return what every step shares: the store, the clock, the actor, the probe; hardens the process."""
+    """Return what every step shares: the store, the clock, the actor, the probe; begins the process."""
     from flows.runs.context import Adapters
     from flows.runs.probe import race
 
-    harden_process()  # here, because every command and every flow calls this
+    begin_process()  # here, because every flow calls this
     connections = PUBLISHERS // 2 if urlsplit(root).scheme == "s3" else LOCAL_CONNECTIONS
     return Adapters(open_store(root, folder), now, actor(), race, connections)
 
@@ -198,7 +220,7 @@ def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
     from flows.partner_api.transport import Credentials
     from flows.runs.store import Retry
 
-    harden_process()
+    begin_process()
     settings = issuer.service
     if settings is None:
         raise NoServiceError(issuer=issuer.issuer)
@@ -257,7 +279,6 @@ def actor() -> str:
 
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
-    from flows.adapters.gpg import remove_dead_homes
     from flows.adapters.gpg_sealer import GpgSealer, trial_seal
     from flows.adapters.unsealed import PlainSealer
 
@@ -265,12 +286,10 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
     if not portal.sealed:
         yield PlainSealer()
         return
-    remove_dead_homes()  # what a kill -9 left behind
     files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
     keys = [read_file(folder / file, "[portal] key_file") for file in files]
-    with GpgSealer(
-        keys, portal.fingerprints, armor=portal.armor, compression=portal.compression, today=now().date()
-    ) as sealer:
+    form = partial(GpgSealer, armor=portal.armor, compression=portal.compression)
+    with form(keys, portal.fingerprints, curves=portal.key_curves, today=now().date()) as sealer:
         trial_seal(sealer)
         yield sealer
 

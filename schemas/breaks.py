@@ -18,6 +18,7 @@ RESULT_FOR_CANCELLED = "RESULT_FOR_CANCELLED"
 FOREIGN_FILE = "FOREIGN_FILE"
 DAMAGED_FILE = "DAMAGED_FILE"
 MISNAMED_FILE = "MISNAMED_FILE"
+STRANGE_NAME = "STRANGE_NAME"
 MERGED_FILE = "MERGED_FILE"
 URL_NOT_ALLOWED = "URL_NOT_ALLOWED"
 LINK_EXPIRED = "LINK_EXPIRED"
@@ -145,6 +146,11 @@ KINDS = {
     MISNAMED_FILE: BreakKind(
         "A result file is named after one chunk but contains the results of another.",
         "Nothing: its rows decided. Check how downloads are named.",
+        notice=True,
+    ),
+    STRANGE_NAME: BreakKind(
+        "A result file is named after a run that this issuer does not have, but its rows answer this issuer's.",
+        "Its rows decided. Find out whether it belongs to another issuer: cuids of two issuers can be equal.",
         notice=True,
     ),
     MERGED_FILE: BreakKind(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 import polars as pl
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from schemas import portal
 from schemas.partner_api.service import ServiceSettings
@@ -19,7 +19,24 @@ Format = Literal["MMYY", "YYMM", "MM/YY", "MM/YYYY", "YYYY-MM", "YYYY-MM-DD", "S
 
 Header = Annotated[str, StringConstraints(min_length=1)]
 
-Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{40}$", to_upper=True)]
+ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
+
+
+def _compact(text: object) -> object:
+    """Return a fingerprint as gpg lists it, however it was typed: in groups, in lower case."""
+    return text.replace(" ", "").upper() if isinstance(text, str) else text
+
+
+Fingerprint = Annotated[str, BeforeValidator(_compact), StringConstraints(pattern=r"^[0-9A-F]{40}$")]
+
+_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_HOST = re.compile(rf"(\*\.({_LABEL}\.)+|({_LABEL}\.)+)[a-z]([a-z0-9-]{{0,61}}[a-z0-9])")
+
+
+def _host(text: str) -> str:
+    if len(text) > 253 or not _HOST.fullmatch(text.lower()):
+        raise ValueError("no host name such as links.example.com, or *.example.com for its subdomains")
+    return text.lower()
 
 
 def _portal_column(name: str) -> str:
@@ -208,6 +225,9 @@ class PortalSettings(Settings):
     fingerprints: tuple[Fingerprint, ...] = Field(
         (), description="full fingerprints of the keys, compared with the partner by another channel"
     )
+    key_curves: tuple[Literal["Curve25519", "P-256", "P-384", "P-521"], ...] = Field(
+        ("Curve25519",), description="elliptic curves that a key may use, beside RSA of 2048 bits or more"
+    )
     sealed: bool = Field(
         True, description="`false`: chunks in the clear; for a test issuer and published test cards only"
     )
@@ -222,8 +242,10 @@ class PortalSettings(Settings):
     rows_per_chunk: int = Field(
         MAX_ROWS, ge=1, le=MAX_ROWS, description="rows of a chunk; the portal takes at most 1000"
     )
-    allowed_hosts: tuple[str, ...] = Field(
-        min_length=1, description="hosts a card link may point to; a link to any other is a break"
+    allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = Field(
+        min_length=1,
+        description="hosts a card link may point to; a link to any other is a break. Names as they stand in links, so "
+        "`xn--` for other alphabets; no address and no port; `*.example.com`: its subdomains",
     )
     answer_within_hours: int = Field(
         48, ge=1, description="from upload to result; a chunk without a result is overdue after it"
@@ -249,7 +271,7 @@ class PortalSettings(Settings):
 class Issuer(Settings):
     """One issuer: the whole TOML."""
 
-    issuer: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")] = Field(
+    issuer: Annotated[str, StringConstraints(pattern=ISSUER)] = Field(
         description="name of the issuer: lower case, digits, hyphens; the TOML file has the same name"
     )
     root: str = Field(description="`s3://bucket/prefix`, or a directory relative to the TOML")

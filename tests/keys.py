@@ -23,19 +23,19 @@ def sound(algorithm: Algorithm = "curve25519", copy: int = 1) -> PortalKey:
 @cache
 def behind(passphrase: str) -> PortalKey:
     """Return a sound key whose secret part needs a passphrase."""
-    return _made(lambda gpg: _primary_and_subkey(gpg, "never", "never"), passphrase=passphrase)
+    return made(lambda gpg: _primary_and_subkey(gpg, "never", "never"), passphrase=passphrase)
 
 
 @cache
 def expired() -> PortalKey:
     """Return a key of 2020 that was good for a year."""
-    return _made(lambda gpg: _primary_and_subkey(gpg, "1y", "1y"), since=LONG_AGO)
+    return made(lambda gpg: _primary_and_subkey(gpg, "1y", "1y"), since=LONG_AGO)
 
 
 @cache
 def with_expired_subkey() -> PortalKey:
     """Return a key without end whose only encryption subkey ended in 2021."""
-    return _made(lambda gpg: _primary_and_subkey(gpg, "never", "1y"), since=LONG_AGO)
+    return made(lambda gpg: _primary_and_subkey(gpg, "never", "1y"), since=LONG_AGO)
 
 
 @cache
@@ -43,16 +43,16 @@ def with_renewed_subkey() -> PortalKey:
     """Return a key with an encryption subkey that ended in 2021 and a later one without end."""
 
     def make(gpg: Gpg) -> None:
-        fingerprint = _primary_and_subkey(gpg, "never", "1y")
-        gpg("--quick-add-key", fingerprint, "cv25519", "encr", "never", at="20210601T000000")
+        primary = _primary_and_subkey(gpg, "never", "1y")
+        gpg("--quick-add-key", primary, "cv25519", "encr", "never", at="20210601T000000")
 
-    return _made(make, since=LONG_AGO)
+    return made(make, since=LONG_AGO)
 
 
 @cache
 def lasting(days: int) -> PortalKey:
     """Return a key that ends some days from now."""
-    return _made(lambda gpg: _primary_and_subkey(gpg, f"{days}d", "never"))
+    return made(lambda gpg: _primary_and_subkey(gpg, f"{days}d", "never"))
 
 
 @cache
@@ -60,17 +60,17 @@ def revoked() -> PortalKey:
     """Return a key its owner revoked."""
 
     def make(gpg: Gpg) -> None:
-        fingerprint = _primary_and_subkey(gpg, "never", "never")
-        certificate = gpg.home / "openpgp-revocs.d" / f"{fingerprint}.rev"
+        primary = _primary_and_subkey(gpg, "never", "never")
+        certificate = gpg.home / "openpgp-revocs.d" / f"{primary}.rev"
         gpg("--import", given=certificate.read_bytes().replace(b":-----BEGIN", b"-----BEGIN"))
 
-    return _made(make)
+    return made(make)
 
 
 @cache
 def sign_only() -> PortalKey:
     """Return a key that can sign but not encrypt."""
-    return _made(lambda gpg: gpg("--quick-gen-key", NAME, "ed25519", "sign,cert", "never"))
+    return made(lambda gpg: gpg("--quick-gen-key", NAME, "ed25519", "sign,cert", "never"))
 
 
 class Gpg:
@@ -92,20 +92,22 @@ class Gpg:
 
 def _primary_and_subkey(gpg: Gpg, primary_ends: str, subkey_ends: str) -> str:
     gpg("--quick-gen-key", NAME, "ed25519", "sign,cert", primary_ends)
-    fingerprint = _fingerprint(gpg)
-    gpg("--quick-add-key", fingerprint, "cv25519", "encr", subkey_ends)
-    return fingerprint
+    primary = fingerprint(gpg)
+    gpg("--quick-add-key", primary, "cv25519", "encr", subkey_ends)
+    return primary
 
 
-def _fingerprint(gpg: Gpg) -> str:
+def fingerprint(gpg: Gpg) -> str:
+    """Return the fingerprint of the first key in a home."""
     listed = gpg("--list-keys", "--with-colons").splitlines()
     return next(line.split(":")[9] for line in listed if line.startswith("fpr"))
 
 
-def _made(make: Callable[[Gpg], object], since: str = "", passphrase: str = "") -> PortalKey:
+def made(make: Callable[[Gpg], object], since: str = "", passphrase: str = "") -> PortalKey:
+    """Return the key that some calls of gpg make, at a time and behind a passphrase."""
     with Keyring(agent=True) as ring:
         gpg = Gpg(ring.home, since, passphrase)
         make(gpg)
         public = gpg("--export", "--armor").encode()
         secret = gpg("--export-secret-keys", "--armor").encode()
-        return PortalKey(public, secret, _fingerprint(gpg))
+        return PortalKey(public, secret, fingerprint(gpg))

@@ -9,7 +9,7 @@ from io import BytesIO
 from itertools import count
 from threading import Lock
 
-from flows.runs.sealing import Plain, Sealed
+from flows.runs.sealing import Plain, Sealed, Warned
 from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError
 
 DROPPED = datetime(2026, 11, 20, 3, tzinfo=UTC)
@@ -111,7 +111,7 @@ class MemorySealer:
     """Seals as gpg does in what matters here: other bytes each time."""
 
     fingerprints = ("A" * 40,)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Warned, ...] = ()
     _number = count(1)
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import date, timedelta
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, NamedTuple
 
-from flows.adapters.gpg import PATIENCE, Keyring, KeyringOwner, import_public_keys, memory_files
+from flows.adapters.gpg import PATIENCE, Keyring, memory_files
+from flows.adapters.gpg_keys import import_public_keys
 from flows.errors import BugError
 from flows.runs.openpgp import Compression, Content, blocks, content, inspect
 from flows.runs.sealing import (
@@ -23,6 +25,7 @@ from flows.runs.sealing import (
     SealedUnreadableError,
     Sealer,
     SecretKeyUnreadableError,
+    Warned,
 )
 
 WARN_DAYS: Final = 30
@@ -66,11 +69,11 @@ class PortalKey(NamedTuple):
         return f"PortalKey({self.fingerprint})"
 
 
-class GpgSealer(KeyringOwner):
+class GpgSealer(ExitStack):
     """Seals chunks to every pinned fingerprint; implements `Sealer`, and is closed by its context.
 
     Each of `keys` is the content of one public key file. An unusable key raises its error of `flows.runs.sealing`
-    before anything is sealed. `today` decides about expiry and its warning.
+    before anything is sealed. `today` decides about expiry and its warning; `curves` are accepted beside RSA.
     """
 
     def __init__(
@@ -81,23 +84,25 @@ class GpgSealer(KeyringOwner):
         armor: bool,
         compression: Compression,
         today: date,
+        curves: Sequence[str] = ("Curve25519",),
         patience: float = PATIENCE,
         gpg: str = "gpg",
     ) -> None:
+        super().__init__()
         self._armor = armor
         self._compression = compression
-        self._ring = Keyring(patience=patience, gpg=gpg)
+        self._ring = self.enter_context(Keyring(patience=patience, gpg=gpg))
         try:
             pins = list(dict.fromkeys(pin.upper() for pin in fingerprints))
-            self._recipients = import_public_keys(self._ring, keys, pins, today)
+            self._recipients = import_public_keys(self._ring, keys, pins, curves, today)
         except BaseException:
             self.close()
             raise
-        self.fingerprints = tuple(recipient.fingerprint for recipient in self._recipients)
+        self.fingerprints = tuple(key.fingerprint for key, _ in self._recipients)
         self.warnings = tuple(
-            f"Key {fingerprint} expires on {expires}, in {(expires - today).days} days."
-            for fingerprint, _, expires in self._recipients
-            if expires is not None and expires - today <= timedelta(days=WARN_DAYS)
+            Warned(f"{part.name} expires on {part.expires}, in {(part.expires - today).days} days.", part.fingerprint)
+            for part in dict.fromkeys(part for recipient in self._recipients for part in recipient)
+            if part.expires is not None and part.expires - today <= timedelta(days=WARN_DAYS)
         )
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
@@ -143,7 +148,7 @@ class GpgSealer(KeyringOwner):
         return self._ring.ask(
             lambda gpg: gpg.encrypt_file(
                 BytesIO(data),
-                list(self.fingerprints),
+                [f"{chosen.fingerprint}!" for _, chosen in self._recipients],  # `!`: this part of the key, no other
                 always_trust=True,
                 armor=self._armor,
                 extra_args=[*_OPTIONS, *arguments],
@@ -152,7 +157,7 @@ class GpgSealer(KeyringOwner):
 
     def _checked(self, name: str, message: bytes) -> Sealed:
         """Accept a message only if its packets name exactly our recipients: gpg's own `ok` is not enough."""
-        wanted = sorted(recipient.key_id for recipient in self._recipients)
+        wanted = sorted(chosen.key_id for _, chosen in self._recipients)
         try:
             found = sorted(inspect(message))
         except MalformedMessageError as error:
@@ -162,7 +167,7 @@ class GpgSealer(KeyringOwner):
         return Sealed(name, message)
 
 
-class GpgOpener(KeyringOwner):
+class GpgOpener(ExitStack):
     """Opens messages sealed to any of our secret keys; implements `Opener`, and is closed by its context."""
 
     def __init__(
@@ -173,10 +178,11 @@ class GpgOpener(KeyringOwner):
         patience: float = PATIENCE,
         gpg: str = "gpg",
     ) -> None:
+        super().__init__()
         # An empty one would swallow the first line of the message; python-gnupg writes latin-1, keys expect UTF-8.
         self._passphrase = passphrase.encode().decode("latin-1") if passphrase else None
         self._no_questions = [] if passphrase else ["--pinentry-mode", "error"]
-        self._ring = Keyring(agent=True, patience=patience, gpg=gpg)
+        self._ring = self.enter_context(Keyring(agent=True, patience=patience, gpg=gpg))
         try:
             for number, key in enumerate(secret_keys, start=1):
                 self._import(key, number, len(secret_keys))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from flows.errors import OperatorError
-from flows.runs.sealing import Plain, Sealed
+from flows.runs.sealing import Plain, Sealed, Warned
 from schemas.expressions import PUBLISHED
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{13,}")
@@ -28,7 +28,7 @@ class PlainSealer:
     """Returns chunks unchanged, for `[portal] sealed = false`; UnsealedCardError where a number is no test card."""
 
     fingerprints: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ("Chunks are not sealed ([portal] sealed = false): published test cards only.",)
+    warnings = (Warned("Chunks are not sealed ([portal] sealed = false): published test cards only."),)
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
         """Return the chunks unsealed, under their upload names; UnsealedCardError for any other card."""

@@ -16,8 +16,7 @@ from flows import demo
 from flows.cli.derive import command_of
 from flows.commands.entry import Entry
 from flows.commands.every import ENTRIES
-from flows.redaction import harden_process
-from flows.wiring import config_folder
+from flows.wiring import begin_process, config_folder
 
 GROUPS = {
     "outbox": "List the chunks to upload, fetch them to a folder, and record what was done with them.",
@@ -38,7 +37,7 @@ def main(context: click.Context, config: Path | None, as_json: bool, verbose: bo
     Exit codes: 0 done and balanced, 1 unexpected, 2 usage or configuration, 3 done but rejects or errors
     above the limit, 4 out of balance, 75 try again.
     """
-    harden_process()
+    begin_process()
     gc.set_threshold(200_000, 10, 10)  # imported modules stay: scanning them takes a quarter of a short submit's CPU
     signal.signal(signal.SIGTERM, _stop)
     context.obj = {"config": config or config_folder(), "json": as_json, "verbose": verbose}

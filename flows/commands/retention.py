@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flows.commands.entry import Context, Form, entry
 from flows.commands.parameters import Issuer
 from flows.commands.result import Result, Table, artifact
-from flows.wiring import clean_up_machine, cleaner, issuers, wire
+from flows.wiring import cleaner, issuers, wire
 
 if TYPE_CHECKING:
     from flows.operations.purge import PurgePlan
@@ -42,11 +42,8 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
             artifact(stays, f"{name}-kept", f"{name}: kept for open work, however old"),
             "",
         ]
-    if homes := clean_up_machine(dry_run=dry_run):
-        shown += [f"gpg homes of killed processes on this machine: {homes}", ""]
     next_step = f"cardlink purge {issuer}".rstrip() if dry_run and any(one["lots"] for one in found) else ""
-    reported = {"dry_run": dry_run, "issuers": found, "gpg_homes": homes}
-    return Result(reported, shown[:-1] or ["no issuers yet"], next_step)
+    return Result({"dry_run": dry_run, "issuers": found}, shown[:-1] or ["no issuers yet"], next_step)
 
 
 def facts(issuer: str, due: PurgePlan) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from flows.commands.entry import Context, entry
 from flows.commands.parameters import Cli, Day, ExtractName, Issuer
 from flows.commands.result import Result
 from flows.commands.submit import would_send
-from flows.wiring import FileThereError, effective_settings, load_issuer, wire
+from flows.wiring import FileThereError, effective_settings, issuer_file, load_issuer, wire
 
 TOML = """\
 # {issuer}: where its extracts are, how its columns map, its portal settings and limits.
@@ -43,7 +43,7 @@ def init(
         extract: An extract to guess the mapping from.
         root: s3://bucket/prefix or a directory.
     """
-    file = context.folder / f"{issuer}.toml"
+    file = issuer_file(context.folder, issuer)
     if file.exists():
         raise FileThereError(path=str(file))
     mapping = "# [source] and [columns] are not needed if the extract has the portal's own columns.\n"
@@ -77,14 +77,14 @@ def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, busine
 
     issuer_context = wire(context.folder, issuer)
     with issuer_context.sealer() as sealer:
-        fingerprints, warnings = sealer.fingerprints, sealer.warnings
+        fingerprints, warnings = sealer.fingerprints, [warning.text for warning in sealer.warnings]
     race(issuer_context.adapters.store, f"{issuer}/probe/")
     settings = effective_settings(context.folder, issuer_context.issuer)
     facts: dict[str, object] = {
         "issuer": issuer,
         "settings": {one.name: {"value": one.value, "from": one.origin} for one in settings},
         "fingerprints": list(fingerprints),
-        "warnings": list(warnings),
+        "warnings": warnings,
         "store": issuer_context.issuer.root,
     }
     lines = [

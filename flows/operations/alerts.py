@@ -53,7 +53,7 @@ KINDS: dict[str, Kind] = {
     "flow-failed": Kind("Flow failed", "Read the flow's message; after a temporary failure, run it again."),
     "out-of-balance": Kind("Out of balance", "Read the breaks of the report; each names its next step."),
     "result-overdue": Kind("Result overdue", "Look at the outbox; fetch the results from the portal."),
-    "key-ending": Kind("Portal key expires soon", "Get the next key from the portal and pin its fingerprint."),
+    "key-ending": Kind("Portal key expires soon", "Get the next key and pin it, or this one with a new subkey."),
     "key-unusable": Kind("Portal key cannot be used", "Nothing can be sealed: get a valid key from the portal."),
 }
 
@@ -203,8 +203,7 @@ def _key_problems(context: IssuerContext) -> Iterator[Alert]:
     issuer = context.issuer.issuer
     try:
         with context.sealer() as sealer:
-            for warning in sealer.warnings:
-                yield Alert("key-ending", issuer, warning.split()[1], warning)
+            yield from (Alert("key-ending", issuer, one.ending, one.text) for one in sealer.warnings if one.ending)
     except TryAgainError:  # left to the next watch
         return
     except CardlinkError as error:

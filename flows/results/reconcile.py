@@ -11,7 +11,7 @@ import polars as pl
 
 from flows.results.attribution import digest_of
 from flows.results.decisions import SHOWN, covers, decided_rows, sort_breaks
-from flows.results.match import SentRows, number_sent_rows
+from flows.results.match import SentRows, named_in, number_sent_rows
 from flows.results.opening import DAMAGE
 from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION, OUTCOME, Attributed
@@ -365,6 +365,8 @@ def _file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
             yield found(breaks.MERGED_FILE, len(places), one.name)
         if one.named and places and one.named not in places:
             yield found(breaks.MISNAMED_FILE, height, one.name)
+        if not one.named and places and named_in(one.name):
+            yield found(breaks.STRANGE_NAME, height, one.name)
         rows = digest_of(one.outcomes)
         if height and rows in seen:
             yield found(breaks.DUPLICATE_RESULT, height, f"{one.name}, the same as {seen[rows]}")

@@ -37,11 +37,12 @@ class Packet(NamedTuple):
     body: memoryview
 
 
-class KeyCount(NamedTuple):
-    """How many public and secret keys a key file holds, subkeys not counted."""
+class KeyFile(NamedTuple):
+    """How many public and secret keys a key file holds, without subkeys, and when (epoch) the last was made."""
 
     public: int
     secret: int
+    created: int
 
 
 def looks_like_message(head: bytes) -> bool:
@@ -79,10 +80,12 @@ def inspect(message: bytes) -> tuple[str, ...]:
     return tuple(_recipient(key.body) for key in keys)
 
 
-def count_keys(binary: Sequence[bytes]) -> KeyCount:
+def count_keys(binary: Sequence[bytes]) -> KeyFile:
     """Count the keys in the blocks of a key file; MalformedMessageError where one is not made of packets."""
-    tags = [packet.tag for block in binary for packet in packets(block)]
-    return KeyCount(tags.count(_PUBLIC_KEY), tags.count(_SECRET_KEY))
+    found = [packet for block in binary for packet in packets(block)]
+    public = [packet.body for packet in found if packet.tag == _PUBLIC_KEY]
+    created = max((int.from_bytes(body[1:5], "big") for body in public), default=0)  # RFC 4880 5.5.2
+    return KeyFile(len(public), sum(packet.tag == _SECRET_KEY for packet in found), created)
 
 
 def blocks(data: bytes) -> list[bytes]:

@@ -23,6 +23,13 @@ class Sealed(NamedTuple):
     trouble: str = ""
 
 
+class Warned(NamedTuple):
+    """What an operator should know about a key: the fingerprint of the key or subkey that expires soon, if one does."""
+
+    text: str
+    ending: str = ""
+
+
 class Sealer(Protocol):
     """Turns chunks into OpenPGP messages for pinned keys."""
 
@@ -31,7 +38,7 @@ class Sealer(Protocol):
         """The 40-hex fingerprints every message is sealed to."""
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[Warned, ...]:
         """What an operator should know about the keys, such as one that expires within 30 days."""
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
@@ -64,14 +71,14 @@ class GpgHungError(TryAgainError):
 class KeyUnreadableError(OperatorError):
     """A key file holds no OpenPGP key that gpg can import."""
 
-    message = "Key file {number} of {total} holds no readable OpenPGP public key ({reason})."
+    message = "Key file {file} holds no readable OpenPGP public key ({reason})."
     next_step = "Download the public key from the portal again, as text or binary, and save it unchanged."
 
 
 class SecretKeyGivenError(OperatorError):
     """A key file holds a secret key where the public one belongs."""
 
-    message = "Key file {number} of {total} holds a secret key; expected the public key of {pinned}."
+    message = "Key file {file} holds a secret key; expected the public key of {pinned}."
     next_step = "Remove the file from this machine, treat that key as exposed, and put the public key in its place."
 
 
@@ -85,7 +92,7 @@ class SecretKeyUnreadableError(OperatorError):
 class ManyKeysError(OperatorError):
     """A key file holds more than one key."""
 
-    message = "Key file {number} of {total} holds {count} keys; expected one."
+    message = "Key file {file} holds {count} keys; expected one."
     next_step = "Split the file: one key per file."
 
 
@@ -103,18 +110,53 @@ class KeyNotPinnedError(OperatorError):
     next_step = "Ask the partner by another channel whether the key changed; only then change `fingerprints`."
 
 
+class SubkeyPinnedError(OperatorError):
+    """A pinned fingerprint is that of a subkey."""
+
+    message = "The pinned fingerprint {fingerprint} is that of a subkey of key {key}."
+    next_step = "Compare the fingerprint of the key itself with the partner by another channel, and pin that one."
+
+
 class KeyExpiredError(OperatorError):
-    """A pinned key, or its last encryption subkey, has expired."""
+    """A pinned key has expired."""
 
     message = "Key {fingerprint} expired on {date}."
     next_step = "Create a new key in the portal, put its public key in place and pin its fingerprint."
 
 
-class KeyRevokedError(OperatorError):
-    """A pinned key, or its last encryption subkey, was revoked by its owner."""
+class SubkeyExpiredError(OperatorError):
+    """The newest encryption subkey of a pinned key has expired, the key itself has not."""
 
-    message = "Key {fingerprint} was revoked by its owner."
-    next_step = "Ask the partner why; put the new public key in place and pin its fingerprint."
+    message = "{part} expired on {date}; the key itself is valid."
+    next_step = "Ask the partner for the same key with a new encryption subkey, and put it in place; the pin stays."
+
+
+class KeyRevokedError(OperatorError):
+    """A pinned key, or its newest encryption subkey, was revoked by its owner."""
+
+    message = "{part} was revoked by its owner."
+    next_step = "Ask the partner why, and for a new key to pin, or for the same key with a new encryption subkey."
+
+
+class KeyFromFutureError(OperatorError):
+    """A key or its only encryption subkey is dated in the future."""
+
+    message = "{part} was made on {date}, which is in the future for this machine."
+    next_step = "Set this machine's clock; if it is right, ask the partner for a key made with a clock that is right."
+
+
+class WeakKeyError(OperatorError):
+    """The key or subkey that would be used is too short."""
+
+    message = "{part} is {algorithm}: too weak for card numbers."
+    next_step = "Ask the partner for a key of RSA 3072 or Curve25519, primary key and subkey, and pin its fingerprint."
+
+
+class KeyAlgorithmError(OperatorError):
+    """The key or subkey that would be used is of an algorithm that is not accepted."""
+
+    message = "{part} is {algorithm}; accepted: {accepted}."
+    next_step = "Ask the partner for a key of RSA 3072 or Curve25519; NIST curves need `[portal] key_curves`."
 
 
 class KeyCannotEncryptError(OperatorError):

@@ -89,7 +89,7 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
             expected=request.expected,
         )
         done = execute(context, job, sealer, on_progress)
-        return done._replace(remarks=(*remarks, *sealer.warnings))
+        return done._replace(remarks=(*remarks, *(warning.text for warning in sealer.warnings)))
 
 
 def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress = lambda _: None) -> Submitted:

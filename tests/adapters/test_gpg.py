@@ -84,7 +84,7 @@ def test_a_message_cut_by_a_full_disk_is_trouble_though_gpg_says_ok(tmp_path: Pa
 
 def test_a_message_sealed_to_another_key_is_trouble_and_fails_the_trial(tmp_path: Path) -> None:
     wanted, other = keys.sound(), keys.sound(copy=2)
-    swap = f'set -- $(echo "$@" | sed s/{wanted.fingerprint}/{other.fingerprint}/)'
+    swap = f'set -- $(echo "$@" | sed "s/--recipient [^ ]*/--recipient {other.fingerprint}/")'
     gpg = gpg_that(tmp_path, f'case "$*" in *--encrypt*) {swap};; esac')
 
     with sealer_to(wanted, other, pins=(wanted.fingerprint,), gpg=gpg) as sealer:
@@ -107,6 +107,7 @@ sealer = GpgSealer([key.public], [key.fingerprint], armor=False, compression="zi
 opener = GpgOpener([key.secret])
 opener.open(sealer.seal([Plain("c.csv", b"4242424242424242")])[0].data, 100)
 if sys.argv[1] == "killed":
+    print(len(os.listdir(os.environ["TMPDIR"])), flush=True)
     os.kill(os.getpid(), 9)
 sealer.close(), opener.close()
 """
@@ -122,10 +123,11 @@ def short_temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_and_end(folder: Path, end: str) -> None:
-    """Seal and open in a child process whose temporary files are in a folder."""
+def run_and_end(folder: Path, end: str) -> bytes:
+    """Seal and open in a child process whose temporary files are in a folder; return what it printed."""
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path.cwd())}
-    subprocess.run([sys.executable, "-c", RUN, end], env=environment, check=end == "well")
+    command = [sys.executable, "-c", RUN, end]
+    return subprocess.run(command, env=environment, check=end == "well", stdout=subprocess.PIPE).stdout
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -149,13 +151,12 @@ def test_after_a_run_no_file_and_no_process_is_left() -> None:
         assert [] == processes_of(folder)
 
 
-CLEANUP = "from flows.adapters.gpg import remove_dead_homes; print(remove_dead_homes())"
+CLEANUP = "from flows.adapters.gpg_home import remove_dead_homes; remove_dead_homes()"
 
 
 def test_homes_of_killed_processes_are_removed_and_those_of_live_ones_kept() -> None:
     with short_temporary_folder() as folder:
-        run_and_end(folder, "killed")
-        left = len(list(folder.iterdir()))
+        left = run_and_end(folder, "killed")
         living = folder / f"cardlink-gpg-{os.getpid()}-alive"
         living.mkdir()
         elsewhere = folder / "cardlink-gpg-4194305-held"  # beyond the largest process id: as of another container
@@ -166,7 +167,7 @@ def test_homes_of_killed_processes_are_removed_and_those_of_live_ones_kept() -> 
 
         subprocess.run([sys.executable, "-c", CLEANUP], env=environment, check=True, capture_output=True)
 
-        assert 2 == left
+        assert b"2\n" == left
         held.close()
         assert {living, elsewhere} == set(folder.iterdir())
         assert [] == processes_of(folder)

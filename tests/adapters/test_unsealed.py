@@ -72,5 +72,5 @@ def test_sealed_false_in_the_toml_wires_the_plain_sealer(tmp_path: Path) -> None
         warnings = sealer.warnings
 
     assert isinstance(sealer, PlainSealer)
-    assert "not sealed" in warnings[0]
+    assert "not sealed" in warnings[0].text
     assert load_issuer(tmp_path, "bank").portal.sealed is False

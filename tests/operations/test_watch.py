@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics import parser
 
+from flows.adapters.unsealed import PlainSealer
 from flows.errors import CardlinkError
 from flows.operations.alerts import Failure, holding, open_alerts, record_notified, watch
 from flows.operations.metrics import metrics_key, write_metrics
@@ -18,6 +20,7 @@ from flows.operations.outbox import move
 from flows.operations.remediation import dismiss
 from flows.runs.store import StoreDeniedError
 from tests import keys
+from tests.adapters import key_kinds
 from tests.again import again, night
 from tests.builders import portal_rows
 from tests.night import BANK, NOON, Bench, issuer, local_bench, portal_csv
@@ -226,6 +229,21 @@ def test_a_key_that_ends_soon_is_told_once(tmp_path: Path) -> None:
     found = watch(bench.context)
 
     assert [(change.alert.kind, change.alert.subject) for change in found] == [("key-ending", key.fingerprint)]
+
+
+def test_a_subkey_that_ends_soon_is_told_as_such_and_unsealed_chunks_are_not(tmp_path: Path) -> None:
+    key = key_kinds.key("ed25519", key_kinds.sub(ends="10d"))
+    now = datetime.now(UTC)
+    ending = local_bench(tmp_path, portal={"fingerprints": [key.fingerprint]})
+    plain = replace(local_bench(tmp_path / "plain"), now=lambda: now)
+    unsealed = plain.context._replace(sealer=lambda: nullcontext(PlainSealer()))
+
+    found = watch(replace(ending, key=key, now=lambda: now).context)
+
+    assert [("key-ending", f"Encryption subkey {found[0].alert.subject[-16:]} of key {key.fingerprint}")] == [
+        (change.alert.kind, change.alert.text.partition(" expires on ")[0]) for change in found
+    ]
+    assert [] == watch(unsealed)
 
 
 def test_a_key_that_is_not_the_pinned_one_is_told(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from flows.adapters.gpg import remove_dead_homes
+from flows.adapters.gpg_home import remove_dead_homes
 from tests import servers
 from tests.torture.faults import fault_directories, fault_s3
 from tests.torture.kills import kill_many

@@ -1,0 +1,90 @@
+"""Private gpg homes: made for one command, locked while its process lives; every command removes those of the killed.
+
+Nothing here imports gnupg, so that looking costs nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+MEMORY: Final = Path("/dev/shm")  # noqa: S108  mkdtemp makes a private folder in it; files there never touch a disk
+SHARED: Final = (MEMORY, Path("/tmp"))  # noqa: S108  as above; every process of a user looks there
+PREFIX: Final = "cardlink-gpg-"
+LONGEST: Final = len(PREFIX) + 17  # with the largest process id and what mkdtemp adds
+MAKING: Final = 60.0  # seconds for which a home without its lock is left alone
+ROOM: Final = 48 << 20  # bytes free in memory: the ciphertext of a few groups
+SOCKET_ROOM: Final = 86  # longest path of a home: the agent's sockets below it must fit in the kernel's 108 bytes
+
+
+@contextmanager
+def private_home(*, agent: bool) -> Iterator[Path]:
+    """Give a folder (0700, short path) that no other process removes while this one lives; end its agent, if any."""
+    fit = (root for root in _roots() if len(str(root)) + LONGEST <= SOCKET_ROOM and _has_room(root))
+    home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=next(fit, SHARED[-1])))
+    with (home / "holding").open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # for as long as this process lives: the kernel unlocks it on a kill
+        (home / "holding").rename(home / "held")  # locked from the moment it can be seen
+        for link in _links(home):
+            with suppress(OSError):
+                link.symlink_to(home)
+        try:
+            yield home
+        finally:
+            _remove(home, agent=agent)
+
+
+def remove_dead_homes() -> None:
+    """Remove the homes left behind by killed processes, and end their agents."""
+    for home in {home.resolve() for root in _roots() for home in root.glob(f"{PREFIX}*") if _is_dead(home)}:
+        _remove(home, agent=True)
+
+
+def _roots() -> list[Path]:
+    """Return the folders a home may be in, in order of preference: TMPDIR if it is set, then memory."""
+    named = [Path(folder)] if (folder := os.environ.get("TMPDIR")) else []
+    return list(dict.fromkeys([*named, MEMORY, Path(tempfile.gettempdir()), *SHARED]))
+
+
+def _has_room(root: Path) -> bool:
+    """Return whether a home fits in a folder; a container's memory may be small, and we must not fill it."""
+    return os.access(root, os.W_OK | os.X_OK) and (root != MEMORY or shutil.disk_usage(root).free >= ROOM)
+
+
+def _links(home: Path) -> list[Path]:
+    """Return the links by which a process with another TMPDIR finds a home."""
+    return [] if home.parent in SHARED else [root / home.name for root in SHARED]
+
+
+def _is_dead(home: Path) -> bool:
+    """Return whether a home, or a link to one, is ours and its process is gone, here or in another container."""
+    try:
+        made = home.lstat()
+        if made.st_uid != os.getuid():
+            return False
+        if not (home / "held").exists():  # no key yet, or none any more
+            return time.time() - made.st_mtime > MAKING
+        with (home / "held").open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:  # its process lives, or another one is removing it
+        return False
+    return True
+
+
+def _remove(home: Path, *, agent: bool) -> None:
+    for order in (("--kill", "gpg-agent"), ("--remove-socketdir",)) if agent and home.is_dir() else ():
+        with suppress(OSError, subprocess.SubprocessError):  # an agent without its home ends by itself
+            subprocess.run(["gpgconf", "--homedir", home, *order], check=False, capture_output=True, timeout=20)
+    shutil.rmtree(home / "private-keys-v1.d", ignore_errors=True)  # first: we may be killed
+    shutil.rmtree(home, ignore_errors=True)  # the agent may remove its sockets meanwhile
+    for link in _links(home):
+        if link.is_symlink():
+            link.unlink(missing_ok=True)

@@ -1,0 +1,151 @@
+"""Which keys may be sealed to: one pinned public key per file, each flaw refused by its own error.
+
+The subkey is chosen here as gpg would, and gpg is then told to use it: what is judged is what is used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import gnupg
+
+from flows.adapters.gpg import Keyring
+from flows.runs import sealing
+from flows.runs.openpgp import KeyFile, blocks, count_keys
+
+LEAST: Final = 2048  # bits of RSA
+_FAMILIES: Final = {"1": "RSA", "2": "RSA", "3": "RSA", "16": "ElGamal", "17": "DSA", "20": "ElGamal"}  # RFC 4880 9.1
+_CURVES: Final = {"ed25519": "Curve25519", "cv25519": "Curve25519"} | {
+    f"nistp{bits}": f"P-{bits}" for bits in (256, 384, 521)
+}
+
+
+class Part(NamedTuple):
+    """A primary key or a subkey as gpg lists it: `state` is r, e or another letter, `created` in epoch seconds."""
+
+    name: str  # as messages call it
+    fingerprint: str
+    key_id: str
+    algorithm: str  # RSA 2048, Curve25519
+    capabilities: str
+    state: str
+    created: int
+    expires: date | None
+
+    def alive(self, today: date) -> bool:
+        """Return whether the key is valid for all of `today`: on its last day it could expire during a run."""
+        return self.state != "e" and (self.expires is None or today < self.expires)
+
+
+class Recipient(NamedTuple):
+    """A pinned key to seal to, and the part of it that messages will name: a subkey, or the key itself."""
+
+    key: Part
+    chosen: Part
+
+
+def import_public_keys(
+    ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], curves: Sequence[str], today: date
+) -> tuple[Recipient, ...]:
+    """Import one public key per file and return the pinned ones, in the order of `pinned`; each flaw has its error."""
+    now = time.time()  # not `today`: gpg judges what was made in the future by the machine's clock
+    for file, key in ((f"{number} of {len(keys)}", key) for number, key in enumerate(keys, start=1)):
+        public = _one_public_key(key, file, ", ".join(pinned), now)
+        result = ring.ask(partial(gnupg.GPG.import_keys, key_data=public))
+        if result is None or len(set(result.fingerprints)) != 1:
+            raise sealing.KeyUnreadableError(file=file, reason="key.import.refused")
+    found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
+    recipients = [_recipient(_pinned(found, fingerprint, pinned), fingerprint, today, now) for fingerprint in pinned]
+    for part in (part for recipient in recipients for part in recipient):
+        _check_strength(part, curves)
+    return tuple(recipients)
+
+
+def _one_public_key(key: bytes, file: str, pinned: str, now: float) -> bytes:
+    """Return the key in binary, so that gpg sees exactly what was counted here."""
+    found, why = [], "key.packet.missing"
+    try:
+        found = blocks(key)
+        holds = count_keys(found)
+    except sealing.MalformedMessageError as error:
+        holds, why = KeyFile(0, 0, 0), str(error.fields["reason"])
+    if holds.secret:
+        raise sealing.SecretKeyGivenError(file=file, pinned=pinned)
+    if not holds.public:
+        raise sealing.KeyUnreadableError(file=file, reason=why)
+    if holds.public > 1:
+        raise sealing.ManyKeysError(file=file, count=holds.public)
+    if holds.created > now:  # gpg would not import it
+        raise sealing.KeyFromFutureError(part=f"The key in file {file}", date=str(_day(holds.created)))
+    return b"".join(found)
+
+
+def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -> Any:
+    if fingerprint in found:
+        return found[fingerprint]
+    for key, listed in found.items():
+        if any(fingerprint in subkey for subkey in listed["subkeys"]):
+            raise sealing.SubkeyPinnedError(fingerprint=fingerprint, key=key)
+    others = sorted(set(found) - set(pinned))
+    if others:
+        raise sealing.KeyNotPinnedError(fingerprint=fingerprint, found=", ".join(others))
+    raise sealing.KeyUnknownError(fingerprint=fingerprint)
+
+
+def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipient:
+    """Return the recipient with the part gpg would choose: the newest valid subkey, else the key itself."""
+    key = _part(listed, listed["cap"], f"Primary key {fingerprint}")
+    if key.state == "r":
+        raise sealing.KeyRevokedError(part=key.name)
+    if not key.alive(today):
+        raise sealing.KeyExpiredError(fingerprint=fingerprint, date=str(key.expires))
+    subkeys = [
+        _part(info, info["capability"], f"Encryption subkey {info['keyid']} of key {fingerprint}")
+        for info in listed.get("subkey_info", {}).values()
+        if "e" in info["capability"]
+    ]
+    valid = [part for part in subkeys if part.state != "r" and part.alive(today) and part.created <= now]
+    if valid:
+        return Recipient(key, max(valid, key=lambda part: part.created))
+    if "e" in key.capabilities:  # lower case: its own capability
+        return Recipient(key, key)
+    if not subkeys:
+        raise sealing.KeyCannotEncryptError(fingerprint=fingerprint)
+    newest = max(subkeys, key=lambda part: part.created)
+    if newest.state == "r":
+        raise sealing.KeyRevokedError(part=newest.name)
+    if newest.created > now:
+        raise sealing.KeyFromFutureError(part=newest.name, date=str(_day(newest.created)))
+    raise sealing.SubkeyExpiredError(part=newest.name, date=str(newest.expires))
+
+
+def _check_strength(part: Part, curves: Sequence[str]) -> None:
+    family, _, bits = part.algorithm.partition(" ")
+    if part.algorithm in curves or (family == "RSA" and int(bits) >= LEAST):
+        return
+    if bits and int(bits) < LEAST:
+        raise sealing.WeakKeyError(part=part.name, algorithm=part.algorithm)
+    accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
+    raise sealing.KeyAlgorithmError(part=part.name, algorithm=part.algorithm, accepted=accepted)
+
+
+def _part(fields: Any, capabilities: str, name: str) -> Part:
+    family, curve = _FAMILIES.get(fields["algo"], f"algorithm-{fields['algo']}"), fields["curve"]
+    return Part(
+        name=name,
+        fingerprint=fields["fingerprint"],
+        key_id=fields["keyid"],
+        algorithm=_CURVES.get(curve, curve) if curve else f"{family} {fields['length']}",
+        capabilities=capabilities,
+        state=fields["trust"],
+        created=int(fields["date"]),
+        expires=_day(int(fields["expires"])) if fields["expires"] else None,
+    )
+
+
+def _day(moment: int) -> date:
+    return datetime.fromtimestamp(moment, UTC).date()
