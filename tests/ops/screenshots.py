@@ -20,7 +20,7 @@ def take(stage: Stage, page: Page) -> None:
     """Go through the night as an operator does, and take a picture at each step."""
     page.size(1280, 1000)
     stage.form(page, "rerun")
-    page.choose("issuer", ISSUER)
+    page.choose("Issuer", ISSUER)
     page.type_into("extract", f"{ISSUER}-20261120.csv")
     page.picture(PLACE / "ui-dry-run-form.png")
     night = stage.do(f"nightly-{ISSUER}", issuer=ISSUER)
