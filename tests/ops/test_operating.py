@@ -396,7 +396,7 @@ def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Pag
     page.see(f"is committed as run {story.run}: a real run would send nothing")
     page.see("Completed")
     page.click("Artifacts")
-    page.see("Dry run: nothing was written")
+    page.see("sample-bank-rerun")
 
 
 @pytest.mark.slow
@@ -458,10 +458,10 @@ def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_f
     page.type_into("run", story.run)
     page.click("Submit")
     page.see("'action' is a required property")
-
+    started = story.stage.newest("outbox", known)
     done = story.stage.do("outbox", action="cancel", run=story.run, reason="ticket INC0012345, agreed 2026-11-20")
 
-    assert known == story.stage.newest("outbox", done.id) or not known
+    assert "" == started
     assert done.message.startswith("dry run, nothing was recorded")
 
 
