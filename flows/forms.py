@@ -34,6 +34,7 @@ from flows.commands.outbox import outbox_list
 from flows.commands.parameters import OneOf, Range, Text
 from flows.commands.result import Link, Result, Table
 from flows.errors import TryAgainError, guarded
+from flows.redaction import redact, redacted
 from flows.submissions.build import Progress, describe_pace
 from flows.wiring import config_folder
 
@@ -70,7 +71,7 @@ def here() -> Context:
 
 def show(result: Result, key: str = "") -> None:
     """Show a result: its lines in the log and, under `key`, as an artifact; its tables and links as artifacts."""
-    lines = [line for line in result.shown if isinstance(line, str) and line]
+    lines = [redact(line) for line in result.shown if isinstance(line, str) and line]
     log = get_run_logger()
     for line in lines[:LINES]:
         log.log(logging.WARNING if result.exit_code else logging.INFO, "%s", line)
@@ -78,7 +79,7 @@ def show(result: Result, key: str = "") -> None:
         create_markdown_artifact("\n".join(f"- {line}" for line in lines), key=key, description=lines[0])
     for part in result.shown:
         if isinstance(part, Table) and part.key:
-            create_table_artifact(part.records, key=part.key, description=part.title)
+            create_table_artifact(redacted(part.records), key=part.key, description=part.title)
         elif isinstance(part, Link):
             create_link_artifact(link=part.url, key=part.key, link_text=part.text)
 

@@ -18,12 +18,11 @@ import polars as pl
 from xxhash import xxh3_64_intdigest
 
 from flows.results.error_text import parse_error
-from flows.results.masking import storable
+from flows.results.masking import showing_cards, storable
 from flows.results.match import Candidates, SentRows, place_rows
 from flows.results.read import ResultRows
 from flows.runs.outcomes import OUTCOME, Attributed
 from schemas import breaks
-from schemas.expressions import luhn_holds
 from schemas.ledger import BROKEN, ERROR, LINKED
 
 BETWEEN = "\x1f"  # the unit separator, which no cell contains
@@ -109,7 +108,7 @@ def _judge(rows: pl.DataFrame, among: Candidates, hosts: Sequence[str]) -> pl.Da
     state = pl.when(trouble).then(pl.lit(BROKEN)).when(url).then(pl.lit(LINKED)).otherwise(pl.lit(ERROR))
     linked, ours = pl.col("state") == LINKED, (pl.col("claim") == pl.col("cuid_sent")).fill_null(value=False)
     judged = (
-        placed.with_columns(_trouble(hosts, _shows_card(placed)).alias("trouble"))
+        placed.with_columns(_trouble(hosts, showing_cards(placed)).alias("trouble"))
         .with_columns(state.alias("state"))
         .with_columns(
             pl.coalesce("cuid_sent", storable("claim", pl.col("cuid_sent").is_null())).alias("cuid"),
@@ -190,15 +189,9 @@ def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:
         rf"(?:[a-z0-9-]+\.)+{re.escape(host[2:])}" if host.startswith("*.") else re.escape(host)
         for host in (host.lower() for host in hosts)
     ]
-    return pl.col(column).str.contains(rf"^(?i:https://(?:{'|'.join(patterns)}))(?::443)?(?:[/?#][!-~]*)?$")
-
-
-def _shows_card(rows: pl.DataFrame) -> pl.Series:
-    """Return the rows whose URL holds 16 digits that pass Luhn and end like the card it was made for."""
-    bare = pl.col("url").str.replace_all(r"[._+-]|%20", "")
-    number = bare.str.extract(r"(?:^|[^0-9])([0-9]{16})(?:[^0-9]|$)")
-    long = rows.filter(pl.col("url").str.contains(r"[0-9._+%-]{16}"))  # nearly none
-    return long.filter((number.str.slice(-4) == pl.col("last_4_sent")) & luhn_holds(number))["at"]
+    shape = rf"^(?i:https://(?:{'|'.join(patterns)}))(?::443)?(?:[/?#][!-~]*)?$"
+    ascii_only = ~pl.col(column).str.contains("[^!-~]")  # (?i) takes ſ for s and the Kelvin sign for k
+    return pl.col(column).str.contains(shape) & ascii_only
 
 
 def digest_of(outcomes: pl.DataFrame) -> str:
