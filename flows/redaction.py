@@ -27,8 +27,9 @@ _Span = tuple[int, int]
 
 # How a text may spell a character: other scripts' digits, escapes, percent and HTML encodings, markup between digits.
 _SPELLED = re.compile(
-    r"[^\x00-\x7f]|(?<!\\)\\+(?:u(?:\{0*(?P<wide>[0-9a-f]{2,5})\}|(?P<four>[0-9a-f]{4}))|x(?P<byte>[0-9a-f]{2})|(?P<octal>0[4-7][0-7])"
-    r"|[nrt](?![a-z])|(?=[/+=&%]))|(?:%[0-9a-f]{2})+|&(?:[a-z]{2,8};|#(?:[0-9]{2,7}|x[0-9a-f]{2,6});?)",
+    r"[\ud800-\udbff][\udc00-\udfff]|[^\x00-\x7f]"
+    r"|(?<!\\)\\+(?:u(?:\{0*(?P<wide>[0-9a-f]{2,5})\}|(?P<four>[0-9a-f]{4}))|x(?P<byte>[0-9a-f]{2})"
+    r"|(?P<octal>0[4-7][0-7])|[nrt](?![a-z])|(?=[/+=&%]))|(?:%[0-9a-f]{2})+|&(?:[a-z]{2,8};|#(?:[0-9]{2,7}|x[0-9a-f]{2,6});?)",
     re.IGNORECASE,
 )
 _TAG = re.compile(r"<[a-z/!][^<>]{0,80}>", re.IGNORECASE)
@@ -252,6 +253,8 @@ def _unspelled(found: re.Match[str]) -> str:
         return chr(int(found["octal"], 8))
     if text[0] == "\\":
         return " " if text[-1] != "\\" else ""
+    if len(text) == 2 and text > "\x7f":  # half surrogates, each escaped
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
     return _plain_char(text) if text > "\x7f" else unquote(text) if text[0] == "%" else html.unescape(text)
 
 

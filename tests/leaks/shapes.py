@@ -33,6 +33,7 @@ DIGITS: tuple[Callable[[str], str], ...] = (
     lambda text: "".join(f"&#x{ord(digit):x};" for digit in text),
     lambda text: "".join(f"\\u{{3{digit}}}" for digit in text),
     lambda text: quote(text.translate(FULL_WIDTH)),
+    lambda text: json.dumps(text.translate(MATHEMATICAL)).strip(chr(34)),
 )
 HASHES: tuple[Callable[[str], str], ...] = (
     str,
