@@ -39,7 +39,7 @@ from flows.commands.outbox import outbox_list
 from flows.commands.parameters import OneOf, Range, Text, Words
 from flows.commands.result import Link, Result, Table
 from flows.errors import CardlinkError, OperatorError, TryAgainError, guarded
-from flows.redaction import redact
+from flows.redaction import redact, redacted
 from flows.submissions.build import Progress, describe_pace
 from flows.wiring import config_folder
 
@@ -108,7 +108,7 @@ def here() -> Context:
 def show(result: Result, key: str, name: str) -> None:
     """Show a result: its first lines in the log, and everything as artifacts."""
     log = get_run_logger()
-    for line in [line for line in result.shown if isinstance(line, str) and line][:LINES]:
+    for line in [redact(line) for line in result.shown if isinstance(line, str) and line][:LINES]:
         log.log(logging.WARNING if result.exit_code else logging.INFO, "%s", line)
     keep(result, key, name)
 
@@ -119,10 +119,10 @@ def keep(result: Result, key: str, name: str) -> None:
     if result.next_step:
         step = in_form_words(command, name)
         page += f"\n\n**Next:** {command}" + (f", or {step}" if step != command else "")
-    create_markdown_artifact(page, key=re.sub("[^a-z0-9-]+", "-", key.lower()), description=result.sentence)
+    create_markdown_artifact(redact(page), key=re.sub("[^a-z0-9-]+", "-", key.lower()), description=result.sentence)
     for part in result.shown:
         if isinstance(part, Table) and part.key and part.rows:
-            create_table_artifact(part.records, key=part.key, description=part.title)
+            create_table_artifact(redacted(part.records), key=part.key, description=part.title)
         elif isinstance(part, Table) and part.key:
             create_markdown_artifact("none", key=part.key, description=part.title)
         elif isinstance(part, Link):

@@ -25,7 +25,7 @@ import socket
 import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from urllib.parse import urlsplit
 from flows.errors import OperatorError
 from flows.operations.provenance import Setting, settings_in_effect
 from flows.partner_api.service import NoServiceError, ServiceSecretsError
-from flows.redaction import harden_process, redact
+from flows.redaction import harden_process, hiding, redact
 
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
@@ -214,7 +214,8 @@ def edges(root: str, folder: Path) -> Adapters:
     return Adapters(open_store(root, folder), now, actor(), race, connections)
 
 
-def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
+@contextmanager
+def service_client(issuer: Issuer) -> Iterator[ServiceClient]:
     """Open the client of an issuer's [service]; NoServiceError, ServiceSecretsError, FileUnreadableError."""
     from flows.partner_api.client import open_client
     from flows.partner_api.transport import Credentials
@@ -230,7 +231,11 @@ def service_client(issuer: Issuer) -> AbstractContextManager[ServiceClient]:
     if missing:
         raise ServiceSecretsError(names=", ".join(missing))
     retry = Retry(time.monotonic, time.sleep, random.random, attempts=settings.tries)
-    return open_client(settings, Credentials(**secrets), retry)
+    with (
+        hiding(secrets["app_key"], secrets["password"]),
+        open_client(settings, Credentials(**secrets), retry) as client,
+    ):
+        yield client
 
 
 def _secret(variable: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date
+from string import ascii_letters
 
 import numpy as np
 import polars as pl
@@ -21,8 +23,13 @@ EMAIL_SHAPE = r'^[^\s@,;:<>()"]+@([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Z
 PHONE_SHAPE = r"^\+?\(?[0-9]([ ().-]*[0-9]){6,14}$"  # E.164 has at most 15 digits, a local number seven
 FILLER_SHAPE = r"^(0{4,}|[xX]{3,}|[-.?*_]+)$"  # 0000, XXX, ---: typed when the value is unknown
 SHORTEST_CARD = 13  # digits
-LONG_NUMBER = "[0-9][0-9 ._/-]{11,}[0-9]"
+BIN, PAN_DIGITS = 6, 16
+_BETWEEN = dict.fromkeys(" ._/-:,;#|*+()", "")
+LONG_NUMBER = rf"\d[\d{re.escape(''.join(_BETWEEN))}]{{11,}}\d"
 CARD_SHAPE = "^[2-6][0-9]{12,18}$"
+# 16 digits beside other numbers, bare or in fours
+_CARD_WITHIN = rf"(?:^|[^0-9])0*([2-6][0-9]{{3}}{'[^0-9A-Za-z]?[0-9]{4}' * 3})(?:[^0-9]|$)"
+_DIGEST_SHAPE = "^[0-9A-Fa-f]{32,}$"  # it may begin and end with any digits
 
 PUBLISHED = (
     "4242424242424242",
@@ -63,11 +70,35 @@ def _luhn_holds(numbers: pl.Series) -> pl.Series:
 
 
 def holds_card(text: pl.Expr, pan: pl.Expr) -> pl.Expr:
-    """Return whether a text contains the card number `pan`, or is a card number, with or without separators."""
-    long = pl.when(text.str.len_bytes() >= SHORTEST_CARD).then(text)
-    long = pl.when(long.str.contains(LONG_NUMBER)).then(long)  # null in almost every row: nulls cost nothing below
-    bare = long.str.replace_many(dict.fromkeys(" ._/-", ""))  # faster than a regex
-    return bare.str.contains(pan, literal=True) | (bare.str.contains(CARD_SHAPE) & luhn_holds(bare))
+    """Return whether a text contains a card number, with or without separators.
+
+    Anywhere, the number `pan` or one of its BIN; any other, where its digits begin and end.
+    """
+    return pl.map_batches([text, pan], _holds_card, return_dtype=pl.Boolean, is_elementwise=True)
+
+
+def _holds_card(cells: Sequence[pl.Series]) -> pl.Series:
+    """Judge the few texts that are long enough and have 13 digits without a letter between."""
+    text, pan = pl.col("text"), pl.col("pan")
+    rows = pl.select(cells[0].alias("text"), cells[1].alias("pan")).with_row_index()
+    long = rows.filter(text.str.len_bytes() >= SHORTEST_CARD).filter(text.str.contains(LONG_NUMBER))
+    bare, together = pl.col("bare"), text.str.len_bytes() == pl.col("bare").str.len_bytes()
+    after = bare.str.find(pan.str.slice(0, BIN), literal=True)
+    numbers = (
+        bare.str.strip_chars(ascii_letters).str.strip_chars_start("0"),
+        pl.when(~together).then(text).str.extract(_CARD_WITHIN).str.replace_all("[^0-9]", ""),
+        pl.when(bare.str.len_bytes() > PAN_DIGITS).then(bare.str.slice(after, PAN_DIGITS)),
+    )
+    found = (
+        long.with_columns(text.str.normalize("NFKC"))  # full-width digits
+        .with_columns(text.str.replace_many(_BETWEEN).alias("bare"))  # faster than a regex
+        .filter(
+            bare.str.contains(pan, literal=True).fill_null(value=False)
+            | ~bare.str.contains(_DIGEST_SHAPE)
+            & pl.any_horizontal(one.str.contains(CARD_SHAPE) & luhn_holds(one) for one in numbers)
+        )
+    )
+    return pl.Series(rows["index"].is_in(found["index"].implode()))
 
 
 def expires(year: pl.Expr, month: pl.Expr) -> pl.Expr:

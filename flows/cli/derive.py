@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from flows.cli.terminal import ProgressLine, Terminal, print_result
+from flows.cli.terminal import ProgressLine, Terminal, print_result, say
 from flows.commands.entry import REQUIRED, Context, Entry, Parameter
 from flows.commands.parameters import OneOf, Range
 from flows.commands.result import Result
@@ -111,7 +111,7 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
     except Exception as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell, so kind and place pass
         result = _failed(BugError(place=entry.name, kind=kind_and_place(error)))
     if "error" in result.facts and not shared["json"]:
-        click.echo(f"cardlink: {result.facts['message']}", err=True)
+        say(f"cardlink: {result.facts['message']}", err=True)
     else:
         print_result(result, as_json=shared["json"])
     sys.exit(result.exit_code)

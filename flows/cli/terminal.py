@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flows.redaction import redacted, shown
+
 if TYPE_CHECKING:
     from flows.commands.result import Result
     from flows.submissions.build import Progress
 
 OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and in a log
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line as `shown`: it may repeat what the partner or an issuer wrote."""
+    click.echo(shown(line), err=err)
 
 
 class Terminal:
@@ -27,16 +34,17 @@ class Terminal:
 
     def show(self, text: str) -> None:
         """Print a result before the command ends."""
-        click.echo(text)
+        say(text)
 
     def say(self, text: str) -> None:
         """Print a line that is no result."""
-        click.echo(text, err=True)
+        say(text, err=True)
 
     def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
         """Return what is typed, unseen if it is secret; KeyboardInterrupt on Ctrl-C and at the input's end."""
         signal.siginterrupt(signal.SIGINT, True)  # polars makes reads resume after Ctrl-C: a prompt could not be left
         try:
+            label = shown(label)
             typed: str = click.prompt(label, default=default, hide_input=secret, show_default=show_default, err=True)
         except click.Abort:
             pass
@@ -48,12 +56,13 @@ class Terminal:
 def print_result(result: Result, *, as_json: bool) -> None:
     """Print a result as text, its next step on stderr, or as one JSON object."""
     if as_json:
-        click.echo(json.dumps({**result.facts, "next": result.next_step, "exit_code": result.exit_code}, default=str))
+        facts = {**result.facts, "next": result.next_step, "exit_code": result.exit_code}
+        click.echo(json.dumps(redacted(facts), default=str).replace("\x7f", "\\u007f"))
         return
     for line in result.lines:
-        click.echo(line)
+        say(line)
     if result.next_step:
-        click.echo(f"next: {result.next_step}", err=True)
+        say(f"next: {result.next_step}", err=True)
 
 
 class ProgressLine:
@@ -80,7 +89,7 @@ class ProgressLine:
             click.echo(f"\r{line:<{self._width}}", err=True, nl=False)
             self._width = len(line)
         else:
-            click.echo(line, err=True)
+            say(line, err=True)
 
     def __enter__(self) -> ProgressLine:
         return self

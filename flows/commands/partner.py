@@ -97,7 +97,7 @@ def job_follow(
         poll: Poll the job's record instead of reading its messages, each of which can be read only once.
     """
     from flows.partner_api.follow_job import EVERY_SECONDS, Clock, follow
-    from flows.partner_api.terminal import Watcher, shown
+    from flows.partner_api.terminal import Watcher
 
     settings = load_issuer(context.folder, issuer)
     every = settings.service.follow_every_seconds if settings.service else EVERY_SECONDS
@@ -108,7 +108,7 @@ def job_follow(
         except KeyboardInterrupt:
             pass
         else:
-            lines = [f"job {ended.job_id}: {shown(ended.status)}, {shown(ended.termination_type)}", ended.meaning]
+            lines = [f"job {ended.job_id}: {ended.status}, {ended.termination_type}", ended.meaning]
             return Result(
                 {"issuer": issuer, **ended._asdict()}, lines, exit_code=0 if ended.placed else NO_LINK_OR_CARD
             )

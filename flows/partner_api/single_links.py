@@ -16,7 +16,7 @@ from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extracts.decode import Readable
 from flows.extracts.open import open_extract
 from flows.partner_api.service import AnswerLostError, Linking, LinkRequestError, NoServiceError, StrangeAnswerError
-from flows.redaction import redact
+from flows.redaction import hiding, redact, shows_card
 from flows.reports.cardholder import SINGLE, Attempt, trace
 from flows.reports.rebuild import rebuild_lasting
 from flows.resend.corrections import by_row, cells_of
@@ -238,7 +238,8 @@ class _Asking:
             self._refuse_taken(asked)
         if not self._context.adapters.store.create(self._key, canonical(asked)):
             raise SingleUnderWayError(key=self._key)
-        answered = self._judged(self._send(request))
+        with hiding(request.card.pan, request.card.cvv):  # a refusal may repeat them
+            answered = self._judged(self._send(request), asked.last_4)
         self._record(answered)
         return SingleLink(self._key, asked, answered)
 
@@ -252,22 +253,23 @@ class _Asking:
             self._record(SingleAnswered(outcome=UNSENT, at=self._context.adapters.now(), reasons=(kind,)))
             raise
 
-    def _judged(self, reported: CardLink | Refusal) -> SingleAnswered:
+    def _judged(self, reported: CardLink | Refusal, last_4: str | None) -> SingleAnswered:
         """Check the response as a result row is checked: a link points to an allowed host and contains no card."""
         now = self._context.adapters.now()
         if isinstance(reported, Refusal):
-            codes = tuple(reported.codes.split(", "))
-            return SingleAnswered(outcome=REFUSED, at=now, reasons=codes, message=reported.message)
+            codes, message = tuple(reported.codes.split(", ")), redact(reported.message, foreign=True)
+            return SingleAnswered(outcome=REFUSED, at=now, reasons=codes, message=message)
         url = reported.url or self._settings.url_of(reported.cardholder_long_token)
         if url is None:
             raise StrangeAnswerError(
                 place=f"POST {self._settings.link_path}", problem="a link without a URL; see [service] link_url"
             )
-        link_id = reported.id or self._settings.id_of(url)
+        link_id, raw = (
+            redact(text) if text else text for text in (reported.id or self._settings.id_of(url), reported.expires_raw)
+        )
         hosts = self._context.issuer.portal.allowed_hosts
-        if redact(url) != url or not pl.DataFrame({"url": [url]}).select(allowed("url", hosts)).item():
+        if shows_card(url, last_4) or not pl.DataFrame({"url": [url]}).select(allowed("url", hosts)).item():
             return SingleAnswered(outcome=REFUSED, at=now, link_id=link_id, reasons=(NOT_ALLOWED,))
-        raw = reported.expires_raw
         return SingleAnswered(
             outcome=LINKED, at=now, link_id=link_id, url=url, expires_on=self._ends(raw), expires_raw=raw
         )

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from flows.errors import TryAgainError
 from flows.partner_api.follow_job import WARN_SECONDS
-from flows.redaction import redact
+from flows.redaction import hide
 from schemas.partner_api.jobs import UPDATING, CredentialRequest, RunStatus
 from schemas.portal import (
     ADDRESS1,
@@ -119,11 +119,11 @@ class Watcher:
     def show(self, standing: RunStatus, left: float | None) -> None:
         """Show one line: status, both phases, time left, and the service's message for the user."""
         parts = [
-            shown(standing.status or "(no status)"),
+            standing.status or "(no status)",
             _percent("authentication", standing.auth_percent_complete),
             _percent("whole job", standing.percent_complete),
             f"{_minutes(left)} left" if left is not None and not standing.ended else "",
-            shown(standing.status_message or ""),
+            standing.status_message or "",
             "(authenticated: the cardholder may leave)" if standing.status == UPDATING else "",
         ]
         self._terminal.say("  ".join(part for part in parts if part))
@@ -134,15 +134,17 @@ class Watcher:
 
     def note(self, text: str) -> None:
         """Show a sentence."""
-        self._terminal.say(shown(text))
+        self._terminal.say(text)
 
     def collect(self, request: CredentialRequest, left: float | None) -> dict[str, str]:
         """Prompt for each value under its label, secret ones unseen; warn meanwhile."""
         with self._warning(left):
-            return {
-                one.key_name: self._terminal.ask(shown(one.label or one.key_name), secret=one.secret)
-                for one in request.account_link
-            }
+            answers = {}
+            for one in request.account_link:
+                answers[one.key_name] = self._terminal.ask(one.label or one.key_name, secret=one.secret)
+                if one.secret:
+                    hide(answers[one.key_name])
+            return answers
 
     @contextmanager
     def _warning(self, left: float | None) -> Iterator[None]:
@@ -157,11 +159,6 @@ class Watcher:
             yield
         finally:
             timer.cancel()
-
-
-def shown(text: str) -> str:
-    """Return a foreign text as a terminal may show it: no control characters, no card numbers."""
-    return redact("".join(char if char.isprintable() else " " for char in text))
 
 
 def _percent(what: str, number: int | None) -> str:

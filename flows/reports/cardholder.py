@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.redaction import passes_luhn, redact
 from flows.runs.chunks import outbox
 from flows.runs.context import Adapters
 from flows.runs.documents import keys_of, read_ledger, read_manifest, run_ids, without_ledger
@@ -22,6 +21,7 @@ from flows.runs.store import ObjectMissingError, Store
 from schemas import ledger
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.breaks import KINDS
+from schemas.expressions import holds_card
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import LedgerPart, Manifest
 from schemas.reasons import reason
@@ -190,9 +190,9 @@ def _next_step(last: Attempt) -> str:
 
 
 class CardGivenError(OperatorError):
-    """A card number was given instead of a cuid."""
+    """What was given as a cuid contains a card number."""
 
-    message = "This looks like a card number; cardholders are looked up by cuid only."
+    message = "This contains a card number, so no cardholder has it as a cuid: a row with such a cuid is rejected."
     next_step = "Give the cardholder's cuid, and remove the number from the shell's history."
 
 
@@ -204,10 +204,9 @@ class CardholderTrace(NamedTuple):
 
 
 def refuse_card_number(cuid: str) -> None:
-    """Raise CardGivenError, which does not repeat the text, where it looks like a card number."""
-    digits = "".join(filter(str.isdecimal, cuid))
-    bare = all(one.isdecimal() or one in " .-_" for one in cuid)
-    if redact(cuid) != cuid or (bare and 13 <= len(digits) <= 19 and passes_luhn(digits)):
+    """Raise CardGivenError, which does not repeat the text, where the rule of cuids would reject it."""
+    given = pl.DataFrame({"cuid": [cuid], "pan": [None]}, {"cuid": pl.String, "pan": pl.String})
+    if given.select(holds_card(pl.col("cuid"), pl.col("pan"))).item():
         raise CardGivenError
 
 

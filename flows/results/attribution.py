@@ -18,12 +18,11 @@ import polars as pl
 from xxhash import xxh3_64_intdigest
 
 from flows.results.error_text import parse_error
-from flows.results.masking import storable
+from flows.results.masking import showing_cards, storable
 from flows.results.match import Candidates, SentRows, place_rows
 from flows.results.read import ResultRows
 from flows.runs.outcomes import OUTCOME, Attributed
 from schemas import breaks
-from schemas.expressions import luhn_holds
 from schemas.ledger import BROKEN, ERROR, LINKED
 
 BETWEEN = "\x1f"  # the unit separator, which no cell contains
@@ -105,7 +104,7 @@ def _judge(rows: pl.DataFrame, among: Candidates, hosts: Sequence[str]) -> pl.Da
         .join(among.sent.places.drop("sent"), on="place", how="left", maintain_order="left")
         .join(answered, on="spot", how="left", maintain_order="left")
     )
-    cards = _shows_card(placed)
+    cards = showing_cards(placed)
     url, trouble = pl.col("url").is_not_null(), pl.col("trouble").is_not_null()
     state = pl.when(trouble).then(pl.lit(BROKEN)).when(url).then(pl.lit(LINKED)).otherwise(pl.lit(ERROR))
     # an operator may decide that the link counts
@@ -195,15 +194,9 @@ def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:
         rf"(?:[a-z0-9-]+\.)+{re.escape(host[2:])}" if host.startswith("*.") else re.escape(host)
         for host in (host.lower() for host in hosts)
     ]
-    return pl.col(column).str.contains(rf"^(?i:https://(?:{'|'.join(patterns)}))(?::443)?(?:[/?#][!-~]*)?$")
-
-
-def _shows_card(rows: pl.DataFrame) -> pl.Series:
-    """Return the rows whose URL holds 16 digits that pass Luhn and end like the card it was made for."""
-    bare = pl.col("url").str.replace_all(r"[._+-]|%20", "")
-    number = bare.str.extract(r"(?:^|[^0-9])([0-9]{16})(?:[^0-9]|$)")
-    long = rows.filter(pl.col("url").str.contains(r"[0-9._+%-]{16}"))  # nearly none
-    return long.filter((number.str.slice(-4) == pl.col("last_4_sent")) & luhn_holds(number))["at"]
+    shape = rf"^(?i:https://(?:{'|'.join(patterns)}))(?::443)?(?:[/?#][!-~]*)?$"
+    ascii_only = ~pl.col(column).str.contains("[^!-~]")  # (?i) takes ſ for s and the Kelvin sign for k
+    return pl.col(column).str.contains(shape) & ascii_only
 
 
 def digest_of(outcomes: pl.DataFrame) -> str:

@@ -113,7 +113,9 @@ def test_every_deployment_of_the_file_stands_on_the_server(stage: Stage) -> None
         for issuer in (ISSUER, LATE)
     }
 
-    assert each | {"rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend"} == set(stage.deployments())
+    assert each | {"rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend"} == set(
+        stage.deployments()
+    )
 
 
 def test_each_deployment_has_its_limit_of_one_and_runs_anywhere(stage: Stage) -> None:

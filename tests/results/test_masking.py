@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.masking import LONGEST, MASK, mask, spreadsheet_safe, storable
+from flows.redaction import MASK
+from flows.results.masking import LONGEST, mask, spreadsheet_safe, storable
 
 
 @pytest.mark.parametrize("separator", ["", " ", "-", ".", "/", "\u00a0", " - ", "&", "\u2013"])
