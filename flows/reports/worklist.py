@@ -66,7 +66,9 @@ def worklist(
         for run, at in ((run, datetime.fromisoformat(text)) for run, text in refused.items())
     ]
     for key, at in strays.items():
-        again = shlex.join(["cardlink", "mend", "ingest-again", issuer, key.partition("/results/")[2], "--reason", "WHY"])
+        again = shlex.join(
+            ["cardlink", "mend", "ingest-again", issuer, key.partition("/results/")[2], "--reason", "WHY"]
+        )
         work.append(Work(at, "result files to look at", issuer, "", None, 0, at, OPERATOR, again))
     return sorted([*work, *_unlinked(issuer, found, unlinked), *_ending(issuer, found, terms)])
 

@@ -26,7 +26,7 @@ from tests.clocked import ClockedStore
 from tests.quarter.life import FIRST
 from tests.twenty.manners import deck
 from tests.twenty.operator import Line, Operator
-from tests.twenty.portal import Letter, Portal
+from tests.twenty.portal import Portal
 from tests.year.deliveries import People
 from tests.year.life import TOML
 
@@ -128,6 +128,9 @@ def lived(folder: Path, plan: Plan, on_progress: Callable[[str], None] = lambda 
             on_progress(f"{story.day}: {sum(story.operator.gave.values())} commands, {_left(story)} left")
             if night > plan.nights and not any(bank.portal.coming for bank in story.banks) and not _open(story):
                 break
+        for bank in story.banks:
+            operator = story.operator
+            operator.give("reconcile", bank.name, by=operator.scheduled)
         yield story
 
 
@@ -148,7 +151,9 @@ def _begin(folder: Path, plan: Plan, store: ClockedStore, opener: Opener) -> Sto
     )  # fmt: skip
     story.append(Story(plan, folder, store, operator))
     for at, issuer in enumerate(ISSUERS):
-        text = TOML.format(issuer=issuer, source="", fingerprint=keys.sound().fingerprint, per_chunk=plan.per_chunk, more="")
+        text = TOML.format(
+            issuer=issuer, source="", fingerprint=keys.sound().fingerprint, per_chunk=plan.per_chunk, more=""
+        )
         portfolio = issuer == "south"
         (folder / f"{issuer}.toml").write_text(f"full_portfolio = {str(portfolio).lower()}\n{text}")
         luck = random.Random(f"{plan.seed} {issuer}")
@@ -242,4 +247,8 @@ def _left(story: Story) -> int:
 def _open(story: Story) -> bool:
     """Return whether a worklist has anything but what only a cardholder's data or the partner could settle."""
     final = ("rows to correct", "errors to ask about")
-    return any(one["kind"] not in final and not one["kind"].startswith("links end") for bank in story.banks for one in bank.left)
+    return any(
+        one["kind"] not in final and not one["kind"].startswith("links end")
+        for bank in story.banks
+        for one in bank.left
+    )

@@ -170,6 +170,7 @@ def mute(portal: Portal, chunk: str, made: list[Made]) -> None:
     lost = {one.position for one in _some(portal, made, 3)}
     portal.void |= {one.url for one in made if one.position in lost}
     told = [one.refused(TEMPORARY) if one.position in lost else one for one in made]
+    portal.errors += [one for one in told if one.position in lost]
     known = [one for one in told if not one.error]
     content = result(portal.chance.sample(told, len(told)), lambda _: "[object Object]")
     portal.send(name_of(chunk), known, content=content)

@@ -16,11 +16,18 @@ from typing import Any, NamedTuple
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from tests.twenty.portal import EXPLAINED, WAIT, Letter, Portal
+from tests.twenty.portal import EXPLAINED, Letter, Portal
 
-FORESEEN = {"submit": (0, 2, 3), "report": (0, 3, 4), "ingest": (0, 3, 4), "mend": (0, 3, 4), "resubmit": (0, 3)}
+FORESEEN = {
+    "submit": (0, 2, 3),
+    "report": (0, 3, 4),
+    "ingest": (0, 3, 4),
+    "mend": (0, 3, 4),
+    "resubmit": (0, 3),
+    "reconcile": (0, 3, 4),
+}
 PLACES = {"WHY": "ticket INC0012345, agreed with the partner", "REASON": "as the issuer corrected them"}
-PASSES = 8  # over the worklist of one day
+PASSES = 12  # over the worklist of one day
 Line = dict[str, Any]
 
 
@@ -67,20 +74,24 @@ class Operator:
         left: list[Line] = []
         for _ in range(PASSES):
             left = self.give("worklist", portal.issuer)["worklist"]
-            todo = [one for one in left if _key(one) not in waits]
-            for one in todo:
-                if _key(one) in before:  # done, and still there
+            done: set[str] = set()
+            for one in left:
+                if _key(one) in before:
                     self.stuck.append(f"{self.day}: {_key(one)}")
                     waits.add(_key(one))
-                elif not self._act(one, portal):
-                    waits.add(_key(one))
-            before = {_key(one) for one in todo} - waits
-            if not before:
-                break
+                elif _key(one) not in waits:
+                    moved = self._act(one, portal)
+                    if moved is None:  # a file came: the list is another one
+                        break
+                    (done if moved else waits).add(_key(one))
+            else:
+                if not done:
+                    break
+            before = done
         return left
 
-    def _act(self, line: Line, portal: Portal) -> bool:
-        """Do what a line says; False where only others can do something about it today."""
+    def _act(self, line: Line, portal: Portal) -> bool | None:
+        """Do what a line says; False where only others can do something today, None where a result file came."""
         kind, words = line["kind"], _filled(line["command"])
         chunk = f"{line['run']}-{line['chunk']:05d}.csv.pgp" if line["chunk"] else ""
         if kind == "results awaited":
@@ -98,7 +109,8 @@ class Operator:
         elif kind == "result files to look at":
             self._look(words, portal)
         elif kind.startswith("links end"):
-            return self.give(*words).get("run") is not None
+            self.give(*words)
+            return False  # the new links come later
         else:
             self.give(*words)
         return True
@@ -111,7 +123,7 @@ class Operator:
         if told.get("next"):
             self.give(*_filled(told["next"]))
 
-    def _decide(self, line: Line, words: list[str], chunk: str, portal: Portal) -> bool:
+    def _decide(self, line: Line, words: list[str], chunk: str, portal: Portal) -> bool | None:
         """Ask the partner about a chunk, then wait, take what it sends, or decide as it says."""
         word = portal.asked_about(chunk)
         if word.until > portal.day:
@@ -119,11 +131,13 @@ class Operator:
         if word.again is not None:
             self.bring(portal.issuer, portal.again(chunk))
             self.give("ingest", portal.issuer)
-            return True
+            return None
         at = words.index("--decision") + 1
         if word.decision != words[at]:
             offered = self.give("report", line["run"])["breaks"]
-            ways = {way["decision"] for one in offered for way in one["decide"] if line["kind"] == f"break {one['name']}"}
+            ways = {
+                way["decision"] for one in offered for way in one["decide"] if line["kind"] == f"break {one['name']}"
+            }
             words[at] = word.decision if word.decision in ways else words[at]
         self.give(*words)
         if words[at] != EXPLAINED:
@@ -153,10 +167,9 @@ class Operator:
         return bool(tried.get("next"))
 
     def _ask(self, line: Line, words: list[str], portal: Portal) -> bool:
-        """Ask about every card that is refused; where the partner takes some now, do what the line says."""
-        if not portal.take_now(portal.unsupported) and self.asked.get((line["run"], line["kind"])) == line["rows"]:
+        """Ask about the refused cards of a run; where the partner takes some now, do what the line says."""
+        if not portal.take_now(line["run"]):
             return False
-        self.asked[line["run"], line["kind"]] = line["rows"]
         self.give(*words)
         return True
 
@@ -180,6 +193,3 @@ def _key(line: Line) -> str:
 
 def _filled(command: str) -> list[str]:
     return [PLACES.get(word, word) for word in shlex.split(command)[1:]]
-
-
-__all__ = ["WAIT", "Closed", "Operator"]

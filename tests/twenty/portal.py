@@ -10,7 +10,7 @@ import csv
 import io
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import NamedTuple
@@ -28,7 +28,7 @@ FATES = {TEMPORARY: 0.05, UNDELIVERABLE: 0.04, UNSUPPORTED: 0.03}  # of the card
 GRANTED = 0.7  # of the unsupported cards are taken, once somebody asked about them
 SHORT = 0.02  # of the links
 
-WAIT, LINK, ERROR, LOST, EXPIRED, EXPLAINED = "wait", "link", "error", "lost", "expired", "explained"
+LINK, ERROR, LOST, EXPIRED, EXPLAINED = "link", "error", "lost", "expired", "explained"
 
 
 class Made(NamedTuple):
@@ -88,6 +88,7 @@ class Portal:
     plain: dict[tuple[str, int], date] = field(default_factory=dict)  # the day a row's answer came, needing no decision
     links: dict[str, Made] = field(default_factory=dict)  # by URL, whatever came of them
     void: set[str] = field(default_factory=set)  # URLs that do not count
+    errors: list[Made] = field(default_factory=list)
     wrong_code: dict[str, str] = field(default_factory=dict)  # postal codes that were refused, by card
     unsupported: set[str] = field(default_factory=set)
     never: set[str] = field(default_factory=set)  # cards that are refused for good
@@ -99,6 +100,7 @@ class Portal:
         assert 1 <= len(rows) <= MOST
         short = [{key.partition(".")[2]: value for key, value in row.items()} for row in rows]
         made = [self._make(name, at, row) for at, row in enumerate(short, 1)]
+        self.errors += [one for one in made if one.error]
         self.answer(self, name, made)
 
     def _make(self, chunk: str, at: int, row: dict[str, str]) -> Made:
@@ -123,7 +125,14 @@ class Portal:
         return self.links[url]
 
     def send(
-        self, name: str, made: Sequence[Made], *, after: int = 1, content: bytes = b"", plain: bool = True, way: str = ""
+        self,
+        name: str,
+        made: Sequence[Made],
+        *,
+        after: int = 1,
+        content: bytes = b"",
+        plain: bool = True,
+        way: str = "",
     ) -> Letter:
         """Promise a result file of these rows in some days; without `plain` they need a decision first."""
         letter = Letter(
@@ -171,16 +180,16 @@ class Portal:
         self.book(letter)
         return letter
 
-    def take_now(self, cards: Iterable[str]) -> bool:
-        """Decide about unsupported cards when asked about them: take them from now on, or never; True where any."""
-        some = False
-        for card in sorted(set(cards) & self.unsupported - self.never):
+    def take_now(self, run: str) -> bool:
+        """Decide about the refused cards of a run when asked about them, each once; True where some are taken now."""
+        last = {made.card: made.chunk for _, made in self.received}
+        refused = [one for one in self.errors if last[one.card] == one.chunk and one.chunk.startswith(f"{run}-")]
+        for card in sorted({one.card for one in refused} & self.unsupported - self.never):
             if self.chance.random() < GRANTED:
                 self.unsupported.remove(card)
-                some = True
             else:
                 self.never.add(card)
-        return some
+        return any(one.card not in self.never for one in refused)
 
 
 def result(made: Sequence[Made], errors: Callable[[Made], str] = lambda one: spoken(one)) -> bytes:
