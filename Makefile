@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench bench-issuers quarter year leaks torture demo ui test test-all check setup clean screenshots screenshots-ui
+.PHONY: bench bench-issuers quarter year twenty leaks torture demo ui test test-all check setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -67,6 +67,11 @@ quarter: .venv/test-ready
 # a small size runs in the suite: make year YEAR='--nights 30'
 year: .venv/test-ready
 	@$(BIN)/python -m tests.year $(YEAR)
+
+# Twenty nights against a portal with every bad habit, an operator acting by the worklist alone, and the number of
+# commands it took; a small size runs in the suite: make twenty TWENTY='--nights 8'
+twenty: .venv/test-ready
+	@$(BIN)/python -m tests.twenty $(TWENTY)
 
 setup: .venv/test-ready
 

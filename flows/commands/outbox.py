@@ -78,7 +78,7 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
         f"{len(done):,} chunks copied to {to}; to verify them: (cd {to} && sha256sum --check {outbox.SUMS})",
         "upload each file to the portal, then record it:",
     ]
-    return Result(facts, lines, f"cardlink outbox uploaded {run}")
+    return Result(facts, lines, " ".join(["cardlink outbox uploaded", run, *map(str, chunks)]))
 
 
 @entry("outbox uploaded", form=OUTBOX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import date
 from itertools import groupby
@@ -277,7 +278,9 @@ def extracts(context: Context, issuer: Issuer) -> Result:
         chain = [record.model_dump(mode="json") for record in one.dismissals]
         facts.append({**one._asdict(), "entry": one.entry is not None, "why": why, "dismissals": chain})
     table = Table(("extract", "state", "run", "why"), lines)
-    return Result({"issuer": issuer, "extracts": facts}, [table if lines else "no extracts yet"])
+    refused = next((name for name, _, _, why in lines if why.startswith("refused")), "")
+    next_step = shlex.join(["cardlink", "dismiss", issuer, refused, "--reason", "WHY"]) if refused else ""
+    return Result({"issuer": issuer, "extracts": facts}, [table if lines else "no extracts yet"], next_step)
 
 
 @entry("trace", form="what is known of one person is kept out of every form's log")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from flows.reports.workbook import across_workbook
 from flows.reports.worklist import Work, worklist
 from flows.reports.worklist import table as worklist_table
 from flows.results.lineage import Cardholders, run_rows
+from flows.results.markers import read_waiting
 from flows.runs.attempts import active_twice
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext
@@ -83,7 +84,8 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     attempts = pl.concat([NO_ATTEMPTS, *tried]).join(days, on="run").sort("turn", maintain_order=True)
     cards = lists.unlinked([attempts.select(*lists.TRIED)], pl.concat([lists.settled([]), *settled]).unique())
     refused = refusals(store, issuer.issuer, every)
-    return Survey(found, cards, held.count(), worklist(issuer.issuer, found, cards, refused, terms), terms, since)
+    work = worklist(issuer.issuer, found, cards, refused, _strays(store, issuer.issuer), terms)
+    return Survey(found, cards, held.count(), work, terms, since)
 
 
 def reconcile_runs(context: IssuerContext, start: date | None = None, end: date | None = None) -> dict[str, Any]:
@@ -118,6 +120,12 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
     store.replace(f"{folder}report.html", [across_page(facts).encode()])
     store.replace(f"{folder}report.xlsx", [across_workbook(tables)])
     return facts
+
+
+def _strays(store: Store, issuer: str) -> dict[str, datetime]:
+    """Return the result files with breaks that belong to no run, and since when each is there."""
+    files = [one.file for one in read_waiting(store, issuer).values() if one.told and not one.runs]
+    return {entry.key: entry.modified for file in files for entry in store.keys(file) if entry.key == file}
 
 
 def _funnel(store: Store, issuer: str) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ DECIDED = {one.reason for one in DECISIONS.values() if one.reason}
 _UNLINKED = {
     FIX: ("rows to correct", ISSUER, "cardlink corrections {run} --to FILE"),
     RESUBMIT: ("errors to send again", OPERATOR, "cardlink resubmit {run} --action 'resubmit as is' --reason WHY"),
-    ASK: ("errors to ask about", PARTNER, "cardlink report {run}"),
+    ASK: ("errors to ask about", PARTNER, "cardlink resubmit {run} --action 'ask the partner' --reason WHY"),
     "lost": ("rows decided lost, to send again", OPERATOR, "cardlink resubmit {run} --code {code} --reason WHY"),
 }
 
@@ -47,15 +48,28 @@ class Work(NamedTuple):
 
 
 def worklist(
-    issuer: str, runs: Iterable[RunFacts], unlinked: pl.DataFrame, refused: Mapping[str, str], terms: ReportTerms
+    issuer: str,
+    runs: Iterable[RunFacts],
+    unlinked: pl.DataFrame,
+    refused: Mapping[str, str],
+    strays: Mapping[str, datetime],
+    terms: ReportTerms,
 ) -> list[Work]:
-    """Return what is to be done, due first; `unlinked`: cards without a link, `refused`: runs refused at some time."""
+    """Return what is to be done, due first.
+
+    `unlinked`: cards without a link, `refused`: runs refused at some time, `strays`: result files of no run.
+    """
     found = list(runs)
     work = [one for run in found for one in (*_chunks(issuer, run, terms), *_breaks(issuer, run))]
     work += [
         Work(at, "refused extracts", issuer, run, None, 0, at, ISSUER, f"cardlink extracts {issuer}")
         for run, at in ((run, datetime.fromisoformat(text)) for run, text in refused.items())
     ]
+    for key, at in strays.items():
+        again = shlex.join(
+            ["cardlink", "mend", "ingest-again", issuer, key.partition("/results/")[2], "--reason", "WHY"]
+        )
+        work.append(Work(at, "result files to look at", issuer, "", None, 0, at, OPERATOR, again))
     return sorted([*work, *_unlinked(issuer, found, unlinked), *_ending(issuer, found, terms)])
 
 
