@@ -171,6 +171,8 @@ CASES: dict[str, Callable[[Path], Facts]] = {
     "mend close": lambda folder: {**broken(folder), **WHY},
     "mend reopen": lambda folder: {**closed(folder), **WHY},
     "purge": lambda folder: {"issuer": answered(folder)[0].issuer.issuer},
+    "dismiss": lambda folder: {"issuer": "bank", "extract": bank(folder).drop(3), **WHY},
+    "deliver": lambda folder: {"issuer": answered(folder)[0].issuer.issuer},
 }
 ROWS = {"submit", "resubmit", "renew"}  # held to what is sent, below
 

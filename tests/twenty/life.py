@@ -1,4 +1,4 @@
-"""Twenty nights of two issuers: deliveries, uploads, answers, an operator's day, links delivered; then some days more."""
+"""Twenty nights of two issuers: drops, uploads, answers, an operator's day, links delivered; then some days more."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from schemas.portal import CITY, CUID, POSTAL_CODE, columns
 from tests import keys
 from tests.clocked import ClockedStore
 from tests.quarter.life import FIRST
+from tests.twenty.clerk import Line, Operator
 from tests.twenty.manners import deck
-from tests.twenty.operator import Line, Operator
 from tests.twenty.portal import Portal
 from tests.year.deliveries import People
 from tests.year.life import TOML

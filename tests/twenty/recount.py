@@ -72,7 +72,7 @@ def _judge_links(story: Story, bank: Bank, findings: Findings) -> None:
             has[made.card].append(url)
     findings.doubled += [f"{bank.name}: {len(urls)} links of one card" for urls in has.values() if len(urls) > 1]
     content = (story.folder / "store" / reconciliation(bank.name) / "unlinked.csv").read_bytes()
-    reasons = {
+    reasons: dict[str, str | None] = {
         row["cuid"].removeprefix("'"): row["reason"]
         for row in pl.read_csv(BytesIO(content), infer_schema=False).to_dicts()
     }

@@ -188,7 +188,8 @@ class Operator:
 
 
 def _key(line: Line) -> str:
-    return f"{line['kind']}, {line['issuer']}, {line['run']}, chunk {line['chunk']}, {line['rows']} rows: {line['command']}"
+    place = f"{line['issuer']}, {line['run']}, chunk {line['chunk']}"
+    return f"{line['kind']}, {place}, {line['rows']} rows: {line['command']}"
 
 
 def _filled(command: str) -> list[str]:
