@@ -150,3 +150,13 @@ def test_a_card_number_within_a_cuid_is_in_no_ledger_report_or_message(tmp_path:
     assert [] == [
         digits for digits in ("4111111111111111", "4111-1111") if digits.encode() in kept + shown.output.encode()
     ]
+
+
+def test_the_name_of_a_result_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    bench, _ = bank(tmp_path)
+    bench.drop_result(b"no result", "a\u202egpj\u009b2J 4111%2D1111%2D1111%2D1111.csv")
+
+    done = CliRunner().invoke(main, ["--config", str(tmp_path), "ingest", "bank"])
+
+    assert r"a\u202egpj\u009b2J [masked].csv" in done.output
+    assert not {"\u202e", "\u009b"} & set(done.output)
