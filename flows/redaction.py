@@ -25,7 +25,6 @@ MASK: Final = "[masked]"
 _PLAIN = logging.Formatter()
 _LONGEST, _SHORTEST = 19, 13  # digits of a card number
 _Reading = tuple[str, Sequence[int]]  # a text without its spellings; where each character, and the end, stood
-_Span = tuple[int, int]
 
 # How a text may spell a character: other scripts' digits, escapes, percent and HTML encodings, markup between digits.
 _SPELLED = re.compile(
@@ -128,7 +127,7 @@ def redact(text: str, *, foreign: bool = False) -> str:
 def shown(text: str) -> str:
     """Return a text as a terminal may show it: redacted, controls and marks of direction escaped."""
     safe = redact(text)
-    return safe if safe.isprintable() else "".join(map(_visible, safe))
+    return safe if safe.isprintable() else "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in safe)
 
 
 def shows_card(url: str, last_4: str | None) -> bool:
@@ -207,10 +206,6 @@ class Redaction(logging.Filter):
 def passes_luhn(digits: str) -> bool:
     """Return whether the last of these digits is the check digit of a card number."""
     return sum(map(int, digits[-1::-2] + "".join(_DOUBLED[digit] for digit in digits[-2::-2]))) % 10 == 0
-
-
-def _visible(char: str) -> str:
-    return char if char.isprintable() else f"\\u{ord(char):04x}"
 
 
 def _blank(found: re.Match[str]) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner, Result
@@ -137,6 +139,60 @@ def test_a_mistake_in_what_was_typed_is_told_by_its_code(tmp_path: Path, bench: 
     assert "card.pan.luhn" in done.stderr
     assert "5555" not in done.stdout + done.stderr
     assert bench.snapshot() == {}
+
+
+class Echoing(BaseHTTPRequestHandler):
+    """A service that lets anybody in and refuses every link, repeating what it was sent."""
+
+    def do_POST(self) -> None:
+        """Answer a login with a session, and anything else with its own body in words."""
+        sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        link = "card" in sent
+        card, who = (
+            sent.get("card", {}),
+            next((one for one in sent.values() if isinstance(one, dict) and "password" in one), {}),
+        )
+        words = f"wrong: {card.get('cvv')!r} for {card.get('pan')} by {who.get('password')} \x1b[2J\u202e"
+        answer = json.dumps(
+            {"errors": [{"property": "cvv", "message": words, "value": card.get("cvv")}]}
+            if link
+            else {"session_token": "s-1"}
+        )
+        self.send_response(422 if link else 200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing."""
+
+
+def test_a_refusal_that_repeats_cvv_number_and_password_leaves_none_of_them(
+    tmp_path: Path, service: RunningService, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echoing)
+    Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint, address=address))
+    bench = local_bench(tmp_path)
+    secrets = {**who(service), "CARDLINK_SERVICE_PASSWORD": "s3cret-w0rd&<7>"}
+    runner = CliRunner(env=secrets)
+    config = ["--config", str(tmp_path)]
+
+    done = runner.invoke(main, [*config, "link", "bank", "--prompt"], input="\n".join(text for _, text in TYPED) + "\n")
+    traced = runner.invoke(main, [*config, "trace", "c-9"])
+    server.shutdown()
+    server.server_close()
+
+    assert done.exit_code == 3, done.output
+    (kept,) = prompted_singles(bench.store, BANK)
+    stored = b"".join(bench.snapshot().values()).decode()
+    shown = done.output + traced.output + caplog.text
+    assert kept.answered is not None
+    assert kept.answered.message.startswith("wrong: '[masked]' for [masked] by [masked]")
+    assert [word for word in ("737", "5555555555554444", "s3cret", "w0rd") if word in stored + shown] == []
+    assert r"\u001b[2J\u202e" in traced.output
+    assert not {"\x1b", "\u202e"} & set(traced.output)
 
 
 def test_the_prompts_can_be_left(tmp_path: Path, bench: Bench, service: RunningService) -> None:

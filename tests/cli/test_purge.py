@@ -7,15 +7,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from flows.adapters.local import LocalStore
+from flows.cli.main import main
 from flows.commands.entry import Context
 from flows.commands.results import trace
 from flows.commands.retention import purge
 from flows.reports.cardholder import CardGivenError
 from schemas.expressions import PUBLISHED
+from schemas.portal import CUID, PAN
 from tests import keys
-from tests.night import Bench
+from tests.builders import portal_rows
+from tests.night import Bench, portal_csv
 
 TOML = """
 issuer = "{name}"
@@ -120,3 +124,39 @@ def test_an_unknown_cuid_is_no_error_and_a_card_number_is(tmp_path: Path) -> Non
     assert (0, ["no run with a ledger has this cuid"]) == (answer.exit_code, answer.lines)
     with pytest.raises(CardGivenError):
         trace(Context(tmp_path), PUBLISHED[0])
+
+
+@pytest.mark.parametrize("cuid", ["1" + PUBLISHED[0][:-1], "20261120-77098123-00001", "7" * 19, "4242 4242 4242 4241"])
+def test_any_cuid_that_a_ledger_can_hold_is_found(tmp_path: Path, cuid: str) -> None:
+    bench, _ = bank(tmp_path)
+    bench.submit(bench.drop_bytes(portal_csv(portal_rows({CUID: cuid}))))
+
+    answer = trace(Context(tmp_path), cuid)
+
+    assert ["awaiting"] == [one["state"] for one in answer.facts["attempts"]]
+
+
+@pytest.mark.parametrize(
+    "cuid", ["4111111111111111-01", "0004111111111111111", "CIF4111111111111111", "4111-1111-1111-1111/1"]
+)
+def test_a_card_number_within_a_cuid_is_in_no_ledger_report_or_message(tmp_path: Path, cuid: str) -> None:
+    bench, _ = bank(tmp_path)
+    bench.submit(bench.drop_bytes(portal_csv(portal_rows({}, {CUID: cuid, PAN: PUBLISHED[1]})), "bank-1.csv"))
+
+    shown = CliRunner().invoke(main, ["--config", str(tmp_path), "trace", cuid])
+
+    kept = b"".join(content for key, content in bench.snapshot().items() if "/extracts/" not in key)
+    assert "cuid" in shown.output
+    assert [] == [
+        digits for digits in ("4111111111111111", "4111-1111") if digits.encode() in kept + shown.output.encode()
+    ]
+
+
+def test_the_name_of_a_result_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    bench, _ = bank(tmp_path)
+    bench.drop_result(b"no result", "a\u202egpj\u009b2J 4111%2D1111%2D1111%2D1111.csv")
+
+    done = CliRunner().invoke(main, ["--config", str(tmp_path), "ingest", "bank"])
+
+    assert r"a\u202egpj\u009b2J [masked].csv" in done.output
+    assert not {"\u202e", "\u009b"} & set(done.output)

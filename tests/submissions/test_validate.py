@@ -74,6 +74,16 @@ BREAKS: list[tuple[Mapping[str, str | None], str, str, str]] = [
     ({CUID: "x 4242-4242-4242-4242"}, CUID, "cardholder.cuid.card_number", "reject"),
     ({CUID: "5555555555554444"}, CUID, "cardholder.cuid.card_number", "reject"),
     ({CUID: "6200 0000 0000 0005"}, CUID, "cardholder.cuid.card_number", "reject"),
+    *(
+        ({CUID: cuid}, CUID, "cardholder.cuid.card_number", "reject")
+        for cuid in (
+            "4111111111111111-01", "0004111111111111111", "CIF4111111111111111", "4111111111111111X",
+            "12-4111111111111111",
+            "4111-1111-1111-1111-01", "ID 4111 1111 1111 1111 7", "424242424242424201",
+            "４１１１１１１１１１１１１１１１",
+            "94242424242424242", "4111:1111:1111:1111", "424242000000000001",
+        )
+    ),
     ({CUID: "a\nb"}, CUID, "cardholder.cuid.format", "reject"),
     ({PAN: "424242424242424"}, PAN, "card.pan.format", "reject"),
     ({PAN: "4.24E+15"}, PAN, "card.pan.format", "reject"),
