@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flows.commands.entry import Context
@@ -251,6 +251,8 @@ def test_an_extract_with_the_bytes_of_a_committed_one_is_refused_by_dry_run_chec
     st.booleans(),
     st.booleans(),
 )
+@example(rows=[("good", False)] * 8, wanted={"errors": True}, waiting=True, with_file=False)
+@example(rows=[("bad", True), ("worse", True), ("bad", False)], wanted={"rejects": True}, waiting=False, with_file=True)
 def test_a_dry_run_of_a_resubmission_counts_what_it_then_sends(
     rows: list[tuple[str, bool]], wanted: Facts, waiting: bool, with_file: bool
 ) -> None:
