@@ -1,4 +1,4 @@
-"""Twenty nights of two issuers: deliveries, uploads, answers, an operator's day, links delivered; then some days more."""
+"""Twenty nights of two issuers: deliveries, uploads, answers, an operator's day, links delivered; then some days."""
 
 from __future__ import annotations
 
@@ -235,7 +235,8 @@ def _fill_in(bank: Bank, rows: list[dict[str, str]]) -> bool:
             row["correction"] = person[CITY] = bank.unfit.pop(row["cuid"]) or ""
         elif row["column"] == POSTAL_CODE:
             code = str(person[POSTAL_CODE])
-            row["correction"] = person[POSTAL_CODE] = code[:4] + str((int(code[4]) + 1) % 10)
+            at = max(at for at, one in enumerate(code) if one.isdigit())
+            row["correction"] = person[POSTAL_CODE] = f"{code[:at]}{(int(code[at]) + 1) % 10}{code[at + 1 :]}"
         some = some or bool(row["correction"])
     return some
 

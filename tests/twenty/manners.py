@@ -6,7 +6,7 @@ import gzip
 import io
 import zipfile
 from collections.abc import Callable, Sequence
-from datetime import date, timedelta
+from datetime import timedelta
 
 from tests.twenty.portal import (
     ERROR,
@@ -274,6 +274,5 @@ def _disputed(portal: Portal, chunk: str, made: Sequence[Made]) -> list[Made]:
 
 
 def _strangers(portal: Portal, count: int) -> list[Made]:
-    ends = date.max
-    return [Made("", at, f"stranger-{portal.chance.getrandbits(32):08x}", "0" * 20, f"https://links.example.com/c/s{at}", ends)
-            for at in range(count)]  # fmt: skip
+    names = [f"stranger-{portal.chance.getrandbits(32):08x}" for _ in range(count)]
+    return [Made("", at, name, "0" * 20, f"https://links.example.com/c/{name}") for at, name in enumerate(names)]

@@ -188,7 +188,7 @@ class Operator:
 
 
 def _key(line: Line) -> str:
-    return f"{line['kind']}, {line['issuer']}, {line['run']}, chunk {line['chunk']}, {line['rows']} rows: {line['command']}"
+    return ", ".join(str(line[name]) for name in ("kind", "issuer", "run", "chunk", "rows", "command"))
 
 
 def _filled(command: str) -> list[str]:
