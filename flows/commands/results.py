@@ -278,8 +278,8 @@ def extracts(context: Context, issuer: Issuer) -> Result:
         chain = [record.model_dump(mode="json") for record in one.dismissals]
         facts.append({**one._asdict(), "entry": one.entry is not None, "why": why, "dismissals": chain})
     table = Table(("extract", "state", "run", "why"), lines)
-    refused = next((name for name, _, _, why in lines if why.startswith("refused")), "")
-    next_step = shlex.join(["cardlink", "dismiss", issuer, refused, "--reason", "WHY"]) if refused else ""
+    unsent = next((name for name, _, _, why in lines if why.startswith("refused")), "")
+    next_step = shlex.join(["cardlink", "dismiss", issuer, unsent, "--reason", "WHY"]) if unsent else ""
     return Result({"issuer": issuer, "extracts": facts}, [table if lines else "no extracts yet"], next_step)
 
 

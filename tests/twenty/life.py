@@ -150,6 +150,7 @@ def _begin(folder: Path, plan: Plan, store: ClockedStore, opener: Opener) -> Sto
         remove=lambda issuer, name: (folder / "store" / results(issuer) / name).unlink(),
     )  # fmt: skip
     story.append(Story(plan, folder, store, operator))
+    answer = deck()
     for at, issuer in enumerate(ISSUERS):
         text = TOML.format(
             issuer=issuer, source="", fingerprint=keys.sound().fingerprint, per_chunk=plan.per_chunk, more=""
@@ -157,7 +158,7 @@ def _begin(folder: Path, plan: Plan, store: ClockedStore, opener: Opener) -> Sto
         portfolio = issuer == "south"
         (folder / f"{issuer}.toml").write_text(f"full_portfolio = {str(portfolio).lower()}\n{text}")
         luck = random.Random(f"{plan.seed} {issuer}")
-        portal = Portal(issuer, opener, luck, deck(), FIRST)
+        portal = Portal(issuer, opener, luck, answer, FIRST)
         story[0].banks.append(Bank(issuer, portfolio, people.everybody[at * more : (at + 1) * more], portal, luck))
     north, south = story[0].banks
     north.portal.other, south.portal.other = south.portal, north.portal

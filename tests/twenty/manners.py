@@ -229,7 +229,7 @@ def deck() -> Callable[[Portal, str, list[Made]], None]:
         if not left:
             left.extend(portal.chance.sample(WAYS, len(WAYS)))
         way = left.pop()
-        if way is not plainly and sum(not one.error for one in made) < 4:
+        if way is not plainly and sum(not one.error for one in made) < 3:
             left.insert(0, way)  # too few links to go wrong with
             way = plainly
         portal.did[way.__name__] += 1

@@ -76,13 +76,13 @@ def _judge_links(story: Story, bank: Bank, findings: Findings) -> None:
         row["cuid"].removeprefix("'"): row["reason"]
         for row in pl.read_csv(BytesIO(content), infer_schema=False).to_dicts()
     }
-    for row in bank.everybody[: bank.known]:
-        card, cuid = f"{row[PAN]}{row[YEAR]}{row[MONTH]}", str(row[CUID])
+    for person in bank.everybody[: bank.known]:
+        card, cuid = f"{person[PAN]}{person[YEAR]}{person[MONTH]}", str(person[CUID])
         if card in has or _ended(portal.links.values(), card, story.day):
             continue
         if not reasons.get(cuid):
             findings.forgotten.append(f"{bank.name}: {cuid}")
-        elif card not in portal.unsupported and row[CITY] is not None:
+        elif card not in portal.unsupported and person[CITY] is not None:
             findings.hopeful.append(f"{bank.name}: {cuid}, {reasons[cuid]}")
 
 

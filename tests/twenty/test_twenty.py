@@ -12,7 +12,7 @@ import pytest
 from tests.twenty.life import Plan, Story, lived
 from tests.twenty.recount import Findings, recount
 
-SMALL = Plan(nights=4, rows=10, per_chunk=5)
+SMALL = Plan(nights=4, rows=8, per_chunk=4)
 
 
 @pytest.fixture(scope="module")
