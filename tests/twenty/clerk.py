@@ -188,8 +188,7 @@ class Operator:
 
 
 def _key(line: Line) -> str:
-    place = f"{line['issuer']}, {line['run']}, chunk {line['chunk']}"
-    return f"{line['kind']}, {place}, {line['rows']} rows: {line['command']}"
+    return ", ".join(str(line[name]) for name in ("kind", "issuer", "run", "chunk", "rows", "command"))
 
 
 def _filled(command: str) -> list[str]:

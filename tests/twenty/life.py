@@ -1,4 +1,4 @@
-"""Twenty nights of two issuers: drops, uploads, answers, an operator's day, links delivered; then some days more."""
+"""Twenty nights of two issuers: deliveries, uploads, answers, an operator's day, links delivered; then some days."""
 
 from __future__ import annotations
 
@@ -150,6 +150,7 @@ def _begin(folder: Path, plan: Plan, store: ClockedStore, opener: Opener) -> Sto
         remove=lambda issuer, name: (folder / "store" / results(issuer) / name).unlink(),
     )  # fmt: skip
     story.append(Story(plan, folder, store, operator))
+    answer = deck()
     for at, issuer in enumerate(ISSUERS):
         text = TOML.format(
             issuer=issuer, source="", fingerprint=keys.sound().fingerprint, per_chunk=plan.per_chunk, more=""
@@ -157,7 +158,7 @@ def _begin(folder: Path, plan: Plan, store: ClockedStore, opener: Opener) -> Sto
         portfolio = issuer == "south"
         (folder / f"{issuer}.toml").write_text(f"full_portfolio = {str(portfolio).lower()}\n{text}")
         luck = random.Random(f"{plan.seed} {issuer}")
-        portal = Portal(issuer, opener, luck, deck(), FIRST)
+        portal = Portal(issuer, opener, luck, answer, FIRST)
         story[0].banks.append(Bank(issuer, portfolio, people.everybody[at * more : (at + 1) * more], portal, luck))
     north, south = story[0].banks
     north.portal.other, south.portal.other = south.portal, north.portal
@@ -235,7 +236,8 @@ def _fill_in(bank: Bank, rows: list[dict[str, str]]) -> bool:
             row["correction"] = person[CITY] = bank.unfit.pop(row["cuid"]) or ""
         elif row["column"] == POSTAL_CODE:
             code = str(person[POSTAL_CODE])
-            row["correction"] = person[POSTAL_CODE] = code[:4] + str((int(code[4]) + 1) % 10)
+            at = max(at for at, one in enumerate(code) if one.isdigit())
+            row["correction"] = person[POSTAL_CODE] = f"{code[:at]}{(int(code[at]) + 1) % 10}{code[at + 1 :]}"
         some = some or bool(row["correction"])
     return some
 

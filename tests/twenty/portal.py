@@ -1,4 +1,4 @@
-"""The partner's portal, written from its interface alone: it takes chunks, makes links, and has every bad habit.
+"""The partner's portal, written from its interface alone: takes chunks, makes links, answers with every bad habit.
 
 It shares no code with the simulator. It remembers what it did with every row, so that it can be asked, and what of it
 came plainly: the truth the pipeline is held against. How a chunk is answered (`manners.py`) is drawn from a deck.
