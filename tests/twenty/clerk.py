@@ -55,7 +55,7 @@ class Operator:
     closed: list[Closed] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)  # commands that ended as none should
     stuck: list[str] = field(default_factory=list)  # lines that stay on the list, done as they say
-    asked: dict[tuple[object, ...], int] = field(default_factory=dict)  # what the issuer could not settle, and its rows
+    asked: dict[str, date] = field(default_factory=dict)  # the day the issuer was asked about a run's rows
 
     def give(self, *words: str, by: Counter[str] | None = None) -> Line:
         """Give one command; return what it reports."""
@@ -70,24 +70,23 @@ class Operator:
     def work(self, portal: Portal) -> list[Line]:
         """Work through the list until nothing more can be done today; return what is left on it."""
         waits: set[str] = set()
-        before: set[str] = set()
+        given = Counter[str]()
         left: list[Line] = []
         for _ in range(PASSES):
             left = self.give("worklist", portal.issuer)["worklist"]
-            done: set[str] = set()
-            for one in left:
-                if _key(one) in before:
+            todo = [one for one in left if _key(one) not in waits]
+            for one in todo:
+                if given[_key(one)] > 1:  # once may have been about other rows, by a decision in between
                     self.stuck.append(f"{self.day}: {_key(one)}")
                     waits.add(_key(one))
-                elif _key(one) not in waits:
-                    moved = self._act(one, portal)
-                    if moved is None:  # a file came: the list is another one
-                        break
-                    (done if moved else waits).add(_key(one))
-            else:
-                if not done:
+                    continue
+                moved = self._act(one, portal)
+                if moved is None:  # a file came: the list is another one
                     break
-            before = done
+                given[_key(one)] += moved
+                waits |= set() if moved else {_key(one)}
+            if not todo:
+                break
         return left
 
     def _act(self, line: Line, portal: Portal) -> bool | None:
@@ -146,14 +145,14 @@ class Operator:
 
     def _correct(self, line: Line, words: list[str]) -> bool:
         """Let the issuer fill in the template, and send what it filled in."""
-        if self.asked.get((line["run"], line["kind"])) == line["rows"]:
+        if self.asked.get(line["run"]) == self.day:
             return False
+        self.asked[line["run"]] = self.day
         file = self.folder / f"{line['run']}-{self.day:%m%d}.csv"
         file.unlink(missing_ok=True)
         told = self.give(*(str(file) if one == "FILE" else one for one in words))
         rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
         if not rows or not self.correct(line["issuer"], rows):
-            self.asked[line["run"], line["kind"]] = line["rows"]
             return False
         with file.open("w", newline="") as out:
             writer = csv.DictWriter(out, list(rows[0]))
@@ -162,8 +161,6 @@ class Operator:
         tried = self.give(*_filled(told["next"]))
         if tried.get("next"):
             self.give(*_filled(tried["next"]))
-        else:
-            self.asked[line["run"], line["kind"]] = line["rows"]
         return bool(tried.get("next"))
 
     def _ask(self, line: Line, words: list[str], portal: Portal) -> bool:

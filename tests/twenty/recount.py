@@ -7,7 +7,7 @@ that were given, the worklist that is left, and unlinked.csv for the reasons.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from io import BytesIO
@@ -86,9 +86,9 @@ def _judge_links(story: Story, bank: Bank, findings: Findings) -> None:
             findings.hopeful.append(f"{bank.name}: {cuid}, {reasons[cuid]}")
 
 
-def _ended(links: object, card: str, day: date) -> bool:
+def _ended(links: Iterable[Made], card: str, day: date) -> bool:
     """Return whether a card's link lived its whole life: only a later extract asks for another."""
-    return any(isinstance(one, Made) and one.card == card and one.ends < day for one in links)  # type: ignore[attr-defined]
+    return any(one.card == card and one.ends < day for one in links)
 
 
 def _judge_repeats(story: Story, bank: Bank, findings: Findings) -> None:
@@ -107,9 +107,11 @@ def _caused(bank: Bank, before: Made, day: date, decided: dict[str, date]) -> bo
     portal = bank.portal
     came = portal.plain.get((before.chunk, before.position), date.max)
     link = next((one for one in portal.links.values() if (one.chunk, one.position) == before[:2]), None)
+    if before.chunk in bank.cancelled and came >= day:  # planned anew before anybody could know of the upload
+        return True
     if came <= day:
         return link is None or link.ends <= day + SOON
-    return before.chunk in bank.cancelled or decided.get(before.chunk, date.max) <= day
+    return decided.get(before.chunk, date.max) <= day
 
 
 def shown(story: Story, findings: Findings) -> Iterator[str]:
