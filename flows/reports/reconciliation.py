@@ -80,7 +80,7 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     typed = prompted_links(store, issuer.issuer)
     held.add([typed])
     settled.append(lists.settled([typed]))
-    days = pl.DataFrame({"run": pl.Series([run.run for run in lately], dtype=pl.String)}).with_row_index("turn")
+    days = pl.DataFrame({"run": pl.Series([run.run for run in in_order], dtype=pl.String)}).with_row_index("turn")
     attempts = pl.concat([NO_ATTEMPTS, *tried]).join(days, on="run").sort("turn", maintain_order=True)
     cards = lists.unlinked([attempts.select(*lists.TRIED)], pl.concat([lists.settled([]), *settled]).unique())
     refused = refusals(store, issuer.issuer, every)

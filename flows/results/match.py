@@ -157,9 +157,10 @@ def _rank(
             (pl.col("sent") == pl.col("height")).alias("whole"),
             by_name.alias("named"),
         )
+        .filter(pl.col("possible") | ~pl.col("possible").any().over("at", "exact"))
         .sort(
-            ["at", "exact", "possible", "votes", "whole", "named", "turn", "place", "spot"],
-            descending=[False, *[True] * 6, False, False],
+            ["at", "exact", "votes", "whole", "named", "turn", "place", "spot"],
+            descending=[False, *[True] * 5, False, False],
         )
     )
     return pl.concat([clear, ordered.select(clear.columns)])

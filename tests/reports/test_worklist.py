@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from datetime import UTC, datetime
@@ -17,8 +18,9 @@ from flows.runs.keys import reconciliation
 from flows.wiring import open_store
 from schemas.reports import Awaiting, Questions, Work
 from tests import keys
+from tests.builders import portal_rows
 from tests.cli.test_mend import cardlink, pin, told
-from tests.night import Bench, issuer
+from tests.night import Bench, issuer, portal_csv
 from tests.operations.test_decide import WHY, answer
 
 
@@ -135,3 +137,47 @@ def test_after_many_messy_nights_reconcile_says_how_many_and_names_the_worklist(
 
     assert "1. 3 runs out of balance; the breaks: cardlink worklist bank" in shown
     assert json.loads(bank.content(f"{reconciliation('bank')}summary.json"))["more_work"] == 0
+
+
+def test_of_two_runs_of_a_day_the_one_committed_last_is_the_one_to_correct(tmp_path: Path, bank: Bench) -> None:
+    unfit = {"service_card.address.city": None}
+    files = [portal_csv(portal_rows(unfit, {})), portal_csv(portal_rows(unfit, {}, {}))]
+    files.sort(key=lambda content: hashlib.sha256(content).hexdigest(), reverse=True)
+    bank.issuer = issuer(limits={"max_reject_rate": 1.0, "max_row_jump": 1000.0})
+
+    runs = [bank.submit(bank.drop_bytes(one, f"bank-20261120-{at}.csv")).manifest.run for at, one in enumerate(files)]
+
+    assert runs[0] > runs[1]
+    assert [runs[1]] == [one["run"] for one in work(tmp_path)["rows to correct"]]
+
+
+def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(tmp_path: Path, bank: Bench) -> None:
+    run = bank.submit(bank.drop(20)).manifest.run
+
+    said = told(tmp_path, "outbox", "fetch", run, "1", "--to", str(tmp_path / "out"))
+
+    assert f"cardlink outbox uploaded {run} 1" == said["next"]
+
+
+def test_a_result_file_of_no_run_is_on_the_list_until_it_is_gone(tmp_path: Path, bank: Bench) -> None:
+    bank.submit(bank.drop(20))
+    bank.drop_result(b"<html>Your session has expired</html>", "a page.csv")
+    cardlink(tmp_path, "ingest", "bank")
+
+    (line,) = work(tmp_path)["result files to look at"]
+    shown = cardlink(tmp_path, *shlex.split(line["command"])[1:])
+    (tmp_path / "store/bank/results/a page.csv").unlink()
+
+    assert "break: bank/results/a page.csv" in shown.stdout
+    assert "result files to look at" not in work(tmp_path)
+
+
+def test_a_refused_extract_leaves_the_list_by_what_its_command_says_next(tmp_path: Path, bank: Bench) -> None:
+    bank.drop_bytes(b"nothing,of,use\n1,2,3\n", "bank-20261118.csv")
+    cardlink(tmp_path, "submit", "bank")
+
+    (line,) = work(tmp_path)["refused extracts"]
+    said = told(tmp_path, *shlex.split(line["command"])[1:])
+    cardlink(tmp_path, *shlex.split(said["next"])[1:])
+
+    assert {} == work(tmp_path)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.results.read import ResultRows
+from schemas.breaks import RESULT_LONG
 from tests.results.outcomes import HOSTS, Row, attribute, attribute_all, link, result, sent_rows
 
 FIRST, RENEWED, AGAIN = (
@@ -40,6 +41,15 @@ def test_a_whole_chunk_that_was_renewed_is_answered_in_the_newest_run() -> None:
 
 def test_a_run_of_a_day_after_the_file_came_cannot_have_been_answered_by_it() -> None:
     assert answered(came(date(2026, 11, 19)), FIRST, RENEWED) == {FIRST}
+
+
+def test_one_row_too_many_is_not_given_to_a_run_of_a_day_after_the_file_came() -> None:
+    sent = pl.concat([sent_rows(1, size=5, run=run) for run in (FIRST, RENEWED)])
+
+    outcomes = attribute(came(date(2026, 11, 19), [*WHOLE, link(1)]), sent, HOSTS).outcomes
+
+    assert {FIRST} == set(outcomes["run"])
+    assert [RESULT_LONG] == outcomes["trouble"].drop_nulls().to_list()
 
 
 def test_a_run_of_the_day_the_file_came_can_have_been_answered_by_it() -> None:
