@@ -138,7 +138,7 @@ class Recount:
         booked: Booked = self._bank.partner.delivered[at]
         if booked.expires is None:
             return "error"
-        return "living" if booked.expires > FIRST + timedelta(days=night * self._year.plan.stride) else "ended"
+        return "living" if booked.expires >= FIRST + timedelta(days=night * self._year.plan.stride) else "ended"
 
     def _judge_repeats(self) -> None:
         """Judge every sending of a card after its first, and count changed cards."""
