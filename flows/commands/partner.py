@@ -15,7 +15,7 @@ from flows.errors import OperatorError, TryAgainError
 from flows.wiring import load_issuer, service_client, wire
 
 if TYPE_CHECKING:
-    from flows.runs.links import SingleLink
+    from flows.runs.attempts import SingleLink
 
 NO_LINK_OR_CARD = 3  # exit code if the partner created no link, or a job ended without its card placed
 

@@ -135,7 +135,7 @@ def corrections(
     """
     from flows.resend.corrections import REFUSED_ROWS, correction_template
     from flows.resend.selection import RowSelection
-    from flows.runs.frames import csv_pieces
+    from flows.runs.documents import csv_pieces
     from flows.runs.keys import corrections as dropped
     from schemas.corrections import template_columns
 

@@ -10,9 +10,8 @@ from flows.operations.outbox import select_chunks
 from flows.redaction import redact
 from flows.reports.rebuild import Findings, RunReport, find_breaks, rebuild_lasting
 from flows.runs.chains import add_record
-from flows.runs.chunks import outbox
+from flows.runs.chunks import chunk_of, closed_breaks, outbox, place_of
 from flows.runs.claim import ClaimedError, ClaimHolder, claimed, end, held
-from flows.runs.closings import chunk_of, closed_breaks, place_of
 from flows.runs.context import Adapters, IssuerContext, record_event
 from flows.runs.documents import NoReasonError, UnknownRunError, finished, keys_of, read_plan
 from flows.runs.identity import canonical

@@ -37,8 +37,7 @@ from flows.submissions.build import Scan
 from flows.submissions.chunking import write_chunk
 from flows.submissions.plan import SettingsChangedError
 from flows.submissions.publish import GROUP, PartialRunError
-from flows.submissions.rows import RowScope
-from flows.submissions.selection import SelectedRows
+from flows.submissions.rows import RowScope, SelectedRows
 from schemas import ledger
 from schemas.manifest import Manifest, ManifestChunk
 from schemas.portal import CUID

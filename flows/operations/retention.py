@@ -14,9 +14,8 @@ import polars as pl
 
 from flows.results.decisions import sort_breaks
 from flows.results.lineage import REPEATED_BY
-from flows.runs.chunks import Item, outbox
+from flows.runs.chunks import Item, closed_breaks, outbox
 from flows.runs.claim import held
-from flows.runs.closings import closed_breaks
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_end, read_summary
 from flows.runs.keys import RunId, RunKeys

@@ -12,10 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from flows.runs.documents import keys_of, read_ledger
-from flows.runs.frames import read_rows
+from flows.runs.attempts import linked_rows
+from flows.runs.documents import keys_of, read_ledger, read_rows
 from flows.runs.keys import RunKeys, placements
-from flows.runs.links import linked_rows
 from flows.runs.store import ObjectMissingError, Store, read
 from schemas import ledger
 from schemas.ledger import LINKED

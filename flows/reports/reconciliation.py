@@ -16,21 +16,19 @@ import polars as pl
 
 from flows.reports import across, lists
 from flows.reports.across import ReportTerms, RunFacts, WaitingChunk
-from flows.reports.hours import hours_of
 from flows.reports.page import across_page
 from flows.reports.summary import HELD, MISSING, missing, waiting_since
+from flows.reports.tally import hours_of
 from flows.reports.workbook import across_workbook
 from flows.reports.worklist import Work, worklist
 from flows.reports.worklist import table as worklist_table
 from flows.results.lineage import Cardholders, run_rows
-from flows.runs.attempts import active_twice
+from flows.runs.attempts import active_twice, prompted_links
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, manifests, read_purged, read_summary, refusals, without_ledger
-from flows.runs.frames import csv_pieces
+from flows.runs.documents import csv_pieces, keys_of, manifests, read_purged, read_summary, refusals, without_ledger
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, placements, reconciliation
-from flows.runs.links import prompted_links
 from flows.runs.store import ObjectMissingError, Store, read
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 from schemas.manifest import Manifest

@@ -11,7 +11,7 @@ import polars as pl
 from flows.reports.across import ReportTerms, RunFacts
 from flows.reports.summary import MISSING, SOON, duration
 from flows.results.masking import spreadsheet_safe
-from flows.runs.closings import chunk_of
+from flows.runs.chunks import chunk_of
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import DECISIONS
 

@@ -23,8 +23,7 @@ from flows.runs.probe import ensure_store_safe
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.plan import plan_selection
-from flows.submissions.rows import RowScope
-from flows.submissions.selection import SelectedRows
+from flows.submissions.rows import RowScope, SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection

@@ -53,8 +53,7 @@ from flows.runs.store import Entry
 from flows.submissions.build import Job, OnProgress, Scan
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.plan import identify, plan_selection
-from flows.submissions.rows import RowScope
-from flows.submissions.selection import PICK, SelectedRows
+from flows.submissions.rows import PICK, RowScope, SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Plan, Selection, SourceIdentity

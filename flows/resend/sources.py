@@ -18,7 +18,7 @@ from flows.runs.keys import RunKeys
 from flows.runs.store import Entry, ObjectMissingError, write_once
 from flows.submissions.normalise import normalise
 from flows.submissions.plan import identify
-from flows.submissions.selection import PICK
+from flows.submissions.rows import PICK
 from schemas.corrections import BESIDE, ROW, RUN
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import CUID

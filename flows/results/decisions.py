@@ -9,7 +9,7 @@ import polars as pl
 
 from flows.results.attribution import ByHand
 from flows.runs.chains import records
-from flows.runs.closings import ROWS, place_of
+from flows.runs.chunks import ROWS, place_of
 from flows.runs.identity import digest
 from flows.runs.keys import attributions
 from flows.runs.store import Store

@@ -18,8 +18,7 @@ import polars as pl
 from flows.redaction import redact
 from flows.runs.chunks import chunk_states
 from flows.runs.context import Adapters
-from flows.runs.documents import UnknownRunError, finished, keys_of, read_ledger, read_manifest, read_purged
-from flows.runs.frames import rows_key
+from flows.runs.documents import UnknownRunError, finished, keys_of, read_ledger, read_manifest, read_purged, rows_key
 from flows.runs.identity import canonical
 from flows.runs.store import ObjectMissingError, Store, read
 from schemas import ledger

@@ -13,7 +13,7 @@ from flows.results.attribution import digest_of
 from flows.results.decisions import SHOWN, covers, decided_rows, sort_breaks
 from flows.results.match import SentRows, number_sent_rows
 from flows.results.opening import DAMAGE
-from flows.runs.closings import place_of
+from flows.runs.chunks import place_of
 from flows.runs.outcomes import DECISION, OUTCOME, Attributed
 from schemas import breaks
 from schemas.breaks import Break, found

@@ -1,4 +1,4 @@
-"""Every attempt to get a card its link, from the runs that still matter: linked, error or awaiting.
+"""Every attempt to get a card its link, from the runs that still matter and single links: linked, error or awaiting.
 
 A run matters no more once its links have all ended, nothing of it is awaited, and it is older than a link lives; so a
 year of nights costs no more than its living links.
@@ -19,24 +19,27 @@ from flows.runs.chains import commits_since
 from flows.runs.chunks import chunk_states
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
+    from_parquet,
     has_manifest,
     keys_of,
+    read_document,
     read_ledger,
     read_manifest,
+    read_rows,
     read_summary,
+    rows_key,
     with_ledger,
     without_ledger,
 )
-from flows.runs.frames import from_parquet, rows_key
 from flows.runs.identity import local_day
-from flows.runs.links import SingleLink, links_of, prompted_singles, singles
+from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.outcomes import DECISION
 from flows.runs.prior_state import ATTEMPT, CHECKS, PriorState
 from flows.runs.store import Store, prefetch, read
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.manifest import Manifest
-from schemas.records import UNKNOWN
+from schemas.manifest import LedgerPart, Manifest
+from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): an error keeps its card from being sent unchanged as long
 READERS = 16
@@ -228,3 +231,82 @@ def _sent(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(
         (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind) for name, kind in SENT.items()
     )
+
+
+ANSWER = "-answer.json"
+
+ARRIVED = pl.Datetime("us", "UTC")
+LINK = pl.Schema(
+    {"row": pl.UInt32(), "cuid": pl.String(), "last_4": pl.String(), "url": pl.String(), "expires_on": pl.Date()}
+)
+
+
+class SingleLink(NamedTuple):
+    """One attempt; without an answer its outcome is unknown."""
+
+    key: str
+    asked: SingleAsked
+    answered: SingleAnswered | None
+
+    @property
+    def state(self) -> str:
+        """The outcome: linked, refused, unsent or unknown."""
+        return self.answered.outcome if self.answered else UNKNOWN
+
+
+def singles(store: Store, keys: RunKeys) -> list[SingleLink]:
+    """Return the single links requested for rows of a run, by row and in order; ConflictError for foreign objects."""
+    return list(_read(store, keys.singles))
+
+
+def prompted_singles(store: Store, issuer: str) -> list[SingleLink]:
+    """Return the single links of an issuer whose fields were typed in, oldest first."""
+    return list(_read(store, prompted_prefix(issuer)))
+
+
+def _read(store: Store, prefix: str) -> Iterator[SingleLink]:
+    listed = {entry.key for entry in store.keys(prefix)}
+    for key in sorted(one for one in listed if one.endswith(".json") and not one.endswith(ANSWER)):
+        asked = read_document(store, key, SingleAsked)
+        answered = read_document(store, answer_key(key), SingleAnswered) if answer_key(key) in listed else None
+        if asked is not None:
+            yield SingleLink(key, asked, answered)
+
+
+def answer_key(key: str) -> str:
+    """Return the key of the answer to an attempt."""
+    return f"{key.removesuffix('.json')}{ANSWER}"
+
+
+def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
+    """Return the last single link of each row of a run (LINK, and when it `arrived`)."""
+    return links_of(singles(store, keys))
+
+
+def links_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
+    """Return the last link that single requests brought for each row (LINK, and when it `arrived`)."""
+    found = {
+        one.asked.row: (
+            one.asked.row, one.asked.cuid, one.asked.last_4, one.answered.url, one.answered.expires_on, one.answered.at
+        )
+        for one in alone
+        if one.answered and one.answered.url
+    }  # fmt: skip
+    return pl.DataFrame(list(found.values()), schema={**LINK, "arrived": ARRIVED}, orient="row")
+
+
+def prompted_links(store: Store, issuer: str) -> pl.DataFrame:
+    """Return the links whose fields were typed in: cuid, last_4, expiration, url, expires_on, state."""
+    rows = [
+        (one.asked.cuid, one.asked.last_4, one.asked.expiration, one.answered.url, one.answered.expires_on, LINKED)
+        for one in prompted_singles(store, issuer)
+        if one.answered and one.answered.url
+    ]
+    text = dict.fromkeys(("cuid", "last_4", "expiration", "url"), pl.String())
+    return pl.DataFrame(rows, schema={**text, "expires_on": pl.Date(), "state": pl.String()}, orient="row")
+
+
+def linked_rows(store: Store, keys: RunKeys, part: LedgerPart) -> pl.DataFrame:
+    """Return the rows of a ledger part that have a link (LINK), single links included; every report has those."""
+    columns = ["row", "cuid", "last_4", "state", "url", "expires_on"]
+    return pl.concat(read_rows(store, keys, [part], columns, pl.col("state") == LINKED)).select(*LINK)

@@ -1,4 +1,4 @@
-"""The runs of an issuer as the store holds them: plans, manifests, ledgers, summaries, and what was purged of them."""
+"""The runs of an issuer as the store holds them: plans, manifests, ledgers, reconciled rows, summaries, purges."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
 from flows.errors import OperatorError
-from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
 from flows.runs.store import ConflictError, ObjectMissingError, Store, read
@@ -287,3 +287,48 @@ def run_status(store: Store, run: RunId) -> RunStatus:
         return RunStatus(str(run), f"{gone.verdict}{PURGED}", **gone.rows)
     fates = end.counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})
     return RunStatus(str(run), "committed, to be uploaded", awaiting=end.counts.submitted, **fates)
+
+
+_LATER = {"reissue_check": pl.UInt32}  # columns that older versions did not write: null
+CSV_ROWS = 50_000  # rows turned to text at a time
+
+
+def read_rows(
+    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None, only: pl.Expr | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield these columns (None: all) of a run's reconciled rows, part by part; `only` filters the rows."""
+    for part in parts:
+        yield from_parquet(read(store, rows_key(keys, part)), columns, only)
+
+
+def from_parquet(data: bytes, columns: list[str] | None, only: pl.Expr | None) -> pl.DataFrame:
+    """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not decoded."""
+    rows = pl.scan_parquet(BytesIO(data))
+    if columns is not None:
+        known = rows.collect_schema()
+        absent = [pl.lit(None, _LATER[name]).alias(name) for name in columns if name in _LATER and name not in known]
+        rows = rows.with_columns(absent)
+    return (rows if only is None else rows.filter(only)).select(columns or pl.all()).collect()
+
+
+def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+    """Write a derived frame as Parquet, with `metadata`."""
+    out = BytesIO()
+    # links are random: a higher level compresses no better
+    frame.write_parquet(out, compression="zstd", compression_level=1, metadata=metadata)
+    store.replace(key, [out.getvalue()])
+
+
+def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str]) -> Iterator[bytes]:
+    """Yield a CSV in pieces: the header, then the rows."""
+    yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
+    for frame in frames:
+        for piece in frame.iter_slices(CSV_ROWS):
+            out = BytesIO()
+            piece.write_csv(out, include_header=False)
+            yield out.getvalue()
+
+
+def rows_key(keys: RunKeys, part: LedgerPart) -> str:
+    """Return the key of the reconciled rows of one ledger part."""
+    return keys.report(f"rows/{part.name}")

@@ -21,11 +21,9 @@ from flows.runs.prior_state import ATTEMPT, seen_rows
 from flows.runs.store import Entry
 from flows.submissions.build import Scan
 from flows.submissions.changed import changed_from
-from flows.submissions.gates import OPENABLE, GateFacts, refusal
+from flows.submissions.gates import OPENABLE, GateFacts, Numbered, refusal
 from flows.submissions.plan import DuplicateExtractError, RunInputs, dismiss_line, expected_run, find_extract, identify
-from flows.submissions.rows import RowScope
-from flows.submissions.selection import SelectedRows
-from flows.submissions.sequence import Numbered
+from flows.submissions.rows import RowScope, SelectedRows
 from flows.submissions.submit import Request, guards, plans_of_extract, refuse_resend
 from schemas.ledger import AWAITING, FATES
 from schemas.manifest import Counts, SourceIdentity

@@ -19,8 +19,8 @@ from flows.reports.reconciliation import reconcile_runs
 from flows.resend.corrections import correction_template
 from flows.resend.selection import RowSelection
 from flows.resend.sources import SourceGoneError
+from flows.runs.attempts import prompted_singles, singles
 from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of, read_summary
-from flows.runs.links import prompted_singles, singles
 from flows.submissions.gates import WrongCardsError
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CITY, CUID, CVV, CVV_HASH, PAN, PHONE
