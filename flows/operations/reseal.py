@@ -21,7 +21,7 @@ from flows.operations.outbox import select_chunks
 from flows.operations.remediation import checked_reason
 from flows.redaction import redact
 from flows.resend.corrections import by_row, cells_of
-from flows.resend.sources import reopen_source
+from flows.resend.selection import reopen_source
 from flows.results.lineage import committed
 from flows.runs.chains import add_next, records
 from flows.runs.chunks import Item, State, outbox, stored_chunks

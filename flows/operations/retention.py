@@ -177,7 +177,7 @@ def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) 
     chunks = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), infer_schema=False)
     awaiting = dict(chunks.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
     closings = closed_breaks(store, keys)
-    still = sort_breaks(breaks, closings).open
+    still, _ = sort_breaks(breaks, closings)
     reasons = open_reasons(items, awaiting, [one for one in still if not one.notice], closed=bool(closings))
     until = max(_links_until(store, keys, summary), default=None)
     return State(since, (*reasons, *_stale_report_notes(keys, entries, summary)), until)

@@ -45,7 +45,7 @@ from flows.runs.keys import RunKeys
 from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.prior_state import CHECKS
 from flows.runs.store import Entry, Store, prefetch
-from schemas import ledger
+from schemas import ledger, reports
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
 from schemas.manifest import LedgerPart, Manifest
@@ -205,7 +205,7 @@ def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]
 def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
     columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
     frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns, tables.FAILED))
-    store.replace(keys.report("errors.csv"), csv_pieces(frames, tables.REFUSAL))
+    store.replace(keys.report("errors.csv"), csv_pieces(frames, reports.Refusals.dtypes()))
 
 
 def _write_open_rows(
@@ -215,9 +215,9 @@ def _write_open_rows(
     waiting = list(read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
     awaited = pl.concat([pl.DataFrame(schema=SENT_ROW), *waiting])
     listed = {
-        "awaiting": (tables.AWAITED, tables.awaiting(waiting, items)),
+        "awaiting": (reports.Awaiting.dtypes(), tables.awaiting(waiting, items)),
         "breaks": (tables.BREAKS, [tables.breaks(total.broken, total.breaks)]),
-        "questions": (tables.QUESTIONS, [tables.questions(total.broken, awaited, items, *terms)]),
+        "questions": (reports.Questions.dtypes(), [tables.questions(total.broken, awaited, items, *terms)]),
     }
     for name, (head, frames) in listed.items():
         store.replace(keys.report(f"{name}.csv"), csv_pieces(frames, head))

@@ -25,9 +25,9 @@ from flows.runs.documents import (
     read_document,
     read_ledger,
     read_manifest,
-    read_rows,
     read_summary,
     rows_key,
+    shaped,
     with_ledger,
     without_ledger,
 )
@@ -38,12 +38,13 @@ from flows.runs.prior_state import ATTEMPT, CHECKS, PriorState
 from flows.runs.store import Store, prefetch, read
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.manifest import LedgerPart, Manifest
+from schemas.manifest import Manifest
 from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): an error keeps its card from being sent unchanged as long
 READERS = 16
 RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", *CHECKS]
+LINKED_ROW = ["row", "cuid", "last_4", "state", "expires_on"]  # what a single link says of its row
 SENT: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "chunk": pl.UInt32, **ATTEMPT}
 
 
@@ -123,14 +124,14 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
     relevant = _relevant_runs(committed, summaries, today)
     for manifest, summary in zip(committed, summaries, strict=True):
         if manifest.run in relevant:
-            yield from _of_run(store, manifest, reported=summary is not None)
+            yield from attempts_of(store, manifest, reported=summary is not None)
     done = {manifest.run for manifest in committed} | without_ledger(store, issuer)
     for link in links:
         keys = keys_of(link.run)
         abandoned = has_manifest(store, keys) and read_manifest(store, keys) is None
         if link.run not in done and not abandoned:  # about to be committed: counts as sent
             yield from _unanswered(store, link)
-    typed = _single_attempts(prompted_singles(store, issuer))
+    typed = answers_of(prompted_singles(store, issuer)).select(*SENT)
     if not typed.is_empty():
         yield Attempts("", typed, f"typed in {typed['state'].to_list()}")
 
@@ -156,32 +157,26 @@ def is_current(manifest: Manifest, summary: dict[str, Any] | None, today: date) 
     return any(day and date.fromisoformat(day) >= today for day in summary["expires"])
 
 
-def attempts_of(store: Store, manifest: Manifest) -> Iterator[Attempts]:
-    """Yield the attempts of one committed run, part by part."""
-    yield from _of_run(store, manifest, reported=read_summary(store, keys_of(manifest.run)) is not None)
-
-
-def _of_run(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Attempts]:
-    """Yield a run's attempts; a single link made for one of its rows since is one more of them."""
-    states = chunk_states(store, keys_of(manifest.run), manifest)
-    cancelled = frozenset(item.chunk.number for item in states if item.state == "cancelled")
-    asked = singles(store, keys_of(manifest.run))
-    alone = links_of(asked)
+def attempts_of(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Attempts]:
+    """Yield the attempts of a committed run, part by part; a single link made for a row since is one more of them."""
+    keys = keys_of(manifest.run)
+    cancelled = frozenset(one.chunk.number for one in chunk_states(store, keys, manifest) if one.state == "cancelled")
+    asked = answers_of(singles(store, keys))
+    alone = asked.filter(pl.col("state") == LINKED).unique("row", keep="last", maintain_order=True)
     for one in (_answered if reported else _unanswered)(store, manifest, cancelled):
         rows, here, rest = one.rows, alone, alone
         if not alone.is_empty():
-            here = alone.join(rows.drop("cuid", "last_4", "state", "expires_on"), on="row", how="inner")
-            rest = alone.join(rows, on="row", how="anti")
-            rows = pl.concat([rows, _linked(here)])
+            here, rest = alone.join(rows, on="row", how="semi"), alone.join(rows, on="row", how="anti")
+            rows = pl.concat([rows, shaped(here.select(LINKED_ROW).join(rows.drop(LINKED_ROW[1:]), on="row"), SENT)])
         if manifest.selection is not None and manifest.selection.kind == "renew":
             rows = rows.with_columns(pl.lit(None, pl.UInt32).alias("origin"))  # sent as the extract has them
         yield one._replace(rows=rows, digest=f"{one.digest} {here['row'].to_list()}")
         alone = rest
     if not alone.is_empty():  # rows that were never sent
-        yield Attempts(manifest.run, _linked(alone), f"{alone['row'].to_list()}")
-    lost = _single_attempts(one for one in asked if one.state == UNKNOWN)
+        yield Attempts(manifest.run, alone.select(*SENT), f"{alone['row'].to_list()}")
+    lost = asked.filter(pl.col("state") == AWAITING)
     if not lost.is_empty():
-        yield Attempts(manifest.run, lost, f"unknown {lost['row'].to_list()}")
+        yield Attempts(manifest.run, lost.select(*SENT), f"unknown {lost['row'].to_list()}")
 
 
 def _answered(store: Store, manifest: Manifest, cancelled: frozenset[int]) -> Iterator[Attempts]:
@@ -204,33 +199,11 @@ def _unanswered(store: Store, manifest: Manifest, cancelled: frozenset[int] = fr
         yield Attempts(manifest.run, _without(rows, cancelled), f"{part.sha256} {sorted(cancelled)}")
 
 
-def _single_attempts(alone: Iterable[SingleLink]) -> pl.DataFrame:
-    """Return the attempts that single links are (SENT); one whose outcome is unknown is awaited."""
-    states = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}
-    rows = [
-        {**one.asked.model_dump(include=SENT.keys() - {"state"}), "state": states[one.state],
-         "expires_on": one.answered and one.answered.expires_on}
-        for one in alone if one.state in states
-    ]  # fmt: skip
-    return pl.DataFrame(rows, schema=SENT)
-
-
-def _linked(alone: pl.DataFrame) -> pl.DataFrame:
-    return _sent(alone.with_columns(state=pl.lit(LINKED)))
-
-
 def _without(rows: pl.DataFrame, cancelled: frozenset[int]) -> pl.DataFrame:
     """Leave out what was never sent: rows of cancelled chunks that have no answer."""
     if cancelled:
         rows = rows.filter((pl.col("state") != AWAITING) | ~pl.col("chunk").is_in(list(cancelled)))
-    return _sent(rows)
-
-
-def _sent(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns of SENT; null where `rows` does not have one."""
-    return rows.select(
-        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind) for name, kind in SENT.items()
-    )
+    return shaped(rows, SENT)
 
 
 ANSWER = "-answer.json"
@@ -280,33 +253,25 @@ def answer_key(key: str) -> str:
 
 def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
     """Return the last single link of each row of a run (LINK, and when it `arrived`)."""
-    return links_of(singles(store, keys))
-
-
-def links_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
-    """Return the last link that single requests brought for each row (LINK, and when it `arrived`)."""
-    found = {
-        one.asked.row: (
-            one.asked.row, one.asked.cuid, one.asked.last_4, one.answered.url, one.answered.expires_on, one.answered.at
-        )
-        for one in alone
-        if one.answered and one.answered.url
-    }  # fmt: skip
-    return pl.DataFrame(list(found.values()), schema={**LINK, "arrived": ARRIVED}, orient="row")
+    linked = answers_of(singles(store, keys)).filter(pl.col("state") == LINKED)
+    return linked.unique("row", keep="last", maintain_order=True).select(*LINK, "arrived")
 
 
 def prompted_links(store: Store, issuer: str) -> pl.DataFrame:
-    """Return the links whose fields were typed in: cuid, last_4, expiration, url, expires_on, state."""
+    """Return the links whose fields were typed in, as `answers_of` does."""
+    return answers_of(prompted_singles(store, issuer)).cast({"state": pl.String}).filter(state=LINKED)
+
+
+def answers_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
+    """Return single links as attempts (SENT, url, arrived); one whose outcome is unknown is awaited."""
+    states = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}
     rows = [
-        (one.asked.cuid, one.asked.last_4, one.asked.expiration, one.answered.url, one.answered.expires_on, LINKED)
-        for one in prompted_singles(store, issuer)
-        if one.answered and one.answered.url
+        {**one.asked.model_dump(include=SENT.keys() - {"state"}), "state": states[one.state], **_answer(one.answered)}
+        for one in alone
+        if one.state in states
     ]
-    text = dict.fromkeys(("cuid", "last_4", "expiration", "url"), pl.String())
-    return pl.DataFrame(rows, schema={**text, "expires_on": pl.Date(), "state": pl.String()}, orient="row")
+    return pl.DataFrame(rows, {**SENT, "url": pl.String, "arrived": ARRIVED})
 
 
-def linked_rows(store: Store, keys: RunKeys, part: LedgerPart) -> pl.DataFrame:
-    """Return the rows of a ledger part that have a link (LINK), single links included; every report has those."""
-    columns = ["row", "cuid", "last_4", "state", "url", "expires_on"]
-    return pl.concat(read_rows(store, keys, [part], columns, pl.col("state") == LINKED)).select(*LINK)
+def _answer(answered: SingleAnswered | None) -> dict[str, Any]:
+    return {"url": answered.url, "expires_on": answered.expires_on, "arrived": answered.at} if answered else {}

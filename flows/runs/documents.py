@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
@@ -71,11 +71,6 @@ def keys_of(run: str) -> RunKeys:
     if parsed is None:
         raise UnknownRunError(run=run)
     return RunKeys(parsed)
-
-
-def run_of(text: str) -> RunId:
-    """Parse a run id; UnknownRunError where the text is not one."""
-    return keys_of(text).run
 
 
 def read_document(store: Store, key: str, kind: type[T]) -> T | None:
@@ -147,17 +142,15 @@ def has_manifest(store: Store, keys: RunKeys) -> bool:
         return False
 
 
-def manifests(store: Store, issuer: str) -> Iterator[Manifest]:
-    """Yield the manifests of an issuer's committed runs, by business date."""
-    found = (read_manifest(store, RunKeys(run)) for run in run_ids(store, issuer))
+def manifests(store: Store, issuer: str, apart: Collection[str] = ()) -> Iterator[Manifest]:
+    """Yield the manifests of an issuer's committed runs, `apart` from some, by business date."""
+    found = (read_manifest(store, RunKeys(run)) for run in run_ids(store, issuer) if str(run) not in apart)
     return (manifest for manifest in found if manifest is not None)
 
 
 def with_ledger(store: Store, issuer: str) -> Iterator[Manifest]:
     """Yield the manifests of an issuer's committed runs whose ledger is not purged, by business date."""
-    gone = without_ledger(store, issuer)
-    found = (read_manifest(store, RunKeys(run)) for run in run_ids(store, issuer) if str(run) not in gone)
-    return (manifest for manifest in found if manifest is not None)
+    return manifests(store, issuer, without_ledger(store, issuer))
 
 
 def without_ledger(store: Store, issuer: str) -> frozenset[str]:
@@ -179,8 +172,13 @@ def refuse_purged(store: Store, keys: RunKeys) -> None:
 
 def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
     """Return the facts of a run's report, None where it has none."""
+    return read_facts(store, keys.report("summary.json"))
+
+
+def read_facts(store: Store, key: str) -> dict[str, Any] | None:
+    """Return the facts of a summary.json, None where there is none."""
     try:
-        found: dict[str, Any] = json.loads(read(store, keys.report("summary.json")))
+        found: dict[str, Any] = json.loads(read(store, key))
     except ObjectMissingError:
         return None
     return found
@@ -317,6 +315,13 @@ def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[st
     # links are random: a higher level compresses no better
     frame.write_parquet(out, compression="zstd", compression_level=1, metadata=metadata)
     store.replace(key, [out.getvalue()])
+
+
+def shaped(rows: pl.DataFrame, schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+    """Return the columns of a schema, cast to its types; null where `rows` does not have one."""
+    return rows.select(
+        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind) for name, kind in schema.items()
+    )
 
 
 def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str]) -> Iterator[bytes]:

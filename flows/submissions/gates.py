@@ -7,7 +7,6 @@ have a name (`OPENABLE`); opening one is recorded with the run.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date, timedelta
 from itertools import chain
@@ -18,7 +17,8 @@ from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, O
 from flows.runs.chains import last_commit
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_document, read_manifest
-from flows.runs.keys import commits, extracts, link
+from flows.runs.keys import commits, link
+from flows.submissions.plan import submit_line
 from schemas.actions import Gate
 from schemas.issuer import Issuer, SourceSettings
 from schemas.manifest import Counts, Manifest, SourceIdentity
@@ -175,9 +175,7 @@ def out_of_sequence(
             break
     if number == expected or SEQUENCE_GAP in opened:
         return None
-    issuer = context.issuer.issuer
-    words = ["cardlink", "submit", issuer, "--extract", source.key.removeprefix(extracts(issuer))]
-    command = shlex.join([*words, "--open", SEQUENCE_GAP])
+    command = submit_line(source.key, "--open", SEQUENCE_GAP)
     return SequenceGapError(extract=source.key, number=number, expected=expected, run=last, command=command)
 
 

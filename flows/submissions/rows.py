@@ -30,7 +30,7 @@ from schemas.manifest import SourceIdentity
 from schemas.portal import CUID, MONTH, PAN, POSTAL_CODE, YEAR, columns
 
 EXCLUDED = "row.filter.excluded"
-NAMELESS = "cardholder.cuid.missing"  # in a portfolio: whether it was sent before cannot be known
+NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
 _KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag", "test", *CHECKS, "text"]
 _UNCHECKED = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
 
@@ -105,7 +105,8 @@ class Route:
         rows = _identify(rows, self._cuid_prefix)
         verdicts = validate(rows, self._as_of, rules)
         if self._scope.prior is not None and self._issuer.full_portfolio:
-            verdicts = pl.concat([verdicts, _nameless(rows)])
+            named = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
+            verdicts = pl.concat([verdicts, rows.filter("cuid_made").select("row", **named).select(*VERDICT)])
         return Validated(rows, verdicts, unread, excluded)
 
     def process(self, block: Validated) -> Processed:
@@ -213,12 +214,6 @@ def _identify(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
         pl.when(pan.str.contains("^[0-9]{16}$")).then(pan.str.slice(-4)).alias("last_4"),
         pl.when(dated).then(year + month).alias("expiration"),
     )
-
-
-def _nameless(rows: pl.DataFrame) -> pl.DataFrame:
-    """Reject the rows of a portfolio without a cuid: they would be sent again every night."""
-    verdict = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
-    return rows.filter("cuid_made").select("row", **verdict).select(*VERDICT)
 
 
 CLEARED = "(empty)"  # a correction that clears the field

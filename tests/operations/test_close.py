@@ -179,14 +179,14 @@ def closing_of(name: str, place: str) -> Closing:
 def test_a_closing_covers_a_break_with_no_other_row(place: str, rows: int, covered: bool) -> None:
     closing = closing_of("LAST4_MISMATCH", "chunk 7, rows 1, 2")
 
-    told = sort_breaks([found("LAST4_MISMATCH", rows, place)], [closing])
+    still, closed = sort_breaks([found("LAST4_MISMATCH", rows, place)], [closing])
 
-    assert [len(told.open), len(told.closed)] == [not covered, covered]
+    assert [len(still), len(closed)] == [not covered, covered]
 
 
 def test_a_notice_is_never_closed() -> None:
     closing = closing_of("MERGED_FILE", "a.csv")
 
-    told = sort_breaks([found("MERGED_FILE", 2, "a.csv")], [closing])
+    still, closed = sort_breaks([found("MERGED_FILE", 2, "a.csv")], [closing])
 
-    assert (len(told.open), told.closed) == (1, ())
+    assert (len(still), closed) == (1, ())
