@@ -33,8 +33,7 @@ from prefect.tasks import Task
 from pydantic import AfterValidator, Field
 
 from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter
-from flows.commands.every import ENTRIES
-from flows.commands.form_words import in_form_words
+from flows.commands.every import ENTRIES, in_form_words
 from flows.commands.outbox import outbox_list
 from flows.commands.parameters import OneOf, Range, Text, Words
 from flows.commands.result import Link, Result, Table

@@ -63,8 +63,3 @@ class Filled(Table):
     last_4: pl.String = pa.Field(nullable=True)
     column: pl.String = pa.Field(isin=[name for name in columns() if name not in AT_SOURCE])
     correction: pl.String
-
-
-def template_columns() -> list[str]:
-    """Return the template's columns, in order."""
-    return list(Template.to_schema().columns)

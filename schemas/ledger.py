@@ -38,6 +38,4 @@ class Ledger(Table):
     reasons: pl.List(pl.String)  # type: ignore[valid-type]  # "column|code" each, warnings of sent rows too; mypy wants a class where pandera reads a dtype
 
 
-def dtypes() -> dict[str, pl.DataType]:
-    """Return the ledger's columns and polars types, in order."""
-    return {name: column.dtype.type for name, column in Ledger.to_schema().columns.items()}
+dtypes = Ledger.dtypes

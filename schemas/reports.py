@@ -1,6 +1,6 @@
 """The CSV files of the reports; all of them can be rebuilt at any time.
 
-Of a run: links.csv, errors.csv, rejects.csv, held.csv, chunks.csv. Across runs: outstanding.csv, unlinked.csv.
+Of a run: links.csv, errors.csv, rejects.csv, held.csv, chunks.csv. Across runs: worklist.csv, unlinked.csv.
 """
 
 from __future__ import annotations
@@ -49,20 +49,6 @@ class Chunks(Table):
     awaiting: pl.UInt32
     state: pl.String = pa.Field(isin=("answered", "partial", "awaiting"))
     results: pl.String = pa.Field(nullable=True)  # file names, joined by " | "
-
-
-class Outstanding(Table):
-    """outstanding.csv: every chunk that is not fully answered, the longest waiting first."""
-
-    run: pl.String
-    chunk: pl.UInt32 = pa.Field(ge=1)
-    name: pl.String = pa.Field(unique=True)
-    missing: pl.String = pa.Field(isin=("no result", "partial result", "result unsettled", "held or cancelled"))
-    sent: pl.UInt32
-    awaiting: pl.UInt32 = pa.Field(ge=1)
-    since: pl.String  # time of upload, or of commit if the upload is unknown
-    due: pl.String  # when its result is expected
-    overdue: pl.Boolean
 
 
 class Unlinked(Table):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandera.polars as pa
+import polars as pl
 
 
 class Table(pa.DataFrameModel):
@@ -13,3 +14,8 @@ class Table(pa.DataFrameModel):
 
         strict = True
         ordered = True
+
+    @classmethod
+    def dtypes(cls) -> dict[str, pl.DataType]:
+        """Return the columns and their polars types, in order."""
+        return {name: column.dtype.type for name, column in cls.to_schema().columns.items()}

@@ -18,8 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from flows import demo
-from flows.cli.derive import command_of
-from flows.cli.main import GROUPS
+from flows.cli.main import GROUPS, command_of
 from flows.commands.entry import Entry, Form
 from flows.commands.every import ENTRIES
 from schemas import portal, rules

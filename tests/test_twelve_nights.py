@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from flows.reports.reconciliation import reconcile_runs
+from flows.reports.summary import duration
 from flows.runs.keys import reconciliation
 from tests.twelve import NIGHTS, Story, live
+
+AWAITED = ("chunks to upload", "results overdue", "results awaited")  # of the worklist
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +132,13 @@ def test_foreign_files_are_named_and_nothing_of_them_is_used(story: Story) -> No
 
 def test_what_is_outstanding_across_the_nights_equals_the_recount(story: Story) -> None:
     answered = Counter(row.chunk for row in story.delivered.values())
-    missing = {name for names in story.chunks.values() for name in names if not answered[name]}
+    missing = {name.removesuffix(".csv.pgp") for names in story.chunks.values() for name in names if not answered[name]}
 
     facts = reconcile_runs(story.bench.context)
 
-    content = story.bench.content(reconciliation("bank") + "outstanding.csv").decode()
-    listed = list(csv.DictReader(io.StringIO(content)))
-    assert missing == {row["name"] for row in listed if row["missing"] == "no result"}
+    content = story.bench.content(reconciliation("bank") + "worklist.csv").decode()
+    listed = [row for row in csv.DictReader(io.StringIO(content)) if row["kind"] in AWAITED]
+    assert missing == {f"{row['run']}-{int(row['chunk']):05d}" for row in listed}
     assert facts["outstanding"]["missing"]["no result"]["count"] == len(missing)
     assert facts["rows"]["read"] == sum(story.read.values())
     assert facts["rows"]["linked"] == sum(row.booked.url is not None for row in story.delivered.values())
@@ -144,10 +147,10 @@ def test_what_is_outstanding_across_the_nights_equals_the_recount(story: Story) 
 def test_the_age_of_what_is_outstanding_runs_from_the_commit(story: Story) -> None:
     facts = reconcile_runs(story.bench.context)
 
-    oldest = next(one for one in facts["outstanding"]["chunks"] if one["missing"] != "result unsettled")
-    night = story.runs.index(oldest["run"])
-    assert oldest["since"] == (story.now() - timedelta(hours=6, days=NIGHTS - 1 - night)).isoformat(timespec="seconds")
-    assert oldest["overdue"] == (NIGHTS - 1 - night >= 2)
+    oldest = next(one for one in facts["worklist"] if one["kind"] in AWAITED)
+    nights = NIGHTS - 1 - story.runs.index(oldest["run"])
+    assert oldest["age"] == duration(timedelta(hours=6, days=nights))
+    assert (nights >= 2) == (facts["outstanding"]["overdue"]["count"] > 0)
 
 
 def test_an_answer_that_is_late_is_told_of_once_and_closed_once_on_the_night_it_came(story: Story) -> None:

@@ -1,22 +1,36 @@
-"""The command line: every entry as a command, in a group if its name has two words."""
+"""The command line: every entry as a command, in a group if its name has two words.
+
+Results on stdout, everything else on stderr: prompts, and the progress of a pass.
+"""
 
 from __future__ import annotations
 
 import atexit
 import gc
+import json
 import signal
+import sys
+import time
 from collections.abc import Iterable
+from datetime import date
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 
 import click
 
 from flows import demo
-from flows.cli.derive import command_of
-from flows.commands.entry import Entry
+from flows.commands.entry import REQUIRED, Context, Entry, Parameter
 from flows.commands.every import ENTRIES
+from flows.commands.parameters import OneOf, Range
+from flows.commands.result import Result
+from flows.errors import BugError, CardlinkError, TryAgainError, full_text, kind_and_place
+from flows.redaction import redacted, shown
 from flows.wiring import begin_process, config_folder
+
+if TYPE_CHECKING:
+    from flows.submissions.build import Progress
 
 GROUPS = {
     "outbox": "List the chunks to upload, fetch them to a folder, and record what was done with them.",
@@ -62,6 +76,193 @@ def add(group: click.Group, entries: Iterable[Entry[...]]) -> None:
             groups[below] = click.Group(below, help=GROUPS[below], short_help=GROUPS[below])
             group.add_command(groups[below])
         groups[below].add_command(command_of(entry))
+
+
+class StoppedError(TryAgainError):
+    """The process was asked to end."""
+
+    message = "Stopped by signal {signal}. Nothing was committed by this command."
+    next_step = "Run the same command again; it resumes from what is already published."
+
+
+class _Date(click.DateTime):
+    """A day such as 2026-11-20."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        return value if type(value) is date else super().convert(value, param, context).date()
+
+
+class _Days(click.IntRange):
+    """A number of days, with or without a d."""
+
+    name = "number of days, such as 14d"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        days: Any = str(value).removesuffix("d")
+        return super().convert(days, param, context)
+
+
+def command_of(entry: Entry[...]) -> click.Command:
+    """Return the command of an entry."""
+    arguments = "\n".join(f"{_metavar(one)}: {one.help}" for one in entry.parameters if one.argument)
+    return click.Command(
+        entry.name.rpartition(" ")[2],
+        callback=click.pass_context(partial(_run, entry)),
+        params=[_argument(one) if one.argument else _option(one) for one in entry.parameters],
+        help=f"{entry.summary}\n\n\b\n{arguments}" if arguments else entry.summary,
+        short_help=entry.summary,
+    )
+
+
+def _metavar(one: Parameter) -> str:
+    return one.cli.metavar or one.name.upper()
+
+
+def _argument(one: Parameter) -> click.Argument:
+    needed = one.default is REQUIRED
+    name = f"{_metavar(one) if needed else f'[{_metavar(one)}]'}{'...' if one.many else ''}"
+    shape: dict[str, Any] = {"nargs": -1} if one.many else {} if needed else {"default": one.default}
+    return click.Argument([one.name], type=_type(one), required=needed, metavar=name, **shape)
+
+
+def _option(one: Parameter) -> click.Option:
+    name = one.cli.option or f"--{one.name.replace('_', '-')}"
+    if one.type is bool:
+        return click.Option([name, one.name], is_flag=True, help=one.help)
+    shape: dict[str, Any] = {"default": f"{one.default}d" if one.cli.days else one.default}
+    if one.default is REQUIRED:
+        shape = {"required": True}
+    elif one.many:
+        shape = {"multiple": True}
+    metavar = one.cli.metavar or ("YYYY-MM-DD" if one.type is date else None)
+    shape["show_default"] = one.default not in (REQUIRED, "", None, ())
+    return click.Option([name, one.name], type=_type(one), metavar=metavar, help=one.help, **shape)
+
+
+def _type(one: Parameter) -> click.ParamType[Any]:
+    limits: Range | None = one.mark(Range)
+    offered: OneOf | None = one.mark(OneOf)
+    if get_origin(one.type) is Literal:
+        return click.Choice(get_args(one.type))
+    if offered is not None and offered.checked:
+        return click.Choice(offered.names())
+    if limits is not None:
+        if one.type is float:
+            return click.FloatRange(*limits)
+        whole = _Days if one.cli.days else click.IntRange
+        return whole(int(limits.least), None if limits.most is None else int(limits.most))
+    if one.type is date:
+        return _Date(["%Y-%m-%d"])
+    if one.type is Path:
+        return click.Path(path_type=Path, file_okay=not one.cli.folder, dir_okay=one.cli.folder)
+    return click.INT if one.type is int else click.STRING
+
+
+def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
+    """Run a command, print its result, and turn errors into exit codes."""
+    shared = invoked.obj
+    try:
+        progress = partial(ProgressLine, verbose=shared["verbose"])
+        result = entry(Context(shared["config"], progress, Terminal(), local_files=True), **given)
+    except CardlinkError as error:
+        result = _failed(error)
+    except KeyboardInterrupt as stop:
+        result = _failed(StoppedError(signal=stop.args[0] if stop.args else signal.SIGINT))
+    except Exception as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell, so kind and place pass
+        result = _failed(BugError(place=entry.name, kind=kind_and_place(error)))
+    if "error" in result.facts and not shared["json"]:
+        say(f"cardlink: {result.facts['message']}", err=True)
+    else:
+        print_result(result, as_json=shared["json"])
+    sys.exit(result.exit_code)
+
+
+def _failed(error: CardlinkError) -> Result:
+    return Result({"error": type(error).__name__, "message": full_text(error)}, exit_code=error.exit_code)
+
+
+OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and in a log
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line as `shown`: it may repeat what the partner or an issuer wrote."""
+    click.echo(shown(line), err=err)
+
+
+class Terminal:
+    """The person who typed the command."""
+
+    @property
+    def attended(self) -> bool:
+        """Return whether a person can be prompted."""
+        return sys.stdin.isatty()
+
+    def show(self, text: str) -> None:
+        """Print a result before the command ends."""
+        say(text)
+
+    def say(self, text: str) -> None:
+        """Print a line that is no result."""
+        say(text, err=True)
+
+    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
+        """Return what is typed, unseen if it is secret; KeyboardInterrupt on Ctrl-C and at the input's end."""
+        signal.siginterrupt(signal.SIGINT, True)  # polars makes reads resume after Ctrl-C: a prompt could not be left
+        try:
+            label = shown(label)
+            typed: str = click.prompt(label, default=default, hide_input=secret, show_default=show_default, err=True)
+        except click.Abort:
+            pass
+        else:
+            return typed.encode("utf-8", "replace").decode()  # a terminal in another encoding gives half surrogates
+        raise KeyboardInterrupt
+
+
+def print_result(result: Result, *, as_json: bool) -> None:
+    """Print a result as text, its next step on stderr, or as one JSON object."""
+    if as_json:
+        facts = {**result.facts, "next": result.next_step, "exit_code": result.exit_code}
+        click.echo(json.dumps(redacted(facts), default=str).replace("\x7f", "\\u007f"))
+        return
+    for line in result.lines:
+        say(line)
+    if result.next_step:
+        say(f"next: {result.next_step}", err=True)
+
+
+class ProgressLine:
+    """Show the progress over one extract, on a terminal or if verbose. Use it as a context."""
+
+    def __init__(self, extract: str, *, verbose: bool) -> None:
+        self._extract = extract
+        self._terminal = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._pause = OFTEN if self._terminal else SELDOM if verbose else float("inf")
+        self._next = self._began + self._pause
+        self._width = 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Show the progress after one block, unless the last line is too recent."""
+        from flows.submissions.build import describe_pace
+
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + self._pause
+        line = f"{self._extract}: {describe_pace(progress.rows, progress.share, now - self._began)}"
+        if self._terminal:
+            click.echo(f"\r{line:<{self._width}}", err=True, nl=False)
+            self._width = len(line)
+        else:
+            say(line, err=True)
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave a terminal's line empty for what comes after."""
+        if self._width:
+            click.echo("\r" + " " * self._width + "\r", err=True, nl=False)
 
 
 add(main, [*ENTRIES, demo.demo])

@@ -65,9 +65,9 @@ class Context(NamedTuple):
 
     def context_of(self, run: str) -> IssuerContext:
         """Return the context of a run's issuer; UnknownRunError if the text is no run id."""
-        from flows.runs.documents import run_of
+        from flows.runs.documents import keys_of
 
-        return wire(self.folder, run_of(run).issuer)
+        return wire(self.folder, keys_of(run).run.issuer)
 
 
 class Choice(NamedTuple):

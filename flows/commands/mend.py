@@ -113,11 +113,11 @@ def attribute(
         last_4_confirmed: The partner confirmed that it is that card, although its last four digits differ.
     """
     from flows.operations import by_hand
-    from flows.runs.documents import run_of
+    from flows.runs.documents import keys_of
 
     issuer_context = wire(context.folder, issuer)
     run, _, number = to.rpartition(":")
-    place = (str(run_of(run)), int(number) if number.isdecimal() else 0)
+    place = (str(keys_of(run).run), int(number) if number.isdecimal() else 0)
     done = by_hand.attribute_row(
         issuer_context, result, row, place, reason, last_4_confirmed=last_4_confirmed, dry_run=dry_run
     )

@@ -33,7 +33,7 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
         issuer: Whose chunks.
         run: Only this run's chunks, those with a result too.
     """
-    from flows.reports.lists import outbox_rows
+    from flows.reports.lists import SHOWN
     from flows.reports.summary import duration
     from flows.runs import chunks
 
@@ -42,14 +42,16 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
     facts = {"issuer": issuer, "chunks": [_facts(item) for item in found]}
     waiting = [item for item in found if item.state == "waiting"]
     title = f"{issuer}: {len(waiting):,} chunks to upload, {len(found):,} without a result"
-    everything = artifact(outbox_rows(found, moment), f"{issuer}-outbox", title)
-    if not found:
-        return Result(facts, [f"{issuer}: no chunk is waiting for an upload or a result", everything])
+    head = ("chunk", "state", "since", "rows", "bytes")
     rows = [
-        [item.chunk.name, item.state, duration(moment - item.since), item.chunk.rows, item.chunk.bytes, item.reason]
+        (item.chunk.name, item.state, duration(moment - item.since), item.chunk.rows, item.chunk.bytes)
         for item in found
     ]
-    table = Table(("chunk", "state", "since", "rows", "bytes", "reason"), rows)
+    sums = [(*row, item.chunk.sha256) for row, item in zip(rows[:SHOWN], found, strict=False)]
+    everything = Table((*head, "sha256"), sums, f"{issuer}-outbox", title, False)
+    if not found:
+        return Result(facts, [f"{issuer}: no chunk is waiting for an upload or a result", everything])
+    table = Table((*head, "reason"), [(*row, item.reason) for row, item in zip(rows, found, strict=True)])
     next_step = f"cardlink outbox fetch {waiting[0].run} --to FOLDER" if waiting else f"cardlink ingest {issuer}"
     return Result(facts, [table, everything], next_step)
 

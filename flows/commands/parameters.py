@@ -7,6 +7,7 @@ from datetime import date
 from typing import Annotated, NamedTuple
 
 from flows.wiring import config_folder, issuers
+from schemas.breaks import DECISIONS, KINDS
 
 
 class Cli(NamedTuple):
@@ -55,18 +56,6 @@ class OneOf(NamedTuple):
     checked: bool = False
 
 
-def _decisions() -> Sequence[str]:
-    from schemas.breaks import DECISIONS
-
-    return list(DECISIONS)
-
-
-def _breaks() -> Sequence[str]:
-    from schemas.breaks import KINDS
-
-    return [name for name, kind in KINDS.items() if not kind.notice]
-
-
 Issuer = Annotated[str, OneOf(lambda: issuers(config_folder())), Help("The issuer, as its TOML file is named.")]
 RunName = Annotated[str, Text(r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?"), Help("The run's id.")]
 ExtractName = Annotated[str, Text(r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
@@ -74,14 +63,17 @@ Reason = Annotated[str, Words(), Help("Why; kept in the audit trail. Never a car
 ReasonCode = Annotated[str, Text(r"[a-z_]+(\.[a-z0-9_]+){0,2}", 80)]
 ListDigest = Annotated[str, Text(r"[0-9a-f]{12}")]
 Break = Annotated[
-    str, OneOf(_breaks), Cli(metavar="BREAK"), Help("The kind of break to close or reopen, such as RESULT_SHORT.")
+    str,
+    OneOf(lambda: [name for name, kind in KINDS.items() if not kind.notice]),
+    Cli(metavar="BREAK"),
+    Help("The kind of break to close or reopen, such as RESULT_SHORT."),
 ]
 Place = Annotated[
     str, Text(r"chunk [0-9]{1,5}"), Help('One chunk, such as "chunk 7" (default: every break of that kind).')
 ]
 Decision = Annotated[
     str,
-    OneOf(_decisions, checked=True),
+    OneOf(lambda: list(DECISIONS), checked=True),
     Help("What was found out, and so what becomes of the rows; the report shows what a break offers."),
 ]
 Number = Annotated[int, Range(1)]

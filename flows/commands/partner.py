@@ -15,7 +15,7 @@ from flows.errors import OperatorError, TryAgainError
 from flows.wiring import load_issuer, service_client, wire
 
 if TYPE_CHECKING:
-    from flows.runs.links import SingleLink
+    from flows.runs.attempts import SingleLink
 
 NO_LINK_OR_CARD = 3  # exit code if the partner created no link, or a job ended without its card placed
 
@@ -60,11 +60,11 @@ def link(
     """
     from flows.partner_api.single_links import link_row, link_typed
     from flows.partner_api.terminal import supplied, typed_fields
-    from flows.runs.documents import run_of
+    from flows.runs.documents import keys_of
 
     if prompt is (row is not None):
         raise OneWayError
-    issuer_context = wire(context.folder, target if row is None else run_of(target).issuer)
+    issuer_context = wire(context.folder, target if row is None else keys_of(target).run.issuer)
     with service_client(issuer_context.issuer) as client:
         if row is None:
             return _linked(link_typed(issuer_context, client, typed_fields(context.terminal), override=override))
@@ -125,10 +125,10 @@ def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bo
         again: Query also the links that were queried recently.
     """
     from flows.partner_api.follow_links import follow_links
-    from flows.runs.documents import keys_of, run_of
+    from flows.runs.documents import keys_of
     from flows.runs.keys import placements as where
 
-    if run and run_of(run).issuer != issuer:
+    if run and keys_of(run).run.issuer != issuer:
         raise OtherIssuerError(run=run, issuer=issuer)
     issuer_context = wire(context.folder, issuer)
     service = issuer_context.issuer.service

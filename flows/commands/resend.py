@@ -22,7 +22,7 @@ from flows.commands.parameters import (
     ReasonCode,
     RunName,
 )
-from flows.commands.result import Result, Table, artifact
+from flows.commands.result import Result, Table
 from flows.commands.submit import LONGEST, outcome, run_facts, submitted
 from flows.wiring import FileThereError, wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
@@ -135,9 +135,9 @@ def corrections(
     """
     from flows.resend.corrections import REFUSED_ROWS, correction_template
     from flows.resend.selection import RowSelection
-    from flows.runs.frames import csv_pieces
+    from flows.runs.documents import csv_pieces
     from flows.runs.keys import corrections as dropped
-    from schemas.corrections import template_columns
+    from schemas.corrections import Template
 
     path = to or Path(f"{run}-corrections.csv")
     if path.exists():
@@ -146,7 +146,7 @@ def corrections(
     issuer = issuer_context.issuer
     selection = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
     frames = list(correction_template(issuer_context, run, selection if selection.anything else REFUSED_ROWS))
-    pieces = csv_pieces(frames, template_columns())
+    pieces = csv_pieces(frames, Template.dtypes())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.writelines([BOM, *pieces])
     lines = sum(frame.height for frame in frames)
@@ -246,7 +246,7 @@ def _due_facts(issuer: str, due: RenewalPlan) -> dict[str, Any]:
 def _left_out(issuer: str, due: RenewalPlan) -> Table:
     from flows.reports.lists import reason_rows
 
-    cards = [("due", due.rows.height, ""), *(tuple(row.values()) for row in reason_rows(due.left_out))]
+    cards = [("due", due.rows.height, ""), *reason_rows(due.left_out)]
     title = f"{due.rows.height:,} links that expire by {due.until} are due, from {due.of.run}; the others are left out"
     return Table(("links", "cards", "what to do"), cards, f"{issuer}-renewal", title, on_terminal=len(cards) > 1)
 
@@ -283,11 +283,14 @@ def backfill(
     facts = {**listed.model_dump(mode="json"), "digest": listed.digest}
     if not listed.missed:
         return Result(facts, [f"{issuer}: every extract from {first_day} to {last_day} is submitted"])
-    rows = operation.missed_table(listed)
+    rows = []
+    for one in listed.missed:
+        counts = [getattr(one.counts, fate, "") for fate in ("read", "submitted", "rejected", "suppressed")]
+        rows.append([one.extract, one.as_of.isoformat(), one.run, *counts, len(one.chunk_rows), one.refused])
     columns = ("extract", "business date", "run", "rows", "sent", "rejected", "suppressed", "chunks")
-    sendable = [list(row.values())[: len(columns)] for row in rows if not row["refused"]]
+    sendable = [row[:-1] for row in rows if not row[-1]]
     title = f"{len(listed.to_send)} of {len(listed.missed)} extracts would be sent; list {listed.digest}"
-    missed: list[str | Table] = [artifact(rows, f"{issuer}-backfill", title)]
+    missed: list[str | Table] = [Table((*columns, "refused"), rows, f"{issuer}-backfill", title, False)]
     missed += [Table(columns, sendable)] if sendable else []
     missed += [f"refused: {one.extract}: {one.refused}" for one in listed.missed if one.refused]
     if not listed.to_send:

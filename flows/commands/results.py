@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
@@ -169,17 +169,15 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         Table(("rows", "count"), list(facts["rows"].items())),
         "",
         Table(("cardholders by last state", "count"), list(facts["cardholders"].items())),
-        artifact(waiting["chunks"], f"{name}-outstanding", f"{name}: {facts['verdict']}, oldest first"),
+        artifact(facts["worklist"], f"{name}-worklist", f"{name}: what is to be done, due first"),
     ]
-    shown += [artifact(facts["worklist"], f"{name}-worklist", f"{name}: what is to be done, due first")]
     shown += ["", hours_line(facts["hours"])] if facts["hours"]["links"] else []
     if waiting["count"]:
         ages = [[age, sizes["count"], sizes["rows"]] for age, sizes in waiting["ages"].items()]
-        late = {True: "overdue", False: ""}
-        chunks = [[one["name"], one["awaiting"], one["age"], late[one["overdue"]]] for one in waiting["chunks"][:TOP]]
         shown += ["", Table(("outstanding since", "chunks", "rows"), ages)]
-        shown += ["", Table(("chunk", "awaiting", "age", ""), chunks)]
-        shown += [f"and {waiting['count'] - TOP:,} more: outstanding.csv"] if waiting["count"] > TOP else []
+    if work := facts["worklist"]:
+        shown += ["", _to_do(work[:TOP])]
+        shown += [f"and more: cardlink worklist {name}"] if len(work) > TOP else []
     shown += [f"alert: results of {run} are overdue" for run in alerts["opened"]]
     shown += [f"still overdue, already reported: {run}" for run in alerts["standing"]]
     ended = {True: "the results arrived", False: "no result is overdue any more"}
@@ -199,11 +197,14 @@ def worklist(context: Context, issuer: str = "") -> Result:
     names = [issuer] if issuer else issuers(context.folder)
     work = sorted(one for name in names for one in survey(wire(context.folder, name)).work)
     lines, title = [one.facts(now()) for one in work], f"{issuer or 'all issuers'}: {len(work):,} things to do"
-    listed = [[one["due"][:16], *(one[name] or "" for name in WORK)] for one in lines[:LONGEST]]
-    shown: list[str | Table] = [Table(("due", *WORK), listed) if work else "nothing to do"]
+    shown: list[str | Table] = [_to_do(lines[:LONGEST]) if work else "nothing to do"]
     shown += [artifact(lines[:ARTIFACT], f"{issuer or 'all'}-worklist", title)]
     shown += [f"and {len(work) - LONGEST:,} more: worklist.csv of `cardlink reconcile`"] if len(work) > LONGEST else []
     return Result({"worklist": lines}, shown, work[0].command if work else "")
+
+
+def _to_do(lines: Sequence[Mapping[str, Any]]) -> Table:
+    return Table(("due", *WORK), [[one["due"][:16], *(one[name] or "" for name in WORK)] for one in lines])
 
 
 @entry("deliver", form=Form("deliver", "links of {issuer}", hours=2, choices=(DRY_OR_SEND,), retries=(10, 60)))

@@ -96,7 +96,6 @@ def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, busine
     if not extract:
         return Result(facts, lines, f"cardlink submit {issuer} --dry-run")
     done = rehearse(issuer_context, Request(extract, business_date))
-    checked = done.checked
-    facts["extract"] = {**checked._asdict(), "counts": checked.counts.model_dump(), "already": done.already}
-    next_step = "" if checked.refused or done.already else f"cardlink submit {issuer}"
-    return Result(facts, [*lines, "", *would_send(done)], next_step, 3 if checked.refused and not done.already else 0)
+    facts["extract"] = done.facts
+    next_step = "" if done.refused or done.already else f"cardlink submit {issuer}"
+    return Result(facts, [*lines, "", *would_send(done)], next_step, 3 if done.refused and not done.already else 0)

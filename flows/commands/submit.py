@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
 from flows.commands.parameters import Cli, Day, ExtractName, Issuer, Reason
-from flows.commands.result import Result, Table, artifact, counted
+from flows.commands.result import Result, Table, counted
 from flows.errors import CardlinkError, ExtractError, full_text
 from flows.wiring import wire
 from schemas.actions import Gate
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
-    from flows.submissions.dry_run import Rehearsal
+    from flows.submissions.dry_run import Checked
     from flows.submissions.submit import Submitted
     from schemas.manifest import Counts
 
@@ -63,7 +63,7 @@ def submit(
     names = [extract] if extract else [entry.key for entry, waits in found if not waits]
     waiting = [f"{entry.key} is not taken yet: {waits}" for entry, waits in found if waits]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
-    rehearsed, nights = list[rehearsal.Rehearsal](), rehearsal.EarlierRuns()
+    rehearsed, nights = list[rehearsal.Checked](), rehearsal.EarlierRuns()
     done: list[Submitted] = []
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
@@ -120,17 +120,17 @@ def run_facts(done: Submitted) -> dict[str, Any]:
 
 def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> list[str | Table]:
     """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
-    from flows.reports.lists import chunk_rows, count_rows, reason_rows
+    from flows.reports.lists import SHOWN, reason_rows
     from flows.runs.documents import keys_of
     from flows.runs.prior_state import seen_rows
 
     run, counts, keys = done.manifest.run, done.manifest.counts, keys_of(done.manifest.run)
+    why, title = reason_rows(done.manifest.reasons), f"To upload next, from {context.issuer.root}/{keys.chunks}"
+    sealed = [(one.name, one.rows, one.bytes, one.sha256) for one in done.manifest.chunks[:SHOWN]]
     tables: list[str | Table] = [
-        artifact(count_rows(counts), f"{run}-rows", f"Where the rows of {run} went"),
-        artifact(reason_rows(done.manifest.reasons), f"{run}-reasons", "Reasons, with what to do"),
-        artifact(
-            chunk_rows(done.manifest), f"{run}-chunks", f"To upload next, from {context.issuer.root}/{keys.chunks}"
-        ),
+        _fates(counts, f"{run}-rows", f"Where the rows of {run} went", on_terminal=False),
+        Table(("reason", "rows", "what to do"), why, f"{run}-reasons", "Reasons, with what to do", False),
+        Table(("upload", "rows", "bytes", "sha256"), sealed, f"{run}-chunks", title, False),
     ]
     if done.already:
         return [f"{run}: already committed, nothing to do", *done.remarks, *tables]
@@ -146,43 +146,44 @@ def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> li
     return [*lines, *tables]
 
 
+def _fates(counts: Counts, key: str, title: str, *, on_terminal: bool = True) -> Table:
+    return Table(("rows", "count"), [(fate, getattr(counts, fate)) for fate in FATES], key, title, on_terminal)
+
+
 def seen_before(seen: int, read: int) -> str:
     """Say how many rows other runs have made unnecessary."""
     return f"{seen:,} of {read:,} rows already have or await a link and are not sent"
 
 
-def _rehearsed(issuer: str, done: Sequence[Rehearsal], errors: Sequence[CardlinkError]) -> Result:
+def _rehearsed(issuer: str, done: Sequence[Checked], errors: Sequence[CardlinkError]) -> Result:
     """Show what each extract would send, and what would stop it."""
-    each = [
-        {**one.checked._asdict(), "counts": one.checked.counts.model_dump(), "already": one.already} for one in done
-    ]
-    facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": [full_text(error) for error in errors]}
-    shown = [part for one in done for part in would_send(one)] + [f"refused: {full_text(error)}" for error in errors]
-    code = max([3 if one.checked.refused else 0 for one in done] + [error.exit_code for error in errors], default=0)
+    refused, each = [full_text(error) for error in errors], [one.facts for one in done]
+    facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": refused}
+    shown = [part for one in done for part in would_send(one)] + [f"refused: {error}" for error in refused]
+    code = max([3 if one.refused else 0 for one in done] + [error.exit_code for error in errors], default=0)
     shown = ["Dry run: nothing was written", *(shown or [f"{issuer}: no new extract to submit"])]
-    sent = [one for one in done if not one.already and not one.checked.refused]
-    sums = [(one.checked.counts, one.checked.chunks) for one in sent]
+    sent = [one for one in done if not one.already and not one.refused]
+    sums = [(one.counts, one.chunks) for one in sent]
     verdict = outcome(sums, sent="would be sent") if sent else done[0].verdict if done else "nothing to submit"
     next_step = f"cardlink submit {issuer}" if sent and not code else ""
     return Result(facts, shown, next_step, code, headline=f"dry run: {verdict}")
 
 
-def would_send(done: Rehearsal) -> list[str | Table]:
+def would_send(checked: Checked) -> list[str | Table]:
     """Show what a real run would send, where the other rows would go and why, or what would stop it."""
     from flows.reports.lists import SHOWN
     from schemas.reasons import reason
 
-    checked, run = done.checked, done.checked.run
-    counts = [[fate, getattr(checked.counts, fate)] for fate in FATES]
+    run = checked.run
     found = [[one.code, one.rows, ", ".join(map(str, one.first)), reason(one.code).action] for one in checked.found]
     columns = ("reason", "rows", "first rows", "what to do")
-    if done.already:
-        return [done.verdict]
+    if checked.already:
+        return [checked.verdict]
     sizes = () if checked.refused else checked.chunk_rows[:SHOWN]
     return [
-        done.verdict,
+        checked.verdict,
         "",
-        Table(("rows", "count"), counts, f"{run}-dry-rows", f"Dry run: where the rows of {run} would go"),
+        _fates(checked.counts, f"{run}-dry-rows", f"Dry run: where the rows of {run} would go"),
         *([""] if found else []),
         Table(columns, found, f"{run}-dry-reasons", "Dry run: reasons, with what to do", on_terminal=bool(found)),
         Table(("chunk", "rows"), [*enumerate(sizes, 1)], f"{run}-dry-chunks", "Dry run: what would be sent", False),

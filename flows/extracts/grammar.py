@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Protocol
 
 import polars as pl
 
@@ -29,26 +28,6 @@ SHORTER = (TOO_FEW, TOO_SHORT)
 LONGEST_RECORD = 100  # physical lines one record may span
 
 
-class Grammar(Protocol):
-    """The rules by which a line is a record."""
-
-    def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
-        """Return which lines are a complete record with content; `quoted`: they may contain quotes."""
-        ...
-
-    def opens(self, line: str) -> bool:
-        """Return whether a record that begins in this line may continue in the next."""
-        ...
-
-    def joins(self, lines: Sequence[str]) -> bool:
-        """Return whether these lines together are one record."""
-        ...
-
-    def fault(self, line: str) -> str:
-        """Return the reason code of a line that is not a record."""
-        ...
-
-
 class Delimited:
     """Records of `fields` fields between `delimiter`s, quoted as in RFC 4180."""
 
@@ -65,7 +44,7 @@ class Delimited:
         self._open = re.compile(rf'(?:{following})*{marker}"[^"]*(?:""[^"]*)*')
 
     def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
-        """Return which lines are records; without quotes it is enough to count delimiters."""
+        """Return which lines are records with content; not `quoted`, it is enough to count delimiters."""
         content = lines.str.contains(rf'[^{re.escape(self._delimiter)}\s"]')
         if quoted:
             return content & lines.str.contains(f"^{self._whole.pattern}$")
@@ -73,7 +52,7 @@ class Delimited:
         return content & legal & (lines.str.count_matches(self._delimiter, literal=True) == self._fields - 1)
 
     def opens(self, line: str) -> bool:
-        """Return whether a quoted field begins and is not closed."""
+        """Return whether a quoted field begins and is not closed, so that the record may continue in the next line."""
         return line.count('"') % 2 == 1
 
     def joins(self, lines: Sequence[str]) -> bool:
@@ -86,7 +65,7 @@ class Delimited:
         return inside < self._fields - 1 and self._whole.fullmatch(text) is not None
 
     def fault(self, line: str) -> str:
-        """Return what is wrong with the first field that cannot be read, else with the number of fields."""
+        """Return the reason code of the first field that cannot be read, else of the number of fields."""
         if line == UNREADABLE.decode():
             return ENCODING
         fields = self._readable.match(self._delimiter + line)
@@ -128,6 +107,9 @@ class Fixed:
         if re.search(r"[\x00\x1a\r]", line):
             return CONTROL
         return TOO_SHORT if len(line) < self._width else TOO_LONG
+
+
+Grammar = Delimited | Fixed
 
 
 def joined_records(grammar: Grammar, lines: pl.Series, suspects: Sequence[int]) -> list[tuple[int, int]]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from flows.errors import CardlinkError, TryAgainError
-from flows.extracts.delivery import companions, is_extract, missing
-from flows.extracts.errors import CardInNameError
+from flows.extracts.delivery import companions
 from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs.chunks import outbox
 from flows.runs.context import IssuerContext
@@ -20,7 +18,7 @@ from flows.runs.documents import read_end, read_plan, refusal, run_ids, run_stat
 from flows.runs.identity import canonical, date_in_name, day_off, due, local_day
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.store import Entry, Store, read
-from flows.submissions.pending import WAITING, ExtractState, extract_states, unsubmitted
+from flows.submissions.pending import WAITING, ExtractState, extract_states
 from schemas.records import Abandoned
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
@@ -147,7 +145,8 @@ def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[
         if one.state in (*WAITING, "gone") or (one.state == "replaced" and one.key not in done)
     }
     problems = (alert for run in recent for alert in _run_problems(context, run, waiting))
-    return [*_calendar(context, today), *_extract_problems(issuer, states), *_key_problems(context), *failed, *problems]
+    calendar = _calendar(context, today, states)
+    return [*calendar, *_extract_problems(issuer, states), *_key_problems(context), *failed, *problems]
 
 
 def _extract_problems(issuer: str, states: Iterable[ExtractState]) -> Iterator[Alert]:
@@ -163,8 +162,8 @@ def _extract_problems(issuer: str, states: Iterable[ExtractState]) -> Iterator[A
             yield Alert("extract-repeated", issuer, subject, text)
 
 
-def _calendar(context: IssuerContext, today: date) -> Iterator[Alert]:
-    """Yield that there is no run today, and that an extract is missing."""
+def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState]) -> Iterator[Alert]:
+    """Yield that there is no run today, and that an extract is missing or incomplete."""
     issuer, schedule, time_zone = context.issuer.issuer, context.issuer.schedule, context.issuer.time_zone
     why = day_off(schedule, today)
     if why:
@@ -173,22 +172,20 @@ def _calendar(context: IssuerContext, today: date) -> Iterator[Alert]:
     if expected is None:
         return
     day, since = expected
-    source, now, prefix = context.issuer.source, context.adapters.now(), extracts(issuer)
-    files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
-    arrived = [entry for key, entry in files.items() if is_extract(key.removeprefix(prefix), source)]
-    due_now = [entry for entry in arrived if _is_due(entry, since, day)]
-    complete = any(not missing(entry, files, source, now) for entry in due_now)
+    arrived = [(one, one.entry) for one in states if one.entry is not None and one.state != "ignored"]
+    due_now = [one for one, entry in arrived if _is_due(entry, since, day)]
+    complete = any(not one.waits for one in due_now)
     hour = datetime.combine(day, schedule.extract_by or time(), ZoneInfo(time_zone))
-    waiting: list[tuple[Entry, str]] = []
-    if companions(source):
-        with suppress(CardInNameError):
-            waiting = [
-                (one, why) for one, why in unsubmitted(context) if why and (one.modified <= hour or not complete)
-            ]
-    for entry, why in waiting:
-        name = entry.key.removeprefix(prefix)
-        yield Alert("extract-waiting", issuer, _SAFE.sub("-", name), f"{name} is not taken yet: {why}")
-    if not complete and not {entry for entry, _ in waiting} & set(due_now):
+    waiting = [
+        one
+        for one, entry in arrived
+        if companions(context.issuer.source)
+        if one.state in WAITING and one.waits and (entry.modified <= hour or not complete)
+    ]
+    for one in waiting:
+        name = one.key.removeprefix(extracts(issuer))
+        yield Alert("extract-waiting", issuer, _SAFE.sub("-", name), f"{name} is not taken yet: {one.waits}")
+    if not complete and not any(one in due_now for one in waiting):
         text = f"No extract for {day} by {hour:%H:%M} ({time_zone})"
         yield Alert("extract-missing", issuer, day.isoformat(), text)
 

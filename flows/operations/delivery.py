@@ -18,14 +18,12 @@ import polars as pl
 from flows.errors import OperatorError, TryAgainError
 from flows.redaction import redact
 from flows.reports.lists import link_files
-from flows.runs.attempts import LIFE, READERS, is_current
+from flows.runs.attempts import LIFE, READERS, is_current, prompted_links
 from flows.runs.chains import add_next, commits_since, last_record
 from flows.runs.context import IssuerContext
-from flows.runs.documents import NoReasonError, keys_of, read_document, read_summary, with_ledger
-from flows.runs.frames import read_rows
+from flows.runs.documents import NoReasonError, keys_of, read_document, read_rows, read_summary, with_ledger
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import deliveries, link
-from flows.runs.links import prompted_links
 from flows.runs.store import ObjectMissingError, Store
 from schemas.ledger import LINKED
 from schemas.manifest import Manifest

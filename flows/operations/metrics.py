@@ -5,7 +5,6 @@ Labels are issuer, state, fate and kind: nothing personal.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, get_args
@@ -14,9 +13,9 @@ from flows.operations.alerts import open_alerts
 from flows.reports.across import FIGURES
 from flows.runs.chunks import OPEN, State, outboxes
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_manifest, run_ids, run_statuses
+from flows.runs.documents import read_facts, read_manifest, run_ids, run_statuses
 from flows.runs.keys import RunKeys, reconciliation
-from flows.runs.store import ObjectMissingError, Store, read
+from flows.runs.store import Store
 from flows.submissions.pending import pending
 
 
@@ -59,20 +58,18 @@ def write_metrics(context: IssuerContext) -> str:
         if item.state in OPEN:
             ages[item.state] = max((now - item.clock).total_seconds(), ages.get(item.state, 0.0))
     alerts = Counter(alert.kind for alert in open_alerts(store, issuer))
+    waiting = len(pending(context, remember=True))
 
     def family(name: str, text: str, values: Mapping[str, float], label: str = "state") -> Family:
-        return Family(
-            name, text, tuple((value, {"issuer": issuer, label: one}) for one, value in sorted(values.items()))
-        )
+        samples = ((value, {"issuer": issuer, label: one}) for one, value in sorted(values.items()))
+        return Family(name, text, tuple(samples))
 
     families = [
         family("cardlink_rows", "Rows of all runs by fate.", rows, "fate"),
         family("cardlink_runs", "Runs by state.", Counter(one.state for one in runs)),
         family("cardlink_chunks", "Chunks by state.", Counter(str(item.state) for item in chunks)),
         family("cardlink_oldest_chunk_seconds", "Age of the oldest chunk without a result.", ages),
-        _gauge(
-            issuer, "cardlink_extracts_waiting", "Extracts not submitted yet.", len(pending(context, remember=True))
-        ),
+        _gauge(issuer, "cardlink_extracts_waiting", "Extracts not submitted yet.", waiting),
         family("cardlink_alerts_open", "Open alerts by kind.", alerts, "kind"),
         *_last_run(store, issuer),
         *_hours(store, issuer),
@@ -88,10 +85,7 @@ def _gauge(issuer: str, name: str, text: str, value: float) -> Family:
 
 def _hours(store: Store, issuer: str) -> Iterator[Family]:
     """Yield the hours from drop to link, as the last report across runs has them."""
-    try:
-        hours = json.loads(read(store, f"{reconciliation(issuer)}summary.json")).get("hours")
-    except ObjectMissingError:
-        return
+    hours = (read_facts(store, f"{reconciliation(issuer)}summary.json") or {}).get("hours")
     if hours and hours["links"]:
         samples = tuple((hours[one], {"issuer": issuer, "kind": one}) for one in ("median", "slowest"))
         yield Family("cardlink_link_hours", "Hours from an extract's drop to its links.", samples)

@@ -18,12 +18,12 @@ from flows.operations import retention
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import RetentionVerdict, State, state_of
 from flows.redaction import redact
+from flows.runs.attempts import answer_key
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.documents import AbandonedError, RunStatus, read_end, read_purged, read_summary, run_ids, run_status
 from flows.runs.identity import canonical
 from flows.runs.keys import RunId, RunKeys, deliveries, drops, probes, prompted_prefix, purged, runs
-from flows.runs.links import answer_key
 from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
 from schemas.records import PARTS, Abandoned, Part, Purged
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 from flows.errors import OperatorError
@@ -10,9 +10,8 @@ from flows.operations.outbox import select_chunks
 from flows.redaction import redact
 from flows.reports.rebuild import Findings, RunReport, find_breaks, rebuild_lasting
 from flows.runs.chains import add_record
-from flows.runs.chunks import outbox
+from flows.runs.chunks import chunk_of, closed_breaks, outbox, place_of
 from flows.runs.claim import ClaimedError, ClaimHolder, claimed, end, held
-from flows.runs.closings import chunk_of, closed_breaks, place_of
 from flows.runs.context import Adapters, IssuerContext, record_event
 from flows.runs.documents import NoReasonError, UnknownRunError, finished, keys_of, read_plan
 from flows.runs.identity import canonical
@@ -176,9 +175,8 @@ def close_break(
     if (name, decision) == (RESULT_SHORT, LOST) and lacking and not short:
         select_chunks(outbox(context.adapters, run), run, {"uploaded"}, "given up", [chunk])
         found = found._replace(breaks=(Break(name, lacking, place, "", run),))
-    chosen = _chosen(run, "open", found.breaks, name, place)
-    closings = [(one.name, one.place, one.rows, decision, _covered(found, one, decision)) for one in chosen]
-    return _record(context, keys, "closed", chosen, closings, why, dry_run=dry_run)
+    chosen = {one: _covered(found, one, decision) for one in _chosen(run, "open", found.breaks, name, place)}
+    return _record(context, keys, "closed", chosen, why, decision, dry_run=dry_run)
 
 
 def _covered(found: Findings, one: Break, decision: str) -> tuple[int, ...]:
@@ -196,8 +194,7 @@ def reopen_break(
     """Reopen closed breaks of a kind in a run, all or those at a place; raises as `close_break` does."""
     why, keys = checked_reason(reason), keys_of(run)
     closed = _chosen(run, "closed", closed_breaks(context.adapters.store, keys), name, place)
-    reopened = [(one.name, one.place, one.rows, one.decision, ()) for one in closed]
-    return _record(context, keys, "reopened", closed, reopened, why, dry_run=dry_run)
+    return _record(context, keys, "reopened", dict.fromkeys(closed, ()), why, dry_run=dry_run)
 
 
 def _chosen(run: str, state: str, found: Sequence[T], name: str, place: str) -> tuple[T, ...]:
@@ -212,18 +209,19 @@ def _record(
     context: IssuerContext,
     keys: RunKeys,
     what: Literal["closed", "reopened"],
-    chosen: tuple[Break | Closing, ...],
-    closings: Sequence[tuple[str, str, int, str, tuple[int, ...]]],
+    chosen: Mapping[T, tuple[int, ...]],
     why: str,
+    decision: str = "",
     *,
     dry_run: bool,
 ) -> ClosedBreaks:
-    """Record that breaks are closed, or open again, and rebuild the report."""
+    """Record that breaks, each with the rows it covers, are closed, or open again, and rebuild the report."""
     adapters = context.adapters
     if dry_run:
-        return ClosedBreaks(chosen, None)
-    for name, place, rows, decision, covers in closings:
+        return ClosedBreaks(tuple(chosen), None)
+    for one, covers in chosen.items():
         who = {"at": adapters.now(), "by": redact(adapters.actor), "reason": why}
-        record = Closing(**who, what=what, name=name, place=place, rows=rows, decision=decision, covers=covers)
+        by = decision or getattr(one, "decision", "")
+        record = Closing(**who, what=what, name=one.name, place=one.place, rows=one.rows, decision=by, covers=covers)
         add_record(adapters.store, keys.closed, record)
-    return ClosedBreaks(chosen, rebuild_lasting(context, str(keys.run)))
+    return ClosedBreaks(tuple(chosen), rebuild_lasting(context, str(keys.run)))

@@ -21,7 +21,7 @@ from flows.operations.outbox import select_chunks
 from flows.operations.remediation import checked_reason
 from flows.redaction import redact
 from flows.resend.corrections import by_row, cells_of
-from flows.resend.sources import reopen_source
+from flows.resend.selection import reopen_source
 from flows.results.lineage import committed
 from flows.runs.chains import add_next, records
 from flows.runs.chunks import Item, State, outbox, stored_chunks
@@ -37,8 +37,7 @@ from flows.submissions.build import Scan
 from flows.submissions.chunking import write_chunk
 from flows.submissions.plan import SettingsChangedError
 from flows.submissions.publish import GROUP, PartialRunError
-from flows.submissions.rows import RowScope
-from flows.submissions.selection import SelectedRows
+from flows.submissions.rows import RowScope, SelectedRows
 from schemas import ledger
 from schemas.manifest import Manifest, ManifestChunk
 from schemas.portal import CUID

@@ -14,9 +14,8 @@ import polars as pl
 
 from flows.results.decisions import sort_breaks
 from flows.results.lineage import REPEATED_BY
-from flows.runs.chunks import Item, outbox
+from flows.runs.chunks import Item, closed_breaks, outbox
 from flows.runs.claim import held
-from flows.runs.closings import closed_breaks
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_end, read_summary
 from flows.runs.keys import RunId, RunKeys
@@ -178,7 +177,7 @@ def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) 
     chunks = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), infer_schema=False)
     awaiting = dict(chunks.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
     closings = closed_breaks(store, keys)
-    still = sort_breaks(breaks, closings).open
+    still, _ = sort_breaks(breaks, closings)
     reasons = open_reasons(items, awaiting, [one for one in still if not one.notice], closed=bool(closings))
     until = max(_links_until(store, keys, summary), default=None)
     return State(since, (*reasons, *_stale_report_notes(keys, entries, summary)), until)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError, TryAgainError
-from flows.partner_api.funnel import funnel_of, placements_key, read_placements, run_funnel
+from flows.partner_api.funnel import funnel_of, linked_rows, placements_key, read_placements, run_funnel
 from flows.partner_api.job_records import Job, Placement, job, kept
 from flows.partner_api.responses import messages_of
 from flows.partner_api.service import (
@@ -29,7 +29,7 @@ from flows.partner_api.service import (
 )
 from flows.partner_api.transactions import ingest_transactions
 from flows.reports.rebuild import rebuild
-from flows.runs.attempts import is_current
+from flows.runs.attempts import is_current, single_links
 from flows.runs.claim import claimed
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
@@ -40,11 +40,10 @@ from flows.runs.documents import (
     read_summary,
     refuse_purged,
     without_ledger,
+    write_parquet,
 )
-from flows.runs.frames import write_parquet
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import RunKeys, placements
-from flows.runs.links import linked_rows, single_links
 from flows.runs.store import Store, read
 from schemas.manifest import LedgerPart, Manifest
 from schemas.partner_api.link_placements import Placements, dtypes

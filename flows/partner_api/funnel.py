@@ -12,10 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from flows.runs.documents import keys_of, read_ledger
-from flows.runs.frames import read_rows
+from flows.runs.attempts import LINK as LINK_ROW
+from flows.runs.documents import keys_of, read_ledger, read_rows
 from flows.runs.keys import RunKeys, placements
-from flows.runs.links import linked_rows
 from flows.runs.store import ObjectMissingError, Store, read
 from schemas import ledger
 from schemas.ledger import LINKED
@@ -302,3 +301,9 @@ def _asked(store: Store, runs: Sequence[Manifest]) -> dict[str, Any]:
             if isinstance(newest, datetime):
                 last = max(last, newest) if last else newest
     return {"seen": last.isoformat(timespec="seconds") if last else None, "unasked": linked - asked}
+
+
+def linked_rows(store: Store, keys: RunKeys, part: LedgerPart) -> pl.DataFrame:
+    """Return the rows of a ledger part that have a link (LINK), single links included; every report has those."""
+    columns = ["row", "cuid", "last_4", "state", "url", "expires_on"]
+    return pl.concat(read_rows(store, keys, [part], columns, pl.col("state") == LINKED)).select(*LINK_ROW)

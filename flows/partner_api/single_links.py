@@ -20,19 +20,18 @@ from flows.redaction import hiding, redact, shows_card
 from flows.reports.cardholder import SINGLE, Attempt, trace
 from flows.reports.rebuild import rebuild_lasting
 from flows.resend.corrections import by_row, cells_of
-from flows.resend.sources import reopen_source
+from flows.resend.selection import reopen_source
 from flows.results.attribution import allowed
 from flows.results.lineage import newest_first
 from flows.results.read import day_in
+from flows.runs.attempts import SingleLink, answer_key, singles
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of, read_ledger, read_manifest, refuse_purged
 from flows.runs.identity import canonical, local_day
 from flows.runs.keys import RunKeys, prompted_prefix
-from flows.runs.links import SingleLink, answer_key, singles
 from flows.submissions.build import Scan
 from flows.submissions.gates import WrongCardsError
-from flows.submissions.rows import RowScope
-from flows.submissions.selection import PICK, SelectedRows
+from flows.submissions.rows import PICK, RowScope, SelectedRows
 from schemas.issuer import SourceSettings
 from schemas.ledger import AWAITING
 from schemas.manifest import SourceIdentity

@@ -1,15 +1,24 @@
-"""The report across runs: what is outstanding since when, what failed over time, what is about to expire."""
+"""The report across runs: what is outstanding since when, what failed over time, what is about to expire.
+
+And the worklist: what is to be done about all runs of an issuer, by whom, and the command to paste; due first on top.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.reports.summary import AGES, DUE, LACKS, OUT_OF_BALANCE, age_step, by_expiry, duration
+from flows.reports.summary import AGES, DUE, LACKS, MISSING, OUT_OF_BALANCE, SOON, age_step, by_expiry, duration
+from flows.results.masking import spreadsheet_safe
+from flows.runs.chunks import chunk_of
+from schemas import reports
+from schemas.actions import ASK, FIX, RESUBMIT
+from schemas.breaks import DECISIONS
 from schemas.reasons import reason
 
 CLEAR = "nothing outstanding"
@@ -17,7 +26,7 @@ WAITING = "answers awaited"
 OVERDUE = "answers overdue"
 EXIT_CODES = {CLEAR: 0, WAITING: 0, OVERDUE: 3, OUT_OF_BALANCE: 4}
 
-LISTED = 200  # chunks and reasons listed here; outstanding.csv has every chunk
+LISTED = 200  # reasons, and lines of the worklist, listed here; worklist.csv has every line
 FIGURES = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed")
 
 
@@ -40,9 +49,7 @@ class WaitingChunk(NamedTuple):
 
     run: str
     chunk: int
-    name: str
     missing: str  # of `flows.reports.summary.LACKS`
-    sent: int
     awaiting: int
     since: datetime
     state: str = "uploaded"  # in the outbox, apart from its result
@@ -61,9 +68,7 @@ class ReportTerms(NamedTuple):
 
 def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms) -> dict[str, Any]:
     """Return the facts of the report across runs; `unlinked` comes from `flows.reports.lists.unlinked`."""
-    found = (one for run in runs for one in run.waiting)
-    # a missing result first: for one that came but does not fit, the run has breaks
-    waiting = sorted(found, key=lambda one: (one.missing not in DUE, one.since, one.run, one.chunk))
+    waiting = [one for run in runs for one in run.waiting]
     late = [one for one in waiting if terms.overdue(one)]
     codes = unlinked.group_by("reason").agg(pl.len().alias("cardholders")).drop_nulls("reason")
     verdict = OVERDUE if late else WAITING if waiting else CLEAR
@@ -78,8 +83,6 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms)
             "overdue": _sizes(late),
             "missing": {kind: _sizes([one for one in waiting if one.missing == kind]) for kind in LACKS},
             "ages": {age: _sizes([one for one in waiting if age_step(one.since, terms.now) == age]) for age in AGES},
-            "chunks": [_as_dict(one, terms) for one in waiting[:LISTED]],
-            "more": max(0, len(waiting) - LISTED),
         },
         "links": by_expiry((pair for run in runs for pair in run.expires.items()), terms.now.date()),
         "reasons": _reasons(runs)[:LISTED],
@@ -99,28 +102,8 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms)
     }
 
 
-def outstanding(runs: Iterable[RunFacts], terms: ReportTerms) -> pl.DataFrame:
-    """Return outstanding.csv (`schemas.reports.Outstanding`): every chunk not wholly answered, oldest first."""
-    reported = [_as_dict(one, terms) for run in runs for one in run.waiting]
-    schema = {
-        "run": pl.String, "chunk": pl.UInt32, "name": pl.String, "missing": pl.String, "sent": pl.UInt32,
-        "awaiting": pl.UInt32, "since": pl.String, "due": pl.String, "overdue": pl.Boolean,
-    }  # fmt: skip
-    return pl.DataFrame([{name: one[name] for name in schema} for one in reported], schema=schema).sort("since", "name")
-
-
 def _sizes(chunks: Sequence[WaitingChunk]) -> dict[str, int]:
     return {"count": len(chunks), "rows": sum(one.awaiting for one in chunks)}
-
-
-def _as_dict(one: WaitingChunk, terms: ReportTerms) -> dict[str, Any]:
-    return {
-        **one._asdict(),
-        "since": one.since.isoformat(timespec="seconds"),
-        "age": duration(terms.now - one.since),
-        "due": (one.since + timedelta(hours=terms.within)).isoformat(timespec="seconds"),
-        "overdue": terms.overdue(one),
-    }
 
 
 def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
@@ -135,3 +118,123 @@ def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
         for (code, stage), days in nights.items()
     ]
     return sorted(found, key=lambda one: (-one["rows"], one["code"], one["stage"]))
+
+
+ISSUER, PARTNER, OPERATOR = "issuer", "partner", "operator"
+DECIDED = {one.reason for one in DECISIONS.values() if one.reason}
+# What is to be done about cardholders without a link, by the action of the reason of their last attempt.
+_UNLINKED = {
+    FIX: ("rows to correct", ISSUER, "cardlink corrections {run} --to FILE"),
+    RESUBMIT: ("errors to send again", OPERATOR, "cardlink resubmit {run} --action 'resubmit as is' --reason WHY"),
+    ASK: ("errors to ask about", PARTNER, "cardlink resubmit {run} --action 'ask the partner' --reason WHY"),
+    "lost": ("rows decided lost, to send again", OPERATOR, "cardlink resubmit {run} --code {code} --reason WHY"),
+}
+
+
+class Work(NamedTuple):
+    """One line of the worklist (`schemas.reports.Work`); it ages since `since`."""
+
+    due: datetime
+    kind: str
+    issuer: str
+    run: str
+    chunk: int | None
+    rows: int
+    since: datetime
+    who: str
+    command: str
+
+    def facts(self, now: datetime) -> dict[str, Any]:
+        """Return the line as the tables show it."""
+        due, age = self.due.isoformat(timespec="seconds"), duration(now - self.since)
+        line = {name: value for name, value in self._asdict().items() if name not in ("since", "who", "command")}
+        return {**line, "due": due, "age": age, "who": self.who, "command": self.command}
+
+
+def worklist(
+    issuer: str,
+    runs: Iterable[RunFacts],
+    unlinked: pl.DataFrame,
+    refused: Mapping[str, str],
+    strays: Mapping[str, datetime],
+    terms: ReportTerms,
+) -> list[Work]:
+    """Return what is to be done, due first.
+
+    `unlinked`: cards without a link, `refused`: runs refused at some time, `strays`: result files of no run.
+    """
+    found = list(runs)
+    work = [one for run in found for one in (*_chunks(issuer, run, terms), *_breaks(issuer, run))]
+    work += [
+        Work(at, "refused extracts", issuer, run, None, 0, at, ISSUER, f"cardlink extracts {issuer}")
+        for run, at in ((run, datetime.fromisoformat(text)) for run, text in refused.items())
+    ]
+    for key, at in strays.items():
+        again = shlex.join(
+            ["cardlink", "mend", "ingest-again", issuer, key.partition("/results/")[2], "--reason", "WHY"]
+        )
+        work.append(Work(at, "result files to look at", issuer, "", None, 0, at, OPERATOR, again))
+    return sorted([*work, *_unlinked(issuer, found, unlinked), *_ending(issuer, found, terms)])
+
+
+def _chunks(issuer: str, run: RunFacts, terms: ReportTerms) -> Iterator[Work]:
+    """Yield the chunks to upload, held, and awaited; what came and does not fit is a break."""
+    broken = {chunk_of(one["place"]) for one in run.breaks}
+    for one in run.waiting:
+        due, place, who = one.since + timedelta(hours=terms.within), f"{one.run} {one.chunk}", OPERATOR
+        if one.chunk in broken or one.state == "cancelled":
+            continue
+        if one.state == "waiting" and one.missing == MISSING:
+            kind, due, command = "chunks to upload", one.since, f"cardlink outbox fetch {place} --to FOLDER"
+        elif one.state == "held":
+            kind, command = "chunks held", f"cardlink outbox release {place} --reason WHY"
+        elif one.missing == MISSING and terms.overdue(one):
+            kind = "results overdue"
+            command = f"cardlink mend close {one.run} RESULT_SHORT 'chunk {one.chunk}' --decision lost --reason WHY"
+        else:
+            kind, who, command = "results awaited", PARTNER, f"cardlink ingest {issuer}"
+        yield Work(due, kind, issuer, one.run, one.chunk, one.awaiting, one.since, who, command)
+
+
+def _breaks(issuer: str, run: RunFacts) -> Iterator[Work]:
+    for one in run.breaks:
+        since, ways = datetime.fromisoformat(one["since"]), one.get("decide")
+        command = ways[0]["command"] if ways else f"cardlink report {run.run}"
+        chunk = chunk_of(one["place"]) or None
+        yield Work(since, f"break {one['name']}", issuer, run.run, chunk, one["rows"], since, OPERATOR, command)
+
+
+def _unlinked(issuer: str, runs: Iterable[RunFacts], unlinked: pl.DataFrame) -> Iterator[Work]:
+    """Yield the cardholders whose last attempt gave no link, by its run and what is to be done about it."""
+    days = {run.run: _midnight(run.as_of) for run in runs}
+    decided = pl.when(pl.col("reason").is_in(sorted(DECIDED))).then(pl.struct(act=pl.lit("lost"), code="reason"))
+    by = decided.otherwise(pl.struct(act="action", code=pl.lit(""))).struct.unnest()
+    grouped = unlinked.with_columns(by).group_by("run", "act", "code").len()
+    for run, action, code, rows in grouped.iter_rows():
+        if action in _UNLINKED:
+            kind, who, command = _UNLINKED[action]
+            since = days[run]
+            yield Work(since, kind, issuer, run, None, rows, since, who, command.format(run=run, code=code))
+
+
+def _ending(issuer: str, runs: Iterable[RunFacts], terms: ReportTerms) -> Iterator[Work]:
+    """Yield the links that end within a week."""
+    today = terms.now.date()
+    ends = [(day, links) for run in runs for day, links in run.expires.items() if day and 0 <= (day - today).days < 8]
+    if ends:
+        due, rows, command = (
+            _midnight(min(ends)[0]),
+            sum(links for _, links in ends),
+            f"cardlink renew {issuer} --within 7d",
+        )
+        yield Work(due, f"links end {SOON}", issuer, "", None, rows, terms.now, OPERATOR, command)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
+
+
+def table(work: Iterable[Work], now: datetime) -> pl.DataFrame:
+    """Return worklist.csv (`schemas.reports.Work`)."""
+    found = pl.DataFrame([one.facts(now) for one in work], reports.Work.dtypes())
+    return found.with_columns(spreadsheet_safe("command"))

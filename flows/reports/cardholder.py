@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
+from flows.runs.attempts import prompted_singles, singles
 from flows.runs.chunks import outbox
 from flows.runs.context import Adapters
-from flows.runs.documents import keys_of, read_ledger, read_manifest, run_ids, without_ledger
-from flows.runs.frames import read_rows
+from flows.runs.documents import keys_of, read_ledger, read_manifest, read_rows, run_ids, without_ledger
 from flows.runs.keys import RunId, RunKeys
-from flows.runs.links import prompted_singles, singles
 from flows.runs.outcomes import DECISION
 from flows.runs.store import ObjectMissingError, Store
 from schemas import ledger

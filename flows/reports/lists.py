@@ -1,38 +1,36 @@
-"""The lists of a report (`schemas.reports`): links, errors, rejects, chunks, cardholders without a link.
+"""The lists of a report (`schemas.reports`): links, errors, rejects, chunks, open rows, cardholders without a link.
 
 Derived from ledger and reconciled rows, without card numbers; the small tables shown by commands are here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 
 import polars as pl
 
-from flows.reports.summary import duration
+from flows.reports.cardholder import waits
+from flows.results.lineage import CARD_HASHES
 from flows.results.masking import spreadsheet_safe
 from flows.runs.chunks import Item
-from flows.runs.documents import read_ledger
-from flows.runs.frames import csv_pieces
+from flows.runs.documents import csv_pieces, keys_of, read_ledger
 from flows.runs.keys import RunKeys
 from flows.runs.prior_state import SEEN, seen_rows
 from flows.runs.store import Store
 from schemas import ledger
+from schemas.breaks import KINDS, Break
 from schemas.ledger import ERROR, LINKED
-from schemas.manifest import Counts, Manifest
+from schemas.manifest import Manifest
 from schemas.reasons import reason
+from schemas.reports import Awaiting, Links, Refusals
 from schemas.settings import LinkSettings
 
-LINK = ["cuid", "last_4", "url", "expires_on"]
 FAILED = pl.col("state") == ERROR  # rows of errors.csv
 UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE])  # rows of rejects.csv
 HELD = pl.col("reasons").list.eval(pl.element().is_in([f"|{code}" for code in SEEN])).list.any()  # rows of held.csv
-REFUSAL = ["row", "cuid", "last_4", "stage", "column", "reason", "message", "action"]
 
 SHOWN = 200  # chunks listed in one table; chunks.csv has them all
-FATES = ("submitted", "rejected", "duplicate", "suppressed")
 
 CARD = ["cuid", "last_4"]
 TRIED = {
@@ -46,7 +44,7 @@ TRIED = {
 
 def verified_links(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the links of reconciled rows (`schemas.reports.Links`): verified ones only, cells unchanged."""
-    return rows.filter(state=LINKED).select(LINK)
+    return rows.filter(state=LINKED).select(*Links.dtypes())
 
 
 def errors(rows: pl.DataFrame) -> pl.DataFrame:
@@ -97,55 +95,19 @@ def _actions(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _refusals(listed: pl.DataFrame) -> pl.DataFrame:
-    return _actions(listed).with_columns(spreadsheet_safe(name) for name in ("cuid", "message")).select(REFUSAL)
+    return (
+        _actions(listed).with_columns(spreadsheet_safe(name) for name in ("cuid", "message")).select(*Refusals.dtypes())
+    )
 
 
-def count_rows(counts: Counts) -> list[dict[str, Any]]:
-    """Return the number of rows for each fate, and their sum."""
-    lines = [{"rows": fate, "count": getattr(counts, fate)} for fate in FATES]
-    return [*lines, {"rows": "read (sum)", "count": counts.read}]
-
-
-def reason_rows(reasons: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return a line per reason code, most frequent first, with what to do."""
+def reason_rows(reasons: Mapping[str, int]) -> list[tuple[str, int, str]]:
+    """Return each reason code, most frequent first, with its rows and what to do."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return [{"reason": code, "rows": number, "what to do": reason(code).action} for code, number in ordered]
-
-
-def chunk_rows(manifest: Manifest) -> list[dict[str, Any]]:
-    """Return a line per chunk to upload."""
-    return [
-        {"upload": chunk.name, "rows": chunk.rows, "bytes": chunk.bytes, "sha256": chunk.sha256}
-        for chunk in manifest.chunks[:SHOWN]
-    ]
-
-
-def outbox_rows(items: Sequence[Item], now: datetime) -> list[dict[str, Any]]:
-    """Return a line per chunk that has no answer yet, oldest run first."""
-    return [
-        {
-            "chunk": item.chunk.name,
-            "state": item.state,
-            "since": duration(now - item.since),
-            "rows": item.chunk.rows,
-            "bytes": item.chunk.bytes,
-            "sha256": item.chunk.sha256,
-        }
-        for item in items[:SHOWN]
-    ]
-
-
-def settled(rows: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return 64-bit hashes of the cards (`card`) and cardholders (`holder`) that have a link or wait for one.
-
-    `rows`: frames of cuid, last_4, state. Hashes, since the texts of a year's cards do not fit into memory.
-    """
-    hashes = [_hashes(frame.filter(pl.col("state") != ERROR)) for frame in rows]
-    return pl.concat([pl.DataFrame(schema={"card": pl.UInt64, "holder": pl.UInt64}), *hashes]).unique()
+    return [(code, number, reason(code).action) for code, number in ordered]
 
 
 def unlinked(tried: Iterable[pl.DataFrame], done: pl.DataFrame) -> pl.DataFrame:
-    """Return cuid, last_4, attempts, sent, run, stage, reason, action of cards that are not in `done`, of `settled`.
+    """Return cuid, last_4, attempts, sent, run, stage, reason, action of cards not in `done` (`Cardholders.settled`).
 
     `tried`: frames of TRIED, runs in order; the last attempt gives run, stage and reason. A row refused before its
     card number could be read counts as linked where its cardholder is.
@@ -165,14 +127,10 @@ def listed(found: pl.DataFrame) -> pl.DataFrame:
 
 def _without(tried: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
     known = tried.drop_nulls("cuid")
-    hashes = _hashes(known)
+    hashes = known.select(**CARD_HASHES)
     card = hashes["card"].is_in(done["card"].implode())
     holder = hashes["holder"].is_in(done["holder"].implode()) & known["last_4"].is_null()
     return known.filter(~(card | holder)).select(*TRIED)
-
-
-def _hashes(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.select(pl.struct(CARD).hash().alias("card"), pl.col("cuid").hash().alias("holder"))
 
 
 def write_links(store: Store, keys: RunKeys, links: Iterator[pl.DataFrame], settings: LinkSettings) -> None:
@@ -224,4 +182,64 @@ def write_unsent(store: Store, keys: RunKeys, manifest: Manifest, *, portfolio: 
     listed = {"rejects.csv": UNSENT} | ({"held.csv": HELD} if seen_rows(manifest.reasons) and not portfolio else {})
     for name, rows in listed.items():
         frames = (unsent(part) for part in read_ledger(store, keys, manifest.ledger, columns, rows))
-        store.replace(keys.report(name), csv_pieces(frames, REFUSAL))
+        store.replace(keys.report(name), csv_pieces(frames, Refusals.dtypes()))
+
+
+BREAKS = ["break", "place", "row", "cuid", "last_4", "chunk", "action"]
+_WHY = {"chunk": pl.UInt32, "trouble": pl.String, "since": pl.String, "why": pl.String, "action": pl.String}
+
+
+def awaiting(frames: Iterable[pl.DataFrame], items: Collection[Item]) -> Iterator[pl.DataFrame]:
+    """Yield awaiting.csv of reconciled rows that wait (row, cuid, last_4, chunk, trouble)."""
+    by_chunk = {item.chunk.number: item for item in items}
+    for rows in frames:
+        pairs = rows.select("chunk", "trouble").unique().iter_rows()
+        why = [_why(by_chunk[chunk], trouble) for chunk, trouble in pairs]
+        joined = rows.join(pl.DataFrame(why, _WHY, orient="row"), on=["chunk", "trouble"], nulls_equal=True).sort("row")
+        yield joined.with_columns(spreadsheet_safe("cuid")).select(*Awaiting.dtypes())
+
+
+def _why(item: Item, trouble: str | None) -> tuple[int, str | None, str, str, str]:
+    why, action = waits(item.state, trouble, item.run, keys_of(item.run).run.issuer, item.chunk.number)
+    return item.chunk.number, trouble, item.clock.isoformat(timespec="seconds"), why, action
+
+
+def breaks(broken: pl.DataFrame, found: Iterable[Break]) -> pl.DataFrame:
+    """Return breaks.csv: every row of every open break, and one line of a break that has no rows."""
+    listed = set(broken["kind"])
+    alone = [(one.name, one.place, KINDS[one.name].then) for one in found if not one.notice and one.name not in listed]
+    file = pl.when(pl.col("row").is_null()).then(pl.format("{}, row {}", "result", "position"))
+    rows = broken.with_columns(
+        pl.col("kind").alias("break"),
+        pl.coalesce(file, pl.format("chunk {}", "chunk")).alias("place"),
+        pl.col("kind").replace_strict({name: kind.then for name, kind in KINDS.items()}).alias("action"),
+    ).select(BREAKS)
+    every = pl.concat([rows, pl.DataFrame(alone, ["break", "place", "action"], orient="row")], how="diagonal_relaxed")
+    safe = every.with_columns(spreadsheet_safe(name) for name in ("cuid", "place"))
+    return safe.sort("break", "chunk", "row", "place", nulls_last=True)
+
+
+def questions(
+    broken: pl.DataFrame, awaited: pl.DataFrame, items: Sequence[Item], now: datetime, within: timedelta
+) -> pl.DataFrame:
+    """Return questions.csv: what to ask the partner about each row of an open break or of an overdue result.
+
+    `awaited`: the rows that wait (chunk, cuid, last_4, trouble).
+    """
+    asked = {name: kind.question for name, kind in KINDS.items() if kind.question}
+    late = {
+        item.chunk.number: f"The chunk was uploaded on {item.clock:%Y-%m-%d} and has no result: what became of it?"
+        for item in items
+        if item.state == "uploaded" and item.overdue(now, within)
+    }
+    names = {item.chunk.number: item.chunk.name for item in items}
+    name = pl.col("chunk").replace_strict(names, default=None, return_dtype=pl.String)
+    frames = [
+        one.with_columns(pl.col(by).replace_strict(texts, default=None, return_dtype=pl.String).alias("question"))
+        .drop_nulls("question")
+        .select(pl.coalesce(name, *(["result"] if by == "kind" else [])).alias("chunk"), "cuid", "last_4", "question")
+        for one, by, texts in ((broken, "kind", asked), (awaited, "chunk", late))
+    ]
+    return (
+        pl.concat(frames).unique(maintain_order=True).with_columns(spreadsheet_safe(one) for one in ("chunk", "cuid"))
+    )

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from flows.reports.advice import ACROSS_TONES, SENTENCES, TONES, across_advice, advice, refused_by
-from flows.reports.summary import AGES, HELD, MISSING, UNSETTLED, decisions_on, duration, missing
+from flows.reports.summary import AGES, MISSING, decisions_on, duration, missing
 from flows.runs.documents import headline
 
 # Where a source row can end: done, failed, waiting, not sent.
@@ -117,7 +117,6 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
 def across_page(facts: Mapping[str, Any]) -> str:
     """Return the page across runs from the facts of `flows.reports.reconciliation.reconcile_runs`."""
     newest = sorted(facts["runs"], key=lambda one: (one["as_of"], one["run"]))
-    chunks = facts["outstanding"]["chunks"]
     return render(
         "across.html",
         all=facts,
@@ -125,12 +124,8 @@ def across_page(facts: Mapping[str, Any]) -> str:
         advice=across_advice(facts),
         figures=_figures(facts["rows"]),
         ages=AGES,
-        unsettled=UNSETTLED,
-        held=HELD,
         work_lines=OPEN_CHUNKS,
         hours=hours_line(facts.get("hours")),
-        chunks=chunks[:OPEN_CHUNKS],
-        more_chunks=max(0, len(chunks) - OPEN_CHUNKS) + facts["outstanding"]["more"],
         runs=newest[: -RUNS - 1 : -1],
         columns=trend(newest, ""),
         funnel=facts.get("funnel"),

@@ -17,35 +17,35 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import lists as tables
-from flows.reports import open_rows
-from flows.reports.hours import run_hours
 from flows.reports.lists import write_links, write_unsent
 from flows.reports.summary import summarise, waiting_since
-from flows.reports.tally import Tally, add, tally
+from flows.reports.tally import Tally, add, run_hours, tally
 from flows.results.balance import Balance, balance
 from flows.results.intake import CHUNKS
 from flows.results.lineage import attempts_after
 from flows.results.reconcile import Reconciled, reconcile, with_single_links
-from flows.runs.chunks import Item, as_it_lies, chunk_states, outbox
-from flows.runs.closings import closed_breaks
+from flows.runs.attempts import single_links
+from flows.runs.chunks import Item, as_it_lies, chunk_states, closed_breaks, outbox
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
     UnknownRunError,
+    csv_pieces,
     keys_of,
     read_ledger,
     read_manifest,
+    read_rows,
     refuse_purged,
+    rows_key,
     run_ids,
     run_status,
+    write_parquet,
 )
-from flows.runs.frames import csv_pieces, read_rows, rows_key, write_parquet
 from flows.runs.identity import canonical, local_day
 from flows.runs.keys import RunKeys
-from flows.runs.links import single_links
 from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.prior_state import CHECKS
 from flows.runs.store import Entry, Store, prefetch
-from schemas import ledger
+from schemas import ledger, reports
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
 from schemas.manifest import LedgerPart, Manifest
@@ -205,7 +205,7 @@ def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]
 def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
     columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
     frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns, tables.FAILED))
-    store.replace(keys.report("errors.csv"), csv_pieces(frames, tables.REFUSAL))
+    store.replace(keys.report("errors.csv"), csv_pieces(frames, reports.Refusals.dtypes()))
 
 
 def _write_open_rows(
@@ -215,9 +215,9 @@ def _write_open_rows(
     waiting = list(read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
     awaited = pl.concat([pl.DataFrame(schema=SENT_ROW), *waiting])
     listed = {
-        "awaiting": (open_rows.AWAITED, open_rows.awaiting(waiting, items)),
-        "breaks": (open_rows.BREAKS, [open_rows.breaks(total.broken, total.breaks)]),
-        "questions": (open_rows.QUESTIONS, [open_rows.questions(total.broken, awaited, items, *terms)]),
+        "awaiting": (reports.Awaiting.dtypes(), tables.awaiting(waiting, items)),
+        "breaks": (tables.BREAKS, [tables.breaks(total.broken, total.breaks)]),
+        "questions": (reports.Questions.dtypes(), [tables.questions(total.broken, awaited, items, *terms)]),
     }
     for name, (head, frames) in listed.items():
         store.replace(keys.report(f"{name}.csv"), csv_pieces(frames, head))

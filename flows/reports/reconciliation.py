@@ -5,7 +5,6 @@ Reads the runs' own reports and leaves them unchanged; everything it writes is b
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta
@@ -15,25 +14,31 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import across, lists
-from flows.reports.across import ReportTerms, RunFacts, WaitingChunk
-from flows.reports.hours import hours_of
+from flows.reports.across import ReportTerms, RunFacts, WaitingChunk, Work, worklist
+from flows.reports.across import table as worklist_table
 from flows.reports.page import across_page
 from flows.reports.summary import HELD, MISSING, missing, waiting_since
+from flows.reports.tally import hours_of
 from flows.reports.workbook import across_workbook
-from flows.reports.worklist import Work, worklist
-from flows.reports.worklist import table as worklist_table
 from flows.results.lineage import Cardholders, run_rows
 from flows.results.markers import read_waiting
-from flows.runs.attempts import active_twice
+from flows.runs.attempts import active_twice, prompted_links
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, manifests, read_purged, read_summary, refusals, without_ledger
-from flows.runs.frames import csv_pieces
+from flows.runs.documents import (
+    csv_pieces,
+    keys_of,
+    manifests,
+    read_facts,
+    read_purged,
+    read_summary,
+    refusals,
+    without_ledger,
+)
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, placements, reconciliation
-from flows.runs.links import prompted_links
-from flows.runs.store import ObjectMissingError, Store, read
-from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
+from flows.runs.store import Store, read
+from schemas.ledger import ERROR, REJECTED
 from schemas.manifest import Manifest
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): cardholders of older runs are in a later extract or gone
@@ -68,21 +73,18 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     gone = without_ledger(store, issuer.issuer)
     turns = {link.run: turn for turn, link in enumerate(commits_since(store, issuer.issuer))}
     lately = [run for run in runs if run.as_of >= since and run.run not in gone]
-    held, settled, tried = Cardholders(), list[pl.DataFrame](), list[pl.DataFrame]()
+    held, tried = Cardholders(), list[pl.DataFrame]()
     with ThreadPoolExecutor(READERS) as readers:
         found = list(readers.map(lambda run: _facts(store, run, terms), runs))
         in_order = sorted(lately, key=lambda one: turns.get(one.run, -1))
         read_runs = readers.map(lambda run: _rows(store, run), in_order)
         for some in batched(read_runs):  # a frame costs more than its rows, where runs are small
             held.add([some])
-            settled.append(lists.settled([some.filter(pl.col("state").is_in([LINKED, ERROR, AWAITING]))]))
             tried.append(_attempts(some))
-    typed = prompted_links(store, issuer.issuer)
-    held.add([typed])
-    settled.append(lists.settled([typed]))
+    held.add([prompted_links(store, issuer.issuer)])
     days = pl.DataFrame({"run": pl.Series([run.run for run in in_order], dtype=pl.String)}).with_row_index("turn")
     attempts = pl.concat([NO_ATTEMPTS, *tried]).join(days, on="run").sort("turn", maintain_order=True)
-    cards = lists.unlinked([attempts.select(*lists.TRIED)], pl.concat([lists.settled([]), *settled]).unique())
+    cards = lists.unlinked([attempts.select(*lists.TRIED)], held.settled())
     refused = refusals(store, issuer.issuer, every)
     work = worklist(issuer.issuer, found, cards, refused, _strays(store, issuer.issuer), terms)
     return Survey(found, cards, held.count(), work, terms, since)
@@ -110,10 +112,10 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         "hours": hours_of((one.hours for one in runs), issuer.portal.link_within_hours),
         "active_twice": twice.height,
         "alerts": _alert(context, runs, terms),
-        "funnel": _funnel(store, issuer.issuer),
+        "funnel": (read_facts(store, f"{placements(issuer.issuer)}summary.json") or {}).get("funnel"),
     }
     folder = reconciliation(issuer.issuer)
-    tables = {"outstanding": across.outstanding(runs, terms), "unlinked": lists.listed(cards), "worklist": work}
+    tables = {"worklist": work, "unlinked": lists.listed(cards)}
     for name, table in (tables | {"active-twice": lists.listed(twice)}).items():
         store.replace(f"{folder}{name}.csv", csv_pieces([table], table.columns))
     store.replace(f"{folder}summary.json", [canonical(facts)])
@@ -126,15 +128,6 @@ def _strays(store: Store, issuer: str) -> dict[str, datetime]:
     """Return the result files with breaks that belong to no run, and since when each is there."""
     files = [one.file for one in read_waiting(store, issuer).values() if one.told and not one.runs]
     return {entry.key: entry.modified for file in files for entry in store.keys(file) if entry.key == file}
-
-
-def _funnel(store: Store, issuer: str) -> dict[str, Any] | None:
-    """Return the funnel of placements as `cardlink placements` last wrote it; None before the first time."""
-    try:
-        funnel: dict[str, Any] = json.loads(read(store, f"{placements(issuer)}summary.json"))["funnel"]
-    except ObjectMissingError:
-        return None
-    return funnel
 
 
 def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
@@ -174,16 +167,15 @@ def _waiting(
     if not reported:
         for one in manifest.chunks:
             lacks = HELD if moment.rests(one.number) else MISSING
-            sent = (one.rows, one.rows, moment.since(one.number), moment.states[one.number])
-            yield WaitingChunk(manifest.run, one.number, one.name, lacks, *sent)
+            sent = (one.rows, moment.since(one.number), moment.states[one.number])
+            yield WaitingChunk(manifest.run, one.number, lacks, *sent)
         return
     content = read(store, keys.report("chunks.csv"))
     counts = pl.col("chunk", "sent", "answers", "awaiting").cast(pl.UInt32)
     table = pl.read_csv(BytesIO(content), infer_schema=False).with_columns(counts).filter(pl.col("awaiting") > 0)
-    waiting = table.select("chunk", "name", missing(), "sent", "awaiting")
-    for chunk, name, lacks, sent, rows in waiting.iter_rows():
+    for chunk, lacks, rows in table.select("chunk", missing(), "awaiting").iter_rows():
         kind = HELD if moment.rests(chunk) else lacks
-        yield WaitingChunk(manifest.run, chunk, name, kind, sent, rows, moment.since(chunk), moment.states[chunk])
+        yield WaitingChunk(manifest.run, chunk, kind, rows, moment.since(chunk), moment.states[chunk])
 
 
 def _rows(store: Store, manifest: Manifest) -> pl.DataFrame:

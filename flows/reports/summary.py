@@ -12,8 +12,7 @@ import polars as pl
 
 from flows.reports.tally import Tally
 from flows.results.balance import Balance
-from flows.runs.chunks import State, chunk_states
-from flows.runs.closings import place_of
+from flows.runs.chunks import State, chunk_states, place_of
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import DECISION
 from flows.runs.store import Store

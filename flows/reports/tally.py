@@ -1,19 +1,29 @@
-"""What a report counts of a run's rows: tallied per group of chunks and added up; its size does not grow with rows."""
+"""What a report counts of a run's rows, tallied per group of chunks and added up; and the hours from drop to link.
+
+Its size does not grow with the rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date
-from typing import NamedTuple
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from flows.results.reconcile import BROKEN_ROW, Reconciled
-from flows.runs.links import ARRIVED
+from flows.runs.attempts import ARRIVED
+from flows.runs.context import DROPPED
+from flows.runs.documents import keys_of
 from flows.runs.outcomes import Attributed
+from flows.runs.store import Store, read
 from schemas import ledger
 from schemas.breaks import Break
 from schemas.ledger import ERROR, LINKED
+from schemas.manifest import Manifest
 from schemas.records import Closing
 
 SHAPES = 100  # kinds of error text kept, so that a partner whose every text differs does not swell the report
@@ -134,3 +144,48 @@ def _sum(frames: Sequence[pl.DataFrame], schema: pl.Schema, *values: pl.Expr) ->
 
 def _stack(frames: Sequence[pl.DataFrame], schema: pl.Schema) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=schema), *(frame.cast(schema) for frame in frames)])
+
+
+EXTRACT, PLAN = "the extract's drop", "the run's plan"  # what the hours are counted from
+
+
+def run_hours(store: Store, manifest: Manifest, arrivals: pl.DataFrame, within: int) -> dict[str, Any]:
+    """Return the hours of a run's links (`flows.reports.tally.ARRIVALS`), and what they are counted from."""
+    since, start = _start(store, manifest)
+    spread = Counter[float]()
+    for arrived, links in arrivals.iter_rows():
+        spread[round(max(0.0, (arrived - start).total_seconds()) / 3600, 1)] += links
+    return {"since": since, "start": start.isoformat(timespec="seconds"), **_figures(spread, within)}
+
+
+def hours_of(spreads: Iterable[Mapping[str, int]], within: int) -> dict[str, Any]:
+    """Return links, median, slowest and share within the agreed hours; `spread`: links by hours, in tenths."""
+    spread = Counter[float]()
+    for one in spreads:
+        spread.update({float(hours): links for hours, links in one.items()})
+    return _figures(spread, within)
+
+
+def _figures(spread: Mapping[float, int], within: int) -> dict[str, Any]:
+    hours, links = sorted(spread), sum(spread.values())
+    sums = accumulate(spread[one] for one in hours)
+    return {
+        "links": links,
+        "median": next((one for one, upto in zip(hours, sums, strict=True) if 2 * upto >= links), None),
+        "slowest": hours[-1] if hours else None,
+        "within": within,
+        "share": sum(spread[one] for one in hours if one <= within) / links if links else None,
+        "spread": {f"{one:.1f}": spread[one] for one in hours},
+    }
+
+
+def _start(store: Store, manifest: Manifest) -> tuple[str, datetime]:
+    """Return when the extract was dropped; of a renewal, and where no event has it, when the run was planned."""
+    keys = keys_of(manifest.run)
+    if manifest.selection is None or manifest.selection.kind != "renew":
+        for entry in list(store.keys(keys.events)):
+            dropped = json.loads(read(store, entry.key)).get(DROPPED) if "-committed-" in entry.key else None
+            if dropped:
+                return EXTRACT, datetime.fromisoformat(dropped)
+    with store.open(keys.plan) as plan:
+        return PLAN, plan.entry.modified

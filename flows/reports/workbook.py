@@ -51,10 +51,9 @@ def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
 
 
 def across_workbook(tables: Mapping[str, pl.DataFrame]) -> bytes:
-    """Return the workbook across runs: the worklist first, then its other tables."""
-    ordered = sorted(tables.items(), key=lambda one: one[0] != "worklist")
+    """Return the workbook across runs, a sheet for each table."""
     return workbook(
-        {name.capitalize(): (table.columns, table.head(MOST_CHUNKS).iter_rows()) for name, table in ordered}
+        {name.capitalize(): (table.columns, table.head(MOST_CHUNKS).iter_rows()) for name, table in tables.items()}
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -80,16 +80,6 @@ def backfill(context: IssuerContext, span: DateRange) -> BackfillList:
     return BackfillList(issuer=issuer.issuer, missed=tuple(missed))
 
 
-def missed_table(listed: BackfillList) -> list[dict[str, Any]]:
-    """Return one line per extract of a list: what would be sent of it, or why nothing."""
-    lines = []
-    for one in listed.missed:
-        counted = one.counts.model_dump(include={"read", "submitted", "rejected", "suppressed"}) if one.counts else {}
-        named = {"extract": one.extract, "business date": one.as_of.isoformat(), "run": one.run}
-        lines.append({**named, **counted, "chunks": len(one.chunk_rows), "refused": one.refused})
-    return lines
-
-
 def send(
     context: IssuerContext, span: DateRange, asked: str, on_progress: OnProgress = lambda _: None
 ) -> list[Submitted]:
@@ -134,16 +124,15 @@ def _rehearsed(context: IssuerContext, entry: Entry, day: date, nights: EarlierR
     name = entry.key.removeprefix(extracts(context.issuer.issuer))
     found = MissedExtract(extract=name, sha256=identify(context.adapters.store, entry).sha256, as_of=day)
     try:
-        done = rehearse(context, Request(name), nights)
+        checked = rehearse(context, Request(name), nights)
     except (ExtractError, AbandonedError) as error:
         return found.model_copy(update={"refused": str(error)})
-    checked = done.checked
     outcome = {
         "run": checked.run,
         "as_of": checked.as_of,
         "counts": checked.counts,
         "chunk_rows": checked.chunk_rows,
         "reasons": {one.code: one.rows for one in checked.found},
-        "refused": done.verdict if done.already else checked.refused,
+        "refused": checked.verdict if checked.already else checked.refused,
     }
     return found.model_copy(update=outcome)

@@ -16,8 +16,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
-from flows.resend.selection import RowSelection, asked
-from flows.resend.sources import reopen_source
+from flows.resend.selection import RowSelection, asked, reopen_source
 from flows.results.lineage import committed, run_rows, settled_since
 from flows.results.masking import spreadsheet_safe
 from flows.runs.context import IssuerContext
@@ -25,7 +24,7 @@ from flows.runs.documents import keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import corrections
 from flows.runs.store import Entry, Store, read, write_once
-from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, template_columns
+from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, Template
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import YEAR, columns
 from schemas.reasons import reason
@@ -61,7 +60,7 @@ def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
         pl.DataFrame(named, dict.fromkeys(NAMED, pl.String), orient="row"), on="code", maintain_order="left"
     )
     filled = beside.with_columns(pl.coalesce("column", "for").alias("column"), spreadsheet_safe("cuid"))
-    return filled.select(template_columns())
+    return filled.select(*Template.dtypes())
 
 
 def _column(code: str) -> str | None:
@@ -126,8 +125,7 @@ def read_filled(content: bytes, name: str, run: str) -> pl.DataFrame:
         elif found is not None:
             problems.append(found)
     refuse(name, problems)
-    schema = {column: model.dtype.type for column, model in Filled.to_schema().columns.items()}
-    return pl.DataFrame(list(cells.values()), schema, orient="row")
+    return pl.DataFrame(list(cells.values()), Filled.dtypes(), orient="row")
 
 
 def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[Problem]:
@@ -215,7 +213,7 @@ def _header(cells: list[str], name: str) -> list[str]:
     missing = [one for one in NEEDED if one not in names]
     if missing:
         raise CorrectionsUnreadableError(name=name, problem=f"its header lacks {', '.join(missing)}")
-    if set(names) - set(template_columns()) or len(set(names)) < len(names):
+    if set(names) - set(Template.dtypes()) or len(set(names)) < len(names):
         raise CorrectionsUnreadableError(name=name, problem="its header has columns the template has not, or one twice")
     return names
 
@@ -349,7 +347,7 @@ def merge_corrections(earlier: pl.DataFrame, later: pl.DataFrame) -> pl.DataFram
 
 
 def by_row(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return one line per row, with the corrected columns, for `flows.submissions.selection.SelectedRows`."""
+    """Return one line per row, with the corrected columns, for `flows.submissions.rows.SelectedRows`."""
     if cells.is_empty():
         return pl.DataFrame(schema={"row": pl.UInt32})
     return cells.pivot(on="column", index="row", values="correction")

@@ -10,21 +10,19 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.resend.sources import reopen_source, rows_digest, write_selection
+from flows.resend.selection import reopen_source, rows_digest, write_selection
 from flows.runs.attempts import attempts
 from flows.runs.chains import commits_since
-from flows.runs.context import IssuerContext
+from flows.runs.context import IssuerContext, overlaid
 from flows.runs.documents import keys_of, manifests, read_ledger
 from flows.runs.identity import local_day
 from flows.runs.keys import extracts
-from flows.runs.overlay import overlaid
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.plan import plan_selection
-from flows.submissions.rows import RowScope
-from flows.submissions.selection import SelectedRows
+from flows.submissions.rows import RowScope, SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection

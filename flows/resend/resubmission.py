@@ -38,23 +38,25 @@ from flows.resend.selection import (
     asked,
     cards,
     decide,
+    numbered,
+    reopen_source,
+    replaced_rows,
+    rows_digest,
+    write_selection,
 )
-from flows.resend.sources import numbered, reopen_source, replaced_rows, rows_digest, write_selection
 from flows.results.lineage import committed, record_repeat, repeated_runs, run_rows
 from flows.runs.attempts import attempts, attempts_of
 from flows.runs.chains import commits_since
-from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of
+from flows.runs.context import IssuerContext, overlaid, record_event
+from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of, read_summary, shaped
 from flows.runs.identity import canonical, digest, local_day
-from flows.runs.overlay import overlaid
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.submissions.build import Job, OnProgress, Scan
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.plan import identify, plan_selection
-from flows.submissions.rows import RowScope
-from flows.submissions.selection import PICK, SelectedRows
+from flows.submissions.rows import PICK, RowScope, SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Plan, Selection, SourceIdentity
@@ -234,16 +236,15 @@ def _recheck(context: IssuerContext, source: Source, picked: SelectedRows) -> pl
         frames = []
         for piece in Scan(context, stream, source.identity, _today(context), RowScope(selected=picked)):
             good = [chunk.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)) for chunk in piece.chunks]
-            frames += [
-                one.select(pl.col(name).cast(kind) for name, kind in TRIED.items()) for one in (piece.others, *good)
-            ]
+            frames += [shaped(one, TRIED) for one in (piece.others, *good)]
         return pl.concat(frames)
 
 
 def _active(context: IssuerContext, manifest: Manifest, cards: pl.DataFrame, links: Sequence[Manifest]) -> pl.DataFrame:
     """Return the active attempts (STANDING) with these cards, in the run itself and in every run that still counts."""
     store, today = context.adapters.store, _today(context)
-    every = chain(attempts_of(store, manifest), attempts(store, context.issuer.issuer, today, links))
+    mine = attempts_of(store, manifest, reported=read_summary(store, keys_of(manifest.run)) is not None)
+    every = chain(mine, attempts(store, context.issuer.issuer, today, links))
     ours = (one.rows.join(cards, on=CARD, how="semi").with_columns(run=pl.lit(one.run)) for one in every)
     return pl.concat([pl.DataFrame(schema=STANDING), *(active_attempts(rows, today) for rows in ours)])
 

@@ -11,7 +11,6 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,22 +18,13 @@ from xxhash import xxh3_64_intdigest
 
 from flows.results.error_text import parse_error
 from flows.results.masking import showing_cards, storable
-from flows.results.match import Candidates, SentRows, place_rows
+from flows.results.match import ByHand, Candidates, SentRows, place_rows
 from flows.results.read import ResultRows
 from flows.runs.outcomes import OUTCOME, Attributed
 from schemas import breaks
 from schemas.ledger import BROKEN, ERROR, LINKED
 
 BETWEEN = "\x1f"  # the unit separator, which no cell contains
-
-
-class ByHand(NamedTuple):
-    """An operator's attribution: data row `position` of result file number `file` answers this row of this run."""
-
-    file: int
-    position: int
-    run: str
-    row: int
 
 
 def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
@@ -167,25 +157,16 @@ def _trouble(hosts: Sequence[str], cards: pl.Series) -> pl.Expr:
     url, error = pl.col("url").is_not_null(), pl.col("error").is_not_null()
     placed = pl.col("spot").is_not_null()
     return (
-        pl.when(pl.col("foreign"))
-        .then(pl.lit(breaks.FOREIGN_FILE))
-        .when(~pl.col("exact"))
-        .then(pl.lit(breaks.LAST4_MISMATCH))
-        .when(pl.col("how").is_not_null() & ~placed)
-        .then(pl.lit(breaks.RESULT_LONG))
-        .when(~placed & error & pl.col("claim").is_null())
-        .then(pl.lit(breaks.UNATTRIBUTED_ERROR))
-        .when(~placed & pl.col("claim").is_null())
-        .then(pl.lit(breaks.UNNAMED_ROW))
-        .when(~placed)
-        .then(pl.lit(breaks.UNKNOWN_CUID))
-        .when(url & error)
-        .then(pl.lit(breaks.URL_AND_ERROR))
-        .when(~url & ~error)
-        .then(pl.lit(breaks.NEITHER_URL_NOR_ERROR))
-        .when(url & (~allowed("url", hosts) | pl.col("at").is_in(cards.implode())))
-        .then(pl.lit(breaks.URL_NOT_ALLOWED))
-    )
+        pl.when(pl.col("foreign")).then(pl.lit(breaks.FOREIGN_FILE))
+        .when(~pl.col("exact")).then(pl.lit(breaks.LAST4_MISMATCH))
+        .when(pl.col("how").is_not_null() & ~placed).then(pl.lit(breaks.RESULT_LONG))
+        .when(~placed & error & pl.col("claim").is_null()).then(pl.lit(breaks.UNATTRIBUTED_ERROR))
+        .when(~placed & pl.col("claim").is_null()).then(pl.lit(breaks.UNNAMED_ROW))
+        .when(~placed).then(pl.lit(breaks.UNKNOWN_CUID))
+        .when(url & error).then(pl.lit(breaks.URL_AND_ERROR))
+        .when(~url & ~error).then(pl.lit(breaks.NEITHER_URL_NOR_ERROR))
+        .when(url & (~allowed("url", hosts) | pl.col("at").is_in(cards.implode()))).then(pl.lit(breaks.URL_NOT_ALLOWED))
+    )  # fmt: skip
 
 
 def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:

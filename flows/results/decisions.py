@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import polars as pl
 
-from flows.results.attribution import ByHand
+from flows.results.match import ByHand
 from flows.runs.chains import records
-from flows.runs.closings import ROWS, place_of
+from flows.runs.chunks import ROWS, place_of
 from flows.runs.identity import digest
 from flows.runs.keys import attributions
 from flows.runs.store import Store
@@ -22,19 +21,13 @@ SHOWN = 5  # row numbers in the place of a break; with no more rows than that, i
 DECIDED = {"kind": pl.String, "row": pl.UInt32, "decision": pl.String, "note": pl.String, "closing": pl.UInt32}
 
 
-class SortedBreaks(NamedTuple):
-    """The breaks of a run: open ones and notices, and the closed ones with their closing."""
-
-    open: tuple[Break, ...]
-    closed: tuple[tuple[Break, Closing], ...]
-
-
-def sort_breaks(found: Iterable[Break], closings: Iterable[Closing]) -> SortedBreaks:
-    """Separate the closed breaks from the open ones; a notice is never closed."""
-    known = list(closings)
-    covered = {one: next((by for by in known if covers(by, one)), None) for one in found}
+def sort_breaks(
+    found: Iterable[Break], closings: Sequence[Closing]
+) -> tuple[tuple[Break, ...], tuple[tuple[Break, Closing], ...]]:
+    """Return the open breaks and the notices, which are never closed; and the closed breaks, each with its closing."""
+    covered = {one: next((by for by in closings if covers(by, one)), None) for one in found}
     still = tuple(one for one, by in covered.items() if by is None or one.notice)
-    return SortedBreaks(still, tuple((one, by) for one, by in covered.items() if by is not None and not one.notice))
+    return still, tuple((one, by) for one, by in covered.items() if by is not None and not one.notice)
 
 
 def covers(closing: Closing, found: Break) -> bool:

@@ -18,10 +18,9 @@ from flows.redaction import redact
 from flows.results.attribution import attribute_claims, read_claims
 from flows.results.decisions import affected_runs, by_hand
 from flows.results.markers import Waiting, marker_key
-from flows.results.match import named_in
+from flows.results.match import SentIndex, named_in
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
-from flows.results.sent_rows import SentIndex
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import keys_of
 from flows.runs.identity import digest, local_day

@@ -18,8 +18,16 @@ import polars as pl
 from flows.redaction import redact
 from flows.runs.chunks import chunk_states
 from flows.runs.context import Adapters
-from flows.runs.documents import UnknownRunError, finished, keys_of, read_ledger, read_manifest, read_purged
-from flows.runs.frames import rows_key
+from flows.runs.documents import (
+    UnknownRunError,
+    finished,
+    keys_of,
+    read_ledger,
+    read_manifest,
+    read_purged,
+    rows_key,
+    shaped,
+)
 from flows.runs.identity import canonical
 from flows.runs.store import ObjectMissingError, Store, read
 from schemas import ledger
@@ -44,6 +52,7 @@ REPEATED_BY = re.compile(r"resubmitted-(.+)\.json$")
 _ATTEMPTED = (LINKED, AWAITING, ERROR, ledger.REJECTED)
 _RECORD = ["row", "origin", "cuid", "last_4", "fate", "chunk", "reasons"]
 _NO_RESULTS = pl.DataFrame(schema={"row": pl.UInt32, "result": pl.String, "answer": pl.List(pl.String)})
+CARD_HASHES = {"card": pl.struct("cuid", "last_4").hash(), "holder": pl.col("cuid").hash()}
 _CARDS: dict[str, pl.DataType | type[pl.DataType]] = {
     "card": pl.UInt64,
     "holder": pl.UInt64,
@@ -78,22 +87,21 @@ class Cardholders:
         fresh = [
             _attempted(frame)
             .drop_nulls("cuid")
-            .select(
-                pl.struct("cuid", "last_4").hash().alias("card"),
-                pl.col("cuid").hash().alias("holder"),
-                pl.col("last_4").is_not_null().alias("readable"),
-                "state",
-            )
+            .select(**CARD_HASHES, readable=pl.col("last_4").is_not_null(), state="state")
             for frame in rows
         ]
         self._cards = _last(pl.concat([self._cards, *fresh]), "card", pl.col("holder", "readable").last())
+
+    def settled(self) -> pl.DataFrame:
+        """Return the hashes of the cards that have a link or wait for one, and of their cardholders."""
+        return self._cards.filter(pl.col("state").is_in(SETTLED)).select(*CARD_HASHES)
 
     def count(self) -> dict[str, int]:
         """Return how many cards are in each of STATES.
 
         A card refused before its number could be read is not counted if its cardholder has a link or waits for one.
         """
-        holders = self._cards.filter(pl.col("state").is_in(SETTLED))["holder"].implode()
+        holders = self.settled()["holder"].implode()
         found = Counter(self._cards.filter(pl.col("readable") | ~pl.col("holder").is_in(holders))["state"])
         return {state: found[state] for state in STATES}
 
@@ -130,9 +138,7 @@ def run_rows(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
     reasons = pl.when(came).then("answer").otherwise("reasons")  # our own reasons for a row that was sent are warnings
     for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, _RECORD), strict=True):
         rows = records.join(_results(store, manifest, part), on="row", how="left", maintain_order="left")
-        yield rows.with_columns(state=state, reasons=reasons).select(
-            pl.col(name).cast(kind) for name, kind in RUN_ROW.items()
-        )
+        yield shaped(rows.with_columns(state=state, reasons=reasons), RUN_ROW)
 
 
 def _results(store: Store, manifest: Manifest, part: LedgerPart) -> pl.DataFrame:

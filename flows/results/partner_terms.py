@@ -20,23 +20,17 @@ _PROPERTIES = {
     "cardholder": "cuid",
 }
 _ENTITY_OF = {name: entity for entity, names in _PROPERTIES.items() for name in names.split()}
-_ALIASES = {
-    "zip": "postal_code",
-    "zip_code": "postal_code",
-    "zipcode": "postal_code",
-    "postal": "postal_code",
-    "postcode": "postal_code",
-    "card_number": "pan",
-    "state": "subnational",
-    "province": "subnational",
-    "phone": "phone_number",
-    "street": "address1",
-    "expiry": "expiration",
-    "expiration_date": "expiration",
-    "cvv2": "cvv",
-    "cvc": "cvv",
-    "external_cuid": "cuid",
+_SPELLINGS = {
+    "postal_code": "zip zip_code zipcode postal postcode",
+    "pan": "card_number",
+    "subnational": "state province",
+    "phone_number": "phone",
+    "address1": "street",
+    "expiration": "expiry expiration_date",
+    "cvv": "cvv2 cvc",
+    "cuid": "external_cuid",
 }
+_ALIASES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings.split()}
 _LONGEST_FIRST = sorted({*_ENTITY_OF, *_ALIASES} - {"cuid", "postal"}, key=len, reverse=True)
 _MENTIONED = re.compile(rf"(?:^|_)({'|'.join(_LONGEST_FIRST)}|cuid(?=_(?:is|must|can|has|was|already|too)))(?:_|$)")
 _ENTITY_WORDS = {"card": "card", "cards": "card", "address": "address", "addresses": "address"} | dict.fromkeys(

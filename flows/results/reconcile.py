@@ -13,7 +13,8 @@ from flows.results.attribution import digest_of
 from flows.results.decisions import SHOWN, covers, decided_rows, sort_breaks
 from flows.results.match import SentRows, named_in, number_sent_rows
 from flows.results.opening import DAMAGE
-from flows.runs.closings import place_of
+from flows.runs.chunks import place_of
+from flows.runs.documents import shaped
 from flows.runs.outcomes import DECISION, OUTCOME, Attributed
 from schemas import breaks
 from schemas.breaks import Break, found
@@ -81,13 +82,13 @@ def reconcile(
     covered = broken.join(decided, left_on=["kind", "row"], right_on=["kind", "row"], how="inner")
     still = broken.join(decided, on=["kind", "row"], how="anti")
     findings = [*_file_breaks(files), *_row_breaks(still), *_shorts(still, chunks), *_uploaded(chunks, cancelled)]
-    found_breaks = sort_breaks(sorted(findings), closings)
-    gone = found_breaks.closed + tuple(_decided(covered, closings))
-    return Reconciled(_rows(numbered, best, answers, conflicts), chunks, found_breaks.open, gone, _open(still, gone))
+    open_breaks, closed = sort_breaks(sorted(findings), closings)
+    gone = closed + tuple(_decided(covered, closings))
+    return Reconciled(_rows(numbered, best, answers, conflicts), chunks, open_breaks, gone, _open(still, gone))
 
 
 def with_single_links(settled: Reconciled, alone: pl.DataFrame) -> Reconciled:
-    """Count the single links of `alone` (`flows.runs.links.single_links`), also for rows that were not sent.
+    """Count the single links of `alone` (`flows.runs.attempts.single_links`), also for rows that were not sent.
 
     They take away neither a link that lasts longer nor a break: what the partner's file lacks, it still lacks.
     """
@@ -263,12 +264,10 @@ def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame) -> pl.Dat
     reported = answers.group_by("place").agg(rows.alias("answers"), links.alias("links"), names.alias("results"))
     states = best.group_by("place").agg((pl.col("state") == state).sum().alias(state) for state in (LINKED, ERROR))
     state = (
-        pl.when(pl.col(AWAITING) == 0)
-        .then(pl.lit("answered"))
-        .when(pl.col("answers") == 0)
-        .then(pl.lit(AWAITING))
+        pl.when(pl.col(AWAITING) == 0).then(pl.lit("answered"))
+        .when(pl.col("answers") == 0).then(pl.lit(AWAITING))
         .otherwise(pl.lit("partial"))
-    )
+    )  # fmt: skip
     return (
         sent.places.join(reported, on="place", how="left")
         .join(states, on="place", how="left")
@@ -296,14 +295,7 @@ def _broken(
         conflicts.with_columns(kind=pl.lit(breaks.CONFLICTING_RESULT)),
         lacking.unique("spot", maintain_order=True).with_columns(kind=pl.lit(breaks.RESULT_SHORT)),
     ]
-    return pl.concat([NO_BROKEN, *(_as_broken(frame) for frame in frames)])
-
-
-def _as_broken(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.select(
-        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind)
-        for name, kind in BROKEN_ROW.items()
-    )
+    return pl.concat([NO_BROKEN, *(shaped(frame, BROKEN_ROW) for frame in frames)])
 
 
 def _row_breaks(broken: pl.DataFrame) -> Iterator[Break]:

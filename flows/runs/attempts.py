@@ -1,4 +1,4 @@
-"""Every attempt to get a card its link, from the runs that still matter: linked, error or awaiting.
+"""Every attempt to get a card its link, from the runs that still matter and single links: linked, error or awaiting.
 
 A run matters no more once its links have all ended, nothing of it is awaited, and it is older than a link lives; so a
 year of nights costs no more than its living links.
@@ -19,28 +19,32 @@ from flows.runs.chains import commits_since
 from flows.runs.chunks import chunk_states
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
+    from_parquet,
     has_manifest,
     keys_of,
+    read_document,
     read_ledger,
     read_manifest,
     read_summary,
+    rows_key,
+    shaped,
     with_ledger,
     without_ledger,
 )
-from flows.runs.frames import from_parquet, rows_key
 from flows.runs.identity import local_day
-from flows.runs.links import SingleLink, links_of, prompted_singles, singles
+from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.outcomes import DECISION
 from flows.runs.prior_state import ATTEMPT, CHECKS, PriorState
 from flows.runs.store import Store, prefetch, read
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import Manifest
-from schemas.records import UNKNOWN
+from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): an error keeps its card from being sent unchanged as long
 READERS = 16
 RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", *CHECKS]
+LINKED_ROW = ["row", "cuid", "last_4", "state", "expires_on"]  # what a single link says of its row
 SENT: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "chunk": pl.UInt32, **ATTEMPT}
 
 
@@ -120,14 +124,14 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
     relevant = _relevant_runs(committed, summaries, today)
     for manifest, summary in zip(committed, summaries, strict=True):
         if manifest.run in relevant:
-            yield from _of_run(store, manifest, reported=summary is not None)
+            yield from attempts_of(store, manifest, reported=summary is not None)
     done = {manifest.run for manifest in committed} | without_ledger(store, issuer)
     for link in links:
         keys = keys_of(link.run)
         abandoned = has_manifest(store, keys) and read_manifest(store, keys) is None
         if link.run not in done and not abandoned:  # about to be committed: counts as sent
             yield from _unanswered(store, link)
-    typed = _single_attempts(prompted_singles(store, issuer))
+    typed = answers_of(prompted_singles(store, issuer)).select(*SENT)
     if not typed.is_empty():
         yield Attempts("", typed, f"typed in {typed['state'].to_list()}")
 
@@ -153,32 +157,26 @@ def is_current(manifest: Manifest, summary: dict[str, Any] | None, today: date) 
     return any(day and date.fromisoformat(day) >= today for day in summary["expires"])
 
 
-def attempts_of(store: Store, manifest: Manifest) -> Iterator[Attempts]:
-    """Yield the attempts of one committed run, part by part."""
-    yield from _of_run(store, manifest, reported=read_summary(store, keys_of(manifest.run)) is not None)
-
-
-def _of_run(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Attempts]:
-    """Yield a run's attempts; a single link made for one of its rows since is one more of them."""
-    states = chunk_states(store, keys_of(manifest.run), manifest)
-    cancelled = frozenset(item.chunk.number for item in states if item.state == "cancelled")
-    asked = singles(store, keys_of(manifest.run))
-    alone = links_of(asked)
+def attempts_of(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Attempts]:
+    """Yield the attempts of a committed run, part by part; a single link made for a row since is one more of them."""
+    keys = keys_of(manifest.run)
+    cancelled = frozenset(one.chunk.number for one in chunk_states(store, keys, manifest) if one.state == "cancelled")
+    asked = answers_of(singles(store, keys))
+    alone = asked.filter(pl.col("state") == LINKED).unique("row", keep="last", maintain_order=True)
     for one in (_answered if reported else _unanswered)(store, manifest, cancelled):
         rows, here, rest = one.rows, alone, alone
         if not alone.is_empty():
-            here = alone.join(rows.drop("cuid", "last_4", "state", "expires_on"), on="row", how="inner")
-            rest = alone.join(rows, on="row", how="anti")
-            rows = pl.concat([rows, _linked(here)])
+            here, rest = alone.join(rows, on="row", how="semi"), alone.join(rows, on="row", how="anti")
+            rows = pl.concat([rows, shaped(here.select(LINKED_ROW).join(rows.drop(LINKED_ROW[1:]), on="row"), SENT)])
         if manifest.selection is not None and manifest.selection.kind == "renew":
             rows = rows.with_columns(pl.lit(None, pl.UInt32).alias("origin"))  # sent as the extract has them
         yield one._replace(rows=rows, digest=f"{one.digest} {here['row'].to_list()}")
         alone = rest
     if not alone.is_empty():  # rows that were never sent
-        yield Attempts(manifest.run, _linked(alone), f"{alone['row'].to_list()}")
-    lost = _single_attempts(one for one in asked if one.state == UNKNOWN)
+        yield Attempts(manifest.run, alone.select(*SENT), f"{alone['row'].to_list()}")
+    lost = asked.filter(pl.col("state") == AWAITING)
     if not lost.is_empty():
-        yield Attempts(manifest.run, lost, f"unknown {lost['row'].to_list()}")
+        yield Attempts(manifest.run, lost.select(*SENT), f"unknown {lost['row'].to_list()}")
 
 
 def _answered(store: Store, manifest: Manifest, cancelled: frozenset[int]) -> Iterator[Attempts]:
@@ -201,30 +199,79 @@ def _unanswered(store: Store, manifest: Manifest, cancelled: frozenset[int] = fr
         yield Attempts(manifest.run, _without(rows, cancelled), f"{part.sha256} {sorted(cancelled)}")
 
 
-def _single_attempts(alone: Iterable[SingleLink]) -> pl.DataFrame:
-    """Return the attempts that single links are (SENT); one whose outcome is unknown is awaited."""
-    states = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}
-    rows = [
-        {**one.asked.model_dump(include=SENT.keys() - {"state"}), "state": states[one.state],
-         "expires_on": one.answered and one.answered.expires_on}
-        for one in alone if one.state in states
-    ]  # fmt: skip
-    return pl.DataFrame(rows, schema=SENT)
-
-
-def _linked(alone: pl.DataFrame) -> pl.DataFrame:
-    return _sent(alone.with_columns(state=pl.lit(LINKED)))
-
-
 def _without(rows: pl.DataFrame, cancelled: frozenset[int]) -> pl.DataFrame:
     """Leave out what was never sent: rows of cancelled chunks that have no answer."""
     if cancelled:
         rows = rows.filter((pl.col("state") != AWAITING) | ~pl.col("chunk").is_in(list(cancelled)))
-    return _sent(rows)
+    return shaped(rows, SENT)
 
 
-def _sent(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns of SENT; null where `rows` does not have one."""
-    return rows.select(
-        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind) for name, kind in SENT.items()
-    )
+ANSWER = "-answer.json"
+
+ARRIVED = pl.Datetime("us", "UTC")
+LINK = pl.Schema(
+    {"row": pl.UInt32(), "cuid": pl.String(), "last_4": pl.String(), "url": pl.String(), "expires_on": pl.Date()}
+)
+
+
+class SingleLink(NamedTuple):
+    """One attempt; without an answer its outcome is unknown."""
+
+    key: str
+    asked: SingleAsked
+    answered: SingleAnswered | None
+
+    @property
+    def state(self) -> str:
+        """The outcome: linked, refused, unsent or unknown."""
+        return self.answered.outcome if self.answered else UNKNOWN
+
+
+def singles(store: Store, keys: RunKeys) -> list[SingleLink]:
+    """Return the single links requested for rows of a run, by row and in order; ConflictError for foreign objects."""
+    return list(_read(store, keys.singles))
+
+
+def prompted_singles(store: Store, issuer: str) -> list[SingleLink]:
+    """Return the single links of an issuer whose fields were typed in, oldest first."""
+    return list(_read(store, prompted_prefix(issuer)))
+
+
+def _read(store: Store, prefix: str) -> Iterator[SingleLink]:
+    listed = {entry.key for entry in store.keys(prefix)}
+    for key in sorted(one for one in listed if one.endswith(".json") and not one.endswith(ANSWER)):
+        asked = read_document(store, key, SingleAsked)
+        answered = read_document(store, answer_key(key), SingleAnswered) if answer_key(key) in listed else None
+        if asked is not None:
+            yield SingleLink(key, asked, answered)
+
+
+def answer_key(key: str) -> str:
+    """Return the key of the answer to an attempt."""
+    return f"{key.removesuffix('.json')}{ANSWER}"
+
+
+def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
+    """Return the last single link of each row of a run (LINK, and when it `arrived`)."""
+    linked = answers_of(singles(store, keys)).filter(pl.col("state") == LINKED)
+    return linked.unique("row", keep="last", maintain_order=True).select(*LINK, "arrived")
+
+
+def prompted_links(store: Store, issuer: str) -> pl.DataFrame:
+    """Return the links whose fields were typed in, as `answers_of` does."""
+    return answers_of(prompted_singles(store, issuer)).cast({"state": pl.String}).filter(state=LINKED)
+
+
+def answers_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
+    """Return single links as attempts (SENT, url, arrived); one whose outcome is unknown is awaited."""
+    states = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}
+    rows = [
+        {**one.asked.model_dump(include=SENT.keys() - {"state"}), "state": states[one.state], **_answer(one.answered)}
+        for one in alone
+        if one.state in states
+    ]
+    return pl.DataFrame(rows, {**SENT, "url": pl.String, "arrived": ARRIVED})
+
+
+def _answer(answered: SingleAnswered | None) -> dict[str, Any]:
+    return {"url": answered.url, "expires_on": answered.expires_on, "arrived": answered.at} if answered else {}

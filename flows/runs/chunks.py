@@ -18,14 +18,14 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, get_args
 
 from flows.runs.chains import records
-from flows.runs.closings import closed_breaks, given_up
 from flows.runs.context import Adapters
 from flows.runs.documents import UnknownRunError, keys_of, manifests, read_manifest, read_purged, read_summary
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import StoredOutcomes
 from flows.runs.store import Store, read
+from schemas.breaks import LOST, RESULT_SHORT
 from schemas.manifest import Manifest, ManifestChunk
-from schemas.records import Reseal
+from schemas.records import Closing, Reseal
 
 State = Literal["waiting", "held", "uploaded", "answered", "cancelled"]
 Move = Literal["uploaded", "held", "released", "cancelled"]
@@ -165,3 +165,36 @@ def _committed(store: Store, keys: RunKeys, events: Sequence[dict[str, object]])
     """Return when the run was committed: by its event, or, where a crash prevented that, by the manifest's own time."""
     times = [datetime.fromisoformat(str(event["at"])) for event in events if event["what"] == "committed"]
     return min(times) if times else next(entry.modified for entry in store.keys(keys.manifest))
+
+
+ROWS = ", rows "
+_CHUNK = re.compile(r"chunk (\d+)")
+
+
+def place_of(place: str) -> str:
+    """Return the place of a break without its row numbers: `chunk 7` of `chunk 7, rows 1, 2`."""
+    return place.partition(ROWS)[0]
+
+
+def chunk_of(place: str) -> int:
+    """Return the number of the chunk that a place names, 0 where it names a file."""
+    named = _CHUNK.fullmatch(place_of(place))
+    return int(named[1]) if named else 0
+
+
+def closed_breaks(store: Store, keys: RunKeys) -> list[Closing]:
+    """Return the closings of a run that are not reopened, by kind and place, oldest first.
+
+    One that names its rows adds to the earlier ones at its place; any other replaces them.
+    """
+    last: dict[tuple[str, str], list[Closing]] = {}
+    for one in records(store, keys.closed, Closing):
+        at = (one.name, place_of(one.place))
+        before = [other for other in last.get(at, ()) if other.covers and one.covers]
+        last[at] = [*before, one] if one.what == "closed" else []
+    return [one for _, closings in sorted(last.items()) for one in closings]
+
+
+def given_up(closings: Iterable[Closing]) -> frozenset[int]:
+    """Return the chunks whose missing result was decided to be lost."""
+    return frozenset(chunk_of(one.place) for one in closings if (one.name, one.decision) == (RESULT_SHORT, LOST))

@@ -1,19 +1,19 @@
-"""The runs of an issuer as the store holds them: plans, manifests, ledgers, summaries, and what was purged of them."""
+"""The runs of an issuer as the store holds them: plans, manifests, ledgers, reconciled rows, summaries, purges."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
 from flows.errors import OperatorError
-from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
 from flows.runs.store import ConflictError, ObjectMissingError, Store, read
@@ -71,11 +71,6 @@ def keys_of(run: str) -> RunKeys:
     if parsed is None:
         raise UnknownRunError(run=run)
     return RunKeys(parsed)
-
-
-def run_of(text: str) -> RunId:
-    """Parse a run id; UnknownRunError where the text is not one."""
-    return keys_of(text).run
 
 
 def read_document(store: Store, key: str, kind: type[T]) -> T | None:
@@ -147,17 +142,15 @@ def has_manifest(store: Store, keys: RunKeys) -> bool:
         return False
 
 
-def manifests(store: Store, issuer: str) -> Iterator[Manifest]:
-    """Yield the manifests of an issuer's committed runs, by business date."""
-    found = (read_manifest(store, RunKeys(run)) for run in run_ids(store, issuer))
+def manifests(store: Store, issuer: str, apart: Collection[str] = ()) -> Iterator[Manifest]:
+    """Yield the manifests of an issuer's committed runs, `apart` from some, by business date."""
+    found = (read_manifest(store, RunKeys(run)) for run in run_ids(store, issuer) if str(run) not in apart)
     return (manifest for manifest in found if manifest is not None)
 
 
 def with_ledger(store: Store, issuer: str) -> Iterator[Manifest]:
     """Yield the manifests of an issuer's committed runs whose ledger is not purged, by business date."""
-    gone = without_ledger(store, issuer)
-    found = (read_manifest(store, RunKeys(run)) for run in run_ids(store, issuer) if str(run) not in gone)
-    return (manifest for manifest in found if manifest is not None)
+    return manifests(store, issuer, without_ledger(store, issuer))
 
 
 def without_ledger(store: Store, issuer: str) -> frozenset[str]:
@@ -179,8 +172,13 @@ def refuse_purged(store: Store, keys: RunKeys) -> None:
 
 def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
     """Return the facts of a run's report, None where it has none."""
+    return read_facts(store, keys.report("summary.json"))
+
+
+def read_facts(store: Store, key: str) -> dict[str, Any] | None:
+    """Return the facts of a summary.json, None where there is none."""
     try:
-        found: dict[str, Any] = json.loads(read(store, keys.report("summary.json")))
+        found: dict[str, Any] = json.loads(read(store, key))
     except ObjectMissingError:
         return None
     return found
@@ -287,3 +285,55 @@ def run_status(store: Store, run: RunId) -> RunStatus:
         return RunStatus(str(run), f"{gone.verdict}{PURGED}", **gone.rows)
     fates = end.counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})
     return RunStatus(str(run), "committed, to be uploaded", awaiting=end.counts.submitted, **fates)
+
+
+_LATER = {"reissue_check": pl.UInt32}  # columns that older versions did not write: null
+CSV_ROWS = 50_000  # rows turned to text at a time
+
+
+def read_rows(
+    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None, only: pl.Expr | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield these columns (None: all) of a run's reconciled rows, part by part; `only` filters the rows."""
+    for part in parts:
+        yield from_parquet(read(store, rows_key(keys, part)), columns, only)
+
+
+def from_parquet(data: bytes, columns: list[str] | None, only: pl.Expr | None) -> pl.DataFrame:
+    """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not decoded."""
+    rows = pl.scan_parquet(BytesIO(data))
+    if columns is not None:
+        known = rows.collect_schema()
+        absent = [pl.lit(None, _LATER[name]).alias(name) for name in columns if name in _LATER and name not in known]
+        rows = rows.with_columns(absent)
+    return (rows if only is None else rows.filter(only)).select(columns or pl.all()).collect()
+
+
+def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+    """Write a derived frame as Parquet, with `metadata`."""
+    out = BytesIO()
+    # links are random: a higher level compresses no better
+    frame.write_parquet(out, compression="zstd", compression_level=1, metadata=metadata)
+    store.replace(key, [out.getvalue()])
+
+
+def shaped(rows: pl.DataFrame, schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+    """Return the columns of a schema, cast to its types; null where `rows` does not have one."""
+    return rows.select(
+        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind) for name, kind in schema.items()
+    )
+
+
+def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str]) -> Iterator[bytes]:
+    """Yield a CSV in pieces: the header, then the rows."""
+    yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
+    for frame in frames:
+        for piece in frame.iter_slices(CSV_ROWS):
+            out = BytesIO()
+            piece.write_csv(out, include_header=False)
+            yield out.getvalue()
+
+
+def rows_key(keys: RunKeys, part: LedgerPart) -> str:
+    """Return the key of the reconciled rows of one ledger part."""
+    return keys.report(f"rows/{part.name}")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.runs.frames import write_parquet
+from flows.runs.documents import write_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import Entry, Store, read

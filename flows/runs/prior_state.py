@@ -99,16 +99,11 @@ class PriorState:
         """Count the cards."""
         return len(self._cards)
 
-    @property
-    def bytes(self) -> int:
-        """The memory that the cards take."""
-        return int(self._cards.nbytes + self._facts.estimated_size())
-
     def suppressed(self, rows: pl.DataFrame, as_of: date, policy: ResendPolicy) -> pl.Series:
         """Return the code why each row (cuid, last_4, expiration, CHECKS) is not sent, null where it is."""
         if not len(self):
             return pl.Series(values=[None] * rows.height, dtype=pl.String)
-        asked = rows.select(_cards(rows, portal.CUID), pl.col("expiration").cast(pl.UInt16), *CHECKS)
+        asked = rows.select(card_keys(rows, portal.CUID), pl.col("expiration").cast(pl.UInt16), *CHECKS)
         places = self._places(asked)
         known = pl.Series(self._cards[places] == asked["card"].to_numpy())
         joined = pl.concat([asked.select(pl.all().name.prefix("asked_")), self._facts[places]], how="horizontal")
@@ -145,7 +140,7 @@ class PriorState:
 def _compact(attempts: pl.DataFrame) -> pl.DataFrame:
     linked = pl.when(pl.col("state") == LINKED).then("expires_on").alias("until")
     again = pl.col("origin").is_not_null().alias("again")
-    card, expiration = _cards(attempts, "cuid"), pl.col("expiration").cast(pl.UInt16)
+    card, expiration = card_keys(attempts), pl.col("expiration").cast(pl.UInt16)
     return attempts.select(card, expiration, "state", linked, again, *CHECKS)
 
 
@@ -175,8 +170,8 @@ def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([single, last])
 
 
-def _cards(rows: pl.DataFrame, cuid: str) -> pl.Series:
-    """Return each card's key, valid in this process only, since hashes differ between versions.
+def card_keys(rows: pl.DataFrame, cuid: str = "cuid") -> pl.Series:
+    """Return each card's key (last_4, expiration and CHECKS of ATTEMPT), valid in this process only.
 
     A cuid that we generated differs in every extract: there, name and address stand for it.
     """
@@ -185,11 +180,6 @@ def _cards(rows: pl.DataFrame, cuid: str) -> pl.Series:
         content = pl.concat_str("name_check", "address_check", "expiration", separator=" ")
         who = pl.when(who.str.contains(MADE)).then(pl.coalesce(content, who)).otherwise(who)
     return rows.select(pl.struct(who.alias("cuid"), "last_4").hash().alias("card")).to_series()
-
-
-def card_keys(rows: pl.DataFrame) -> pl.Series:
-    """Return each card's key (cuid, last_4, expiration and CHECKS of ATTEMPT), valid in this process only."""
-    return _cards(rows, "cuid")
 
 
 def _verdict(policy: ResendPolicy, changes: Collection[Change]) -> pl.Expr:

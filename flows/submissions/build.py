@@ -24,10 +24,10 @@ from flows.runs.documents import keys_of
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, prefetch
 from flows.submissions.chunking import Splitter
+from flows.submissions.gates import Numbered, out_of_sequence, sequence_number
 from flows.submissions.ledger import LedgerWriter, sent_records
 from flows.submissions.publish import Outcome, PartialRunError, Publisher
 from flows.submissions.rows import EVERY_ROW, Route, RowScope
-from flows.submissions.sequence import Numbered, out_of_sequence, sequence_number
 from schemas import ledger
 from schemas.corrections import BESIDE
 from schemas.issuer import SourceSettings

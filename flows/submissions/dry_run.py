@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -15,17 +15,15 @@ from flows.extracts.open import open_extract
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext
-from flows.runs.documents import HABIT, finished, has_manifest, keys_of, read_manifest, rows_before
+from flows.runs.documents import HABIT, finished, has_manifest, keys_of, read_manifest, rows_before, shaped
 from flows.runs.identity import local_day
 from flows.runs.prior_state import ATTEMPT, seen_rows
 from flows.runs.store import Entry
 from flows.submissions.build import Scan
-from flows.submissions.changed import changed_from
-from flows.submissions.gates import OPENABLE, GateFacts, refusal
+from flows.submissions.gates import OPENABLE, GateFacts, Numbered, refusal
+from flows.submissions.pending import changed_from
 from flows.submissions.plan import DuplicateExtractError, RunInputs, dismiss_line, expected_run, find_extract, identify
-from flows.submissions.rows import RowScope
-from flows.submissions.selection import SelectedRows
-from flows.submissions.sequence import Numbered
+from flows.submissions.rows import RowScope, SelectedRows
 from flows.submissions.submit import Request, guards, plans_of_extract, refuse_resend
 from schemas.ledger import AWAITING, FATES
 from schemas.manifest import Counts, SourceIdentity
@@ -54,6 +52,24 @@ class Checked(NamedTuple):
     found: tuple[ReasonRows, ...]
     repairs: dict[str, int]
     refused: str
+    already: str = ""  # the committed run of the extract, if there is one
+
+    @property
+    def verdict(self) -> str:
+        """A sentence on what a submit would do."""
+        if self.already:
+            return f"{self.extract} is committed as run {self.already}: a real run would send nothing."
+        if self.refused:
+            return f"{self.extract} would be refused: {self.refused}"
+        rows = f"{self.counts.submitted:,} of {self.counts.read:,} rows in {self.chunks:,} chunks"
+        seen = seen_rows({one.code: one.rows for one in self.found})
+        rest = f" {seen:,} already have or await a link." if seen else ""
+        return f"{self.extract} would be run {self.run}, as of {self.as_of}: {rows} would be sent.{rest}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The result as plain facts."""
+        return {**self._asdict(), "counts": self.counts.model_dump()}
 
 
 @dataclass
@@ -158,10 +174,7 @@ def _refusal(
 
 def _attempts(chunk: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of a chunk as attempts that await their result."""
-    waiting = chunk.with_columns(
-        pl.col(CUID).alias("cuid"), pl.lit(AWAITING).alias("state"), pl.lit(None).alias("expires_on")
-    )
-    return waiting.select(pl.col(name).cast(kind) for name, kind in ATTEMPT.items())
+    return shaped(chunk.with_columns(cuid=CUID, state=pl.lit(AWAITING)), ATTEMPT)
 
 
 def _reasons(frame: pl.DataFrame) -> pl.DataFrame:
@@ -178,27 +191,7 @@ def _found(reasons: pl.DataFrame) -> tuple[ReasonRows, ...]:
     return tuple(ReasonRows(code, rows, tuple(first)) for code, rows, first in ordered.iter_rows())
 
 
-class Rehearsal(NamedTuple):
-    """What a submit would do: the run, its rows, and `already`, the committed run of the extract if there is one."""
-
-    checked: Checked
-    already: str
-
-    @property
-    def verdict(self) -> str:
-        """A sentence on what a submit would do."""
-        checked = self.checked
-        if self.already:
-            return f"{checked.extract} is committed as run {self.already}: a real run would send nothing."
-        if checked.refused:
-            return f"{checked.extract} would be refused: {checked.refused}"
-        rows = f"{checked.counts.submitted:,} of {checked.counts.read:,} rows in {checked.chunks:,} chunks"
-        seen = seen_rows({one.code: one.rows for one in checked.found})
-        rest = f" {seen:,} already have or await a link." if seen else ""
-        return f"{checked.extract} would be run {checked.run}, as of {checked.as_of}: {rows} would be sent.{rest}"
-
-
-def rehearse(context: IssuerContext, request: Request, nights: EarlierRuns | None = None) -> Rehearsal:
+def rehearse(context: IssuerContext, request: Request, nights: EarlierRuns | None = None) -> Checked:
     """Check every row as a submit would after `nights`; SentTwiceError where a new run would send a card twice."""
     store = context.adapters.store
     refuse_resend(context, request)
@@ -212,4 +205,4 @@ def rehearse(context: IssuerContext, request: Request, nights: EarlierRuns | Non
     committed = [plan.run for plan in whole if plan.run in dying or read_manifest(store, keys_of(plan.run)) is not None]
     day = request.business_date or (whole[-1].as_of if whole else None)  # a rerun keeps the date of its plan
     checked = check_extract(context, request.extract, day, request.opened, nights, request.new_run)
-    return Rehearsal(checked, committed[-1] if committed else "")
+    return checked._replace(already=committed[-1] if committed else "")

@@ -61,11 +61,6 @@ class Table:
     def __init__(self, rows: int) -> None:
         self._make(rows)
 
-    @property
-    def bytes(self) -> int:
-        """The memory that the table takes."""
-        return self._keys.nbytes + self._tags.nbytes
-
     def add(self, keys: Keys, tags: Tags) -> Seen:
         """Add the rows of a block, in order, and return what was known of each before."""
         if self._used + len(keys) > FULL * len(self._keys):

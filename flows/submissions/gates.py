@@ -1,4 +1,4 @@
-"""The gates a run passes before its commit: trailer, reject rate, jump in row count, test cards and real ones.
+"""The gates a run passes before its commit: sequence, trailer, reject rate, jump in row count, test and real cards.
 
 A gate that fails refuses the run: nothing is committed, nothing is shown for upload. Gates that an operator may open
 have a name (`OPENABLE`); opening one is recorded with the run.
@@ -6,14 +6,22 @@ have a name (`OPENABLE`); opening one is recorded with the run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
+from datetime import date, timedelta
+from itertools import chain
 from statistics import median
 from typing import NamedTuple, get_args
 
-from flows.errors import BalanceError, CardlinkError, GateError, OperatorError
+from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
+from flows.runs.chains import last_commit
+from flows.runs.context import IssuerContext
+from flows.runs.documents import keys_of, read_document, read_manifest
+from flows.runs.keys import commits, link
+from flows.submissions.plan import submit_line
 from schemas.actions import Gate
-from schemas.issuer import Issuer
-from schemas.manifest import Counts
+from schemas.issuer import Issuer, SourceSettings
+from schemas.manifest import Counts, Manifest, SourceIdentity
 
 REJECT_RATE: Gate = "reject-rate"
 ROW_JUMP: Gate = "row-jump"
@@ -103,3 +111,80 @@ def refusal(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> C
     if abs(counts.read - usual) <= limits.max_row_jump * usual:
         return None
     return RowJumpError(extract=facts.extract, read=counts.read, runs=len(facts.before), median=usual)
+
+
+LOOK_BACK = timedelta(days=60)  # a number that was used before is not a repeat: the issuer began again
+
+
+class SequenceMissingError(ExtractError):
+    """An extract has no sequence number."""
+
+    message = "{extract} has no sequence number in its {place}, where `sequence` in [source] expects one."
+    next_step = "Ask the issuer to send it again, or compare `sequence` with the file."
+
+
+class SequenceRepeatedError(ExtractError):
+    """Another extract had the same sequence number."""
+
+    message = "{extract} has the sequence number {number}, which run {run} has used. Nothing was committed."
+    next_step = "Ask the issuer for the right extract; the next number is {expected}."
+
+
+class SequenceGapError(GateError):
+    """An extract does not follow the last committed one."""
+
+    message = "{extract} has the sequence number {number}; expected {expected}, after run {run}. Nothing was committed."
+    next_step = "Submit the extracts between them first, or ask the issuer for them; to go on without them: {command}."
+
+
+class Numbered(NamedTuple):
+    """A run with the sequence number of its extract."""
+
+    number: int
+    run: str
+    as_of: date
+
+
+def sequence_number(source: SourceSettings, key: str, before: Sequence[str]) -> int | None:
+    """Return an extract's number, by its key or the lines before its data; None where the issuer numbers none."""
+    if source.sequence is None:
+        return None
+    places = [key.rpartition("/")[2]] if source.sequence_in == "name" else before
+    found = next((match[1] for place in places if (match := re.search(source.sequence, place))), None)
+    if found is None or not re.fullmatch("[0-9]{1,12}", found):
+        raise SequenceMissingError(extract=key, place=source.sequence_in)
+    return int(found)
+
+
+def out_of_sequence(
+    context: IssuerContext,
+    source: SourceIdentity,
+    as_of: date,
+    number: int | None,
+    planned: Sequence[Numbered],
+    opened: Collection[str],
+) -> GateError | None:
+    """Return the gate that a number does not pass; `planned` runs count as committed. SequenceRepeatedError."""
+    expected, last = number, ""
+    for one in chain(reversed(planned), _committed(context, source)) if number is not None else ():
+        if not last:
+            expected, last = one.number + 1, one.run
+        if one.number == number:
+            raise SequenceRepeatedError(extract=source.key, number=number, run=one.run, expected=expected)
+        if number == expected or one.as_of < as_of - LOOK_BACK:
+            break
+    if number == expected or SEQUENCE_GAP in opened:
+        return None
+    command = submit_line(source.key, "--open", SEQUENCE_GAP)
+    return SequenceGapError(extract=source.key, number=number, expected=expected, run=last, command=command)
+
+
+def _committed(context: IssuerContext, source: SourceIdentity) -> Iterator[Numbered]:
+    """Yield the committed runs of other numbered extracts, the last first."""
+    store, issuer, this = context.adapters.store, context.issuer.issuer, [source.key, source.sha256]
+    for at in range(last_commit(store, issuer), 0, -1):
+        done = read_document(store, link(commits(issuer), at), Manifest)
+        if not done or done.sequence is None or [done.source.key, done.source.sha256] == this:
+            continue
+        if read_manifest(store, keys_of(done.run)) is not None:  # else abandoned, or not committed yet
+            yield Numbered(done.sequence, done.run, done.as_of)

@@ -184,6 +184,12 @@ def dismissal_of(context: IssuerContext, key: str, chain: Sequence[Dismissal]) -
     return mine[-1] if mine and mine[-1].what == "dismissed" else None
 
 
+def submit_line(key: str, *options: str) -> str:
+    """Return the command that submits an extract, ready to paste into a shell."""
+    issuer, _, name = key.partition("/extracts/")
+    return shlex.join(["cardlink", "submit", issuer, "--extract", name, *options])
+
+
 def dismiss_line(key: str, *options: str) -> str:
     """Return the command that dismisses an extract, ready to paste into a shell."""
     issuer, _, name = key.partition("/extracts/")

@@ -21,17 +21,16 @@ from flows.submissions.duplicates import SeenRows, keyed
 from flows.submissions.ledger import resting_records, unread_records, unsent_records, with_reasons
 from flows.submissions.normalise import normalise
 from flows.submissions.repairs import Decided, decide, repair
-from flows.submissions.selection import SelectedRows
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import hash_cvv
 from schemas.expressions import is_test_card
 from schemas.issuer import Issuer
 from schemas.manifest import SourceIdentity
-from schemas.portal import CUID, MONTH, PAN, YEAR
+from schemas.portal import CUID, MONTH, PAN, POSTAL_CODE, YEAR, columns
 
 EXCLUDED = "row.filter.excluded"
-NAMELESS = "cardholder.cuid.missing"  # in a portfolio: whether it was sent before cannot be known
+NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
 _KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag", "test", *CHECKS, "text"]
 _UNCHECKED = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
 
@@ -106,7 +105,8 @@ class Route:
         rows = _identify(rows, self._cuid_prefix)
         verdicts = validate(rows, self._as_of, rules)
         if self._scope.prior is not None and self._issuer.full_portfolio:
-            verdicts = pl.concat([verdicts, _nameless(rows)])
+            named = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
+            verdicts = pl.concat([verdicts, rows.filter("cuid_made").select("row", **named).select(*VERDICT)])
         return Validated(rows, verdicts, unread, excluded)
 
     def process(self, block: Validated) -> Processed:
@@ -216,7 +216,45 @@ def _identify(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
     )
 
 
-def _nameless(rows: pl.DataFrame) -> pl.DataFrame:
-    """Reject the rows of a portfolio without a cuid: they would be sent again every night."""
-    verdict = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
-    return rows.filter("cuid_made").select("row", **verdict).select(*VERDICT)
+CLEARED = "(empty)"  # a correction that clears the field
+PICK: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "origin": pl.UInt32}
+
+
+class SelectedRows:
+    """Rows to send again: `rows` has row, and origin, the row of the earlier run that is repeated.
+
+    `corrections`: row and any of the portal's columns; null keeps the source's value, CLEARED removes it.
+    """
+
+    def __init__(self, rows: pl.DataFrame, corrections: pl.DataFrame | None = None) -> None:
+        self.rows = rows.select(pl.col(name).cast(kind) for name, kind in PICK.items())
+        given = pl.DataFrame(schema={"row": pl.UInt32}) if corrections is None else corrections
+        self._corrections = given.select(pl.col("row").cast(pl.UInt32), *(name for name in columns() if name in given))
+
+    def keep(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the selected rows of a frame (with `row`)."""
+        return frame.join(self.rows.select("row"), on="row", how="semi", maintain_order="left")
+
+    def origins(self, rows: pl.DataFrame) -> pl.Series:
+        """Return the row of the earlier run that each row repeats."""
+        return rows.select("row").join(self.rows, on="row", how="left", maintain_order="left")["origin"]
+
+    def correct(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Replace mapped values by corrected ones, except postal codes."""
+        return self._over(rows, [name for name in self._corrections.columns[1:] if name != POSTAL_CODE])
+
+    def correct_codes(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Replace repaired postal codes by corrected ones, which have lost no zeros."""
+        return self._over(rows, [name for name in self._corrections.columns if name == POSTAL_CODE])
+
+    def _over(self, rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+        if not names or self._corrections.is_empty():
+            return rows
+        given = self._corrections.select("row", pl.col(names).name.prefix("new "))
+        beside = rows.join(given, on="row", how="left", maintain_order="left")
+        return beside.select(_over(name) if name in names else pl.col(name) for name in rows.columns)
+
+
+def _over(name: str) -> pl.Expr:
+    new = pl.col(f"new {name}")
+    return pl.when(new == CLEARED).then(None).otherwise(pl.coalesce(new, name)).alias(name)

@@ -6,7 +6,6 @@ refused where an earlier one may have sent its cards.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import date
@@ -23,15 +22,15 @@ from flows.runs.claim import claimed, clean_up
 from flows.runs.context import DROPPED, Adapters, IssuerContext, record_event
 from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest, rows_before
 from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys, extracts, submissions
+from flows.runs.keys import RunKeys, submissions
 from flows.runs.prior_state import seen_rows
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, Entry, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
-from flows.submissions.changed import hold_changed
 from flows.submissions.gates import OPENABLE, GateFacts, refusal
-from flows.submissions.plan import RunInputs, find_extract, identify, make_plan
+from flows.submissions.pending import hold_changed
+from flows.submissions.plan import RunInputs, find_extract, identify, make_plan, submit_line
 from flows.submissions.rows import RowScope
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest, Plan
@@ -83,7 +82,7 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
             entry,
             RowScope(prior=survey.known if survey else None),
             request.opened,
-            command(context.issuer.issuer, plan, request.opened),
+            command(plan, request.opened),
             since=since,
             guarded=survey is not None,
             expected=request.expected,
@@ -177,12 +176,10 @@ def _build(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProg
     return manifest
 
 
-def command(issuer: str, plan: Plan, opened: Collection[str]) -> str:
+def command(plan: Plan, opened: Collection[str]) -> str:
     """Return the command line that finishes a run, ready to paste into a shell."""
-    words = ["cardlink", "submit", issuer, "--extract", plan.source.key.removeprefix(extracts(issuer))]
-    for gate in sorted(opened):
-        words += ["--open", gate]
-    return shlex.join(words + (["--new-run", plan.reason] if plan.reason else []))
+    gates = [word for gate in sorted(opened) for word in ("--open", gate)]
+    return submit_line(plan.source.key, *gates, *(("--new-run", plan.reason) if plan.reason else ()))
 
 
 class SentTwiceError(OperatorError):

@@ -22,9 +22,7 @@ VERDICT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String
 }  # fmt: skip
 
-_NONE = pl.DataFrame(
-    schema={"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String, "rank": pl.UInt32}
-)
+_NONE = pl.DataFrame(schema=VERDICT | {"rank": pl.UInt32})
 
 
 class SeverityRules(NamedTuple):
@@ -54,7 +52,8 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
         if failed is not None:
             asked = contract.by_severity
             verdicts = [_by_rule(rows.filter(mask), asked[severity]) for severity, mask in failed.items()]
-            return _first_of_each_cell(pl.concat([_NONE, *verdicts]))
+            ranked = pl.concat([_NONE, *verdicts]).sort("row", "rank")
+            return ranked.unique(["row", "column", "severity"], keep="first", maintain_order=True).select(*VERDICT)
     except Exception as error:  # noqa: BLE001  polars' and pandera's own may hold cells: ours is raised below
         problem = type(error).__name__
     raise BugError(place="validate", kind=problem)
@@ -75,10 +74,9 @@ def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings
             "severity": [severity] * len(ranked),
             "rank": [rank for rank, _ in ranked],
         }
-        types = {"column": pl.String, "code": pl.String, "severity": pl.String, "rank": pl.UInt32}
-        asked[severity] = SeverityRules(
-            tuple(one.alias(code) for code, one in holds.items()), pl.DataFrame(reported, types)
-        )
+        types = {name: _NONE.schema[name] for name in reported}
+        named = tuple(one.alias(code) for code, one in holds.items())
+        asked[severity] = SeverityRules(named, pl.DataFrame(reported, types))
         broad = [holds[rule.code] for _, rule in ranked if severities.get(rule.narrows) != severity]
         if broad:
             # 0: pandera would keep the values of the cells that fail
@@ -121,8 +119,3 @@ def _by_rule(rows: pl.DataFrame, asked: SeverityRules) -> pl.DataFrame:
     if len(np.unique(at)) != rows.height:
         raise ValueError("a row fails the composite check and no rule")
     return asked.reported[rule].insert_column(0, rows["row"][at])
-
-
-def _first_of_each_cell(verdicts: pl.DataFrame) -> pl.DataFrame:
-    ranked = verdicts.sort("row", "rank")
-    return ranked.unique(["row", "column", "severity"], keep="first", maintain_order=True).select(*VERDICT)

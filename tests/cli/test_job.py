@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from flows.cli.main import main
-from flows.cli.terminal import Terminal
+from flows.cli.main import Terminal, main
 from flows.partner_api.terminal import Watcher
 from flows.redaction import shown
 from schemas.partner_api.jobs import CredentialRequest

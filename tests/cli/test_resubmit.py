@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from flows.cli.main import main
 from flows.runs.keys import corrections
 from flows.wiring import open_store
-from schemas.corrections import template_columns
+from schemas.corrections import Template
 from schemas.portal import CITY, CUID, PAN
 from tests import keys
 from tests.again import PANS, correct
@@ -54,7 +54,7 @@ def fill(path: Path, **values: str) -> None:
     """Fill in a template by row, as a spreadsheet saves it: semicolons, CRLF, a BOM."""
     lines = list(csv.DictReader(path.read_text("utf-8-sig").splitlines()))
     with path.open("w", encoding="utf-8-sig", newline="") as out:
-        writer = csv.DictWriter(out, template_columns(), delimiter=";")
+        writer = csv.DictWriter(out, list(Template.dtypes()), delimiter=";")
         writer.writeheader()
         writer.writerows({**line, "correction": values.get(f"row{line['row']}", "")} for line in lines)
 

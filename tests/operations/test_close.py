@@ -17,7 +17,7 @@ from flows.reports.ingest import ingest
 from flows.reports.rebuild import find_breaks, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
 from flows.results.decisions import sort_breaks
-from flows.runs.closings import closed_breaks
+from flows.runs.chunks import closed_breaks
 from flows.runs.documents import NoReasonError, keys_of
 from schemas.breaks import found
 from schemas.expressions import PUBLISHED
@@ -179,14 +179,14 @@ def closing_of(name: str, place: str) -> Closing:
 def test_a_closing_covers_a_break_with_no_other_row(place: str, rows: int, covered: bool) -> None:
     closing = closing_of("LAST4_MISMATCH", "chunk 7, rows 1, 2")
 
-    told = sort_breaks([found("LAST4_MISMATCH", rows, place)], [closing])
+    still, closed = sort_breaks([found("LAST4_MISMATCH", rows, place)], [closing])
 
-    assert [len(told.open), len(told.closed)] == [not covered, covered]
+    assert [len(still), len(closed)] == [not covered, covered]
 
 
 def test_a_notice_is_never_closed() -> None:
     closing = closing_of("MERGED_FILE", "a.csv")
 
-    told = sort_breaks([found("MERGED_FILE", 2, "a.csv")], [closing])
+    still, closed = sort_breaks([found("MERGED_FILE", 2, "a.csv")], [closing])
 
-    assert (len(told.open), told.closed) == (1, ())
+    assert (len(still), closed) == (1, ())

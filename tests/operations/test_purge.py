@@ -16,10 +16,9 @@ from flows.reports.across import CLEAR
 from flows.reports.cardholder import trace
 from flows.reports.rebuild import rebuild
 from flows.reports.reconciliation import reconcile_runs
-from flows.runs.attempts import survey_cards
+from flows.runs.attempts import answer_key, survey_cards
 from flows.runs.chunks import outboxes
 from flows.runs.documents import AbandonedError, LedgerPurgedError, keys_of, read_purged, run_status, without_ledger
-from flows.runs.links import answer_key
 from flows.submissions.submit import Submitted
 from tests.night import BANK, Bench, local_bench
 from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, cleaner, deleted, later, planned, sent

@@ -18,8 +18,7 @@ from flows.operations.outbox import ChunkStateError, NoSuchChunkError, fetch, mo
 from flows.operations.reseal import Resealed, RowsDifferError, reseal
 from flows.resend.corrections import correction_template
 from flows.resend.resubmission import Request, resubmit
-from flows.resend.selection import RowSelection
-from flows.resend.sources import SourceGoneError
+from flows.resend.selection import RowSelection, SourceGoneError
 from flows.runs.chunks import outbox
 from flows.runs.documents import NoReasonError, UnknownRunError, keys_of
 from flows.runs.identity import canonical, digest

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from flows.commands.entry import Form
-from flows.commands.every import ENTRIES
-from flows.commands.form_words import in_form_words
+from flows.commands.every import ENTRIES, in_form_words
 from flows.commands.result import Link, Result, Table
 from flows.errors import CardlinkError
 from tests.ops.test_deploy_files import all_errors

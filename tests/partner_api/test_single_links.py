@@ -17,10 +17,9 @@ from flows.partner_api.service import Linking, LinkRequestError, NoServiceError
 from flows.partner_api.single_links import CardTakenError, link_row, link_typed
 from flows.reports.reconciliation import reconcile_runs
 from flows.resend.corrections import correction_template
-from flows.resend.selection import RowSelection
-from flows.resend.sources import SourceGoneError
+from flows.resend.selection import RowSelection, SourceGoneError
+from flows.runs.attempts import prompted_singles, singles
 from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of, read_summary
-from flows.runs.links import prompted_singles, singles
 from flows.submissions.gates import WrongCardsError
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CITY, CUID, CVV, CVV_HASH, PAN, PHONE

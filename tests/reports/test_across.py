@@ -3,19 +3,28 @@ from typing import Any
 
 import polars as pl
 
-from flows.reports.across import ReportTerms, RunFacts, WaitingChunk, across, outstanding
-from flows.reports.lists import TRIED, listed, settled, unlinked
-from schemas.reports import Outstanding, Unlinked
+from flows.reports.across import ReportTerms, RunFacts, WaitingChunk, across
+from flows.reports.lists import TRIED, listed, unlinked
+from flows.results.lineage import Cardholders
+from schemas.reports import Unlinked
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TERMS = ReportTerms(NOW, 48)
 ROWS = {"read": 10, "linked": 6, "error": 1, "awaiting": 3, "rejected": 0, "duplicate": 0, "suppressed": 0}
+
+
+def settled(runs: list[pl.DataFrame]) -> pl.DataFrame:
+    held = Cardholders()
+    for rows in runs:
+        held.add([rows])
+    return held.settled()
+
+
 NOBODY = unlinked([], settled([]))
 
 
 def waiting(hours: int, missing: str = "no result", chunk: int = 1, rows: int = 3) -> WaitingChunk:
-    name = f"bank-20261118-0123abcd-{chunk:05d}.csv.pgp"
-    return WaitingChunk("bank-20261118-0123abcd", chunk, name, missing, 10, rows, NOW - timedelta(hours=hours))
+    return WaitingChunk("bank-20261118-0123abcd", chunk, missing, rows, NOW - timedelta(hours=hours))
 
 
 def run(*chunks: WaitingChunk, day: int = 18, **changes: Any) -> RunFacts:
@@ -45,7 +54,7 @@ def test_an_answer_that_came_and_does_not_fit_is_not_silence() -> None:
     facts = across([run(waiting(500, "result unsettled"), waiting(1, chunk=2))], NOBODY, TERMS)
 
     assert 0 == facts["outstanding"]["overdue"]["count"]
-    assert [2, 1] == [one["chunk"] for one in facts["outstanding"]["chunks"]]
+    assert {"count": 1, "rows": 3} == facts["outstanding"]["missing"]["result unsettled"]
 
 
 def test_reasons_are_told_by_business_date() -> None:
@@ -59,13 +68,6 @@ def test_links_about_to_expire_are_counted_from_today_whenever_they_were_reporte
     facts = across([run(), run()], NOBODY, TERMS)
 
     assert [("within 7 days", 12)] == [(one["when"], one["links"]) for one in facts["links"] if one["links"]]
-
-
-def test_the_list_of_outstanding_chunks_keeps_to_its_schema() -> None:
-    frame = outstanding([run(waiting(1), waiting(60, chunk=2))], TERMS)
-
-    Outstanding.validate(frame)
-    assert [True, False] == frame["overdue"].to_list()
 
 
 def test_a_cardholder_linked_or_waiting_in_any_run_is_not_without_a_link() -> None:

@@ -58,7 +58,7 @@ def test_silence_shows_as_open_items_with_an_age_before_any_result_came(tmp_path
     assert (3, 60) == (outstanding["count"], outstanding["rows"])
     assert {"count": 3, "rows": 60} == outstanding["ages"]["1 to 2 days"]
     assert "answers awaited" == facts["verdict"]
-    assert [run] * 3 == [row["run"] for row in listed(bench, "outstanding.csv")]
+    assert [run] * 3 == [row["run"] for row in listed(bench, "worklist.csv")]
 
 
 def test_an_overdue_answer_is_told_of_once_however_often_one_looks(tmp_path: Path) -> None:
@@ -121,9 +121,8 @@ def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(t
 
     facts = reconcile_runs(bench.context)
 
-    late = [one["chunk"] for one in facts["outstanding"]["chunks"] if one["overdue"]]
-    assert [3] == late
-    assert ["20 h", "20 h"] == [one["age"] for one in facts["outstanding"]["chunks"] if not one["overdue"]]
+    assert {"count": 1, "rows": 20} == facts["outstanding"]["overdue"]
+    assert {1: "20 h", 2: "20 h", 3: "2 d 12 h"} == {one["chunk"]: one["age"] for one in facts["worklist"]}
 
 
 def test_a_chunk_that_is_held_or_cancelled_is_open_but_never_overdue(tmp_path: Path) -> None:
@@ -134,8 +133,13 @@ def test_a_chunk_that_is_held_or_cancelled_is_open_but_never_overdue(tmp_path: P
 
     facts = reconcile_runs(bench.context)
 
-    chunks = {one["chunk"]: (one["missing"], one["overdue"]) for one in facts["outstanding"]["chunks"]}
-    assert {1: ("held or cancelled", False), 2: ("held or cancelled", False), 3: ("no result", True)} == chunks
+    outstanding = facts["outstanding"]
+    assert (2, 1) == (
+        outstanding["missing"]["held or cancelled"]["count"],
+        outstanding["missing"]["no result"]["count"],
+    )
+    assert {"count": 1, "rows": 20} == outstanding["overdue"]
+    assert {1: "chunks held", 3: "chunks to upload"} == {one["chunk"]: one["kind"] for one in facts["worklist"]}
 
 
 def test_only_runs_of_the_dates_asked_for_are_looked_at(tmp_path: Path) -> None:

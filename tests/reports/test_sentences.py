@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from flows.operations.outbox import move
-from flows.reports import advice, cardholder, worklist
+from flows.reports import across, advice, cardholder
 from flows.wiring import open_store
 from tests import keys
 from tests.cli.test_mend import cardlink, pin
@@ -180,8 +180,8 @@ def test_an_overdue_result_is_said_to_be_overdue(texts: dict[str, str]) -> None:
 
 def templates() -> Iterator[str]:
     """Yield the pattern of every sentence in the code that makes them: three words or more, and no docstring."""
-    tables = {worklist: {"_UNLINKED", "_chunks", "_breaks", "_ending"}, cardholder: {"_WAITS", "_WORDS"}}
-    for module in (advice, worklist, cardholder):
+    tables = {across: {"_UNLINKED", "_chunks", "_breaks", "_ending"}, cardholder: {"_WAITS", "_WORDS"}}
+    for module in (advice, across, cardholder):
         tree = ast.parse(Path(str(module.__file__)).read_text())
         for part in tree.body:
             named = getattr(part, "name", None) or next(iter(getattr(part, "targets", [])), None)

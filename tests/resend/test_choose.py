@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.resend.selection import ASKED, STANDING, TRIED, RowFacts, active_attempts, cards, decide
-from flows.submissions.selection import PICK
+from flows.submissions.rows import PICK
 from schemas.portal import CITY, PAN
 
 TODAY = date(2026, 11, 20)

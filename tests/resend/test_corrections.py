@@ -17,8 +17,7 @@ from flows.resend.corrections import (
     read_corrections,
 )
 from flows.resend.resubmission import NothingToSendError, Request, plan_resubmit, resubmit
-from flows.resend.selection import RowSelection
-from flows.resend.sources import SourceGoneError
+from flows.resend.selection import RowSelection, SourceGoneError
 from flows.runs.keys import corrections
 from flows.runs.store import ConflictError
 from schemas.corrections import Template

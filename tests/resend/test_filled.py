@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.resend.corrections import CorrectionsRefusedError, CorrectionsUnreadableError, misplaced, read_filled
-from schemas.corrections import AT_SOURCE, Filled, template_columns
+from schemas.corrections import AT_SOURCE, Filled, Template
 from schemas.portal import CITY, PAN, POSTAL_CODE, columns
 
 RUN = "bank-20261120-3f9c21aa"
@@ -149,7 +149,7 @@ def test_whatever_is_filled_in_is_read_as_it_was_written(
 ) -> None:
     out = StringIO()
     writer = csv.writer(out, delimiter=delimiter, lineterminator=ends)
-    writer.writerow(template_columns())
+    writer.writerow(list(Template.dtypes()))
     for (row, column), text in corrections.items():
         writer.writerow([RUN, row, "", "", column, "", "", "", text])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.resend.renewal import ABSENT, DYING, NoExtractError, Request, renew, renewals
-from flows.resend.sources import SourceGoneError
+from flows.resend.selection import SourceGoneError
 from flows.runs.chains import OvertakenError
 from flows.runs.documents import keys_of, manifests
 from flows.runs.keys import extracts

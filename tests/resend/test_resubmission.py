@@ -22,8 +22,7 @@ from flows.resend.resubmission import (
     command,
     plan_resubmit,
 )
-from flows.resend.selection import RowSelection
-from flows.resend.sources import AmbiguousRowsError, SourceGoneError
+from flows.resend.selection import AmbiguousRowsError, RowSelection, SourceGoneError
 from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of
 from flows.runs.keys import corrections
 from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN
