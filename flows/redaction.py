@@ -133,15 +133,19 @@ def shown(text: str) -> str:
 def shows_card(url: str, last_4: str | None) -> bool:
     """Return whether a URL contains a CVV, its hash or a card number, in any spelling; `last_4` of whom it is for.
 
-    Within identifiers in hexadecimal, which have many digits by chance, only the cardholder's own number counts.
+    Within identifiers in hexadecimal, which have many digits by chance, only the cardholder's own number counts, and
+    not within a longer run of digits: by chance, one of eleven million such links would hold it there.
     """
     if redact(url) != url:
         return True
     for text, _ in _readings(url):
-        bare = _GROUP.findall(re.sub(r"[^0-9A-Za-z]", "", text))
-        if last_4 and any(card.endswith(last_4) for card in _windows(bare)):
+        others = _IDENTIFIER.sub(_blank, text)
+        bare = _GROUP.findall(re.sub(r"[^0-9A-Za-z]", "", others))
+        within = [run for one in _IDENTIFIER.finditer(text) for run in _GROUP.findall(one[0].replace("-", ""))]
+        own = [*_windows(bare), *filter(_BEGINS.match, _windows([run for run in within if len(run) < 18]))]
+        if last_4 and any(card.endswith(last_4) for card in own):
             return True
-        for _, groups in _chains(_IDENTIFIER.sub(_blank, text)):
+        for _, groups in _chains(others):
             if any(map(_BEGINS.match, _windows([*(group[0] for group in groups), *_together(groups)]))):
                 return True
     return False

@@ -23,7 +23,7 @@ LONGEST, ARTIFACT = 50, 1000  # lines of the worklist on a terminal, and in Pref
 TOP = 10  # lines of a table on a terminal; the files have them all
 NAMED = 3  # runs of an ingest in its sentence
 READ_ONLY = "it changes nothing; the tables of the other flows show the same"
-FILES = "report.html report.xlsx links.csv errors.csv rejects.csv chunks.csv summary.json"
+FILES = "report.html report.xlsx links.csv errors.csv rejects.csv awaiting.csv breaks.csv questions.csv summary.json"
 INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60))
 STAGES = (("submit", "why we refused or warned", "rejects.csv"), ("partner", "why the partner refused", "errors.csv"))
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import across, lists
-from flows.reports.across import ReportTerms, RunFacts, WaitingChunk, Work, worklist
+from flows.reports.across import OPERATOR, ReportTerms, RunFacts, WaitingChunk, Work, worklist
 from flows.reports.across import table as worklist_table
 from flows.reports.page import across_page
 from flows.reports.summary import HELD, MISSING, missing, waiting_since
@@ -23,7 +23,7 @@ from flows.reports.workbook import across_workbook
 from flows.results.lineage import Cardholders, run_rows
 from flows.results.markers import read_waiting
 from flows.runs.attempts import active_twice, prompted_links
-from flows.runs.chains import commits_since
+from flows.runs.chains import commits_since, last_record
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
     csv_pieces,
@@ -36,10 +36,11 @@ from flows.runs.documents import (
     without_ledger,
 )
 from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys, placements, reconciliation
+from flows.runs.keys import RunKeys, deliveries, placements, reconciliation
 from flows.runs.store import Store, read
 from schemas.ledger import ERROR, REJECTED
 from schemas.manifest import Manifest
+from schemas.records import Delivery
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): cardholders of older runs are in a later extract or gone
 READERS = 16  # runs read at a time
@@ -87,6 +88,7 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     cards = lists.unlinked([attempts.select(*lists.TRIED)], held.settled())
     refused = refusals(store, issuer.issuer, every)
     work = worklist(issuer.issuer, found, cards, refused, _strays(store, issuer.issuer), terms)
+    work = sorted([*work, *_unconfirmed(store, issuer.issuer)])
     return Survey(found, cards, held.count(), work, terms, since)
 
 
@@ -128,6 +130,16 @@ def _strays(store: Store, issuer: str) -> dict[str, datetime]:
     """Return the result files with breaks that belong to no run, and since when each is there."""
     files = [one.file for one in read_waiting(store, issuer).values() if one.told and not one.runs]
     return {entry.key: entry.modified for file in files for entry in store.keys(file) if entry.key == file}
+
+
+def _unconfirmed(store: Store, issuer: str) -> Iterator[Work]:
+    """Yield the last delivery of links, unless the receiving side has confirmed it."""
+    number, last = last_record(store, deliveries(issuer), Delivery)
+    if last is not None and not list(store.keys(f"{deliveries(issuer)}{number:06d}/confirmed.json")):
+        changes, command = last.new + last.replaced + last.withdrawn, f"cardlink deliver {issuer} --confirm {number}"
+        yield Work(
+            last.at, "links to confirm", issuer, "", None, changes, last.at, OPERATOR, f"{command} --reason RECEIPT"
+        )
 
 
 def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:

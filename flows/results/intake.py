@@ -60,6 +60,7 @@ class IngestedFile(NamedTuple):
     runs: frozenset[str]
     lost: int
     refused: bool  # it has links to hosts that are not allowed
+    lost_as: str = ""  # the break of the lost rows; of several the first
     outcome: str = ""  # a digest of what came of its rows, where that may change
     left: frozenset[str] = frozenset()  # runs that it answered before
     kept: tuple[str, ...] = ()  # keys of the stored outcomes
@@ -80,9 +81,12 @@ class IngestedFile(NamedTuple):
         named = purged & {run for run, _ in named_in(self.found.entry.key)}
         wrong, then = describe(self.problems)
         if self.lost:
-            unknown = f"run {min(named)} is purged" if named else "no run of this issuer sent them"
+            kind = KINDS[FOREIGN_FILE if self.lost == self.rows else self.lost_as or UNKNOWN_CUID]
+            stranger = self.lost_as in ("", UNKNOWN_CUID, FOREIGN_FILE)
+            unknown = "no run of this issuer sent them" if stranger else kind.meaning.rstrip(".")
+            unknown = f"run {min(named)} is purged" if named else unknown
             wrong = f"{self.lost} of {self.rows} rows belong to no sent row ({wrong or unknown})"
-            then = KINDS[FOREIGN_FILE].then if self.lost == self.rows else then or KINDS[UNKNOWN_CUID].then
+            then = kind.then if self.lost == self.rows else then or kind.then
         return f"{redact(self.found.entry.key)}: {wrong}. {then}"
 
 
@@ -219,7 +223,9 @@ def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> I
     runs = frozenset(rows["run"].drop_nulls().unique())
     left = affected_runs(found.decided).union(before.runs if before else ()) - runs  # also where one was killed
     refused = not rows.filter(trouble=URL_NOT_ALLOWED).is_empty()
-    file = IngestedFile(found, one.problems, rows.height, runs, rows["row"].null_count(), refused, left=left)
+    lost = rows.filter(pl.col("row").is_null())["trouble"].drop_nulls()
+    lost_as = min(lost, default="")
+    file = IngestedFile(found, one.problems, rows.height, runs, rows["row"].null_count(), refused, lost_as, left=left)
     if file.done:
         return file
     facts = rows.select("position", "run", "chunk", "row", "state", "trouble", "content", "nth").write_csv()

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flows.runs.keys import RunId, RunKeys
 from flows.submissions.duplicates import BLOCK, Table
 from tests.bench.measure import Contender, Cost, cost_of, middle, ratio, side_by_side
 from tests.bench.nights import make_nights
-from tests.bench.scene import BANK, CARDLINK, DAY, Scene, make_scene
+from tests.bench.scene import BANK, CARDLINK, Scene, make_scene
 from tests.bench.year import make_year
 from tests.servers import moto
 
@@ -164,25 +163,23 @@ def bucket(scene: Scene, rounds: int) -> Iterator[Figure]:
     yield Figure("submit to S3, less the server's CPU / to a directory", sorted(spent)[len(spent) // 2], 1.5)
 
 
-def command_line(folder: Path, rounds: int, many: int) -> Iterator[Figure]:
-    """Measure `--help`, and `status` on a store of so many runs of 2,000 rows each."""
-    scene = make_scene(folder / "runs", 2000)
-    cost_of(scene.submit())
-    runs = scene.folder / "store" / BANK / "runs"
-    (run,) = runs.iterdir()
-    manifest = (run / "manifest.json").read_bytes()
-    for number in range(many):
-        keys = RunKeys(RunId(BANK, DAY, f"{number:08x}"))
-        (runs / str(keys.run)).mkdir()
-        (scene.folder / "store" / keys.manifest).write_bytes(
-            manifest.replace(run.name.encode(), str(keys.run).encode())
-        )
-    config = [CARDLINK, "--config", str(scene.folder)]
-    for name, words, limit in (("--help", ["--help"], 0.2), (f"status of {many:,} runs", ["status"], 1.0)):
-        contender = Contender(name, lambda: None, [*config, *words])
-        yield Figure(
-            f"cardlink {name}", middle([cost_of(contender) for _ in range(2 * rounds + 1)]).wall, limit, unit="s"
-        )
+def command_line(folder: Path, scene: Scene, rounds: int, many: int) -> Iterator[Figure]:
+    """Measure `--help`, and what an operator asks of a store of so many runs with 50 result files that do not fit."""
+    year, _ = make_year(folder / "runs", scene, 2000, many, settings="")
+    for number in range(50):
+        junk = year.folder / "store" / BANK / "results" / f"junk-{number:02}.csv"
+        junk.write_bytes(b"cuid,last_4,url,expiration_date,error\n,,,,%d\n" % number)
+    config = [CARDLINK, "--config", str(year.folder)]
+    subprocess.run([*config, "ingest", BANK], check=False, capture_output=True)
+    asked = {
+        "--help": 0.2, "status": 1, f"ingest {BANK}": 1, f"outbox list {BANK}": 3,
+        f"worklist {BANK}": 3, f"reconcile {BANK}": 3,
+    }  # fmt: skip
+    for words, limit in asked.items():
+        contender = Contender(words, lambda: None, [*config, *words.split()])
+        wall = middle([cost_of(contender) for _ in range(2 * rounds + 1)]).wall
+        of = "" if words == "--help" else f" of {many:,} runs"
+        yield Figure(f"cardlink {words.removesuffix(f' {BANK}')}{of}", wall, limit, unit="s")
 
 
 def memory_of_repeats(rows: int) -> Iterator[Figure]:

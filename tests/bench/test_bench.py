@@ -42,7 +42,10 @@ FIGURES = {
         "peak memory of the submit with a year behind it",
     ],
     "s3": ["submit to S3, less the server's CPU / to a directory"],
-    "cli": ["cardlink --help", "cardlink status of 3 runs"],
+    "cli": [
+        "cardlink --help",
+        *(f"cardlink {words} of 3 runs" for words in ("status", "ingest", "outbox list", "worklist", "reconcile")),
+    ],
     "repeats": ["telling 1,500 rows apart, bytes a row"],
 }
 

@@ -9,17 +9,18 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from flows.operations.outbox import move
 from flows.reports import across, advice, cardholder
 from flows.wiring import open_store
+from schemas.breaks import FOREIGN_FILE, KINDS
 from tests import keys
 from tests.cli.test_mend import cardlink, pin
 from tests.night import Bench, issuer
-from tests.operations.test_decide import LINE, WHY, answer
+from tests.operations.test_decide import HEAD, LINE, WHY, answer
 
 UNREACHED = {  # held to their situations by tests of their own in test_trace.py
     "was requested as a single link, with unknown outcome",
@@ -210,3 +211,100 @@ def test_every_sentence_of_the_code_is_said_in_some_situation(texts: dict[str, s
     unsaid = {one for one in templates() if not re.search(one, everything)}
 
     assert {re.sub(r"\\(.)", r"\1", one) for one in unsaid} - UNREACHED == set()
+
+
+def line(sent: dict[str, Any], **other: str) -> str:
+    """Return the result row of a sent row, with other cells than the portal would give."""
+    given = {"cuid": sent["cuid"], "last_4": sent["last_4"], "url": f"https://links.example.com/{sent['row']}"}
+    cells = {**given, "ends": "2099-01-01", "error": "", **other}
+    return ",".join(cells.values()) + "\n"
+
+
+def lines(rows: list[dict[str, Any]]) -> list[str]:
+    return [line(one) for one in rows]
+
+
+# What is wrong with the result of a chunk, by the break that it is; a chunk has ten rows.
+WRONG: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
+    "RESULT_SHORT": lambda rows: lines(rows[:8]),
+    "RESULT_LONG": lambda rows: [*lines(rows), line(rows[0])],
+    "UNKNOWN_CUID": lambda rows: [*lines(rows), line(rows[0], cuid="stranger")],
+    "LAST4_MISMATCH": lambda rows: [line(rows[0], last_4="0000"), *lines(rows[1:])],
+    "URL_AND_ERROR": lambda rows: [line(rows[0], error="odd"), *lines(rows[1:])],
+    "NEITHER_URL_NOR_ERROR": lambda rows: [line(rows[0], url="", ends=""), *lines(rows[1:])],
+    "UNATTRIBUTED_ERROR": lambda rows: [",,,,oops\n", ",,,,oops\n", *lines(rows[:1:-1])],
+    "UNNAMED_ROW": lambda rows: [line(rows[0], cuid=""), line(rows[1], cuid=""), *lines(rows[:1:-1])],
+    "URL_NOT_ALLOWED": lambda rows: [line(rows[0], url="https://evil.example/1"), *lines(rows[1:])],
+    "LINK_EXPIRED": lambda rows: [line(rows[0], ends="2020-01-01"), *lines(rows[1:])],
+    "RESULT_FOR_CANCELLED": lines,
+    "DAMAGED_FILE": lambda _: [],
+    "CONFLICTING_RESULT": lines,
+    "DUPLICATE_RESULT": lines,
+    "STRANGE_NAME": lines,
+}
+APART = {"MISNAMED_FILE", "MERGED_FILE", "FOREIGN_FILE"}  # about a file as a whole, and two chunks
+ELSEWHERE = {"UNKNOWN_TRANSACTION", "DAMAGED_TRANSACTIONS"}  # of transaction reports: tests/partner_api
+
+
+def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_and_ends_when_that_is_done(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "store").mkdir()
+    pin(tmp_path, keys.sound())
+    bank = Bench(open_store("store", tmp_path), issuer(portal={"rows_per_chunk": 10}), now=lambda: datetime.now(UTC))
+    run = bank.submit(bank.drop(10 * (len(WRONG) + 5))).manifest.run
+    chunks = dict(enumerate([*WRONG, *["MISNAMED_FILE"] * 2, *["MERGED_FILE"] * 2], 1))
+
+    def sent(chunk: int) -> list[dict[str, Any]]:
+        return bank.ledger(run).filter(chunk=chunk).sort("position").to_dicts()
+
+    def drop(name: str, rows: list[str]) -> None:
+        bank.store.replace(f"bank/results/{name}.csv", [(HEAD + "".join(rows)).encode()])
+
+    of = {kind: chunk for chunk, kind in chunks.items()}
+    cardlink(tmp_path, "outbox", "cancel", run, str(of["RESULT_FOR_CANCELLED"]), *WHY)
+    for kind, rows in WRONG.items():
+        name = "bank-20261101-aaaaaaaa-00001" if kind == "STRANGE_NAME" else f"{run}-{of[kind]:05d}"
+        drop(name, rows(sent(of[kind])))
+    drop("other", [line(one, url=f"https://links.example.com/x{one['row']}") for one in sent(of["CONFLICTING_RESULT"])])
+    drop("copy", lines(sent(of["DUPLICATE_RESULT"]))[::-1])
+    misnamed, merged = of["MISNAMED_FILE"], of["MERGED_FILE"]
+    drop(f"{run}-{misnamed:05d}", lines(sent(misnamed - 1)))
+    drop(f"{run}-{misnamed - 1:05d}", lines(sent(misnamed)))
+    drop("merged", lines([*sent(merged - 1), *sent(merged)]))
+    page = "<!DOCTYPE html><html><body>Your session has expired</body></html>"
+    bank.store.replace(f"bank/results/{run}-{of['DAMAGED_FILE']:05d}.csv", [page.encode()])
+    drop("foreign", [line(sent(1)[0], cuid="nobody")])
+
+    taken = cardlink(tmp_path, "ingest", "bank").output
+    found = json.loads(bank.report(run, "summary.json"))["breaks"]
+    page = html.unescape(bank.report(run, "report.html").decode())
+
+    said = [
+        f"foreign.csv: 1 of 1 rows belong to no sent row (no run of this issuer sent them). {KINDS[FOREIGN_FILE].then}",
+        f"{run}-{of['DAMAGED_FILE']:05d}.csv: ",
+        *(
+            f"{run}-{of[kind]:05d}.csv: {rows} rows belong to no sent row ({why}). {KINDS[kind].then}"
+            for kind, rows, why in (
+                ("UNKNOWN_CUID", "1 of 11", "no run of this issuer sent them"),
+                ("RESULT_LONG", "1 of 11", "A chunk has more result rows than rows sent"),
+                ("UNNAMED_ROW", "2 of 10", KINDS["UNNAMED_ROW"].meaning.rstrip(".")),
+            )
+        ),
+    ]
+
+    assert set(KINDS) == set(WRONG) | APART | ELSEWHERE
+    assert {*WRONG, "MISNAMED_FILE", "MERGED_FILE"} - {"DAMAGED_FILE"} == {one["name"] for one in found}
+    assert [] == [one for one in found if one["then"] != KINDS[one["name"]].then or one["then"] not in taken + page]
+    assert [] == [one for one in said if one not in taken]
+    for one in found:
+        numbers = {int(number) for number in re.findall(r"chunk (\d+)", one["place"])}
+        assert {chunks.get(number) for number in numbers} <= {one["name"]}, (one, taken)
+
+    for kind in ("RESULT_SHORT", "DAMAGED_FILE"):  # download it again
+        drop(f"{run}-{of[kind]:05d}", lines(sent(of[kind])))
+    cardlink(tmp_path, "ingest", "bank")
+    left = {one["name"] for one in json.loads(bank.report(run, "summary.json"))["breaks"]}
+
+    assert set(WRONG) - {"RESULT_SHORT", "DAMAGED_FILE"} <= left
+    assert not left & {"RESULT_SHORT", "DAMAGED_FILE"}

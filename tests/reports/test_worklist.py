@@ -181,3 +181,17 @@ def test_a_refused_extract_leaves_the_list_by_what_its_command_says_next(tmp_pat
     cardlink(tmp_path, *shlex.split(said["next"])[1:])
 
     assert {} == work(tmp_path)
+
+
+def test_links_that_were_delivered_are_on_the_worklist_until_their_delivery_is_confirmed(
+    bank: Bench, tmp_path: Path
+) -> None:
+    answer(bank, bank.submit(bank.drop(10)).manifest.run, 1)
+    cardlink(tmp_path, "ingest", "bank")
+    cardlink(tmp_path, "deliver", "bank")
+
+    [line] = work(tmp_path)["links to confirm"]
+    cardlink(tmp_path, *shlex.split(line["command"])[1:])
+
+    assert (10, "operator") == (line["rows"], line["who"])
+    assert "links to confirm" not in work(tmp_path)

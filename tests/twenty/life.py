@@ -248,7 +248,7 @@ def _left(story: Story) -> int:
 
 def _open(story: Story) -> bool:
     """Return whether a worklist has anything but what only a cardholder's data or the partner could settle."""
-    final = ("rows to correct", "errors to ask about")
+    final = ("rows to correct", "errors to ask about", "links to confirm")
     return any(
         one["kind"] not in final and not one["kind"].startswith("links end")
         for bank in story.banks

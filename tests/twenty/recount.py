@@ -56,7 +56,9 @@ def recount(story: Story) -> Findings:
 
 def _doable(kind: str) -> bool:
     """Return whether a line is one that the operator must have settled: the others need the issuer or the partner."""
-    return kind not in ("rows to correct", "errors to ask about") and not kind.startswith("links end")
+    return kind not in ("rows to correct", "errors to ask about", "links to confirm") and not kind.startswith(
+        "links end"
+    )
 
 
 def _judge_links(story: Story, bank: Bank, findings: Findings) -> None:
