@@ -475,6 +475,7 @@ def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_f
 @needs_browser
 def test_a_wrong_parameter_is_refused_by_the_form_in_plain_words(page: Page, story: Story) -> None:
     story.stage.form(page, "outbox")
+    page.choose("action", "uploaded")
     page.type_into("run", "last night")
 
     page.click("Submit")
@@ -489,6 +490,33 @@ def test_the_artifacts_of_the_night_render_as_tables(page: Page, story: Story) -
 
     for key, text in ((f"{story.run}-chunks", "-00001.csv.pgp"), (f"{story.run}-balance", "received = rows linked")):
         page.go(f"{story.stage.url}/artifacts/artifact/{found[key]['latest_id']}")
+        page.see(text)
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_worklist_is_shown_with_the_command_for_each_thing_to_do(page: Page, story: Story) -> None:
+    done = story.stage.do("worklist", issuer=ISSUER)
+
+    told = story.stage.artifacts()[f"{ISSUER}-worklist"]
+    lines = json.loads(told["data"])
+    assert "Completed" == done.state
+    assert f"{ISSUER}: {len(lines)} things to do" == told["description"]
+    assert lines
+    page.go(f"{story.stage.url}/artifacts/artifact/{told['latest_id']}")
+    for line in lines:
+        page.see(line["command"])
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_page_of_a_dry_run_shows_what_would_be_sent_and_where_other_rows_go(page: Page, story: Story) -> None:
+    found = story.stage.artifacts()
+    [shown] = [one for key, one in found.items() if re.match(f"{LATE}.*-dry-rows", key or "")]
+
+    page.go(f"{story.stage.url}/artifacts/artifact/{shown['latest_id']}")
+
+    for text in ("submitted", "72", "rejected", "52"):
         page.see(text)
 
 
