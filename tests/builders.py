@@ -39,4 +39,4 @@ def portal_rows(*changes: Mapping[str, str | None]) -> pl.DataFrame:
 
 def share_of(examples: float) -> int:
     """Return a share of the examples that the profile of this session has: for properties that cost a night each."""
-    return max(1, round(settings.default.max_examples * examples))
+    return max(1, round(settings().max_examples * examples))
