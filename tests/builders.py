@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import polars as pl
+from hypothesis import settings
 
 from schemas.portal import CUID, columns
 
@@ -34,3 +35,8 @@ def portal_rows(*changes: Mapping[str, str | None]) -> pl.DataFrame:
     ]
     schema = {"row": pl.UInt32, "line": pl.UInt32, **dict.fromkeys(columns(), pl.String)}
     return pl.DataFrame(rows, schema=schema)
+
+
+def share_of(examples: float) -> int:
+    """Return a share of the examples that the profile of this session has: for properties that cost a night each."""
+    return max(1, round(settings().max_examples * examples))

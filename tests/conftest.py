@@ -21,15 +21,21 @@ settings.load_profile("quick")
 
 LONGEST = (
     "test_operating",
-    "test_demo",
     "leaks",
-    "test_signals",
-    "quarter",
+    "test_demo",
+    "twenty",
     "test_year",
+    "quarter",
+    "test_signals",
+    "test_resubmission.py",
+    "test_portfolio.py",
+    "test_stored",
+    "test_dry_runs",
+    "test_attribute",
     "test_twelve",
     "torture",
-    "bench",
     "test_iam",
+    "bench",
 )
 MEMORY = Path("/dev/shm")
 LEFT = pytest.StashKey[list[str]]()

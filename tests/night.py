@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import cache
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -34,6 +38,7 @@ from tests import keys
 BANK = "bank"
 DAY = date(2026, 11, 20)
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+T = TypeVar("T")
 
 
 def issuer(**changes: Any) -> Issuer:
@@ -151,6 +156,20 @@ def local_bench(folder: Path, **changes: Any) -> Bench:
     """Return a bench on a directory store."""
     (folder / "store").mkdir(parents=True)
     return Bench(LocalStore(folder / "store"), issuer(**changes))
+
+
+def copy_of(make: Callable[..., tuple[Bench, T]], folder: Path, *given: Hashable) -> tuple[Bench, T]:
+    """Return a copy in a folder of the local bench that `make` makes of a folder, once in a test process."""
+    made, (bench, more) = _made(make, *given)
+    shutil.copytree(made / "store", folder / "store", dirs_exist_ok=True)
+    return replace(bench, store=LocalStore(folder / "store")), more
+
+
+@cache
+def _made(make: Callable[..., tuple[Bench, T]], *given: Hashable) -> tuple[Path, tuple[Bench, T]]:
+    folder = Path(tempfile.mkdtemp(prefix="made-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder, make(folder, *given)
 
 
 def portal_csv(rows: pl.DataFrame) -> bytes:

@@ -21,7 +21,7 @@ from flows.wiring import open_store
 from schemas.portal import CITY, CUID, PAN, POSTAL_CODE
 from tests import keys
 from tests.again import PANS, correct
-from tests.builders import portal_rows
+from tests.builders import portal_rows, share_of
 from tests.night import Bench, issuer, portal_csv, uncommit
 
 TOML = """
@@ -210,7 +210,7 @@ ROW = st.fixed_dictionaries({CUID: st.sampled_from("abcdefgh"), CITY: st.sampled
 EXTRACT = st.lists(ROW, min_size=1, max_size=6)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=share_of(0.16))
 @given(st.lists(EXTRACT, min_size=1, max_size=3), EXTRACT, st.booleans())
 def test_a_dry_run_of_new_extracts_counts_what_a_submit_then_sends(
     extracts: list[list[Facts]], earlier: list[Facts], copied: bool
@@ -244,7 +244,7 @@ def test_an_extract_with_the_bytes_of_a_committed_one_is_refused_by_dry_run_chec
     assert [{"error": "DuplicateExtractError"}] * 3 == [checked, tried, done]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=share_of(0.16))
 @given(
     st.lists(st.tuples(st.sampled_from(["good", "bad", "worse"]), st.booleans()), min_size=1, max_size=8),
     st.sampled_from([{"errors": True}, {"rejects": True}, {"missing": True}, {"errors": True, "rejects": True}]),

@@ -163,9 +163,14 @@ def _padded(changes: Sequence[Mapping[str, str | None]], size: int) -> list[Mapp
 
 def _watch(session: int, shown: set[str], done: threading.Event) -> None:
     """Note command line and environment of every process of a session, again and again: gpg lives some milliseconds."""
+    others: set[Path] = set()  # a process stays in its session, or leaves it for one of its own
     while not done.wait(0.003):
-        for folder in Path("/proc").glob("[0-9]*"):
+        listed = set(Path("/proc").glob("[0-9]*"))
+        others &= listed
+        for folder in listed - others:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 if int((folder / "stat").read_text().rpartition(")")[2].split()[3]) == session:
                     shown.add((folder / "cmdline").read_bytes().decode(errors="replace"))
                     shown.add((folder / "environ").read_bytes().decode(errors="replace"))
+                else:
+                    others.add(folder)

@@ -27,7 +27,8 @@ from flows.reports.rebuild import rebuild
 from flows.runs.documents import NoReasonError, NoSuchRowError, UnknownRunError, keys_of
 from flows.runs.keys import attributions, ingested, results
 from schemas.expressions import PUBLISHED
-from tests.night import BANK, NOON, Bench, local_bench
+from tests.builders import share_of
+from tests.night import BANK, NOON, Bench, copy_of, local_bench
 from tests.storms import FailingStore
 
 WHY = "the partner says so"
@@ -47,9 +48,14 @@ def night(tmp_path: Path) -> tuple[Bench, str]:
 
 
 def answered(folder: Path) -> tuple[Bench, str]:
-    minutes = count()
-    bench = local_bench(folder, portal={"rows_per_chunk": 5})
+    bench, run = copy_of(_answered, folder)
+    minutes = count(1)
     bench.now = lambda: NOON + timedelta(minutes=next(minutes))
+    return bench, run
+
+
+def _answered(folder: Path) -> tuple[Bench, str]:
+    bench = local_bench(folder, portal={"rows_per_chunk": 5})
     run = bench.submit(bench.drop(10)).manifest.run
     sent = bench.ledger(run).rows(named=True)
     bench.drop_result(file([*(link(sent[at]) for at in (1, 0, 2)), mute(), mute()]), "a.csv")
@@ -177,8 +183,8 @@ def test_a_decision_holds_for_the_bytes_it_was_made_of(night: tuple[Bench, str])
     )
 
 
-def test_a_result_is_taken_up_again_although_it_was_taken_up(night: tuple[Bench, str]) -> None:
-    bench, run = night
+def test_a_result_is_taken_up_again_although_it_was_taken_up(tmp_path: Path) -> None:
+    bench, run = _answered(tmp_path)
     sent = bench.ledger(run).rows(named=True)
     bench.drop_result(file(link(row) for row in sent[5:]), "b.csv")
     before = bench.ingest().files, bench.ingest().files
@@ -287,7 +293,7 @@ def test_a_report_made_from_scratch_says_the_same(night: tuple[Bench, str]) -> N
     assert from_scratch(bench, run) == told
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share_of(0.12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(decisions=st.lists(st.tuples(st.sampled_from([4, 5]), st.integers(4, 10), st.booleans()), max_size=4))
 def test_reconciliation_is_a_function_of_ledgers_results_and_decisions(
     tmp_path_factory: pytest.TempPathFactory, decisions: list[tuple[int, int, bool]]

@@ -22,7 +22,7 @@ from flows.runs.documents import NoReasonError, keys_of
 from schemas.breaks import found
 from schemas.expressions import PUBLISHED
 from schemas.records import Closing
-from tests.night import NOON, Bench, local_bench
+from tests.night import NOON, Bench, copy_of, local_bench
 
 WHY = "the partner lost them and says so"
 
@@ -30,6 +30,10 @@ WHY = "the partner lost them and says so"
 @pytest.fixture
 def short(tmp_path: Path) -> tuple[Bench, str]:
     """A run of two chunks of ten rows, the first answered for six of them, the second for all."""
+    return copy_of(_short, tmp_path)
+
+
+def _short(tmp_path: Path) -> tuple[Bench, str]:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 10})
     run = bench.submit(bench.drop(20)).manifest.run
     bench.answer(fail_share=0.0)

@@ -34,6 +34,7 @@ from flows.runs.documents import NoReasonError
 from flows.runs.keys import deliveries
 from schemas.settings import LinkSettings
 from tests import servers
+from tests.builders import share_of
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench
 from tests.partner_api.linker import SERVICE, TYPED, Linker, night
 from tests.torture.places import impatient
@@ -309,7 +310,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=10)
+@settings(max_examples=share_of(0.16))
 @given(st.lists(STEP, min_size=3, max_size=9))
 def test_all_confirmed_deliveries_in_order_are_the_links_that_live(steps: list[tuple[str, Any, Any]]) -> None:
     with TemporaryDirectory() as made:

@@ -11,7 +11,7 @@ import pytest
 from flows.reports.ingest import ListedLateError
 from flows.runs.keys import results
 from flows.runs.store import Store
-from tests.night import Bench, local_bench, uncommit
+from tests.night import Bench, copy_of, local_bench, uncommit
 from tests.storms import FailingStore, LateStore
 
 REPORTS = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
@@ -19,13 +19,18 @@ REPORTS = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
 
 def answered(tmp_path: Path, rows: int = 30) -> tuple[Bench, str, dict[str, bytes]]:
     """Return a bench, its run, and the partner's answers, taken away again."""
-    bench = local_bench(tmp_path, portal={"rows_per_chunk": 10})
-    run = bench.submit(bench.drop(rows)).manifest.run
-    bench.answer(fail_share=0.2, seed=5)
+    bench, run = copy_of(_answered, tmp_path, rows)
     answers = {key: data for key, data in bench.snapshot().items() if key.startswith(results("bank"))}
     for key in answers:
         (tmp_path / "store" / key).unlink()
     return bench, run, answers
+
+
+def _answered(tmp_path: Path, rows: int) -> tuple[Bench, str]:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 10})
+    run = bench.submit(bench.drop(rows)).manifest.run
+    bench.answer(fail_share=0.2, seed=5)
+    return bench, run
 
 
 def reports(bench: Bench, run: str) -> dict[str, bytes]:
@@ -37,10 +42,10 @@ def drop(bench: Bench, answers: dict[str, bytes], cut: Callable[[bytes], bytes] 
         bench.store.replace(key, [cut(data)])
 
 
-@pytest.fixture
-def truth(tmp_path: Path) -> dict[str, bytes]:
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Return the reports of results that came whole, at once."""
-    bench, run, answers = answered(tmp_path / "truth")
+    bench, run, answers = answered(tmp_path_factory.mktemp("truth"))
     drop(bench, answers)
     bench.ingest()
     return without_digests(reports(bench, run))

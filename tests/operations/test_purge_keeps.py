@@ -22,6 +22,7 @@ from flows.runs.chunks import Move
 from flows.runs.claim import Lease
 from flows.runs.documents import keys_of
 from schemas.records import Closing
+from tests.builders import share_of
 from tests.night import Bench, local_bench
 from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, cleaner, later, planned, sent
 
@@ -205,7 +206,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, run
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share_of(0.32), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chunks=st.lists(
         st.sampled_from(["whole", "short", "none", "held", "uploaded", "cancelled"]), min_size=3, max_size=3

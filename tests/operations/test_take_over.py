@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import chdir
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from flows.adapters.local import LocalStore
+from flows.cli.main import main
 from flows.operations.history import history
 from flows.operations.remediation import NotClaimedError, take_over
 from flows.runs.claim import Claim, ClaimedError, LeaseLostError, claimed
@@ -146,9 +149,8 @@ def begin(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def run_it(folder: Path, *arguments: str) -> dict[str, Any]:
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
-    command = [*COMMAND, "--config", ".", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+    with chdir(folder):
+        done = CliRunner().invoke(main, ["--json", *arguments])
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 

@@ -135,7 +135,6 @@ def on_stage(folder: Path) -> Iterator[Stage]:
     """Run all of it until the block ends."""
     port, delivered = free_port(), []  # type: tuple[int, list[dict[str, str]]]
     prepare(folder, None)
-    _late_bank(folder)
     with ExitStack() as stack:
         settings = {**environment(folder, port, free_port()), **FAST, "PYTHONPATH": str(ROOT)}
         database = "SQLite"
@@ -146,23 +145,28 @@ def on_stage(folder: Path) -> Iterator[Stage]:
         stack.enter_context(server(settings, folder / "server.log", port))
         found = Stage(f"http://127.0.0.1:{port}", folder, settings, delivered, database)
         install(found)
-        for deployment in found.deployments().values():  # no schedule comes between
-            found.call(f"deployments/{deployment}", {"paused": True}, "PATCH")
         stack.enter_context(page_server(settings, folder / "pages.log"))
         stack.enter_context(worker(settings, folder / "worker.log"))
         yield found
 
 
 def install(on: Stage) -> str:
-    """Install deployments, channels and automations; return what it says."""
+    """Install deployments, channels and automations, without schedules that come between; return what it says."""
     command = [sys.executable, "-m", "flows.install"]
-    return subprocess.run(command, env=on.settings, check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(command, env=on.settings, check=True, capture_output=True, text=True).stdout
+    for deployment in on.deployments().values():
+        on.call(f"deployments/{deployment}", {"paused": True}, "PATCH")
+    for run in on.call("flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}):
+        on.call(f"flow_runs/{run['id']}", method="DELETE")
+    return said
 
 
-def _late_bank(folder: Path) -> None:
-    text = (folder / f"{ISSUER}.toml").read_text().replace(f'"{ISSUER}"', f'"{LATE}"').replace(f"{ISSUER}-*", "*")
+def late_bank(on: Stage) -> None:
+    """Add an issuer whose extract does not come."""
+    text = (on.folder / f"{ISSUER}.toml").read_text().replace(f'"{ISSUER}"', f'"{LATE}"').replace(f"{ISSUER}-*", "*")
     calendar = '\n[schedule]\nextract_by = 00:00:00\n[alerts]\nreport_url = "https://reports.example.com/cards"\n'
-    (folder / f"{LATE}.toml").write_text(text + calendar)
+    (on.folder / f"{LATE}.toml").write_text(text + calendar)
+    install(on)
 
 
 @contextmanager

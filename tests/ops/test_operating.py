@@ -32,7 +32,7 @@ from flows.operations.alerts import Failure
 from flows.watch import failures
 from tests.leftovers import ended
 from tests.ops.browser import CHROMIUM, Page, browser
-from tests.ops.stage import LATE, POSTGRES, ROOT, Run, Stage, install, on_stage, wait_for
+from tests.ops.stage import LATE, POSTGRES, ROOT, Run, Stage, install, late_bank, on_stage, wait_for
 from tests.servers import free_port
 
 needs_browser = pytest.mark.skipif(
@@ -42,12 +42,10 @@ EXTRACT = "sample-bank-20261120.csv"
 pytestmark = pytest.mark.timeout(3600)  # the first test of each fixture pays for all that the fixture does
 
 
-class Rehearsed(NamedTuple):
-    """A night on the stage: its rehearsal and what that showed, its run in Prefect, and the id of ours."""
+class Night(NamedTuple):
+    """A night on the stage: its run in Prefect, and the id of ours."""
 
     stage: Stage
-    rehearsed: Run
-    rehearsed_artifacts: list[dict[str, object]]
     ended: Run
     run: str
 
@@ -57,6 +55,7 @@ class Story(NamedTuple):
 
     stage: Stage
     twice: Run
+    rehearsed: Run
     looks: list[Run]
     ingested: Run
     skipped: Run
@@ -70,17 +69,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def night(stage: Stage) -> Rehearsed:
-    rehearsed = stage.do("rerun", issuer=ISSUER, extract=EXTRACT)
-    dry = next(one["data"] for key, one in stage.artifacts().items() if key and key.endswith("-dry-chunks"))
+def night(stage: Stage) -> Night:
     ended = stage.do(f"nightly-{ISSUER}", issuer=ISSUER)
     [run] = [path.name for path in (stage.folder / "store" / ISSUER / "runs").iterdir()]
-    return Rehearsed(stage, rehearsed, json.loads(dry), ended, run)
+    return Night(stage, ended, run)
 
 
 @pytest.fixture(scope="module")
-def story(night: Rehearsed) -> Story:
+def story(night: Night) -> Story:
     stage = night.stage
+    late_bank(stage)
     looks = [stage.do(f"watch-{LATE}", issuer=LATE)]
     twice = stage.start("rerun", issuer=ISSUER, extract=EXTRACT, mode="send", new_run_reason="lost at the portal")
     stage.cardlink("simulate", ISSUER, "--secret-key", "portal-secret.asc")
@@ -91,13 +89,14 @@ def story(night: Rehearsed) -> Story:
     weekend(stage.folder / f"{LATE}.toml")
     rest = [
         twice,
+        stage.start("rerun", issuer=LATE, extract="late.csv"),
         stage.start(f"ingest-{ISSUER}", issuer=ISSUER),
         stage.start(f"nightly-{LATE}", issuer=LATE),
         stage.start(f"watch-{LATE}", issuer=LATE),
     ]
-    refused, ingested, skipped, last = (stage.ended(one) for one in rest)
+    refused, rehearsed, ingested, skipped, last = (stage.ended(one) for one in rest)
     looks.append(last)
-    return Story(stage, refused, looks, ingested, skipped, night.run)
+    return Story(stage, refused, rehearsed, looks, ingested, skipped, night.run)
 
 
 def weekend(toml: Path) -> None:
@@ -106,16 +105,23 @@ def weekend(toml: Path) -> None:
     toml.write_text(toml.read_text().replace("[schedule]", f'[schedule]\ndays = ["{day}"]'))
 
 
-def test_every_deployment_of_the_file_stands_on_the_server(stage: Stage) -> None:
-    each = {
-        f"{flow}-{issuer}"
-        for flow in ("nightly", "ingest", "watch", "reconciliation", "renew", "placements", "purge")
-        for issuer in (ISSUER, LATE)
-    }
+def deployments_of(*issuers: str) -> set[str]:
+    flows = ("nightly", "ingest", "watch", "reconciliation", "renew", "placements", "purge")
+    each = {f"{flow}-{issuer}" for flow in flows for issuer in issuers}
+    return each | {"rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend"}
 
-    assert each | {"rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend"} == set(
-        stage.deployments()
-    )
+
+def test_every_deployment_of_the_file_stands_on_the_server(stage: Stage) -> None:
+    found = stage.deployments()
+
+    assert deployments_of(ISSUER) == set(found)
+
+
+@pytest.mark.slow
+def test_an_issuer_that_is_added_has_deployments_of_its_own_beside_those_there_were(story: Story) -> None:
+    found = story.stage.deployments()
+
+    assert deployments_of(ISSUER, LATE) == set(found)
 
 
 def test_each_deployment_has_its_limit_of_one_and_runs_anywhere(stage: Stage) -> None:
@@ -138,20 +144,23 @@ def test_installing_again_changes_nothing(stage: Stage) -> None:
     assert "alerts go to: cardlink-webhook" in said
 
 
-def test_the_night_completes_and_its_name_can_be_read(night: Rehearsed) -> None:
+def test_the_night_completes_and_its_name_can_be_read(night: Night) -> None:
     assert night.ended.state == "Completed"
     name = r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d: 126 read, 72 sent in 2 chunks; .*upload 2"
     assert re.fullmatch(name, night.ended.name)
 
 
-def test_states_say_what_came_of_a_dry_run_and_of_the_night(night: Rehearsed) -> None:
-    rest = "52 refused, 2 duplicate"
-
-    assert f"dry run: 126 read, 72 would be sent in 2 chunks; {rest}" == night.rehearsed.message
-    assert f"126 read, 72 sent in 2 chunks; {rest}; upload 2" == night.ended.message
+def test_the_state_says_what_came_of_the_night(night: Night) -> None:
+    assert "126 read, 72 sent in 2 chunks; 52 refused, 2 duplicate; upload 2" == night.ended.message
 
 
-def test_the_page_of_the_night_holds_counts_to_do_and_the_next_step(night: Rehearsed) -> None:
+@pytest.mark.slow
+def test_the_state_says_what_came_of_a_dry_run(story: Story) -> None:
+    assert "Completed" == story.rehearsed.state
+    assert "dry run: 126 read, 72 would be sent in 2 chunks; 52 refused, 2 duplicate" == story.rehearsed.message
+
+
+def test_the_page_of_the_night_holds_counts_to_do_and_the_next_step(night: Night) -> None:
     found = night.stage.artifacts()
 
     run, night_page = found[f"{night.run}-submit"]["data"], found[f"{ISSUER}-night"]["data"]
@@ -161,7 +170,7 @@ def test_the_page_of_the_night_holds_counts_to_do_and_the_next_step(night: Rehea
     assert "72 sent in 2 chunks" in night_page
 
 
-def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: Rehearsed) -> None:
+def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: Night) -> None:
     text = "\n".join(night.ended.logs)
 
     assert len(night.ended.logs) <= 12
@@ -169,7 +178,7 @@ def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: Rehearse
     assert not re.search(r"\d{13,}", text.replace(night.run, ""))
 
 
-def test_rows_reasons_chunks_outbox_and_progress_are_shown(night: Rehearsed) -> None:
+def test_rows_reasons_chunks_outbox_and_progress_are_shown(night: Night) -> None:
     found = night.stage.artifacts()
 
     keys = {key for key in found if key}
@@ -193,13 +202,6 @@ def test_a_schedule_of_a_deployed_flow_makes_scheduled_runs(stage: Stage) -> Non
     }
     wait_for(lambda: stage.call("flow_runs/filter", scheduled))
     stage.call(f"deployments/{often}", method="DELETE")
-
-
-def test_the_dry_run_showed_exactly_what_the_night_sent(night: Rehearsed) -> None:
-    sent = night.stage.cardlink("outbox", "list", ISSUER, "--run", night.run)["chunks"]
-
-    assert night.rehearsed.state == "Completed"
-    assert [one["rows"] for one in night.rehearsed_artifacts] == [one["rows"] for one in sent]
 
 
 @pytest.mark.slow
@@ -316,7 +318,7 @@ def test_prefects_database_holds_no_card_number(story: Story) -> None:
 
 
 @pytest.mark.skipif(POSTGRES is None, reason="no PostgreSQL server is installed (Debian: apt-get install postgresql)")
-def test_the_night_ran_on_postgresql(night: Rehearsed) -> None:
+def test_the_night_ran_on_postgresql(night: Night) -> None:
     assert night.stage.database == "PostgreSQL"
     log = (night.stage.folder / "server.log").read_text()
     assert "database is locked" not in log
@@ -325,6 +327,8 @@ def test_the_night_ran_on_postgresql(night: Rehearsed) -> None:
 @pytest.mark.slow
 def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(story: Story) -> None:
     span = {"issuer": LATE, "first_day": "2020-01-01", "last_day": "2100-01-01"}
+    found = story.stage.artifacts()
+    [rehearsed] = [one["data"] for key, one in found.items() if re.match(f"{LATE}.*-dry-chunks", key or "")]
 
     listed = story.stage.do("backfill", **span)
     told = story.stage.artifacts()[f"{LATE}-backfill"]
@@ -335,6 +339,8 @@ def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(st
     assert ("Completed", "Failed", "Completed") == (listed.state, refused.state, sent.state)
     assert ["late.csv"] == [row["extract"] for row in json.loads(told["data"])]
     assert "what would be sent now is not list 000000000000" in refused.message
+    chunks = story.stage.cardlink("outbox", "list", LATE)["chunks"]
+    assert [one["rows"] for one in json.loads(rehearsed)] == [one["rows"] for one in chunks]  # as the dry run showed
 
 
 @pytest.mark.slow
@@ -403,9 +409,7 @@ def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Pag
 
 @pytest.mark.slow
 @needs_browser
-def test_the_list_of_runs_and_the_page_of_the_night_say_what_came_of_it(
-    page: Page, story: Story, night: Rehearsed
-) -> None:
+def test_the_list_of_runs_and_the_page_of_the_night_say_what_came_of_it(page: Page, story: Story, night: Night) -> None:
     sentence = "126 read, 72 sent in 2 chunks; 52 refused, 2 duplicate; upload 2"
     page.go(f"{story.stage.url}/runs")
     page.see(sentence)
@@ -471,6 +475,7 @@ def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_f
 @needs_browser
 def test_a_wrong_parameter_is_refused_by_the_form_in_plain_words(page: Page, story: Story) -> None:
     story.stage.form(page, "outbox")
+    page.choose("action", "uploaded")
     page.type_into("run", "last night")
 
     page.click("Submit")
@@ -485,6 +490,33 @@ def test_the_artifacts_of_the_night_render_as_tables(page: Page, story: Story) -
 
     for key, text in ((f"{story.run}-chunks", "-00001.csv.pgp"), (f"{story.run}-balance", "received = rows linked")):
         page.go(f"{story.stage.url}/artifacts/artifact/{found[key]['latest_id']}")
+        page.see(text)
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_worklist_is_shown_with_the_command_for_each_thing_to_do(page: Page, story: Story) -> None:
+    done = story.stage.do("worklist", issuer=ISSUER)
+
+    told = story.stage.artifacts()[f"{ISSUER}-worklist"]
+    lines = json.loads(told["data"])
+    assert "Completed" == done.state
+    assert f"{ISSUER}: {len(lines)} things to do" == told["description"]
+    assert lines
+    page.go(f"{story.stage.url}/artifacts/artifact/{told['latest_id']}")
+    for line in lines:
+        page.see(line["command"])
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_page_of_a_dry_run_shows_what_would_be_sent_and_where_other_rows_go(page: Page, story: Story) -> None:
+    found = story.stage.artifacts()
+    [shown] = [one for key, one in found.items() if re.match(f"{LATE}.*-dry-rows", key or "")]
+
+    page.go(f"{story.stage.url}/artifacts/artifact/{shown['latest_id']}")
+
+    for text in ("submitted", "72", "rejected", "52"):
         page.see(text)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from flows.runs.identity import TemplateError, default_header, header_from_template
 from flows.submissions.chunking import lines, write_chunk
 from schemas.portal import CUID, FIRST_NAME, NICKNAME, PAN, columns
-from tests.builders import portal_rows
+from tests.builders import portal_rows, share_of
 
 CELLS = (
     st.none()
@@ -18,7 +18,7 @@ CELLS = (
 
 
 @given(st.lists(CELLS, min_size=1, max_size=20))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(4))
 def test_a_stock_csv_reader_reads_back_what_was_written(cells: list[str | None]) -> None:
     rows = portal_rows(*({FIRST_NAME: cell, NICKNAME: cell} for cell in cells))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
@@ -20,6 +20,7 @@ from flows.runs.store import Store, StoreFullError, read
 from flows.submissions.ledger import LedgerWriter, unread_records
 from schemas import ledger
 from schemas.manifest import LedgerPart
+from tests.builders import share_of
 from tests.night import BANK, DAY
 from tests.storms import FailingStore
 
@@ -45,6 +46,7 @@ def write(store: Store, sizes: Sequence[int]) -> list[LedgerPart]:
         return writer.finish()
 
 
+@settings(max_examples=share_of(0.4))
 @given(st.lists(st.integers(1, 25), min_size=1, max_size=12))
 def test_every_record_stands_in_one_part_and_a_rerun_adopts_them_all(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int]

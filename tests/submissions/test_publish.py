@@ -167,27 +167,31 @@ class Flipped:
         """Nothing is open."""
 
 
+FOR_OPERATORS = [
+    StoreCredentialsError(place="x", code="ExpiredToken"),
+    StoreDeniedError(place="x", code="AccessDenied"),
+    StoreFullError(place="x", code="ENOSPC"),
+    StoreUnsafeError(place="x", problem="it forgets"),
+]
+PLACES = [
+    ("create", "submissions/"),
+    ("create", "plan.json"),
+    ("create", "claims/"),
+    ("create", "seals/"),
+    ("create", "-00001.csv.pgp"),
+    ("open", "-00001.csv.pgp"),
+    ("create", "ledger/"),
+    ("create", "manifest.json"),
+    ("keys", "runs/"),
+]
+
+
 @pytest.mark.parametrize(
-    "error",
+    ("operation", "part", "error"),
     [
-        StoreCredentialsError(place="x", code="ExpiredToken"),
-        StoreDeniedError(place="x", code="AccessDenied"),
-        StoreFullError(place="x", code="ENOSPC"),
-        StoreUnsafeError(place="x", problem="it forgets"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("operation", "part"),
-    [
-        ("create", "submissions/"),
-        ("create", "plan.json"),
-        ("create", "claims/"),
-        ("create", "seals/"),
-        ("create", "-00001.csv.pgp"),
-        ("open", "-00001.csv.pgp"),
-        ("create", "ledger/"),
-        ("create", "manifest.json"),
-        ("keys", "runs/"),
+        pytest.param(*place, error, marks=[] if number == at % len(FOR_OPERATORS) else [pytest.mark.slow])
+        for at, place in enumerate(PLACES)
+        for number, error in enumerate(FOR_OPERATORS)
     ],
 )
 def test_what_only_an_operator_can_mend_ends_the_run_as_itself_and_a_rerun_completes_it(

@@ -7,7 +7,7 @@ from typing import Any
 import pandera.errors
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.errors import BugError
@@ -56,7 +56,6 @@ def refused_by_pandera(frame: pl.DataFrame) -> bool:
     return False
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries({}, optional={name: st.sampled_from(cells) for name, cells in CELLS.items()}),

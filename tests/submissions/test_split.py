@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from flows.submissions.chunking import Splitter
 from schemas.portal import CUID, MAX_ROWS
+from tests.builders import share_of
 
 
 def cut(cuids: list[str], limit: int, blocks: list[int], patience: int = 50) -> list[list[tuple[int, str]]]:
@@ -23,7 +24,7 @@ BLOCKS = st.lists(st.integers(0, 40), max_size=5)
 
 
 @given(CUIDS, st.integers(1, 10), BLOCKS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(4))
 def test_every_row_stands_in_exactly_one_chunk_of_at_most_the_limit_with_each_cuid_once(
     cuids: list[str], limit: int, blocks: list[int]
 ) -> None:
@@ -36,7 +37,7 @@ def test_every_row_stands_in_exactly_one_chunk_of_at_most_the_limit_with_each_cu
 
 
 @given(CUIDS, st.integers(1, 10), BLOCKS, BLOCKS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(4))
 def test_the_chunks_do_not_depend_on_how_the_rows_were_blocked(
     cuids: list[str], limit: int, blocks: list[int], others: list[int]
 ) -> None:

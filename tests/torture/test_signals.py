@@ -96,7 +96,9 @@ def children(session: int) -> list[str]:
     return listed.stdout.decode().splitlines()
 
 
-@pytest.mark.parametrize("moment", ["claims/*.json", "seals/*.json", "chunks/*-00050.csv.pgp"])
+@pytest.mark.parametrize(
+    "moment", ["claims/*.json", pytest.param("seals/*.json", marks=pytest.mark.slow), "chunks/*-00050.csv.pgp"]
+)
 def test_a_submit_told_to_end_gives_its_claim_back_and_leaves_nothing_running(tmp_path: Path, moment: str) -> None:
     folder = configured(tmp_path)
     with begun(folder) as process:

@@ -12,8 +12,8 @@ from tests.year.deliveries import ODD
 from tests.year.life import Plan, Year, lived
 from tests.year.recount import Findings, recount
 
-SMALL = Plan(nights=9, stride=9, rows=30, per_chunk=20, deaths=0.2)
-SHORT = Plan(nights=4, stride=9, rows=20, per_chunk=20, deaths=0.0, seed=10)
+SMALL = Plan(nights=8, stride=9, rows=30, per_chunk=20, deaths=0.2)
+SHORT = Plan(nights=3, stride=9, rows=20, per_chunk=20, deaths=0.0, seed=10)
 UNGUARDED = "final_newline = false\n", '\n[resend]\nseen_before = "send"\n'
 
 
