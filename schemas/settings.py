@@ -1,4 +1,4 @@
-"""The smaller tables of the issuer's TOML: `[portfolio]`, `[links]`, `[schedule]`, `[alerts]`, `[retention]`.
+"""The smaller tables of the issuer's TOML, from `[store]` to `[retention]`.
 
 In every table unknown keys are errors, and values never change after reading.
 """
@@ -40,6 +40,43 @@ class Settings(BaseModel):
     """One table of the TOML."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StoreSettings(Settings):
+    """For a `root` on S3: how objects are written, whose bucket it is, and the tag that says that a file is clean."""
+
+    kms_key: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/_-]{1,256}$")] | None = Field(
+        None, description="KMS key (id, ARN or `alias/NAME`) that every object is encrypted with: SSE-KMS"
+    )
+    bucket_key: bool | None = Field(
+        None,
+        description="with `kms_key`: whether S3 uses a bucket key, which saves calls of KMS; unset: as the bucket says",
+    )
+    owner: Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")] | None = Field(
+        None, description="AWS account of the bucket; a bucket of any other account refuses every call"
+    )
+    lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = Field(
+        None, description="Object Lock of manifests, commits and events; needs a bucket made with Object Lock"
+    )
+    lock_days: int | None = Field(
+        None, ge=1, le=36500, description="days that `lock_mode` keeps them from being deleted"
+    )
+    verdict_tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,128}$")] | None = Field(
+        None,
+        description="tag by which a malware scanner gives its verdict, such as `GuardDutyMalwareScanStatus`; "
+        "no dropped file is read before it has it",
+    )
+    verdict_clean: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,256}$")] = Field(
+        "NO_THREATS_FOUND", description="value of that tag on a clean file; a file with any other value is never read"
+    )
+
+    @model_validator(mode="after")
+    def _in_pairs(self) -> Self:
+        if (self.lock_mode is None) != (self.lock_days is None):
+            raise ValueError("lock_mode and lock_days need each other")
+        if self.bucket_key is not None and self.kms_key is None:
+            raise ValueError("bucket_key needs kms_key, the key that it stands for")
+        return self
 
 
 class Portfolio(Settings):

@@ -47,6 +47,10 @@ KINDS: dict[str, Kind] = {
         "Extract held: its name was committed with other content",
         "Ask the issuer which it is; then open the gate changed-extract, or dismiss the extract.",
     ),
+    "extract-unclean": Kind(
+        "Extract not found clean by the malware scanner",
+        "Do not open it: tell security, have it removed, and ask the issuer for a clean one.",
+    ),
     "extract-repeated": Kind(
         "Extract repeated under another name", "Ask the issuer for the right one, and dismiss this one."
     ),
@@ -161,6 +165,8 @@ def _extract_problems(issuer: str, states: Iterable[ExtractState]) -> Iterator[A
         elif one.state == "repeated":
             text = f"{name} has the same bytes as another extract, run {one.other}: it is not submitted"
             yield Alert("extract-repeated", issuer, subject, text)
+        elif one.state == "unclean":
+            yield Alert("extract-unclean", issuer, _SAFE.sub("-", name), one.waits)
 
 
 def _calendar(context: IssuerContext, today: date) -> Iterator[Alert]:
@@ -177,14 +183,13 @@ def _calendar(context: IssuerContext, today: date) -> Iterator[Alert]:
     files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
     arrived = [entry for key, entry in files.items() if is_extract(key.removeprefix(prefix), source)]
     due_now = [entry for entry in arrived if _is_due(entry, since, day)]
-    complete = any(not missing(entry, files, source, now) for entry in due_now)
     hour = datetime.combine(day, schedule.extract_by or time(), ZoneInfo(time_zone))
-    waiting: list[tuple[Entry, str]] = []
-    if companions(source):
+    lacking: dict[Entry, str] = {}
+    if companions(source) or context.issuer.store.verdict_tag:
         with suppress(CardInNameError):
-            waiting = [
-                (one, why) for one, why in unsubmitted(context) if why and (one.modified <= hour or not complete)
-            ]
+            lacking = {one: why for one, why in unsubmitted(context) if why}
+    complete = any(one not in lacking and not missing(one, files, source, now) for one in due_now)
+    waiting = [(one, why) for one, why in lacking.items() if one.modified <= hour or not complete]
     for entry, why in waiting:
         name = entry.key.removeprefix(prefix)
         yield Alert("extract-waiting", issuer, _SAFE.sub("-", name), f"{name} is not taken yet: {why}")

@@ -139,7 +139,7 @@ def a_night(folder: Path, at: datetime | None = None, bad: float = 0.0) -> Night
     (folder / "store").mkdir(parents=True)
     pin(folder, keys.sound())
     bank = Bench(
-        open_store("store", folder), issuer(portal={"rows_per_chunk": 10}), now=lambda: at or datetime.now(UTC)
+        open_store(issuer(), folder), issuer(portal={"rows_per_chunk": 10}), now=lambda: at or datetime.now(UTC)
     )
     return Night(bank, folder, bank.submit(bank.drop(20, bad=bad)).manifest.run)
 
