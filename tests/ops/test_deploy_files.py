@@ -218,7 +218,7 @@ def test_the_lifecycle_rules_are_ones_s3_takes_and_reach_no_source() -> None:
     assert expiring == ["PREFIX/ISSUER/runs/"]
 
 
-@pytest.mark.parametrize("policy", ["iam-policy.json", "iam-purge-policy.json"])
+@pytest.mark.parametrize("policy", sorted(one.name for one in DEPLOY.glob("*policy.json")))
 def test_the_linter_of_iam_policies_has_nothing_to_say(policy: str) -> None:
     done = run(BIN / "parliament", given=(DEPLOY / policy).read_bytes())
 
