@@ -2,7 +2,8 @@
 
 moto itself knows actions and resources. Added here: conditions, the rights that a header needs (a lock, a KMS key), and
 the policy of the bucket. The key `test` is the account's owner, whom only a bucket's policy refuses. Every right that a
-request used is a line of the file IAM_LOG: user, Sid, action. Loopback counts as TLS.
+request used is a line of the file IAM_LOG: Sid and action. Loopback counts as TLS, but for a request with the header
+X-In-The-Clear.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ def context_of(request: Any) -> dict[str, str]:
     query = parse_qs(urlsplit(request.uri).query, keep_blank_values=True)
     partial = "uploads" in query or "partNumber" in query
     found = {"aws:SecureTransport": "true", "kms:ViaService": "s3.us-east-1.amazonaws.com"}
+    found |= {"aws:SecureTransport": "false"} if request.headers.get("X-In-The-Clear") else {}
     found["s3:ObjectCreationOperation"] = "false" if partial else "true"
     found |= {"s3:prefix": query["prefix"][0]} if "prefix" in query else {}
     given = request.headers.get("If-None-Match")

@@ -79,6 +79,13 @@ def test_the_runbook_has_every_error_of_the_tree_and_no_other() -> None:
     assert named == all_errors()
 
 
+def test_every_test_that_the_security_page_names_is_there() -> None:
+    named = re.findall(r"`(tests/[\w/.]+)`", (DEPLOY / "SECURITY.md").read_text())
+
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_the_runbook_has_every_kind_of_alert_and_every_automation() -> None:
     runbook = (DEPLOY / "RUNBOOK.md").read_text()
 

@@ -289,6 +289,19 @@ def test_whoever_works_at_the_portal_fetches_chunks_and_drops_results_and_no_mor
             store.open(key)
 
 
+@pytest.mark.parametrize("name", ["pipeline", "purge-", "reports-", "drop-", "the owner"])
+def test_nobody_speaks_to_the_bucket_in_the_clear(place: Place, whole: Whole, name: str) -> None:
+    files = {"pipeline": PIPELINE, "purge-": PURGE, "reports-": REPORTS, "drop-": DROP}
+    client = place.client(f"clear-{name}", files[name]) if name in files else servers.client(place.server.endpoint)
+    client.meta.events.register("before-send.s3", lambda request, **_: request.headers.update({"X-In-The-Clear": "1"}))
+
+    for act in (client.list_objects_v2, client.list_multipart_uploads, client.get_bucket_versioning):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            act(Bucket="locked")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        client.get_object(Bucket="locked", Key=f"nightly/{keys_of(whole.run).report('report.html')}")
+
+
 def test_whoever_may_read_an_object_but_not_use_its_key_gets_nothing(place: Place, whole: Whole) -> None:
     statements = [one for one in json.loads(text_of(REPORTS))["Statement"] if not one["Sid"].startswith("UseTheKey")]
     file = place.log.parent / "bare.json"
