@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import parse_qs, urlsplit
 
 from moto.core.authorization import ActionAuthenticatorMixin
@@ -37,11 +37,11 @@ def holds(operator: str, key: str, wanted: Any, context: Mapping[str, str]) -> b
     """Return whether a condition holds for a request."""
     found = context.get(key)
     if operator == "Null":
-        return (found is None) == (wanted == "true")
+        return (found is None) is (wanted == "true")
     if operator == "Bool":
-        return found is not None and found == wanted
-    if operator in ("StringLike", "StringEquals"):
-        return found is not None and (like(wanted, found) if operator == "StringLike" else found == wanted)
+        return found is not None and found == str(wanted)
+    if operator == "StringLike":
+        return found is not None and like(wanted, found)
     raise ValueError(f"a policy has the condition {operator}, which this server does not know")
 
 
@@ -113,13 +113,14 @@ def statements(request: Any, kind: type) -> list[dict[str, Any]]:
         headers=request.headers,
         action=request._get_action(),
     )
-    asked.check_signature()  # type: ignore[attr-defined]
-    found = [json.loads(one["policy_document"]) for one in asked._access_key.collect_policies()]  # type: ignore[attr-defined]
+    asked.check_signature()
+    found = [json.loads(one["policy_document"]) for one in asked._access_key.collect_policies()]
     return [statement for one in found for statement in one["Statement"]]
 
 
 if __name__ == "__main__":
-    ActionAuthenticatorMixin._authenticate_and_authorize_action = authorize  # type: ignore[method-assign]
-    # moto reads a bucket's policy as if each condition failed
-    FakeBucket.get_permission = lambda *_: PermissionResult.NEUTRAL  # type: ignore[method-assign,assignment]
-    sys.exit(main())
+    with (
+        patch.object(ActionAuthenticatorMixin, "_authenticate_and_authorize_action", authorize),
+        patch.object(FakeBucket, "get_permission", lambda *_: PermissionResult.NEUTRAL),  # moto fails every condition
+    ):
+        main()

@@ -30,11 +30,12 @@ from flows.resend.selection import RowSelection
 from flows.runs.documents import keys_of, read_purged
 from flows.runs.keys import commits, corrections, deliveries, extracts, results, transactions
 from flows.runs.store import StoreDeniedError, VerdictAwaitedError
+from schemas.portal import CITY
 from schemas.settings import StoreSettings
 from tests import servers
 from tests.builders import portal_rows
 from tests.night import BANK, Bench, issuer, portal_csv
-from tests.resend.test_corrections import CITY, fill
+from tests.resend.test_corrections import fill
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 PIPELINE, PURGE, REPORTS, DROP = (DEPLOY / f"iam-{name}policy.json" for name in ("", "purge-", "reports-", "drop-"))
