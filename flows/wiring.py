@@ -131,7 +131,10 @@ def load_issuer(folder: Path, name: str) -> Issuer:
     except tomllib.TOMLDecodeError as error:
         problem = str(error)
     except ValidationError as error:
-        places = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_input=False))
+        places = (
+            (".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, "))
+            for one in error.errors(include_input=False)
+        )
         problem = "; ".join(f"{place}: {message}" for place, message in places)
     raise ConfigurationError(file=str(file), problems=problem)
 
