@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench bench-issuers quarter year twenty leaks torture demo ui test test-all check setup clean screenshots screenshots-ui
+.PHONY: bench bench-issuers quarter year twenty leaks torture demo ui test test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -72,6 +72,10 @@ year: .venv/test-ready
 # commands it took; a small size runs in the suite: make twenty TWENTY='--nights 8'
 twenty: .venv/test-ready
 	@$(BIN)/python -m tests.twenty $(TWENTY)
+
+# What the images install, with hashes, after constraints.txt has changed (asks the package index).
+lock: .venv/test-ready
+	@$(BIN)/python -m tests.lock
 
 setup: .venv/test-ready
 

@@ -3,6 +3,7 @@
 Run `python -m flows.install` as often as you like: the server ends up as `deploy/` and the issuers' TOML files say.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -83,6 +84,7 @@ def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None
 
 def main() -> None:
     """Install everything for the configured issuers, and print what the server now has; DeployError."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     folder, pool = config_folder(), work_pool()
     with get_client(sync_client=True) as client:
         try:

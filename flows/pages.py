@@ -65,7 +65,7 @@ def page_server(folder: Path, address: str, host: str = "") -> ThreadingHTTPServ
             content = None
             if found and found["issuer"] in issuers(folder):
                 with suppress(CardlinkError):
-                    content = read(open_store(load_issuer(folder, found["issuer"]).root, folder), key)
+                    content = read(open_store(load_issuer(folder, found["issuer"]), folder), key)
             kind = TYPES[found["type"]] if found and content is not None else "text/plain"
             self.send_response(404 if content is None else 200)
             body = REFUSED.encode() if content is None else content

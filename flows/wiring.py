@@ -130,7 +130,10 @@ def load_issuer(folder: Path, name: str) -> Issuer:
     except tomllib.TOMLDecodeError as error:
         problem = str(error)
     except ValidationError as error:
-        places = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_input=False))
+        places = (
+            (".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, "))
+            for one in error.errors(include_input=False)
+        )
         problem = "; ".join(f"{place}: {message}" for place, message in places)
     raise ConfigurationError(file=str(file), problems=problem)
 
@@ -141,9 +144,9 @@ def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
 
 
-def open_store(root: str, folder: Path) -> Store:
-    """Open `s3://bucket/prefix`, or a directory (relative ones from the folder of the TOML)."""
-    return _open(root, folder, None)
+def open_store(issuer: Issuer, folder: Path) -> Store:
+    """Open an issuer's `s3://bucket/prefix`, or directory (a relative one from the folder of the TOML)."""
+    return _open(issuer, folder, None)
 
 
 def reports_url() -> str:
@@ -161,19 +164,19 @@ def report_link(context: IssuerContext, key: str) -> str:
     return store.presigned(key, alerts.presigned_hours) if isinstance(store, Presigner) else ""
 
 
-def cleaner(root: str, folder: Path) -> Cleaner:
+def cleaner(issuer: Issuer, folder: Path) -> Cleaner:
     """Open a store with the right to delete, for retention alone; on S3 with a profile of its own."""
-    return _open(root, folder, os.environ.get("CARDLINK_PURGE_PROFILE") or None)
+    return _open(issuer, folder, os.environ.get("CARDLINK_PURGE_PROFILE") or None)
 
 
-def _open(root: str, folder: Path, profile: str | None) -> S3Store | LocalStore:
-    if urlsplit(root).scheme == "s3":
+def _open(issuer: Issuer, folder: Path, profile: str | None) -> S3Store | LocalStore:
+    if urlsplit(issuer.root).scheme == "s3":
         from flows.adapters import s3
 
-        return s3.connect(root, threads=PUBLISHERS, profile=profile)
+        return s3.connect(issuer.root, threads=PUBLISHERS, profile=profile, settings=issuer.store)
     from flows.adapters.local import LocalStore
 
-    return LocalStore(folder / Path(root).expanduser())
+    return LocalStore(folder / Path(issuer.root).expanduser())
 
 
 def begin_process() -> None:
@@ -193,7 +196,7 @@ def wire(folder: Path, name: str) -> IssuerContext:
     header = default_header()
     if template := issuer.portal.template:
         header = header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
-    adapters = edges(issuer.root, folder)
+    adapters = edges(issuer, folder)
     return IssuerContext(issuer, adapters, header, lambda: _sealer(issuer, folder), _opener, _funnel, _opener_key)
 
 
@@ -203,14 +206,14 @@ def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | N
     return run_funnel(store, manifest, today)
 
 
-def edges(root: str, folder: Path) -> Adapters:
+def edges(issuer: Issuer, folder: Path) -> Adapters:
     """Return what every step shares: the store, the clock, the actor, the probe; begins the process."""
     from flows.runs.context import Adapters
     from flows.runs.probe import race
 
     begin_process()  # here, because every flow calls this
-    connections = PUBLISHERS // 2 if urlsplit(root).scheme == "s3" else LOCAL_CONNECTIONS
-    return Adapters(open_store(root, folder), now, actor(), race, connections)
+    connections = PUBLISHERS // 2 if urlsplit(issuer.root).scheme == "s3" else LOCAL_CONNECTIONS
+    return Adapters(open_store(issuer, folder), now, actor(), race, connections)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from schemas import portal
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal import MAX_ROWS
 from schemas.row_settings import Repairs, RuleSettings
-from schemas.settings import Alerts, LinkSettings, Portfolio, Retention, Schedule, Settings
+from schemas.settings import Alerts, LinkSettings, Portfolio, Retention, Schedule, Settings, StoreSettings
 
 Format = Literal["MMYY", "YYMM", "MM/YY", "MM/YYYY", "YYYY-MM", "YYYY-MM-DD", "SURNAME/GIVEN"]
 
@@ -285,6 +285,7 @@ class Issuer(Settings):
         "UTC",
         description="time zone of the schedule, and of the business date where the extract's name does not give it",
     )
+    store: StoreSettings = StoreSettings()
     source: SourceSettings = SourceSettings()
     columns: Columns = Field(default_factory=dict)
     filter: Filter = Field(default_factory=dict)
@@ -311,6 +312,8 @@ class Issuer(Settings):
     def _safe(self) -> Self:
         if "@" in urlsplit(self.root).netloc:
             raise ValueError("root contains credentials: they belong in the environment, never in the TOML")
+        if self.store != StoreSettings() and urlsplit(self.root).scheme != "s3":
+            raise ValueError("[store] is for a root on S3, and root is a directory: delete the table")
         if not (self.test or self.portal.sealed):
             raise ValueError("portal.sealed = false is for an issuer with test = true only")
         return self

@@ -80,7 +80,7 @@ ENVIRONMENT: Final = """
 ## Environment
 
 Secrets come from the environment, or from files that it names; never from the TOML, and never printed.
-`deploy/env.example` is a template of all variables.
+Each part of an installation has a file of its own, made from a template in `deploy/env/`, and no other's secrets.
 
 | variable | meaning |
 |---|---|
@@ -93,7 +93,6 @@ VARIABLES: Final = {
     "CARDLINK_ACTOR": "who acts, as the history records it; default: user@host",
     "CARDLINK_WORK_POOL": "Prefect work pool of the deployments; default: `cardlink`",
     "CARDLINK_REPORTS_URL": "address of the page server (`python -m flows.pages`), with its token, for browsers",
-    "CARDLINK_REPORTS_TOKEN": "the token alone, of which `compose.yaml` makes that address",
     "CARDLINK_PURGE_PROFILE": "AWS profile whose role may delete; used by `cardlink purge` and `mend reseal` only",
     "CARDLINK_SERVICE_APP_NAME": "credentials for `[service]`; each of the four can be given as `..._FILE` instead",
     "CARDLINK_SERVICE_APP_KEY": "",

@@ -61,6 +61,15 @@ def moto() -> Iterator[S3Server]:
 
 
 @contextmanager
+def guarded_moto(log: Path) -> Iterator[S3Server]:
+    """A moto server that enforces policies with their conditions; the rights that requests used are lines of `log`."""
+    port, log = free_port(), log.resolve()
+    command = [sys.executable, str(Path(__file__).parent / "ops" / "iam_server.py"), "-H", "127.0.0.1", "-p", str(port)]
+    with _running(command, {"IAM_LOG": str(log), "INITIAL_NO_AUTH_ACTION_COUNT": "0"}, port) as server:
+        yield server
+
+
+@contextmanager
 def ministack(data: Path, port: int = 0) -> Iterator[S3Server]:
     """Keeps its objects under `data` through kill -9: start it again with the same folder."""
     port = port or free_port()

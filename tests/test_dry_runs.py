@@ -50,7 +50,7 @@ def bank(folder: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) 
     (folder / "store").mkdir()
     pin(folder, keys.sound().fingerprint, keys.sound().public)
     limits = {"max_reject_rate": 1.0, "max_error_rate": 1.0, "max_seen_before": 1.0}
-    return Bench(open_store("store", folder), issuer(limits=limits, portal={"rows_per_chunk": 10}), now=now)
+    return Bench(open_store(issuer(), folder), issuer(limits=limits, portal={"rows_per_chunk": 10}), now=now)
 
 
 def pin(folder: Path, fingerprint: str, public: bytes) -> None:

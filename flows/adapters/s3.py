@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import merge
 from itertools import chain
@@ -18,7 +18,8 @@ from botocore.config import Config
 
 from flows.adapters.s3_errors import with_our_errors
 from flows.errors import CardlinkError
-from flows.runs.keys import FOLDER_TIME, checked, checked_prefix
+from flows.redaction import redact
+from flows.runs.keys import DROPPED, FOLDER_TIME, LASTING, checked, checked_prefix
 from flows.runs.store import (
     Entry,
     ObjectChangedError,
@@ -28,7 +29,10 @@ from flows.runs.store import (
     StoreDeniedError,
     StoreRefusedError,
     StoreUnsafeError,
+    VerdictAwaitedError,
+    VerdictRefusedError,
 )
+from schemas.settings import StoreSettings
 
 T = TypeVar("T")
 
@@ -41,7 +45,14 @@ def patience(budget: float = 60.0) -> Retry:
     return Retry(time.monotonic, time.sleep, random.random, budget)
 
 
-def connect(url: str, *, threads: int, retry: Retry | None = None, profile: str | None = None) -> S3Store:
+def connect(
+    url: str,
+    *,
+    threads: int,
+    retry: Retry | None = None,
+    profile: str | None = None,
+    settings: StoreSettings | None = None,
+) -> S3Store:
     """Open `s3://bucket/prefix` for `threads` callers at once; endpoint, region and credentials are boto3's own.
 
     `profile` names a profile of the AWS configuration, for credentials other than the process's own.
@@ -61,20 +72,25 @@ def connect(url: str, *, threads: int, retry: Retry | None = None, profile: str 
         signature_version="s3v4",  # presigned links have an older one by default, which new buckets refuse
     )
     client = with_our_errors(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
-    return S3Store(bucket, prefix, client, retry)
+    return S3Store(bucket, prefix, client, retry, settings)
 
 
 class S3Store:
-    """Objects below `prefix` of a bucket; implements Store and Cleaner. Thread-safe, as boto3's clients are."""
+    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened. Thread-safe, as boto3's clients are."""
 
-    def __init__(self, bucket: str, prefix: str, client: Any, retry: Retry | None = None) -> None:
+    def __init__(
+        self, bucket: str, prefix: str, client: Any, retry: Retry | None = None, settings: StoreSettings | None = None
+    ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._client = client
         self._retry = retry or patience()
+        self._settings = settings or StoreSettings()
+        self._where = {"Bucket": bucket} | ({"ExpectedBucketOwner": owner} if (owner := self._settings.owner) else {})
 
     def __repr__(self) -> str:
-        return f"S3Store('s3://{self._bucket}/{self._prefix}')"
+        given = self._settings.model_dump(exclude_defaults=True)  # a store that is used otherwise is probed anew
+        return f"S3Store('s3://{self._bucket}/{self._prefix}'{f', {given}' if given else ''})"
 
     def create(self, key: str, data: bytes) -> bool:
         """Write `key`; False if it exists, but True if a response was lost and it has the same content."""
@@ -83,7 +99,7 @@ class S3Store:
         def put() -> bool:
             nonlocal unanswered
             try:
-                self._call("put_object", key, Key=name, Body=data, IfNoneMatch="*")
+                self._call("put_object", key, Key=name, Body=data, IfNoneMatch="*", **self._written_as(key))
             except ObjectChangedError:  # 412: taken
                 return False
             except StoreBusyError:
@@ -99,13 +115,14 @@ class S3Store:
         first = next(pieces)
         second = next(pieces, None)
         if second is None:
-            self._again("put_object", key, Key=name, Body=first)
+            self._again("put_object", key, Key=name, Body=first, **self._written_as(key))
         else:
             self._replace_in_parts(key, name, chain([first, second], pieces))
 
     def open(self, key: str, pin: Entry | None = None) -> S3Source:
         """Open `key`, at the ETag of `pin` if given; ObjectMissingError or ObjectChangedError."""
         name = self._name(key)
+        self.ensure_clean(key)
         condition = {"IfMatch": pin.version} if pin else {}
         answer = self._again("get_object", key, Key=name, **condition)
         entry = Entry(key, answer["ContentLength"], answer["LastModified"].astimezone(UTC), answer["ETag"])
@@ -113,6 +130,18 @@ class S3Store:
             answer["Body"].close()
             raise ObjectChangedError(key=key)
         return S3Source(entry, answer["Body"], self._resumer(entry, name), self._retry)
+
+    def ensure_clean(self, key: str) -> None:
+        """Ask for the verdict on a dropped file, where one is asked for; VerdictAwaitedError, VerdictRefusedError."""
+        tag, clean = self._settings.verdict_tag, self._settings.verdict_clean
+        if tag is None or not DROPPED.match(key):
+            return
+        tags = self._again("get_object_tagging", key, Key=self._name(key))["TagSet"]
+        found = next((one["Value"] for one in tags if one["Key"] == tag), None)
+        if found is None:
+            raise VerdictAwaitedError(key=key, tag=tag)
+        if found != clean:
+            raise VerdictRefusedError(key=key, tag=tag, found=redact(found)[:40], clean=clean)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
@@ -156,7 +185,7 @@ class S3Store:
     def presigned(self, key: str, hours: int) -> str:
         """Return a link to an HTML page that works for some hours, "" for none; it can do what our credentials can."""
         shown = {"ResponseContentType": "text/html; charset=utf-8", "ResponseContentDisposition": "inline"}
-        request = {"Bucket": self._bucket, "Key": self._name(key), **shown}
+        request = {"Bucket": self._bucket, "Key": self._name(key), **shown}  # a browser cannot send the owner's header
         if not hours:
             return ""
         sign = partial(self._client.generate_presigned_url, "get_object", request, ExpiresIn=hours * 3600)
@@ -171,11 +200,24 @@ class S3Store:
                 return
             request |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page.get("NextUploadIdMarker", "")}
 
+    def _written_as(self, key: str) -> dict[str, Any]:
+        """Return how an object is written: its encryption, and where it is evidence, its lock."""
+        settings = self._settings
+        asked: dict[str, Any] = {}
+        if settings.kms_key:
+            asked |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": settings.kms_key}
+        if settings.bucket_key is not None:
+            asked["BucketKeyEnabled"] = settings.bucket_key
+        if settings.lock_mode and settings.lock_days and LASTING.match(key):
+            until = datetime.now(UTC) + timedelta(days=settings.lock_days)
+            asked |= {"ObjectLockMode": settings.lock_mode, "ObjectLockRetainUntilDate": until}
+        return asked
+
     def _name(self, key: str) -> str:
         return self._prefix + checked(key)
 
     def _call(self, operation: str, key: str, **request: Any) -> Any:
-        return with_our_errors(key, lambda: getattr(self._client, operation)(Bucket=self._bucket, **request))
+        return with_our_errors(key, lambda: getattr(self._client, operation)(**self._where, **request))
 
     def _again(self, operation: str, key: str, **request: Any) -> Any:
         return self._retry(lambda: self._call(operation, key, **request), StoreBusyError)
@@ -210,7 +252,8 @@ class S3Store:
     def _replace_in_parts(self, key: str, name: str, pieces: Iterable[bytes]) -> None:
         """Upload in parts, which appear all at once or not at all; abort on any early end, even a signal."""
         marker = secrets.token_hex(16)
-        upload = self._again("create_multipart_upload", key, Key=name, Metadata={"cardlink-write": marker})
+        asked = {"Metadata": {"cardlink-write": marker}, **self._written_as(key)}
+        upload = self._again("create_multipart_upload", key, Key=name, **asked)
         where = {"Key": name, "UploadId": upload["UploadId"]}
         try:
             done = []

@@ -69,7 +69,7 @@ def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reaso
 
     issuer_context = context.context_of(run)
     done = operation.reseal(
-        issuer_context, cleaner(issuer_context.issuer.root, context.folder), run, chunks, reason, dry_run=dry_run
+        issuer_context, cleaner(issuer_context.issuer, context.folder), run, chunks, reason, dry_run=dry_run
     )
     keys = ", ".join(done.recipients)
     lines = [f"{run}: every chunk that is waiting or held is already sealed to {keys}"]

@@ -37,7 +37,7 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
     from flows.reports.summary import duration
     from flows.runs import chunks
 
-    adapters, moment = edges(load_issuer(context.folder, issuer).root, context.folder), now()
+    adapters, moment = edges(load_issuer(context.folder, issuer), context.folder), now()
     found = chunks.outbox(adapters, run) if run else list(chunks.outboxes(adapters, issuer))
     facts = {"issuer": issuer, "chunks": [_facts(item) for item in found]}
     waiting = [item for item in found if item.state == "waiting"]

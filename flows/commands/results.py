@@ -42,6 +42,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     done = ingest_step(issuer_context, run)
     line = f"{issuer}: {done.files:,} new result files, {done.rows:,} rows" if done.files else f"{issuer}: nothing new"
     line += f"; {done.open_files:,} files with open breaks" if done.open_files else ""
+    line += f"; {done.unjudged:,} files wait for their malware verdict" if done.unjudged else ""
     return ingested(issuer_context, done, line, done._asdict())
 
 
@@ -255,7 +256,7 @@ def status(context: Context, issuer: str = "") -> Result:
     found = [
         one
         for name in ([issuer] if issuer else issuers(context.folder))
-        for one in run_statuses(open_store(load_issuer(context.folder, name).root, context.folder), name)
+        for one in run_statuses(open_store(load_issuer(context.folder, name), context.folder), name)
     ]
     table = Table(("run", "state", *RunStatus._fields[2:]), found)
     return Result({"runs": [one._asdict() for one in found]}, [table if found else "no runs yet"])
@@ -274,6 +275,7 @@ def extracts(context: Context, issuer: Issuer) -> Result:
         why = [f"refused: {refused[0]}"] if refused else []
         why += [f"{'other content than' if one.state == 'held' else 'same bytes as'} {one.other}"] if one.other else []
         why += [f"{last.what} by {last.by} on {last.at:%Y-%m-%d}: {last.reason}" for last in one.dismissals[-1:]]
+        why += [one.waits] if one.waits else []
         why += ["the file is gone or has other content"] if one.entry is None else []
         lines.append([one.key.partition("/extracts/")[2], one.state, one.run, "; ".join(why)])
         chain = [record.model_dump(mode="json") for record in one.dismissals]
@@ -302,7 +304,7 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     cards = []
     for name in [issuer] if issuer else issuers(context.folder):
         settings = load_issuer(context.folder, name)
-        found = cardholder.trace(edges(settings.root, context.folder), name, cuid, urls=url)
+        found = cardholder.trace(edges(settings, context.folder), name, cuid, urls=url)
         attempts += found.attempts
         purged += found.purged
         cards += cardholder.card_statuses(found.attempts, local_day(now(), settings.time_zone))

@@ -32,7 +32,7 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
     shown: list[str | Table] = []
     for name in [issuer] if issuer else issuers(context.folder):
         issuer_context = wire(context.folder, name)
-        due = act(issuer_context, cleaner(issuer_context.issuer.root, context.folder))
+        due = act(issuer_context, cleaner(issuer_context.issuer, context.folder))
         found.append(facts(name, due))
         gone = [{column: lot[column] for column in ("run", "part", "setting", "bytes")} for lot in found[-1]["lots"]]
         stays = [{"run": one.run, "part": one.part, "why": one.why} for one in due.kept if one.until is None]

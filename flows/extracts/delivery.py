@@ -13,7 +13,7 @@ from flows.errors import ExtractError, TryAgainError
 from flows.redaction import redact
 from flows.runs.context import IssuerContext
 from flows.runs.identity import date_in_name, local_day
-from flows.runs.store import Entry, Store
+from flows.runs.store import Entry, Screened, Store, VerdictAwaitedError
 from schemas.issuer import SourceSettings
 
 LARGEST = 1 << 16  # bytes of a sidecar
@@ -78,6 +78,20 @@ def missing(entry: Entry, keys: Collection[str], source: SourceSettings, now: da
         return f"there is no {' and no '.join(lacking)}"
     if source.min_age_minutes and now - entry.modified < timedelta(minutes=source.min_age_minutes):
         return f"it was modified at {entry.modified:%H:%M:%S %Z}, less than {source.min_age_minutes} minutes ago"
+    return ""
+
+
+def waits_for(context: IssuerContext, entry: Entry, keys: Collection[str]) -> str:
+    """Return what an extract still waits for, a malware verdict too, "" where it can be taken; VerdictRefusedError."""
+    store, source = context.adapters.store, context.issuer.source
+    lacking = missing(entry, keys, source, context.adapters.now())
+    if lacking or not isinstance(store, Screened):
+        return lacking
+    try:
+        for ending in ("", *companions(source)):
+            store.ensure_clean(entry.key + ending)
+    except VerdictAwaitedError as error:
+        return f"{error.fields['key']} has no malware verdict (tag {error.fields['tag']})"
     return ""
 
 

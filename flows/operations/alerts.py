@@ -45,6 +45,10 @@ KINDS: dict[str, Kind] = {
         "Extract held: its name was committed with other content",
         "Ask the issuer which it is; then open the gate changed-extract, or dismiss the extract.",
     ),
+    "extract-unclean": Kind(
+        "Extract not found clean by the malware scanner",
+        "Do not open it: tell security, have it removed, and ask the issuer for a clean one.",
+    ),
     "extract-repeated": Kind(
         "Extract repeated under another name", "Ask the issuer for the right one, and dismiss this one."
     ),
@@ -160,6 +164,8 @@ def _extract_problems(issuer: str, states: Iterable[ExtractState]) -> Iterator[A
         elif one.state == "repeated":
             text = f"{name} has the same bytes as another extract, run {one.other}: it is not submitted"
             yield Alert("extract-repeated", issuer, subject, text)
+        elif one.state == "unclean":
+            yield Alert("extract-unclean", issuer, _SAFE.sub("-", name), one.waits)
 
 
 def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState]) -> Iterator[Alert]:
@@ -179,7 +185,7 @@ def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState
     waiting = [
         one
         for one, entry in arrived
-        if companions(context.issuer.source)
+        if companions(context.issuer.source) or context.issuer.store.verdict_tag
         if one.state in WAITING and one.waits and (entry.modified <= hour or not complete)
     ]
     for one in waiting:

@@ -13,7 +13,7 @@ from flows.results.decisions import chain_of, decisions
 from flows.results.intake import IngestedFile, ResultObject, take_in
 from flows.results.lineage import newest_first
 from flows.results.markers import Basis, Waiting, basis_of, read_markers, read_waiting, write_markers, write_waiting
-from flows.results.opening import may_pass
+from flows.results.opening import AWAITED, may_pass
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_summary, without_ledger
@@ -39,6 +39,7 @@ class Ingested(NamedTuple):
     breaks: tuple[str, ...]
     reports: tuple[RunReport, ...]
     open_files: int = 0
+    unjudged: int = 0  # files that were not read, since the malware scanner has not judged them
 
 
 def ingest(context: IssuerContext, also: str = "") -> Ingested:
@@ -55,7 +56,8 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     basis = basis_of(context) if new else None
     still = {file.mark: one for file in new if (one := waiting.get(file.mark)) and basis and one.basis in basis}
     fresh = [file for file in new if file.mark not in still]
-    taken = list(take_in(context, fresh, waiting)) if fresh else []
+    opened = list(take_in(context, fresh, waiting)) if fresh else []
+    taken = [one for one in opened if one.problems != (AWAITED,)]
     told = [one for one in taken if not one.known]
     purged = without_ledger(store, name) if told else frozenset()
     touched = {run for one in told for run in one.runs | one.left} - purged | ({also} if also else set())
@@ -68,7 +70,7 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     write_markers(store, name, {one.found.mark: one.found.entry for one in taken if one.done})
     breaks = tuple(now[one.found.mark].told for one in told if not one.settled)
     rows = sum(one.rows for one in told)
-    return Ingested(len(told), rows, breaks, reports, _open_files(store, now.values()))
+    return Ingested(len(told), rows, breaks, reports, _open_files(store, now.values()), len(opened) - len(taken))
 
 
 def _waits(one: IngestedFile, waiting: Mapping[str, Waiting], basis: Basis, purged: Set[str]) -> Waiting:

@@ -27,7 +27,7 @@ from flows.runs.identity import digest, local_day
 from flows.runs.openpgp import looks_like_message
 from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, StoredOutcomes, write_outcomes
 from flows.runs.sealing import Opener, SealedUnreadableError
-from flows.runs.store import ABOUT_ONE_OBJECT, Entry, KeyRefusedError, ObjectMissingError, Store, prefetch, read
+from flows.runs.store import ABOUT_ONE_OBJECT, Entry, KeyRefusedError, ObjectMissingError, Store, prefetch
 from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED
 from schemas.records import Attribution
 
@@ -178,7 +178,8 @@ def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, 
     if entry.size > LIMIT:
         return b"", TOO_LARGE  # never in memory
     try:
-        content = read(store, entry.key)
+        with store.open(entry.key, entry) as stored:  # the version that was listed, and judged since
+            content = stored.read()
     except (ObjectMissingError, KeyRefusedError):  # removed since it was listed, or its name is no valid key
         return b"", MISSING
     except ABOUT_ONE_OBJECT as error:

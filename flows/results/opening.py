@@ -40,6 +40,7 @@ CELL_LONG = "file.cell.long"
 COLUMNS_MANY = "file.columns.many"
 WORK = "file.work.limit"
 STORE = "file.store."  # and the error of the store
+AWAITED = f"{STORE}VerdictAwaitedError"
 SEALED = "file.seal."  # and the reason why a sealed file could not be opened
 FAILED = "file.reading.failed "  # and type and place of the exception: our bug
 LOOKS = "file.looks."  # and what the file looks like, with `_` for spaces
@@ -57,6 +58,11 @@ _WORDS: dict[str, tuple[str, str]] = {
     TOO_LARGE: (f"it has more than {LIMIT >> 20} MiB, as it is or once opened", _SPLIT),
     MISSING: ("it is gone, or its name is not a valid key", "Drop it again under a plain name."),
     f"{STORE}ObjectChangedError": ("it is still being written", "Nothing: it is read again once it is complete."),
+    AWAITED: ("the malware scanner has not judged it", "Nothing: it is read once it was judged."),
+    f"{STORE}VerdictRefusedError": (
+        "the malware scanner did not find it clean, and it was not read",
+        "Do not open it: tell security, have it removed, and download the result again.",
+    ),
     GZIP_DAMAGED: ("its gzip data is cut off or damaged", _AGAIN),
     GZIP_MEMBERS: (f"its gzip data has more than {MEMBERS} parts", _SPLIT),
     ENCODING_GUESSED: ("its encoding was guessed", "Compare names in errors.csv; ask the partner for UTF-8."),

@@ -17,6 +17,9 @@ RUN_ID = re.compile(
 
 TEMPORARY = ".tmp-"  # prefix of the directory store's unfinished files; no key may have it
 FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a folder in a listing: S3 gives none, so no store does
+# Folders that others write to, whose files a scanner may have to judge first; and what no one may ever change.
+DROPPED = re.compile(r"[^/]+/(extracts|results|corrections|transactions)/|[^/]+/deliveries/[^/]+/received$")
+LASTING = re.compile(r"[^/]+/(commits/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")  # how Python shows bytes in a file name that are not UTF-8
 

@@ -85,6 +85,14 @@ class Presigner(Protocol):
         """Return a link to an HTML page that works for some hours, "" for none."""
 
 
+@runtime_checkable
+class Screened(Protocol):
+    """A store whose dropped files may have to be scanned for malware before anybody reads them."""
+
+    def ensure_clean(self, key: str) -> None:
+        """Raise VerdictAwaitedError or VerdictRefusedError for a dropped file that was not found clean."""
+
+
 class ObjectMissingError(OperatorError):
     """There is no object at the key."""
 
@@ -175,8 +183,27 @@ class StoreBusyError(TryAgainError):
     next_step = "Run the same command again when the store or the network has recovered."
 
 
+class VerdictAwaitedError(TryAgainError):
+    """A dropped file has no verdict of the malware scanner yet."""
+
+    message = "{key} has no malware verdict yet: its tag {tag} is not set. It was not read."
+    next_step = (
+        "Run the same command again once it was scanned; where no scanner sets that tag, see [store] verdict_tag."
+    )
+
+
+class VerdictRefusedError(OperatorError):
+    """A dropped file was not found clean by the malware scanner."""
+
+    message = "{key} was not found clean: its tag {tag} is {found}, not {clean}. It was not read."
+    next_step = "Do not open it: tell security, and have it removed; then ask its sender for a clean one."
+
+
 # What may be wrong with one object while others can be read.
-ABOUT_ONE_OBJECT = (ObjectChangedError, ObjectDamagedError, StoreDeniedError, StoreRefusedError)
+ABOUT_ONE_OBJECT = (
+    *(ObjectChangedError, ObjectDamagedError, StoreDeniedError, StoreRefusedError),
+    *(VerdictAwaitedError, VerdictRefusedError),
+)
 
 
 class ConflictError(OperatorError):

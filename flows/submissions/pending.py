@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import polars as pl
 
 from flows.errors import GateError
-from flows.extracts.delivery import business_date, is_extract, missing
+from flows.extracts.delivery import business_date, is_extract, missing, waits_for
 from flows.extracts.errors import checked_name
 from flows.extracts.open import open_extract
 from flows.runs.chains import commits_since
@@ -32,7 +32,14 @@ from flows.runs.documents import (
 from flows.runs.identity import canonical, date_in_name, digest
 from flows.runs.keys import dismissed, extracts, identified
 from flows.runs.prior_state import PriorState
-from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError, Store
+from flows.runs.store import (
+    Entry,
+    ObjectChangedError,
+    ObjectMissingError,
+    Store,
+    VerdictAwaitedError,
+    VerdictRefusedError,
+)
 from flows.submissions.build import Piece, Scan
 from flows.submissions.gates import CHANGED_EXTRACT
 from flows.submissions.plan import (
@@ -49,8 +56,10 @@ from schemas.manifest import Counts, Manifest, Plan, SourceIdentity
 from schemas.portal import CUID
 from schemas.records import Abandoned, Dismissal
 
-State = Literal["pending", "held", "repeated", "committed", "abandoned", "dismissed", "replaced", "gone", "ignored"]
-WAITING = ("pending", "held", "repeated")
+State = Literal[
+    "pending", "held", "repeated", "unclean", "committed", "abandoned", "dismissed", "replaced", "gone", "ignored"
+]
+WAITING = ("pending", "held", "repeated", "unclean")
 
 
 class ExtractState(NamedTuple):
@@ -103,21 +112,26 @@ def extract_states(context: IssuerContext, *, remember: bool = False) -> list[Ex
     chains = {sha256: dismissals(store, issuer, sha256) for sha256 in listed}
     versions = {(plan.source.key, plan.source.size, plan.source.version): plan.source.sha256 for plan in whole}
     sizes = {size for _, size, _ in versions} | {one.size for chain in chains.values() for one in chain}
+    source, now = context.issuer.source, context.adapters.now()
     found, present, files = [], {}, {entry.key: entry for entry in store.keys(extracts(issuer))}
     for entry in files.values():
-        if not is_extract(checked_name(entry.key.removeprefix(extracts(issuer))), context.issuer.source):
+        if not is_extract(checked_name(entry.key.removeprefix(extracts(issuer))), source):
             found.append(ExtractState(entry.key, "ignored", entry=entry))
             continue
         sha256 = versions.get((entry.key, entry.size, entry.version), "")
-        waits = missing(entry, files, context.issuer.source, context.adapters.now())
+        state: State = "pending"
+        try:  # what has a plan was judged; whoever reads it again asks for its verdict again
+            waits = missing(entry, files, source, now) if sha256 else waits_for(context, entry, files)
+        except VerdictRefusedError as error:
+            state, waits = "unclean", error.message.format(**error.fields)
         if not sha256 and entry.size in sizes:
             sha256 = _content(context, entry, remember=remember)
         present[entry.key] = sha256
-        one = ExtractState(entry.key, "pending", sha256, "", "", entry, chains.get(sha256, ()), waits)
+        one = ExtractState(entry.key, state, sha256, "", "", entry, chains.get(sha256, ()), waits)
         found.append(_state(context, runs, one))
     for key, sha256 in {(plan.source.key, plan.source.sha256) for plan in whole}:
         if present.get(key) != sha256:
-            state: State = "replaced" if key in present else "gone"
+            state = "replaced" if key in present else "gone"
             found.append(_state(context, runs, ExtractState(key, state, sha256, dismissals=chains.get(sha256, ()))))
     return sorted(found, key=lambda one: (one.key, one.entry is not None, one.run))
 
@@ -131,7 +145,7 @@ def _content(context: IssuerContext, entry: Entry, *, remember: bool) -> str:
         return found.sha256
     try:
         found = identify(store, entry)
-    except (ObjectChangedError, ObjectMissingError):
+    except (ObjectChangedError, ObjectMissingError, VerdictAwaitedError, VerdictRefusedError):
         return ""
     if remember:
         store.create(key, canonical(found))

@@ -10,7 +10,7 @@ from datetime import date
 from typing import NamedTuple
 
 from flows.errors import ExtractError, OperatorError
-from flows.extracts.delivery import ExtractWaitsError, companions, missing
+from flows.extracts.delivery import ExtractWaitsError, companions, waits_for
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.runs.chains import CONTESTS, records
@@ -78,14 +78,14 @@ class RunInputs(NamedTuple):
 
 
 def find_extract(context: IssuerContext, name: str) -> Entry:
-    """Return the extract of that name (file name or key below the issuer's extracts); ExtractWaitsError."""
+    """Return the extract of that name (or key below the extracts); ExtractWaitsError, VerdictRefusedError."""
     prefix = extracts(context.issuer.issuer)
     files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
     listed = [entry for key, entry in files.items() if not key.endswith(companions(context.issuer.source))]
     checked_name(name)
     for entry in listed:
         if entry.key in (name, prefix + name):
-            if waits := missing(entry, files, context.issuer.source, context.adapters.now()):
+            if waits := waits_for(context, entry, files):
                 raise ExtractWaitsError(extract=entry.key, missing=waits)
             return entry
     newest = sorted(listed, key=lambda entry: entry.modified)[-3:]

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.adapters.gpg_sealer import GpgOpener, make_portal_key
+from flows.adapters.local import LocalStore
 from flows.runs.documents import keys_of, manifests, read_ledger, run_ids
 from flows.runs.store import Store, read
 from flows.simulator.extract import write_sample
 from flows.ui import BIN, POOL, environment, server
-from flows.wiring import open_store
 from schemas.ledger import SUBMITTED
 from tests.bench.measure import machine
 from tests.bench.scene import DAY, Scene, write_toml
@@ -219,7 +219,7 @@ def unfinished(stage: Stage, runs: Mapping[str, str]) -> list[str]:
 def recount(portfolio: Portfolio) -> list[str]:
     """Say what is lost or twice: every row of every issuer has to stand once, in one committed run."""
     with closing(GpgOpener([portfolio.scene.key.secret])) as opener:
-        store = open_store("store", portfolio.scene.folder)
+        store = LocalStore(portfolio.scene.folder / "store")
         return [f"{name}: {what}" for name in portfolio.names for what in wrongs(store, opener, name, portfolio.rows)]
 
 

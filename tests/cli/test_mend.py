@@ -39,7 +39,7 @@ def bank(tmp_path: Path) -> Bench:
     (tmp_path / "store").mkdir()
     pin(tmp_path, keys.sound())
     portal = {"rows_per_chunk": 10}
-    return Bench(open_store("store", tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC))
+    return Bench(open_store(issuer(), tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC))
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def bank(tmp_path: Path) -> Bench:
     (tmp_path / "store").mkdir()
     (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
-    return Bench(open_store("store", tmp_path), issuer(), now=lambda: datetime.now(UTC))
+    return Bench(open_store(issuer(), tmp_path), issuer(), now=lambda: datetime.now(UTC))
 
 
 def cardlink(folder: Path, *arguments: str) -> Result:

@@ -40,7 +40,7 @@ def bank(tmp_path: Path) -> tuple[Bench, str]:
     (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
     limits = {"max_reject_rate": 1.0, "max_error_rate": 1.0}
-    bench = Bench(open_store("store", tmp_path), issuer(limits=limits), now=lambda: datetime.now(UTC))
+    bench = Bench(open_store(issuer(), tmp_path), issuer(limits=limits), now=lambda: datetime.now(UTC))
     rows = portal_rows({PAN: PANS[0]}, {PAN: PANS[1], CITY: None}, {PAN: PANS[2], CITY: None})
     return bench, bench.submit(bench.drop_bytes(portal_csv(rows))).manifest.run
 

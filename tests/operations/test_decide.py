@@ -30,7 +30,7 @@ def bank(tmp_path: Path) -> Bench:
     """Return the bench that writes where the command line of `tmp_path` reads."""
     (tmp_path / "store").mkdir()
     pin(tmp_path, keys.sound())
-    return Bench(open_store("store", tmp_path), issuer(portal={"rows_per_chunk": 10}), now=lambda: datetime.now(UTC))
+    return Bench(open_store(issuer(), tmp_path), issuer(portal={"rows_per_chunk": 10}), now=lambda: datetime.now(UTC))
 
 
 @pytest.fixture

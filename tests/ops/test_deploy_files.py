@@ -22,7 +22,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # s
 
 import flows
 from flows.errors import CardlinkError
-from flows.install import automation, automations, notifications
+from flows.install import automation, automations, main, notifications
 from flows.operations.alerts import KINDS
 from flows.wiring import Channels
 
@@ -79,6 +79,13 @@ def test_the_runbook_has_every_error_of_the_tree_and_no_other() -> None:
     assert named == all_errors()
 
 
+def test_every_test_that_the_security_page_names_is_there() -> None:
+    named = re.findall(r"`(tests/[\w/.]+)`", (DEPLOY / "SECURITY.md").read_text())
+
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_the_runbook_has_every_kind_of_alert_and_every_automation() -> None:
     runbook = (DEPLOY / "RUNBOOK.md").read_text()
 
@@ -102,16 +109,29 @@ def test_every_channel_of_the_environment_makes_a_notification_block() -> None:
     assert notifications(Channels()) == {}
 
 
-def test_the_environment_example_names_every_variable_and_holds_no_secret() -> None:
-    text = (DEPLOY / "env.example").read_text()
+def test_the_templates_of_the_environment_name_every_variable_and_hold_no_secret() -> None:
+    text = "".join(file.read_text() for file in (DEPLOY / "env").iterdir())
     wiring = inspect.getsource(importlib.import_module("flows.wiring"))
 
-    named = set(re.findall(r"^(\w+)=", text, re.MULTILINE))
+    named = set(re.findall(r"^#?(\w+)=", text, re.MULTILINE))
 
     asked = set(re.findall(r'environ\.get\("(CARDLINK_\w+)"', wiring))
     asked |= {f"CARDLINK_ALERT_{name.upper()}" for name in Channels._fields}
     assert asked <= named
-    assert not re.search(r"^\w*(SECRET|KEY|PASSWORD|SENDGRID)\w*=\S", text, re.MULTILINE)
+    assert not re.search(r"^#?\w*(SECRET|KEY|PASSWORD|SENDGRID)\w*=\S", text, re.MULTILINE)
+
+
+def test_asking_the_installer_for_help_installs_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["flows.install", "--help"])
+    monkeypatch.setattr("flows.install.get_client", None)  # nothing may ask for it
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert 0 == ended.value.code
+    assert "Put deployments" in capsys.readouterr().out
 
 
 def test_the_compose_file_fits_its_schema_and_every_service_is_confined() -> None:
@@ -186,19 +206,25 @@ def test_the_dockerfile_is_pinned_and_does_not_run_as_root() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
 
     bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    installed = re.findall(r"pip install (.+?)(?: \\)?$", text, re.MULTILINE)
     users = re.findall(r"^USER (\S+)", text, re.MULTILINE)
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
 
     assert all(re.search(r":\d+\.\d+\.\d+", base) for base in bases)
     assert users == ["10001:10001"]
     assert "gnupg" in text
+    assert ["--require-hashes --no-deps -r ${REQUIREMENTS}", "--no-deps --no-build-isolation ."] == installed
     assert [name for line in copied for name in line.split() if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     for unit in sorted((DEPLOY / "systemd").iterdir()):
-        text = unit.read_text().replace("/opt/cardlink/bin/prefect", "/bin/true")
+        text = (
+            unit.read_text()
+            .replace("/opt/cardlink/bin/prefect", "/bin/true")
+            .replace("/opt/cardlink/bin/python", "/bin/true")
+        )
         (tmp_path / unit.name).write_text(text)
 
     done = run("systemd-analyze", "verify", *sorted(tmp_path.glob("*.service")))
@@ -218,7 +244,7 @@ def test_the_lifecycle_rules_are_ones_s3_takes_and_reach_no_source() -> None:
     assert expiring == ["PREFIX/ISSUER/runs/"]
 
 
-@pytest.mark.parametrize("policy", ["iam-policy.json", "iam-purge-policy.json"])
+@pytest.mark.parametrize("policy", sorted(one.name for one in DEPLOY.glob("*policy.json")))
 def test_the_linter_of_iam_policies_has_nothing_to_say(policy: str) -> None:
     done = run(BIN / "parliament", given=(DEPLOY / policy).read_bytes())
 

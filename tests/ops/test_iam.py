@@ -1,192 +1,312 @@
-"""The IAM policies: enough for a night, or for a purge, on a server that enforces them, and nothing else."""
+"""The IAM policies, on a server that enforces them with their conditions: enough for the work of each role, no more."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
-from urllib.request import Request, urlopen
+from threading import Thread
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import boto3.session
 import pytest
+from botocore.exceptions import ClientError
 
+from flows import pages
 from flows.adapters.s3 import S3Store
 from flows.operations.alerts import watch
+from flows.operations.delivery import confirm, deliver
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.partner_api.follow_links import follow_links
+from flows.reports.rebuild import rebuild
+from flows.reports.reconciliation import reconcile_runs
+from flows.resend.resubmission import Request, resubmit
+from flows.resend.selection import RowSelection
 from flows.runs.documents import keys_of, read_purged
-from flows.runs.keys import corrections, extracts, results, transactions
-from flows.runs.store import StoreDeniedError
+from flows.runs.keys import commits, corrections, deliveries, extracts, results, transactions
+from flows.runs.store import StoreDeniedError, VerdictAwaitedError
+from schemas.portal import CITY
+from schemas.settings import StoreSettings
 from tests import servers
-from tests.night import BANK, Bench, issuer
+from tests.builders import portal_rows
+from tests.night import BANK, Bench, issuer, portal_csv
+from tests.resend.test_corrections import fill
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
-POLICY, PURGE = DEPLOY / "iam-policy.json", DEPLOY / "iam-purge-policy.json"
-ROLE = {
-    "PutObject": "s3:PutObject",
-    "GetObject": "s3:GetObject",
-    "ListObjectsV2": "s3:ListBucket",
-    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
-    "CreateMultipartUpload": "s3:PutObject",
-    "UploadPart": "s3:PutObject",
-    "CompleteMultipartUpload": "s3:PutObject",
-    "AbortMultipartUpload": "s3:AbortMultipartUpload",
-    "DeleteObject": "s3:DeleteObject",
-    "GetBucketVersioning": "s3:GetBucketVersioning",
-}  # the action a call needs
+PIPELINE, PURGE, REPORTS, DROP = (DEPLOY / f"iam-{name}policy.json" for name in ("", "purge-", "reports-", "drop-"))
+KEY = "arn:aws:kms:us-east-1:123456789012:key/KEY"
+STRICT = StoreSettings(
+    kms_key=KEY, owner="123456789012", lock_mode="GOVERNANCE", lock_days=1, verdict_tag="Scan", verdict_clean="CLEAN"
+)
+Rights = set[tuple[str, str]]
 
 
-def policy(file: Path = POLICY) -> dict[str, Any]:
-    """Return a policy of one bucket, without the statement about TLS: loopback has none."""
-    text = file.read_text().replace("BUCKET", "cards").replace("PREFIX", "nightly")
-    found: dict[str, Any] = json.loads(text)
-    found["Statement"] = [one for one in found["Statement"] if one["Sid"] != "NeverInTheClear"]
-    return found
+def text_of(file: Path) -> str:
+    """Return a policy file for the issuer's folder of the bucket of these tests."""
+    return file.read_text().replace("BUCKET", "locked").replace("PREFIX", "nightly").replace("ISSUER", BANK)
 
 
-def granted(file: Path) -> set[str]:
-    """Return the actions a policy allows."""
-    allowed = [one["Action"] for one in policy(file)["Statement"] if one["Effect"] == "Allow"]
-    return {action for one in allowed for action in ([one] if isinstance(one, str) else one)}
+def granted(file: Path) -> Rights:
+    """Return what a policy allows: Sid and action."""
+    allowed = [one for one in json.loads(text_of(file))["Statement"] if one["Effect"] == "Allow"]
+    actions = [(one["Sid"], one["Action"]) for one in allowed]
+    return {(sid, one) for sid, some in actions for one in ([some] if isinstance(some, str) else some)}
 
 
-def role(server: servers.S3Server, name: str, file: Path) -> Any:
-    """Make a user with a policy; return its client."""
-    root = boto3.session.Session("test", "test", region_name="us-east-1").client("iam", endpoint_url=server.endpoint)
-    root.create_user(UserName=name)
-    root.put_user_policy(UserName=name, PolicyName=name, PolicyDocument=json.dumps(policy(file)))
-    key = root.create_access_key(UserName=name)["AccessKey"]
-    mine = boto3.session.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name="us-east-1")
-    return mine.client("s3", endpoint_url=server.endpoint)
+class Place(NamedTuple):
+    """A guarded server with a bucket that can lock, and what the account's owner and the pipeline do there."""
+
+    server: servers.S3Server
+    owner: Bench
+    log: Path
+
+    def client(self, name: str, *files: Path) -> Any:
+        """Return the client of a new user with these policies."""
+        root = boto3.session.Session("test", "test", region_name="us-east-1").client(
+            "iam", endpoint_url=self.server.endpoint
+        )
+        root.create_user(UserName=name)
+        for file in files:
+            root.put_user_policy(UserName=name, PolicyName=file.stem, PolicyDocument=text_of(file))
+        key = root.create_access_key(UserName=name)["AccessKey"]
+        mine = boto3.session.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name="us-east-1")
+        return mine.client("s3", endpoint_url=self.server.endpoint)
+
+    def bench(self, client: Any, prefix: str = "nightly") -> Bench:
+        """Return a bench that acts by a client, with every setting of a strict bucket."""
+        return replace(self.owner, store=S3Store("locked", prefix, client, settings=STRICT))
+
+    def judge_clean(self) -> None:
+        """Tag everything that was dropped as clean, as the bank's scanner does."""
+        client = servers.client(self.server.endpoint)
+        for folder in (extracts(BANK), results(BANK), corrections(BANK), transactions(BANK), deliveries(BANK)):
+            for entry in self.owner.store.keys(folder):
+                tags = {"TagSet": [{"Key": "Scan", "Value": "CLEAN"}]}
+                client.put_object_tagging(Bucket="locked", Key=f"nightly/{entry.key}", Tagging=tags)
+
+    def used(self) -> Rights:
+        """Return the rights that were used since the last call."""
+        lines = self.log.read_text().splitlines()
+        self.log.write_text("")
+        return {(sid, action) for sid, action in map(json.loads, lines)}
 
 
-def enforce(server: servers.S3Server, on: bool) -> None:
-    """Let the server ask for rights from the next call on, or from one that never comes."""
-    calls = b"0" if on else b"1000000"
-    urlopen(Request(f"{server.endpoint}/moto-api/reset-auth", calls, {"Content-Type": "text/plain"})).close()
+class Whole(NamedTuple):
+    """The work of some days by the pipeline's role: its bench, its run, the rights it used."""
+
+    bench: Bench
+    run: str
+    rights: Rights
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[tuple[servers.S3Server, Any]]:
-    """A server that asks for rights, and the pipeline's own client."""
-    with servers.moto() as server:
-        mine = role(server, "cardlink", POLICY)
-        enforce(server, True)
-        yield server, mine
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    log = tmp_path_factory.mktemp("iam") / "used.jsonl"
+    log.write_text("")
+    with servers.guarded_moto(log) as server:
+        client = servers.client(server.endpoint)
+        client.create_bucket(Bucket="locked", ObjectLockEnabledForBucket=True)
+        client.put_bucket_policy(Bucket="locked", Policy=text_of(DEPLOY / "bucket-policy.json"))
+        bench = Bench(S3Store("locked", "nightly", client), issuer(), now=lambda: datetime.now(UTC))
+        yield Place(server, bench, log)
 
 
-def test_a_night_needs_no_right_that_the_policy_lacks_and_calls_for_each_it_has(
-    guarded: tuple[servers.S3Server, Any],
-) -> None:
-    server, client = guarded
-    called: set[str] = set()
-    client.meta.events.register("before-call.s3", lambda model, **_: called.add(model.name))
-    bench = Bench(S3Store(server.bucket, "nightly", client), issuer())
-    enforce(server, False)  # the issuer has rights of its own
-    extract = Bench(servers.store(server, "nightly"), issuer()).drop(30)
-    enforce(server, True)
-
+@pytest.fixture(scope="module")
+def whole(place: Place) -> Whole:
+    """Work through a run by the pipeline's role: submit, ingest, correct, deliver, report, watch, follow, purge."""
+    bench = place.bench(place.client("pipeline", PIPELINE))
+    owner, client = place.owner, servers.client(place.server.endpoint)
+    rows = [{CITY: None} if at == 2 else {} for at in range(1, 13)]
+    extract = owner.drop_bytes(portal_csv(portal_rows(*rows)))
+    place.judge_clean()
     run = bench.submit(extract).manifest.run
+    client.create_multipart_upload(Bucket="locked", Key=f"nightly/{keys_of(run).report('dead.csv')}")
+    owner.answer()
+    place.judge_clean()
+    place.used()
+
     bench.ingest()
+    request = Request(run, RowSelection(), "corrected", corrections="fix.csv")
+    filled = fill(owner, run, {(2, CITY): "Salem"})
+    with pytest.raises(VerdictAwaitedError):  # what a person filled in is scanned too
+        resubmit(bench.context, request, content=filled)
+    place.judge_clean()
+    resubmit(bench.context, request, content=filled)
+    deliver(bench.context)
+    confirm(bench.context, 1, "received")
+    rebuild(bench.context, run)
+    reconcile_runs(bench.context)
+    report = f"cuid,status,completed_on\n{owner.ledger(run)['cuid'][0]},SUCCESSFUL,\n"
+    owner.store.replace(f"{transactions(BANK)}t.csv", [report.encode()])
+    place.judge_clean()
+    follow_links(bench.context, None, "")
     watch(bench.context)
     write_metrics(bench.context)
-
-    assert run
-    assert called <= ROLE.keys()
-    needed = {ROLE[name] for name in called} | {"s3:GetObjectVersion", "s3:AbortMultipartUpload"}
-    assert needed == granted(POLICY)
+    return Whole(bench, run, place.used())
 
 
-def test_a_look_at_placements_needs_no_other_right(guarded: tuple[servers.S3Server, Any]) -> None:
-    server, client = guarded
-    bench = Bench(S3Store(server.bucket, "nightly", client), issuer())
-    dropped = servers.store(server, "nightly")
-    enforce(server, False)
-    before = Bench(dropped, issuer())
-    run = before.submit(before.drop(7, name="bank-20261119.csv", seed=5)).manifest.run
-    before.answer()
-    before.ingest()
-    report = f"cuid,status,completed_on\n{before.ledger(run)['cuid'][0]},SUCCESSFUL,\n"
-    dropped.replace(f"{transactions(BANK)}t.csv", [report.encode()])
-    enforce(server, True)
+def test_a_whole_run_passes_and_uses_every_right_that_the_policy_gives(whole: Whole) -> None:
+    statements = {sid for sid, _ in granted(PIPELINE)}
 
-    facts = follow_links(bench.context, None, run)
+    used = {(sid, action) for sid, action in whole.rights if sid in statements}
 
-    assert [7, 7, 7, 1, 1, 1] == [one["cardholders"] for one in facts["funnel"]["stages"]]
+    assert used == granted(PIPELINE)
 
 
-def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
-    guarded: tuple[servers.S3Server, Any],
+def test_what_is_written_once_cannot_be_written_over_by_the_pipeline_or_by_the_owner(
+    place: Place, whole: Whole
 ) -> None:
-    server, client = guarded
-    enforce(server, False)
-    purger = role(server, "purger", PURGE)
-    outside = Bench(servers.store(server, "nightly"), issuer(), now=lambda: datetime.now(UTC))
-    run = outside.submit(outside.drop(30, "bank-20261117.csv", seed=1)).manifest.run
-    outside.answer()
-    outside.ingest()
-    before = outside.snapshot().keys()
-    enforce(server, True)
-    called: set[str] = set()
-    purger.meta.events.register("before-call.s3", lambda model, **_: called.add(model.name))
-    old = Bench(S3Store(server.bucket, "nightly", client), issuer(), now=lambda: datetime.now(UTC) + timedelta(days=9))
+    keys, store = keys_of(whole.run), whole.bench.store
+    event = next(store.keys(keys.events)).key
+    commit = next(store.keys(commits(BANK))).key
 
-    due = purge(old.context, S3Store(server.bucket, "nightly", purger))
-
-    enforce(server, False)
-    assert (
-        {keys_of(run).chunks + keys_of(run).chunk_name(1)}
-        <= before - outside.snapshot().keys()
-        == {entry.key for lot in due.lots for entry in lot.entries}
-    )
-    assert granted(PURGE) == {ROLE[name] for name in called} | {"s3:AbortMultipartUpload"}
-    enforce(server, True)
-    for kept in (f"{extracts(BANK)}x", f"{results(BANK)}x", keys_of(run).plan, keys_of(run).purged("chunks")):
+    for key in (keys.manifest, keys.plan, event, commit, keys.chunks + keys.chunk_name(1)):
+        for one in (store, place.owner.store):
+            with pytest.raises(StoreDeniedError):
+                one.replace(key, [b"other"])
+            assert not one.create(key, b"other")
+    for name in ("fix.csv", "another.csv"):
         with pytest.raises(StoreDeniedError):
-            S3Store(server.bucket, "nightly", purger).delete(kept)
+            store.replace(corrections(BANK) + name, [b"other"])
 
 
-def test_whoever_may_not_delete_is_told_before_a_record_says_that_anything_went(
-    guarded: tuple[servers.S3Server, Any],
+def test_nothing_beyond_the_issuers_own_folder_can_be_listed_read_or_written(place: Place, whole: Whole) -> None:
+    place.owner.store.create("other-bank/runs/x/manifest.json", b"{}")
+    client: Any = whole.bench.store._client  # type: ignore[attr-defined]
+
+    for prefix in ("", "nightly/", "nightly/other-bank/", f"nightly/{BANK}"):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            client.list_objects_v2(Bucket="locked", Prefix=prefix)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        client.list_objects_v2(Bucket="locked")
+    for beyond in (place.bench(client, "elsewhere"), whole.bench):
+        with pytest.raises(StoreDeniedError):
+            beyond.store.create("other-bank/runs/x/plan.json", b"x")
+        with pytest.raises(StoreDeniedError):
+            beyond.store.open("other-bank/runs/x/manifest.json")
+
+
+@pytest.mark.parametrize("folder", [extracts(BANK), results(BANK), transactions(BANK), f"{deliveries(BANK)}000001/"])
+def test_what_others_drop_cannot_be_written_by_the_pipeline(whole: Whole, folder: str) -> None:
+    name = "received" if folder.startswith(deliveries(BANK)) else "x.csv"
+
+    with pytest.raises(StoreDeniedError):
+        whole.bench.store.create(folder + name, b"x")
+
+
+def test_the_pipeline_deletes_nothing(whole: Whole) -> None:
+    store: Any = whole.bench.store
+
+    for key in (keys_of(whole.run).manifest, keys_of(whole.run).report("report.html"), f"{extracts(BANK)}x"):
+        with pytest.raises(StoreDeniedError):
+            store.delete(key)
+
+
+def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(place: Place, whole: Whole) -> None:
+    purger = place.bench(place.client("purger", PURGE))
+    old = replace(whole.bench, now=lambda: datetime.now(UTC) + timedelta(days=9))
+    dead = f"nightly/{keys_of(whole.run).report('dead.csv')}"
+    before = place.owner.snapshot().keys()
+    servers.client(place.server.endpoint).create_multipart_upload(Bucket="locked", Key=dead)
+
+    with pytest.raises(StoreDeniedError):  # told before a record says that anything went
+        purge(old.context, old.store)  # type: ignore[arg-type]  # the pipeline's own store, which may not delete
+    assert read_purged(old.store, keys_of(whole.run), "chunks") is None
+    place.used()
+    due = purge(old.context, purger.store)  # type: ignore[arg-type]  # a store of S3 is a cleaner too
+    used = {one for one in place.used() if one in granted(PURGE)}
+
+    gone = before - place.owner.snapshot().keys()
+    assert {keys_of(whole.run).chunks + keys_of(whole.run).chunk_name(1)} <= gone
+    assert gone == {entry.key for lot in due.lots for entry in lot.entries}
+    assert used == granted(PURGE)
+    kept = keys_of(whole.run)
+    for key in (f"{extracts(BANK)}x", f"{results(BANK)}x", kept.plan, kept.manifest, kept.purged("chunks")):
+        with pytest.raises(StoreDeniedError):
+            purger.store.delete(key)  # type: ignore[attr-defined]
+    with pytest.raises(StoreDeniedError):
+        purger.store.open(kept.manifest)
+
+
+def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
+    place: Place, whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server, client = guarded
-    enforce(server, False)
-    outside = Bench(servers.store(server, "nightly"), issuer(), now=lambda: datetime.now(UTC))
-    run = outside.submit(outside.drop(30, "bank-20261118.csv", seed=2)).manifest.run
-    outside.answer()
-    outside.ingest()
-    enforce(server, True)
-    old = Bench(S3Store(server.bucket, "nightly", client), issuer(), now=lambda: datetime.now(UTC) + timedelta(days=9))
+    reader = place.bench(place.client("reports", REPORTS)).store
+    monkeypatch.setattr(pages, "open_store", lambda *_: reader)
+    monkeypatch.setattr(pages, "issuers", lambda _: [BANK])
+    monkeypatch.setattr(pages, "load_issuer", lambda *_: whole.bench.issuer)
+    address = f"http://127.0.0.1:{servers.free_port()}/{'t' * 16}"
+    keys = keys_of(whole.run)
+    place.used()
+
+    with pages.page_server(tmp_path, address) as server:
+        serving = Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            shown = urlopen(f"{address}/{keys.report('report.html')}").read()
+            with pytest.raises(HTTPError, match="404"):
+                urlopen(f"{address}/{keys.manifest}")
+        finally:
+            server.shutdown()
+            serving.join()
+
+    assert b"<html" in shown
+    assert place.used() & granted(REPORTS) == granted(REPORTS)
+    for key in (keys.report("links.csv"), keys.manifest, keys.chunks + keys.chunk_name(1), f"{extracts(BANK)}x"):
+        with pytest.raises(StoreDeniedError):
+            reader.open(key)
+    with pytest.raises(StoreDeniedError):
+        list(reader.keys(f"{BANK}/runs/"))
+    with pytest.raises(StoreDeniedError):
+        reader.create(keys.report("x.html"), b"x")
+
+
+def test_whoever_works_at_the_portal_fetches_chunks_and_drops_results_and_no_more(place: Place, whole: Whole) -> None:
+    client = place.client("desk", DROP)
+    store = place.bench(client).store
+    owner, keys = place.owner, keys_of(whole.run)
+    chunk = keys.chunks + keys.chunk_name(7)
+    owner.store.create(chunk, b"sealed")
+    place.used()
+
+    listed = [entry.key for entry in store.keys(keys.chunks)]
+    with store.open(chunk), store.open(keys.report("chunks.csv")):
+        pass
+    for folder in (results(BANK), corrections(BANK), transactions(BANK)):
+        store.create(f"{folder}desk.csv", b"x")
+    store.create(f"{deliveries(BANK)}000001/received", b"x")
+
+    assert chunk in listed
+    assert place.used() & granted(DROP) == granted(DROP)
+    for key in (f"{extracts(BANK)}x", keys.manifest, keys.ledger + "x", f"{commits(BANK)}000009.json"):
+        with pytest.raises(StoreDeniedError):
+            store.create(key, b"x")
+        with pytest.raises(StoreDeniedError):
+            store.open(key)
+
+
+@pytest.mark.parametrize("name", ["pipeline", "purge-", "reports-", "drop-", "the owner"])
+def test_nobody_speaks_to_the_bucket_in_the_clear(place: Place, whole: Whole, name: str) -> None:
+    files = {"pipeline": PIPELINE, "purge-": PURGE, "reports-": REPORTS, "drop-": DROP}
+    client = place.client(f"clear-{name}", files[name]) if name in files else servers.client(place.server.endpoint)
+    client.meta.events.register("before-send.s3", lambda request, **_: request.headers.update({"X-In-The-Clear": "1"}))
+
+    for act in (client.list_objects_v2, client.list_multipart_uploads, client.get_bucket_versioning):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            act(Bucket="locked")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        client.get_object(Bucket="locked", Key=f"nightly/{keys_of(whole.run).report('report.html')}")
+
+
+def test_whoever_may_read_an_object_but_not_use_its_key_gets_nothing(place: Place, whole: Whole) -> None:
+    statements = [one for one in json.loads(text_of(REPORTS))["Statement"] if not one["Sid"].startswith("UseTheKey")]
+    file = place.log.parent / "bare.json"
+    file.write_text(json.dumps({"Version": "2012-10-17", "Statement": statements}))
 
     with pytest.raises(StoreDeniedError):
-        purge(old.context, old.store)  # type: ignore[arg-type]  # the pipeline's own store, which may not
-
-    assert read_purged(old.store, keys_of(run), "chunks") is None
-
-
-@pytest.mark.parametrize("place", [extracts(BANK), results(BANK), transactions(BANK)])
-def test_what_others_drop_cannot_be_written(guarded: tuple[servers.S3Server, Any], place: str) -> None:
-    server, client = guarded
-    store = S3Store(server.bucket, "nightly", client)
-
-    with pytest.raises(StoreDeniedError):
-        store.create(f"{place}x.csv", b"x")
-
-
-def test_a_filled_in_template_may_be_dropped(guarded: tuple[servers.S3Server, Any]) -> None:
-    server, client = guarded
-    store = S3Store(server.bucket, "nightly", client)
-
-    dropped = store.create(f"{corrections(BANK)}fix.csv", b"run,row,column,correction")
-
-    assert dropped
-
-
-def test_nothing_outside_the_prefix_can_be_written(guarded: tuple[servers.S3Server, Any]) -> None:
-    server, client = guarded
-
-    with pytest.raises(StoreDeniedError):
-        S3Store(server.bucket, "elsewhere", client).create("x", b"x")
+        place.bench(place.client("bare", file)).store.open(keys_of(whole.run).report("report.html"))

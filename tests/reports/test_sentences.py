@@ -140,7 +140,7 @@ def a_night(folder: Path, at: datetime | None = None, bad: float = 0.0) -> Night
     (folder / "store").mkdir(parents=True)
     pin(folder, keys.sound())
     bank = Bench(
-        open_store("store", folder), issuer(portal={"rows_per_chunk": 10}), now=lambda: at or datetime.now(UTC)
+        open_store(issuer(), folder), issuer(portal={"rows_per_chunk": 10}), now=lambda: at or datetime.now(UTC)
     )
     return Night(bank, folder, bank.submit(bank.drop(20, bad=bad)).manifest.run)
 
@@ -251,7 +251,7 @@ def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_and_en
 ) -> None:
     (tmp_path / "store").mkdir()
     pin(tmp_path, keys.sound())
-    bank = Bench(open_store("store", tmp_path), issuer(portal={"rows_per_chunk": 10}), now=lambda: datetime.now(UTC))
+    bank = Bench(open_store(issuer(), tmp_path), issuer(portal={"rows_per_chunk": 10}), now=lambda: datetime.now(UTC))
     run = bank.submit(bank.drop(10 * (len(WRONG) + 5))).manifest.run
     chunks = dict(enumerate([*WRONG, *["MISNAMED_FILE"] * 2, *["MERGED_FILE"] * 2], 1))
 

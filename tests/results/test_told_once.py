@@ -44,7 +44,7 @@ def test_a_file_with_an_unplaceable_row_is_reported_once_and_writes_nothing_more
     second, third = bench.ingest(), bench.ingest()
 
     assert (1, 5, 1, 1, 1) == (first.files, first.rows, len(first.breaks), len(first.reports), first.open_files)
-    assert (0, 0, (), (), 1) == second == third
+    assert (0, 0, (), (), 1, 0) == second == third
     assert before == bench.snapshot()
     assert 1 == answered(bench, run)
 
@@ -97,7 +97,7 @@ def test_links_to_a_host_that_is_allowed_later_are_taken_once_it_is(tmp_path: Pa
     after = Bench(bench.store, allowed).ingest()
 
     assert [(1, "out of balance")] == [(first.files, one.summary["verdict"]) for one in first.reports]
-    assert (0, 0, (), (), 0) == second
+    assert (0, 0, (), (), 0, 0) == second
     assert [(4, "balanced")] == [(one.summary["rows"]["linked"], one.summary["verdict"]) for one in after.reports]
     assert 0 == bench.ingest().files
 
@@ -120,7 +120,7 @@ def test_a_file_that_is_removed_is_no_longer_open(tmp_path: Path) -> None:
     bench.ingest()
     (tmp_path / "store" / BANK / "results" / "result.csv").unlink()
 
-    assert (0, 0, (), (), 0) == bench.ingest()
+    assert (0, 0, (), (), 0, 0) == bench.ingest()
 
 
 def test_a_file_whose_breaks_were_closed_is_not_open_any_more(tmp_path: Path) -> None:
