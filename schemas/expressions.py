@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+UNREADABLE = "\ufffdunreadable"  # what mapping could not read; a rule of its column rejects it
 PAN_SHAPE = "^[0-9]{16}$"
 YEAR_SHAPE = "^[0-9]{2}$"
 MONTH_SHAPE = "^(0[1-9]|1[0-2])$"

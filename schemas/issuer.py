@@ -9,15 +9,11 @@ from urllib.parse import urlsplit
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from schemas import portal
+from schemas.mapping import Columns, Filter, Header, Spec
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal import MAX_ROWS
 from schemas.row_settings import Repairs, RuleSettings
 from schemas.settings import Alerts, LinkSettings, Portfolio, Retention, Schedule, Settings
-
-Format = Literal["MMYY", "YYMM", "MM/YY", "MM/YYYY", "YYYY-MM", "YYYY-MM-DD", "SURNAME/GIVEN"]
-
-Header = Annotated[str, StringConstraints(min_length=1)]
 
 ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
 
@@ -39,12 +35,6 @@ def _host(text: str) -> str:
     return text.lower()
 
 
-def _portal_column(name: str) -> str:
-    if name not in portal.columns():
-        raise ValueError(f"the portal has no column {name}; it has {', '.join(portal.columns())}")
-    return name
-
-
 def _pattern(text: str) -> str:
     """Check a regular expression with both engines that will use it."""
     try:
@@ -56,7 +46,6 @@ def _pattern(text: str) -> str:
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
-PortalColumn = Annotated[str, AfterValidator(_portal_column)]
 
 # Settings of [source] that prove an extract whole; they never change which rows it has, or how they are written.
 PROOFS = frozenset({
@@ -143,45 +132,6 @@ class SourceSettings(Settings):
             raise ValueError("hash_total is a column; in fixed format [first, last], counted from 1")
 
 
-class From(Settings):
-    """One portal column from a source column (of several, the first that exists) or from fixed positions."""
-
-    source: Header | tuple[Header, ...] | None = Field(
-        None, alias="from", description="source column; of several, the first that exists"
-    )
-    at: tuple[int, int] | None = Field(None, description="fixed format: first and last character of the field, from 1")
-    format: Format | None = Field(
-        None, description="how the text is written; the part its portal column needs is taken"
-    )
-    pad: int | None = Field(
-        None, ge=1, le=16, description="left-pad digits with zeros to this length, before `format` is applied"
-    )
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.source is None) == (self.at is None):
-            raise ValueError("give either `from` or `at`")
-        if self.at is not None and not 1 <= self.at[0] <= self.at[1]:
-            raise ValueError("`at` is [first, last], counted from 1")
-        return self
-
-
-class Constant(Settings):
-    """One portal column with the same text in every row."""
-
-    constant: Header = Field(description="the same text in every row")
-
-
-class Except(Settings):
-    """A filter that leaves out rows with these values."""
-
-    exclude: tuple[str, ...] = Field(alias="not", min_length=1, description="values of rows to leave out")
-
-
-Columns = dict[PortalColumn, Header | tuple[Header, ...] | From | Constant]  # portal column -> where it comes from
-Filter = dict[str, str | tuple[str, ...] | Except]  # source header -> the values of rows that count
-
-
 class Resend(Settings):
     """What happens to a row whose card another run of the issuer has linked or awaits; a portfolio suppresses it."""
 
@@ -189,7 +139,7 @@ class Resend(Settings):
         "suppress",
         description="a card that has or awaits a link: `suppress` its row, `refuse` the extract, or `send` it again",
     )
-    reissue_column: Header | From | None = Field(
+    reissue_column: Spec | None = Field(
         None,
         description="source column that changes when a card is issued again, such as its sequence number: with another "
         "value it is another card",

@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from flows.extracts.errors import MissingColumnsError, UnknownColumnsError
+from flows.extracts.errors import DatesError, MissingColumnsError, UnknownColumnsError
 from flows.extracts.header import RECORD
+from flows.extracts.reader import Block
 from schemas import portal, rules
-from schemas.issuer import Columns, Constant, Except, Filter, From, Header
+from schemas.expressions import UNREADABLE
+from schemas.mapping import (
+    AUTO,
+    NAMES,
+    READINGS,
+    STEPS,
+    Cell,
+    Columns,
+    Except,
+    Filter,
+    Spec,
+    date_part,
+    date_shape,
+    present,
+)
 from schemas.row_settings import RuleSettings
 
 NO_FILTER: Filter = {}
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
-UNREADABLE = "unreadable"  # replaces a date that is not in its format; the rules reject it
-# The year and the month in a date of each format.
-DATES = {
-    "MMYY": (r"^[0-9]{2}([0-9]{2})$", r"^([0-9]{2})[0-9]{2}$"),
-    "YYMM": (r"^([0-9]{2})[0-9]{2}$", r"^[0-9]{2}([0-9]{2})$"),
-    "MM/YY": (r"^[0-9]{1,2}/([0-9]{2})$", r"^([0-9]{1,2})/[0-9]{2}$"),
-    "MM/YYYY": (r"^[0-9]{1,2}/([0-9]{4})$", r"^([0-9]{1,2})/[0-9]{4}$"),
-    "YYYY-MM": (r"^([0-9]{4})-[0-9]{2}$", r"^[0-9]{4}-([0-9]{2})$"),
-    "YYYY-MM-DD": (r"^([0-9]{4})-[0-9]{2}-[0-9]{2}$", r"^[0-9]{4}-([0-9]{2})-[0-9]{2}$"),
-}
+
+
+class Dates(NamedTuple):
+    """A column of dates: the header or place it is from, its `format`, and its text."""
+
+    source: str
+    form: str
+    text: pl.Expr
 
 
 class Mapping(NamedTuple):
@@ -34,6 +50,8 @@ class Mapping(NamedTuple):
 
     columns: tuple[pl.Expr, ...]  # the portal's, and REISSUE where mapped
     counts: pl.Expr | None
+    dates: dict[str, Dates]  # by portal column
+    name: str
 
 
 def plan_mapping(
@@ -42,7 +60,7 @@ def plan_mapping(
     name: str,
     *,
     where: Filter = NO_FILTER,
-    reissue: Header | From | None = None,
+    reissue: Spec | None = None,
     strict: bool = False,
     beside: Collection[str] = (),
 ) -> Mapping:
@@ -67,17 +85,90 @@ def plan_mapping(
     unknown = [found for found in header if found not in finder.used and found not in beside]
     if unknown and (strict or not columns):
         raise UnknownColumnsError(name=name, columns=", ".join(unknown))
-    return Mapping(built, counts)
+    return Mapping(built, counts, dict(_dates(asked, finder)), name)
 
 
 def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return (row, line, the portal's columns, REISSUE where mapped; row and line of rows that the filter excludes)."""
+    """Return (row, line, the portal's columns, REISSUE where mapped; row and line of rows that the filter excludes).
+
+    Raises DatesError where a date has another form than the one that `auto` found in earlier rows.
+    """
     excluded = rows.select("row", "line").clear()
     if mapping.counts is not None:
         counted = rows.select(mapping.counts.fill_null(False)).to_series()
         excluded = rows.select("row", "line").filter(~counted)
         rows = rows.filter(counted)
-    return rows.select("row", "line", *mapping.columns), excluded
+    mapped = rows.select("row", "line", *mapping.columns)
+    for target, dates in mapping.dates.items():
+        others = rows.filter(mapped[target] == UNREADABLE) if dates.form == AUTO else rows.clear()
+        if _fits(others, dates.text).any():
+            raise DatesError(name=mapping.name, column=dates.source, problem=_UNCLEAR.format("no form fits"))
+    return mapped, excluded
+
+
+_UNCLEAR = "format = 'auto' takes the one form that fits all rows, and {} all"
+
+
+def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Callable[[], Iterator[Block]]) -> Mapping:
+    """Return the mapping with a form for every column of dates; all rows decide where the `first` leaves a doubt.
+
+    Raises DatesError where `auto` fits several forms or none, or no date at all has the form of the settings.
+    """
+    columns = dict(zip(portal.columns(), mapping.columns, strict=False))
+    for target, dates in mapping.dates.items():
+        forms = READINGS if dates.form == AUTO else (dates.form,)
+        found = _misfits(first, mapping, dates, forms)
+        if dates.form != AUTO and (found.known or not found.texts):
+            continue
+        if (found.misfits == 0).sum() != 1 or not found.known:
+            found = _misfits(first.clear(), mapping, dates, forms)
+            for block in reread():
+                found = found.plus(_misfits(block.rows, mapping, dates, forms))
+        fitting = [form for form, misfits in zip(forms, found.misfits, strict=True) if not misfits]
+        if found.texts and (len(fitting) != 1 or not found.known):
+            problem = _UNCLEAR.format(f"{' and '.join(fitting) or 'no form'} fit{'' if fitting[1:] else 's'}")
+            if not found.known:
+                problem = _wrong_form(first, mapping, dates)
+            raise DatesError(name=mapping.name, column=dates.source, problem=problem)
+        if dates.form == AUTO:
+            columns[target] = date_part(dates.text, fitting[0], target, real=True).alias(target)
+    return mapping._replace(columns=(*columns.values(), *mapping.columns[len(columns) :]))
+
+
+class _Found(NamedTuple):
+    """How many texts a column of dates has, how many are a date in any form, and how many of these not in each form."""
+
+    texts: int
+    known: int
+    misfits: npt.NDArray[np.int64]
+
+    def plus(self, other: _Found) -> _Found:
+        return _Found(self.texts + other.texts, self.known + other.known, self.misfits + other.misfits)
+
+
+def _misfits(rows: pl.DataFrame, mapping: Mapping, dates: Dates, forms: Sequence[str]) -> _Found:
+    if mapping.counts is not None:
+        rows = rows.filter(mapping.counts)
+    rows = rows.filter(dates.text.is_not_null())
+    fits = _fits(rows, dates.text, forms, real=dates.form == AUTO)
+    known = fits.any(axis=1)
+    return _Found(rows.height, int(known.sum()), (known[:, None] & ~fits).sum(axis=0))
+
+
+def _fits(
+    rows: pl.DataFrame, text: pl.Expr, forms: Sequence[str] = READINGS, *, real: bool = True
+) -> npt.NDArray[np.bool_]:
+    """Return which rows have a date of which form."""
+    return rows.select(text.str.contains(date_shape(form, real=real)).alias(form) for form in forms).to_numpy()
+
+
+def _wrong_form(rows: pl.DataFrame, mapping: Mapping, dates: Dates) -> str:
+    """Return what is found instead of a date: a line, the shape of its text, and the forms that would fit."""
+    rows = rows.filter(dates.text.is_not_null())
+    line, text = rows.select("line", dates.text.alias("text")).row(0)
+    fitting = [form for form, fits in zip(READINGS, _fits(rows, dates.text).all(axis=0), strict=True) if fits]
+    shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))[:20]
+    return f"line {line} has {shape!r}, which format = {dates.form!r} does not read; nearest: {fitting}"
 
 
 class _Finder:
@@ -121,42 +212,38 @@ def _portal_columns(header: Sequence[str]) -> Columns:
     return {name: name for name in portal.columns() if name in required() or _plain(name) in found}
 
 
-def _column(target: str, spec: str | tuple[str, ...] | From | Constant | None, finder: _Finder) -> pl.Expr:
+def _dates(columns: Columns, finder: _Finder) -> Iterator[tuple[str, Dates]]:
+    for target, spec in columns.items():
+        if isinstance(spec, Cell) and spec.format is not None and spec.format not in NAMES:
+            plain = spec.model_copy(update={"format": AUTO, "lookup": None})
+            source = spec.source if isinstance(spec.source, str) else target
+            yield target, Dates(source, spec.format, _made(target, plain, finder))
+
+
+def _column(target: str, spec: Spec | None, finder: _Finder) -> pl.Expr:
+    if isinstance(spec, Cell):
+        return _made(target, spec, finder)
     if spec is None:
         return pl.lit(None, pl.String)
-    if isinstance(spec, Constant):
-        return pl.lit(spec.constant)
-    if not isinstance(spec, From):
-        return finder.find(spec) if isinstance(spec, str) else finder.find(*spec)
-    value = _cell(spec, finder)
-    if spec.pad is not None:
-        value = pl.when(value.str.contains("^[0-9]+$")).then(value.str.zfill(spec.pad)).otherwise(value)
-    if spec.format == "SURNAME/GIVEN":
-        return _name_part(target, value)
-    return _date_part(target, value, spec.format) if spec.format is not None else value
+    return finder.find(spec) if isinstance(spec, str) else finder.find(*spec)
 
 
-def _cell(spec: From, finder: _Finder) -> pl.Expr:
-    if spec.at is None:
-        names = (spec.source,) if isinstance(spec.source, str) else spec.source or ()
-        return finder.find(*names).str.strip_chars()
-    first, last = spec.at
-    value = finder.find(RECORD).str.slice(first - 1, last - first + 1).str.strip_chars()
-    return pl.when(value != "").then(value)
-
-
-def _date_part(target: str, value: pl.Expr, form: str) -> pl.Expr:
-    """Return year or month; UNREADABLE for a text in another format, which must not look absent."""
-    part = value.str.extract(DATES[form][0 if target == portal.YEAR else 1])
-    return pl.when(part.is_null() & value.is_not_null()).then(pl.lit(UNREADABLE)).otherwise(part)
-
-
-def _name_part(target: str, value: pl.Expr) -> pl.Expr:
-    """Return the surname, the given name, or for any other column both, given name first."""
-    surname, given = (value.str.extract(pattern).str.strip_chars() for pattern in (r"^([^/]+)", r"^[^/]*/([^/]+)$"))
-    if target in (portal.LAST_NAME, portal.FIRST_NAME):
-        return surname if target == portal.LAST_NAME else given
-    return pl.when(value.is_not_null()).then(pl.concat_str(given, surname, separator=" ", ignore_nulls=True))
+def _made(target: str, cell: Cell, finder: _Finder) -> pl.Expr:
+    """Return the source of a cell after its steps."""
+    if cell.at is not None:
+        value = finder.find(RECORD).str.slice(cell.at[0] - 1, cell.at[1] - cell.at[0] + 1)
+    elif parts := cell.join or cell.first:
+        texts = [present(_column(target, one, finder)) for one in parts]
+        joined = pl.concat_str(texts, separator=cell.between, ignore_nulls=True)
+        value = joined if cell.join else pl.coalesce(texts)
+    else:
+        value = pl.lit(cell.constant) if cell.source is None else _column(target, cell.source, finder)
+    value = present(value)
+    for name, step in STEPS.items():
+        if getattr(cell, name) is not None:
+            value = present(step.apply(value, cell, target))
+    holds = _counting(cell.when or NO_FILTER, finder)
+    return value if holds is None else pl.when(holds).then(value)
 
 
 def _counting(where: Filter, finder: _Finder) -> pl.Expr | None:

@@ -1,5 +1,6 @@
 import gzip
 import io
+import tomllib
 from typing import Any
 
 import polars as pl
@@ -10,7 +11,9 @@ from flows.extracts.errors import MissingColumnsError, UnknownColumnsError
 from flows.extracts.mapping import map_rows, plan_mapping, required
 from flows.extracts.reader import read_extract
 from schemas import portal
-from schemas.issuer import Columns, Filter, SourceSettings
+from schemas.expressions import UNREADABLE
+from schemas.issuer import SourceSettings
+from schemas.mapping import STEPS, Columns, Filter
 
 COLUMNS: TypeAdapter[Columns] = TypeAdapter(Columns)
 FILTER: TypeAdapter[Filter] = TypeAdapter(Filter)
@@ -124,10 +127,10 @@ def test_the_first_alternative_found_is_used() -> None:
         ("YYYY-MM", "2027-11", "2027", "11"),
         ("YYYY-MM-DD", "2027-11-30", "2027", "11"),
         ("MMYY", " 1127 ", "27", "11"),
-        ("MMYY", "127", "unreadable", "unreadable"),
-        ("MMYY", "2027-11", "unreadable", "unreadable"),
-        ("YYYY-MM-DD", "11/27", "unreadable", "unreadable"),
-        ("MMYY", "١١٢٧", "unreadable", "unreadable"),
+        ("MMYY", "127", UNREADABLE, UNREADABLE),
+        ("MMYY", "2027-11", UNREADABLE, UNREADABLE),
+        ("YYYY-MM-DD", "11/27", UNREADABLE, UNREADABLE),
+        ("MMYY", "١١٢٧", UNREADABLE, UNREADABLE),
         ("MMYY", None, None, None),
     ],
 )
@@ -267,3 +270,140 @@ def test_a_fixed_width_extract_is_cut_at_its_positions() -> None:
 
     found = mapped.select(portal.CUID, portal.FIRST_NAME, portal.POSTAL_CODE, portal.NICKNAME)
     assert [(cuid, first, code, None) for cuid, first, _, code in PEOPLE] == list(found.iter_rows())
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_example_of_every_step_gives_what_it_says(name: str) -> None:
+    step = STEPS[name]
+    spec = tomllib.loads(f"cell = {step.example}")["cell"]
+    target = portal.YEAR if name == "format" else portal.NICKNAME
+
+    mapped = one([spec["from"]], [step.text], complete(**{target: spec}))
+
+    assert step.result == mapped[target]
+
+
+CELLS = {"A": " Ann ", "B": "van der Berg", "NONE": " ", "ID": "CUST-0017-X", "NAME": "Smith, Ann, Marie", "T": "P"}
+MADE: list[tuple[dict[str, Any], str | None]] = [
+    ({"join": ["A", "NONE", "B"]}, "Ann van der Berg"),
+    ({"join": ["A", {"constant": "x"}, "B"], "with": "-"}, "Ann-x-van der Berg"),
+    ({"join": ["NONE", "NONE"]}, None),
+    ({"first": ["NONE", "B", "A"]}, "van der Berg"),
+    ({"first": ["NONE"]}, None),
+    ({"from": "ID", "strip_prefix": ["NO-", "CUST-"], "strip_suffix": "-X"}, "0017"),
+    ({"from": "A", "strip_prefix": "CUST-"}, "Ann"),
+    ({"from": "NAME", "split": ",", "part": 1}, "Smith"),
+    ({"from": "NAME", "split": ",", "part": -1}, "Marie"),
+    ({"from": "NAME", "split": ",", "part": 4}, None),
+    ({"from": "NAME", "split": ",", "part": [2, -1]}, "Ann, Marie"),
+    ({"from": "NAME", "split": ",", "part": [-2, -2]}, "Ann"),
+    ({"from": "NAME", "split": ",", "part": [-9, 1]}, "Smith"),
+    ({"from": "B", "split": " ", "part": -1}, "Berg"),
+    ({"from": "ID", "slice": [6, 9]}, "0017"),
+    ({"from": "ID", "slice": [-6, -3]}, "0017"),
+    ({"from": "ID", "slice": [6, -3]}, "0017"),
+    ({"from": "ID", "slice": [-99, 4]}, "CUST"),
+    ({"from": "T", "slice": [2, 3]}, None),
+    ({"from": {"from": "ID", "split": "-", "part": 2}, "slice": [3, 4]}, "17"),
+    ({"from": "T", "lookup": {"P": "primary"}}, "primary"),
+    ({"from": "T", "lookup": {"S": "second"}}, UNREADABLE),
+    ({"from": "T", "lookup": {"S": "second"}, "unknown": "empty"}, None),
+    ({"from": "T", "lookup": {"S": "second"}, "unknown": "keep"}, "P"),
+    ({"from": "NONE", "lookup": {"S": "second"}}, None),
+    ({"constant": "yes", "when": {"T": "P"}}, "yes"),
+    ({"constant": "yes", "when": {"T": {"not": ["P"]}}}, None),
+    ({"constant": "yes", "when": {"T": "P", "NONE": ["x", "y"]}}, None),
+    ({"first": [{"constant": "yes", "when": {"T": "Q"}}, {"constant": "no"}]}, "no"),
+]
+
+
+@pytest.mark.parametrize(("spec", "expected"), MADE, ids=lambda part: str(part))
+def test_a_column_is_made_of_sources_and_steps(spec: dict[str, Any], expected: str | None) -> None:
+    mapped = one(list(CELLS), list(CELLS.values()), complete(service_card__nickname=spec))
+
+    assert expected == mapped[portal.NICKNAME]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "year", "month"),
+    [
+        ("YYYYMM", "202711", "2027", "11"),
+        ("MMYYYY", "112027", "2027", "11"),
+        ("YYYYMMDD", "20271130", "2027", "11"),
+        ("DD/MM/YYYY", "1/2/2027", "2027", "2"),
+        ("MM/DD/YYYY", "01/02/2027", "2027", "01"),
+        ("YY.DD.MM", "27.30.11", "27", "11"),
+        ("DD-MON-YYYY", "30-Nov-2027", "2027", "11"),
+        ("DDMONYY", "30NOV27", "27", "11"),
+        ("MON YYYY", "November  2027", "2027", "11"),
+        ("MON YYYY", "Sept 2027", "2027", "09"),
+        ("MON YYYY", "Brumaire 2027", UNREADABLE, UNREADABLE),
+        ("YYYYMM-DD", "20271-30", UNREADABLE, UNREADABLE),
+        ("YYYYMM", "1127", UNREADABLE, UNREADABLE),
+    ],
+)
+def test_a_date_is_read_by_any_pattern(form: str, text: str, year: str, month: str) -> None:
+    spec = {"from": "EXP", "format": form}
+
+    mapped = one(["EXP"], [text], complete(service_card__expiration_year=spec, service_card__expiration_month=spec))
+
+    assert (year, month) == (mapped[portal.YEAR], mapped[portal.MONTH])
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "last", "first"),
+    [
+        ("LAST, FIRST", "Smith, Ann Marie", "Smith", "Ann Marie"),
+        ("LAST, FIRST", "van der Berg,Pieter", "van der Berg", "Pieter"),
+        ("LAST, FIRST", "King, Jr., Martin Luther", "King Jr.", "Martin Luther"),
+        ("LAST, FIRST", "King, Martin Luther, Jr.", "King Jr.", "Martin Luther"),
+        ("LAST, FIRST", "Cher", "Cher", None),
+        ("FIRST LAST", "Ann Marie Smith", "Smith", "Ann Marie"),
+        ("FIRST LAST", "Pieter van der Berg", "van der Berg", "Pieter"),
+        ("FIRST LAST", "Ian St. John III", "St. John III", "Ian"),
+        ("FIRST LAST", "Ana María de la Cruz", "de la Cruz", "Ana María"),
+        ("FIRST LAST", "Vincent Van", "Van", "Vincent"),
+        ("FIRST LAST", "Martin  King, jr", "King jr", "Martin"),
+        ("FIRST LAST", "Cher", "Cher", None),
+        ("LAST FIRST", "VAN DER BERG PIETER JAN", "VAN DER BERG", "PIETER JAN"),
+        ("LAST FIRST", "Smith Ann Jr", "Smith Jr", "Ann"),
+        ("LAST/FIRST", "DOE/JANE", "DOE", "JANE"),
+    ],
+)
+def test_a_name_is_taken_apart_by_its_form(form: str, text: str, last: str, first: str | None) -> None:
+    spec = {"from": "NAME", "format": form}
+    columns = complete(
+        service_card__address__last_name=spec, service_card__address__first_name=spec, service_card__name_on_card=spec
+    )
+
+    mapped = one(["NAME"], [text], columns)
+
+    assert (last, first) == (mapped[portal.LAST_NAME], mapped[portal.FIRST_NAME])
+    assert " ".join(filter(None, (first, last))) == mapped[portal.NAME_ON_CARD]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"from": "E", "format": "YYYYMMM"}, "nearest: 'YYYYMM'"),
+        ({"from": "E", "format": "MM"}, "nearest: 'YYMM'"),
+        ({"from": "E", "formt": "MMYY"}, "unknown key 'formt'; nearest: 'format'"),
+        ({"from": "E", "split": ","}, "`split` and `part` belong together"),
+        ({"from": "E", "constant": "x"}, "give exactly one of"),
+        ({"from": "E", "with": "-"}, "`with` needs `join`"),
+        ({"from": "E", "slice": [0, 3]}, "counted from 1"),
+        ({"from": {"from": "E", "format": "auto"}, "pad": 4}, "outermost"),
+        ({"from": "E", "split": "/", "part": 0}, "counted from 1"),
+    ],
+)
+def test_a_wrong_setting_gets_one_sentence(spec: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        COLUMNS.validate_python({portal.YEAR: spec})
+
+    [error] = caught.value.errors()
+    assert sentence in error["msg"]
+
+
+def test_a_date_format_is_for_the_expiration_only() -> None:
+    with pytest.raises(ValidationError, match="is for service_card"):
+        COLUMNS.validate_python({portal.CITY: {"from": "E", "format": "MMYY"}})
