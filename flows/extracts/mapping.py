@@ -53,6 +53,12 @@ class Mapping(NamedTuple):
     dates: dict[str, Dates]  # by portal column
     name: str
 
+    def only(self, names: Collection[str]) -> Mapping:
+        """Return the mapping with nothing but these columns filled."""
+        empty = pl.lit(None, pl.String)
+        every = zip(self.columns, (*portal.columns(), REISSUE), strict=False)
+        return self._replace(columns=tuple(one if name in names else empty.alias(name) for one, name in every))
+
 
 def plan_mapping(
     header: Sequence[str],
