@@ -64,6 +64,11 @@ class SourceSettings(Settings):
     encoding: Literal["utf-8", "cp1252", "latin-1", "utf-16"] = Field(
         "utf-8", description="character encoding; it is never guessed"
     )
+    quoting: Literal["doubled", "excel", "backslash"] = Field(
+        "doubled",
+        description='how a cell with quotes is written: `""` in double quotes; `excel`: also `="02108"`, which is the '
+        'text 02108; `backslash`: `\\"` and `\\,` and `\\N` for nothing, as MySQL writes them',
+    )
     header_rows: int = Field(1, ge=0, description="lines before the data; the last of them holds the column names")
     names: tuple[Header, ...] = Field((), description="column names, where the extract has no header")
     comment: str | None = Field(None, min_length=1, description="lines that begin with this text are not rows")

@@ -69,13 +69,14 @@ def plan_mapping(
     reissue: Spec | None = None,
     strict: bool = False,
     beside: Collection[str] = (),
+    template: dict[str, str] | None = None,
 ) -> Mapping:
     """Plan how rows under `header` become the portal's columns; without `columns`, the portal's names are expected.
 
-    `beside`: headers that are always allowed. Raises MissingColumnsError, and UnknownColumnsError if `strict` or
+    `beside`: headers that are always allowed; `template`: the portal's own names of its columns. Raises MissingColumnsError, and UnknownColumnsError if `strict` or
     without `columns`.
     """
-    asked: Columns = dict(columns) or _portal_columns(header)
+    asked: Columns = dict(columns) or _portal_columns(header, template or {})
     finder = _Finder(header)
     finder.missing += [
         f"for {target}, which [columns] does not name"
@@ -212,10 +213,11 @@ def required() -> frozenset[str]:
     return frozenset(rule.column for rule in refusing if rule.code.endswith(".missing"))
 
 
-def _portal_columns(header: Sequence[str]) -> Columns:
-    """Map each portal name to itself: required ones always, optional ones if they are found."""
+def _portal_columns(header: Sequence[str], template: dict[str, str]) -> Columns:
+    """Map each column to its name, ours or the template's: required ones always, optional ones if they are found."""
     found = {_plain(name) for name in header}
-    return {name: name for name in portal.columns() if name in required() or _plain(name) in found}
+    names = {name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()}
+    return {name: both for name, both in names.items() if name in required() or found & {*map(_plain, both)}}
 
 
 def _dates(columns: Columns, finder: _Finder) -> Iterator[tuple[str, Dates]]:

@@ -125,7 +125,13 @@ def _rows(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Itera
         extract = read_extract(stream, issuer.source, source.key)
         strict = issuer.source.strict
         mapping = plan_mapping(
-            extract.header, issuer.columns, source.key, where=issuer.filter, strict=strict, beside=BESIDE
+            extract.header,
+            issuer.columns,
+            source.key,
+            where=issuer.filter,
+            strict=strict,
+            beside=BESIDE,
+            template=context.header.names,
         )
         given = {name: header for header, name in ((ROW, "number"), (RUN, "run")) if header in extract.header}
         for block in extract:

@@ -85,6 +85,7 @@ class Scan:
             reissue=issuer.resend.reissue_column,
             strict=issuer.source.strict,
             beside=BESIDE if self._selected else (),
+            template=context.header.names,
         )
         reread = partial(_reread, context, stream, source)
         self.route = Route(issuer, mapping, as_of, source, scope, context.header.order, reread)
