@@ -251,7 +251,7 @@ class Cell(Settings):
         None,
         description="how a date or a name is written; the part its portal column needs is taken. Dates: YYYY or YY, MM "
         "or MON (English names), DD, in any order, with any separators; `auto`: the one reading that fits all rows. "
-        f"Names: {', '.join(NAMES)}; particles (`van der`) and suffixes (Jr, Sr, II, III, IV) belong to the last",
+        f"Names: {', '.join(map(repr, NAMES))}; particles (`van der`) and suffixes (Jr, Sr, II, III, IV) go with LAST",
     )
     lookup: Annotated[
         dict[str, str] | str | None,

@@ -11,6 +11,22 @@ from schemas.settings import Settings
 Severity = Literal["reject", "warn", "off"]
 
 
+class Lengths(Settings):
+    """The most characters of a text column."""
+
+    cuid: int = Field(100, ge=1, description="the cardholder's reference")
+    name_on_card: int = Field(100, ge=1, description="the name on the card")
+    customer_key: int = Field(100, ge=1, description="the customer key")
+    nickname: int = Field(100, ge=1, description="the card's nickname")
+    address1: int = Field(200, ge=1, description="the street line")
+    address2: int = Field(200, ge=1, description="the second line of the address")
+    city: int = Field(100, ge=1, description="the city")
+    email: int = Field(254, ge=1, description="the e-mail address")
+    phone_number: int = Field(40, ge=1, description="the phone number")
+    first_name: int = Field(100, ge=1, description="the first name")
+    last_name: int = Field(100, ge=1, description="the last name")
+
+
 class RuleSettings(Settings):
     """Severity of the rules that the partner leaves open, and what normalising may fill in or cut."""
 
@@ -29,6 +45,13 @@ class RuleSettings(Settings):
     phone: Severity = Field("warn", description="format of the phone number")
     name_on_card: Severity = Field("warn", description="a missing name on the card, or one with digits")
     other_cuid: Severity = Field("warn", description="one card under two cuids: a joint account, or a mix-up")
+    card_in_text: Severity = Field("reject", description="a card number in a text column, where others would read it")
+    too_long: Severity = Field("reject", description="a text longer than `[rules.max_length]` allows")
+    max_length: Lengths = Lengths()
+    invisible: Severity = Field("warn", description="invisible characters, and those that change the direction of text")
+    garbled: Severity = Field(
+        "warn", description="text that lost characters (U+FFFD), or was read in the wrong encoding (JosÃ© for José)"
+    )
     link_life_months: int = Field(2, ge=0, le=24, description="how long a link lives, for `expires_soon`")
     fill_name_on_card: bool = Field(True, description="take first and last name where the name on the card is empty")
     keep_zip_plus_4: bool = Field(False, description="`false`: ZIP+4 is cut to the five digits a cardholder knows")

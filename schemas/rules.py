@@ -9,7 +9,7 @@ reported. Rules see cells as the portal would get them: trimmed, in its spelling
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import get_args
@@ -23,10 +23,15 @@ from schemas.expressions import (
     CVV_SHAPE,
     EMAIL_SHAPE,
     FILLER_SHAPE,
+    GARBLED_SHAPE,
     HASH_SHAPE,
+    INVISIBLE_SHAPE,
+    LONG_NUMBER,
+    LONGEST_PHONE,
     MONTH_SHAPE,
     PAN_SHAPE,
     PHONE_SHAPE,
+    UNREADABLE,
     YEAR_SHAPE,
     ZIP_SHAPE,
     expires,
@@ -37,9 +42,12 @@ from schemas.expressions import (
 )
 from schemas.portal import (
     ADDRESS1,
+    ADDRESS2,
     CITY,
+    COLUMNS,
     COUNTRY,
     CUID,
+    CUSTOMER_KEY,
     CVV,
     CVV_HASH,
     EMAIL,
@@ -48,6 +56,7 @@ from schemas.portal import (
     LAST_NAME,
     MONTH,
     NAME_ON_CARD,
+    NICKNAME,
     PAN,
     PHONE,
     POSTAL_CODE,
@@ -78,6 +87,7 @@ class Rule:
     action: str = FIX  # who acts
     hint: str = ""  # what would be accepted, where that is not what its column accepts
     narrows: str = ""  # a wider rule, broken by every row that breaks this one, which names the mistake exactly
+    screen: str = ""  # a cheaper question, asked first: the shape that a cell has which may break it
 
     def __post_init__(self) -> None:
         """Refuse an entry that could not work, or that nobody could see at work."""
@@ -96,7 +106,12 @@ class Rule:
     def expression(self, as_of: date, settings: RuleSettings) -> pl.Expr:
         """Return the expression on a business date; a rule judges only what is there, so null holds."""
         holds = self.holds if isinstance(self.holds, pl.Expr) else self.holds(as_of, settings)
-        return holds.fill_null(True)
+        return (holds | self.screened if self.screen else holds).fill_null(True)
+
+    @property
+    def screened(self) -> pl.Expr:
+        """Whether a cell has not the shape without which nothing breaks the rule."""
+        return ~pl.col(self.column).str.contains(self.screen).fill_null(False)
 
 
 def _matches(column: str, shape: str) -> pl.Expr:
@@ -148,15 +163,60 @@ def _hash_rule(kind: str, hint: str) -> Rule:
     )
 
 
+TEXT = (
+    CUID, NAME_ON_CARD, CUSTOMER_KEY, NICKNAME, ADDRESS1, ADDRESS2, CITY, EMAIL, PHONE, FIRST_NAME, LAST_NAME,
+)  # fmt: skip
+
+
+def _text_rules(column: str) -> Iterator[Rule]:
+    """Yield what must hold of every text, whatever it is for."""
+    subject = next(one.subject for one in COLUMNS if one.name == column)
+    name, long = subject.partition(".")[2], {EMAIL: "a" * 250 + "@example.com", PHONE: "617" + " " * 99 + "5550123"}
+    card = "4242424242424242@example.com" if column == EMAIL else "4242 4242 4242 4242"
+    unmapped = pl.col(column) != UNREADABLE
+    hint = "a text that [columns] can read: a name in its `format`, a text in its `lookup`"
+    yield Rule(f"{subject}.unmapped", column, unmapped, example={column: UNREADABLE}, hint=hint)
+    yield Rule(
+        f"{subject}.length",
+        column,
+        lambda _, settings: pl.col(column).str.len_chars() <= getattr(settings.max_length, name),
+        example={column: long.get(column, "abc" * 99)},
+        severity="too_long",
+        hint="a text no longer than [rules.max_length] allows",
+    )
+    if column != CUID:
+        screen = LONGEST_PHONE if column == PHONE else LONG_NUMBER
+        holds = ~holds_card(pl.col(column), pl.col(PAN))
+        yield Rule(
+            f"{subject}.card_number",
+            column,
+            holds,
+            {column: card},
+            "card_in_text",
+            hint="no card number",
+            screen=screen,
+        )
+    if column not in (CUSTOMER_KEY, EMAIL, PHONE):  # the last two have a form of their own
+        characters = f"{INVISIBLE_SHAPE}|{GARBLED_SHAPE}"
+        for kind, shape, example, hint in (
+            ("invisible", INVISIBLE_SHAPE, "Ann\u200b\u202e Lee", "no characters that cannot be seen"),
+            ("garbled", GARBLED_SHAPE, "JosÃ© Lee", "text in the encoding that [source] names"),
+        ):
+            holds = ~pl.col(column).str.contains(shape)
+            yield Rule(f"{subject}.{kind}", column, holds, {column: example}, kind, hint=hint, screen=characters)
+
+
 EXPIRATION_HINT = "a card valid on the business date and until its link expires"
 
 RULES: tuple[Rule, ...] = (
+    *(rule for column in TEXT for rule in _text_rules(column)),
     Rule("cardholder.cuid.placeholder", CUID, _no_placeholder(CUID), example={CUID: "NULL"}),
     Rule(  # it would put a card number in the ledger
         "cardholder.cuid.card_number",
         CUID,
         ~holds_card(pl.col(CUID), pl.col(PAN)),
         example={CUID: "4111111111111111"},
+        screen=LONG_NUMBER,
     ),
     Rule(  # sent as it came
         "cardholder.cuid.format",

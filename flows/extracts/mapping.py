@@ -73,7 +73,9 @@ def plan_mapping(
 ) -> Mapping:
     """Plan how rows under `header` become the portal's columns; without `columns`, the portal's names are expected.
 
-    `beside`: headers that are always allowed; `template`: the portal's own names of its columns. Raises MissingColumnsError, and UnknownColumnsError if `strict` or
+    `beside`: headers that are always allowed; `template`: the portal's own names of its columns.
+
+    Raises MissingColumnsError, and UnknownColumnsError if `strict` or
     without `columns`.
     """
     asked: Columns = dict(columns) or _portal_columns(header, template or {})

@@ -31,6 +31,7 @@ class SeverityRules(NamedTuple):
     """The rules of one severity: the expression of each, and its verdict where it fails."""
 
     holds: tuple[pl.Expr, ...]
+    screens: tuple[pl.Expr, ...]  # asked in their place, where a rule has one
     reported: pl.DataFrame  # column, code, severity, and rank: the rule's place in the table
 
 
@@ -77,9 +78,12 @@ def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings
         }
         types = {"column": pl.String, "code": pl.String, "severity": pl.String, "rank": pl.UInt32}
         asked[severity] = SeverityRules(
-            tuple(one.alias(code) for code, one in holds.items()), pl.DataFrame(reported, types)
+            tuple(one.alias(code) for code, one in holds.items()),
+            tuple({(rule.column, rule.screen): rule.screened for _, rule in ranked if rule.screen}.values()),
+            pl.DataFrame(reported, types),
         )
-        broad = [holds[rule.code] for _, rule in ranked if severities.get(rule.narrows) != severity]
+        asks = [rule for _, rule in ranked if severities.get(rule.narrows) != severity and not rule.screen]
+        broad = [*(holds[rule.code] for rule in asks), *asked[severity].screens]
         if broad:
             # 0: pandera would keep the values of the cells that fail
             checks.append(pa.Check(_composite(broad), name=severity, n_failure_cases=0))
@@ -115,10 +119,12 @@ def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[Severity, pl
 def _by_rule(rows: pl.DataFrame, asked: SeverityRules) -> pl.DataFrame:
     """Return row, rank, column, code, severity of every rule that these rows break.
 
-    Raises ValueError where a row breaks none.
+    Raises ValueError where a row breaks none, and no screen asked for it either.
     """
-    rule, at = np.nonzero(~rows.select(asked.holds).to_numpy().T)
-    if len(np.unique(at)) != rows.height:
+    broken = ~rows.select(asked.holds).to_numpy().T
+    rule, at = np.nonzero(broken)
+    sound = rows.filter(pl.Series(~broken.any(axis=0)))
+    if sound.height and not (asked.screens and sound.select(~pl.all_horizontal(asked.screens)).to_series().all()):
         raise ValueError("a row fails the composite check and no rule")
     return asked.reported[rule].insert_column(0, rows["row"][at])
 

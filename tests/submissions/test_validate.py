@@ -40,11 +40,11 @@ from schemas.portal import (
 )
 from schemas.reasons import reason
 from schemas.row_settings import RuleSettings
-from schemas.rules import RULES, Rule
+from schemas.rules import RULES, SETTINGS, Rule
 from tests.builders import portal_rows
 
 DAY = date(2026, 11, 20)
-SEVERITIES = ("luhn", "cvv_missing", "address_mismatch", "expires_soon", "email", "phone", "name_on_card")
+SEVERITIES = [name for name in SETTINGS if name != "other_cuid"]  # of a row among others
 HASH_007 = "Yp9M+TN7DQx28wXYYPmIlM+ownlRa0JXR1FMqHEN65c="
 ONTARIO = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
 
