@@ -50,7 +50,7 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 # Settings of [source] that prove an extract whole; they never change which rows it has, or how they are written.
 PROOFS = frozenset({
     "final_newline", "hash_total", "hash_total_group", "hash_total_digits", "sidecar", "done_marker",
-    "min_age_minutes", "sequence", "sequence_in",
+    "min_age_minutes", "sequence", "sequence_in"
 })  # fmt: skip
 
 

@@ -56,7 +56,7 @@ _LONE_REAL = {"MM": "0?[1-9]|1[0-2]", "DD": "0?[1-9]|[12][0-9]|3[01]"}
 _BARE = ("MMYY", "YYMM", "YYYYMM", "MMYYYY", "YYYYMMDD", "DDMMYYYY", "MMDDYYYY", "YYMMDD", "DDMMYY", "MMDDYY")
 _ORDERS = (
     "MM YY", "YY MM", "MM YYYY", "YYYY MM", "YYYY MM DD", "DD MM YYYY", "MM DD YYYY", "YY MM DD", "DD MM YY",
-    "MM DD YY", "MON YY", "MON YYYY", "DD MON YY", "DD MON YYYY", "YYYY MON DD",
+    "MM DD YY", "MON YY", "MON YYYY", "DD MON YY", "DD MON YYYY", "YYYY MON DD"
 )  # fmt: skip
 # What `auto` chooses from.
 READINGS = (

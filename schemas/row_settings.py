@@ -34,8 +34,7 @@ class RuleSettings(Settings):
         "reject", description="check digit of the card number (the partner's own published sample number fails it)"
     )
     cvv_missing: Severity = Field(
-        "warn",
-        description="no CVV and no hash: the link may not open, since it asks the cardholder for CVV and ZIP",
+        "warn", description="no CVV and no hash: the link may not open, since it asks the cardholder for CVV and ZIP"
     )
     address_mismatch: Severity = Field(
         "reject", description="a postal code outside its state: a wrong ZIP makes a valid link that nobody can open"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,7 +96,7 @@ def simulate(
             say(f"  export CARDLINK_SERVICE_{field.upper()}={value}")
 
     with _opener(secret_key) as opener:
-        header = _header(issuer_context)
+        header = list(issuer_context.header.names.values())
         facts = practice.serve(issuer_context.issuer, header, opener, behaviour, port, clock, announce)
     counts = [f"{value} {what}" for what, value in facts.items() if isinstance(value, int)]
     return Result(facts, [f"ended: {', '.join(counts)}"])
@@ -112,14 +111,18 @@ def answer_chunks(
     if secret_key is None:
         raise NoKeyGivenError
     with _opener(secret_key) as opener:
-        facts = answer(context.issuer, context.adapters.store, _header(context), opener, behaviour, today, expires)
+        facts = answer(
+            context.issuer,
+            context.adapters.store,
+            list(context.header.names.values()),
+            opener,
+            behaviour,
+            today,
+            expires,
+        )
     lines = [f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"]
     lines += [f"refused {chunk}: {why}" for chunk, why in facts["refused"]]
     return Result(facts, lines, f"cardlink ingest {context.issuer.issuer}", 2 if facts["refused"] else 0)
-
-
-def _header(context: IssuerContext) -> list[str]:
-    return next(csv.reader([context.header.line.decode()]))
 
 
 class _NoOpener:

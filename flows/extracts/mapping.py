@@ -17,6 +17,7 @@ from flows.extracts.header import RECORD
 from flows.extracts.reader import Block
 from schemas import portal, rules
 from schemas.expressions import UNREADABLE
+from schemas.issuer import Issuer
 from schemas.mapping import (
     AUTO,
     NAMES,
@@ -33,7 +34,6 @@ from schemas.mapping import (
 )
 from schemas.row_settings import RuleSettings
 
-NO_FILTER: Filter = {}
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
 
 
@@ -43,6 +43,29 @@ class Dates(NamedTuple):
     source: str
     form: str
     text: pl.Expr
+
+    @property
+    def forms(self) -> Sequence[str]:
+        """What its dates may be."""
+        return READINGS if self.form == AUTO else (self.form,)
+
+    def fits(self, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+        """Return which rows have a date of which form."""
+        shapes = (self.text.str.contains(date_shape(form, real=self.form == AUTO)).alias(form) for form in self.forms)
+        return rows.filter(self.text.is_not_null()).select(shapes).to_numpy()
+
+    def wrong(self, rows: pl.DataFrame) -> str:
+        """Return what stands there instead of dates, "" for nothing: a line, its shape, the forms that would fit."""
+        rows = rows.filter(self.text.is_not_null()).select("line", self.text.alias("text"))
+        if rows.is_empty():
+            return ""
+        line, text = rows.row(0)
+        fits = Dates("", AUTO, pl.col("text")).fits(rows).all(axis=0)
+        forms = ", ".join(form for form, fit in zip(READINGS, fits, strict=True) if fit)
+        shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))[:20]
+        return (
+            f"line {line} has {shape!r}, which format = {self.form!r} does not read (what does: {forms or 'nothing'})"
+        )
 
 
 class Mapping(NamedTuple):
@@ -61,24 +84,14 @@ class Mapping(NamedTuple):
 
 
 def plan_mapping(
-    header: Sequence[str],
-    columns: Columns,
-    name: str,
-    *,
-    where: Filter = NO_FILTER,
-    reissue: Spec | None = None,
-    strict: bool = False,
-    beside: Collection[str] = (),
-    template: dict[str, str] | None = None,
+    header: Sequence[str], issuer: Issuer, name: str, template: dict[str, str], beside: Collection[str] = ()
 ) -> Mapping:
-    """Plan how rows under `header` become the portal's columns; without `columns`, the portal's names are expected.
+    """Plan how rows under `header` become the portal's columns; without `[columns]`, the portal's names are expected.
 
-    `beside`: headers that are always allowed; `template`: the portal's own names of its columns.
-
-    Raises MissingColumnsError, and UnknownColumnsError if `strict` or
-    without `columns`.
+    `template`: the portal's own names of its columns; `beside`: headers that are always allowed. Raises
+    MissingColumnsError, and UnknownColumnsError where `strict` is set or `[columns]` is not.
     """
-    asked: Columns = dict(columns) or _portal_columns(header, template or {})
+    asked: Columns = dict(issuer.columns) or _portal_columns(header, template)
     finder = _Finder(header)
     finder.missing += [
         f"for {target}, which [columns] does not name"
@@ -86,13 +99,13 @@ def plan_mapping(
         if target in required() - asked.keys()
     ]
     built = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
-    if reissue is not None:
+    if (reissue := issuer.resend.reissue_column) is not None:
         built += (_column(REISSUE, reissue, finder).alias(REISSUE),)
-    counts = _counting(where, finder)
+    counts = _counting(issuer.filter, finder)
     if finder.missing:
         raise MissingColumnsError(name=name, columns="; ".join(finder.missing))
     unknown = [found for found in header if found not in finder.used and found not in beside]
-    if unknown and (strict or not columns):
+    if unknown and (issuer.source.strict or not issuer.columns):
         raise UnknownColumnsError(name=name, columns=", ".join(unknown))
     return Mapping(built, counts, dict(_dates(asked, finder)), name)
 
@@ -109,75 +122,35 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
         rows = rows.filter(counted)
     mapped = rows.select("row", "line", *mapping.columns)
     for target, dates in mapping.dates.items():
-        others = rows.filter(mapped[target] == UNREADABLE) if dates.form == AUTO else rows.clear()
-        if _fits(others, dates.text).any():
-            raise DatesError(name=mapping.name, column=dates.source, problem=_UNCLEAR.format("no form fits"))
+        if dates.form == AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).any():
+            raise DatesError(name=mapping.name, column=dates.source, problem="no form of `auto` fits all rows")
     return mapped, excluded
 
 
-_UNCLEAR = "format = 'auto' takes the one form that fits all rows, and {} all"
-
-
 def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Callable[[], Iterator[Block]]) -> Mapping:
-    """Return the mapping with a form for every column of dates; all rows decide where the `first` leaves a doubt.
+    """Return the mapping with a form for every column of dates; all rows decide where the `first` leave a doubt.
 
     Raises DatesError where `auto` fits several forms or none, or no date at all has the form of the settings.
     """
-    columns = dict(zip(portal.columns(), mapping.columns, strict=False))
+    columns = list(mapping.columns)
     for target, dates in mapping.dates.items():
-        forms = READINGS if dates.form == AUTO else (dates.form,)
-        found = _misfits(first, mapping, dates, forms)
-        if dates.form != AUTO and (found.known or not found.texts):
-            continue
-        if (found.misfits == 0).sum() != 1 or not found.known:
-            found = _misfits(first.clear(), mapping, dates, forms)
+        rows = first if mapping.counts is None else first.filter(mapping.counts)
+        fits = dates.fits(rows)
+        possible, known = fits[fits.any(axis=1)].all(axis=0), fits.any()
+        if not known or possible.sum() > 1:
             for block in reread():
-                found = found.plus(_misfits(block.rows, mapping, dates, forms))
-        fitting = [form for form, misfits in zip(forms, found.misfits, strict=True) if not misfits]
-        if found.texts and (len(fitting) != 1 or not found.known):
-            problem = _UNCLEAR.format(f"{' and '.join(fitting) or 'no form'} fit{'' if fitting[1:] else 's'}")
-            if not found.known:
-                problem = _wrong_form(first, mapping, dates)
-            raise DatesError(name=mapping.name, column=dates.source, problem=problem)
+                fits = dates.fits(block.rows if mapping.counts is None else block.rows.filter(mapping.counts))
+                possible, known = possible & fits[fits.any(axis=1)].all(axis=0), known or fits.any()
+        forms = [form for form, fit in zip(dates.forms, possible, strict=True) if fit]
+        if known and len(forms) != 1:
+            found = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
+            raise DatesError(name=mapping.name, column=dates.source, problem=found)
+        if not known and (wrong := dates.wrong(rows)):
+            raise DatesError(name=mapping.name, column=dates.source, problem=wrong)
         if dates.form == AUTO:
-            columns[target] = date_part(dates.text, fitting[0], target, real=True).alias(target)
-    return mapping._replace(columns=(*columns.values(), *mapping.columns[len(columns) :]))
-
-
-class _Found(NamedTuple):
-    """How many texts a column of dates has, how many are a date in any form, and how many of these not in each form."""
-
-    texts: int
-    known: int
-    misfits: npt.NDArray[np.int64]
-
-    def plus(self, other: _Found) -> _Found:
-        return _Found(self.texts + other.texts, self.known + other.known, self.misfits + other.misfits)
-
-
-def _misfits(rows: pl.DataFrame, mapping: Mapping, dates: Dates, forms: Sequence[str]) -> _Found:
-    if mapping.counts is not None:
-        rows = rows.filter(mapping.counts)
-    rows = rows.filter(dates.text.is_not_null())
-    fits = _fits(rows, dates.text, forms, real=dates.form == AUTO)
-    known = fits.any(axis=1)
-    return _Found(rows.height, int(known.sum()), (known[:, None] & ~fits).sum(axis=0))
-
-
-def _fits(
-    rows: pl.DataFrame, text: pl.Expr, forms: Sequence[str] = READINGS, *, real: bool = True
-) -> npt.NDArray[np.bool_]:
-    """Return which rows have a date of which form."""
-    return rows.select(text.str.contains(date_shape(form, real=real)).alias(form) for form in forms).to_numpy()
-
-
-def _wrong_form(rows: pl.DataFrame, mapping: Mapping, dates: Dates) -> str:
-    """Return what is found instead of a date: a line, the shape of its text, and the forms that would fit."""
-    rows = rows.filter(dates.text.is_not_null())
-    line, text = rows.select("line", dates.text.alias("text")).row(0)
-    fitting = [form for form, fits in zip(READINGS, _fits(rows, dates.text).all(axis=0), strict=True) if fits]
-    shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))[:20]
-    return f"line {line} has {shape!r}, which format = {dates.form!r} does not read; nearest: {fitting}"
+            at = portal.columns().index(target)
+            columns[at] = date_part(dates.text, forms[0], target, real=True).alias(target)
+    return mapping._replace(columns=tuple(columns))
 
 
 class _Finder:
@@ -252,7 +225,7 @@ def _made(target: str, cell: Cell, finder: _Finder) -> pl.Expr:
     for name, step in STEPS.items():
         if getattr(cell, name) is not None:
             value = present(step.apply(value, cell, target))
-    holds = _counting(cell.when or NO_FILTER, finder)
+    holds = _counting(cell.when or {}, finder)
     return value if holds is None else pl.when(holds).then(value)
 
 

@@ -77,16 +77,8 @@ class Scan:
         self._extract = read_extract(stream, issuer.source, source.key, again=self._selected)
         self.number = sequence_number(proofs, source.key, self._extract.before)
         self.held = out_of_sequence(context, source, as_of, self.number, planned, opened)
-        mapping = plan_mapping(
-            self._extract.header,
-            issuer.columns,
-            source.key,
-            where=issuer.filter,
-            reissue=issuer.resend.reissue_column,
-            strict=issuer.source.strict,
-            beside=BESIDE if self._selected else (),
-            template=context.header.names,
-        )
+        beside = BESIDE if self._selected else ()
+        mapping = plan_mapping(self._extract.header, issuer, source.key, context.header.names, beside)
         reread = partial(_reread, context, stream, source)
         self.route = Route(issuer, mapping, as_of, source, scope, context.header.order, reread)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)

@@ -39,7 +39,7 @@ def test_an_ordinary_extract_is_guessed_whole() -> None:
     assert required() <= issuer.columns.keys()
     assert "Card No" == issuer.columns[portal.PAN]
     assert {"from": "EXP", "format": "MMYY"} == guessed["columns"][portal.MONTH]
-    plan_mapping(HEADER.split(","), issuer.columns, "a.csv")
+    plan_mapping(HEADER.split(","), issuer, "a.csv", {})
 
 
 def test_the_guess_contains_no_cell_and_names_unused_headers() -> None:

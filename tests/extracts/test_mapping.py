@@ -1,22 +1,27 @@
 import gzip
 import io
 import tomllib
+from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from flows.extracts.errors import MissingColumnsError, UnknownColumnsError
-from flows.extracts.mapping import map_rows, plan_mapping, required
-from flows.extracts.reader import read_extract
+from flows.extracts.errors import DatesError, MissingColumnsError, UnknownColumnsError
+from flows.extracts.mapping import Mapping, map_rows, plan_mapping, required, with_dates
+from flows.extracts.reader import REFUSED, Block, read_extract
+from flows.runs.identity import default_header, header_from_template
 from schemas import portal
 from schemas.expressions import UNREADABLE
 from schemas.issuer import SourceSettings
-from schemas.mapping import STEPS, Columns, Filter
+from schemas.mapping import STEPS, Columns
+from tests.night import issuer
 
 COLUMNS: TypeAdapter[Columns] = TypeAdapter(Columns)
-FILTER: TypeAdapter[Filter] = TypeAdapter(Filter)
 
 
 def complete(**given: Any) -> Columns:
@@ -25,13 +30,19 @@ def complete(**given: Any) -> Columns:
     return COLUMNS.validate_python(constants | {name.replace("__", "."): spec for name, spec in given.items()})
 
 
+def plan(header: Sequence[str], columns: Columns, *, strict: bool = False, **tables: Any) -> Mapping:
+    """Plan the mapping of an issuer with these columns."""
+    there = issuer(**tables).model_copy(update={"columns": columns, "source": SourceSettings(strict=strict)})
+    return plan_mapping(header, there, "a.csv", default_header().names)
+
+
 def one(header: list[str], cells: list[str | None], columns: Columns) -> dict[str, str | None]:
     """Map one row."""
     places = {"row": [1], "line": [2]}
     frame = pl.DataFrame(
         places | {name: pl.Series([cell], dtype=pl.String) for name, cell in zip(header, cells, strict=True)}
     )
-    mapped, _ = map_rows(frame, plan_mapping(header, columns, "a.csv"))
+    mapped, _ = map_rows(frame, plan(header, columns))
     return mapped.row(0, named=True)
 
 
@@ -39,7 +50,7 @@ def test_the_portals_own_header_needs_no_mapping() -> None:
     header = list(portal.columns())
     frame = pl.DataFrame({"row": [1], "line": [2]} | {name: [name] for name in reversed(header)})
 
-    mapped, excluded = map_rows(frame, plan_mapping(header, {}, "a.csv"))
+    mapped, excluded = map_rows(frame, plan(header, {}))
 
     assert ["row", "line", *header] == mapped.columns
     assert (1, 2, *header) == mapped.row(0)
@@ -58,7 +69,7 @@ def test_a_missing_column_is_named_with_the_three_nearest_found() -> None:
     header = [name for name in portal.columns() if name != portal.PAN]
 
     with pytest.raises(MissingColumnsError) as caught:
-        plan_mapping([*header, "service_card.pam"], {}, "a.csv")
+        plan([*header, "service_card.pam"], {})
 
     assert "service_card.pan (nearest: service_card.pam, " in str(caught.value)
     assert 2 == str(caught.value).split("nearest:")[1].split(")")[0].count(",")
@@ -66,7 +77,7 @@ def test_a_missing_column_is_named_with_the_three_nearest_found() -> None:
 
 def test_an_unknown_column_is_named_where_the_header_should_be_the_portals() -> None:
     with pytest.raises(UnknownColumnsError) as caught:
-        plan_mapping([*portal.columns(), "mothers_name"], {}, "a.csv")
+        plan([*portal.columns(), "mothers_name"], {})
 
     assert "mothers_name" in str(caught.value)
 
@@ -74,10 +85,10 @@ def test_an_unknown_column_is_named_where_the_header_should_be_the_portals() -> 
 def test_with_a_mapping_unknown_columns_are_refused_only_where_the_settings_are_strict() -> None:
     columns = complete(service_card__pan="PAN")
 
-    plan_mapping(["PAN", "branch"], columns, "a.csv")
+    plan(["PAN", "branch"], columns)
 
     with pytest.raises(UnknownColumnsError):
-        plan_mapping(["PAN", "branch"], columns, "a.csv", strict=True)
+        plan(["PAN", "branch"], columns, strict=True)
 
 
 def test_a_required_column_the_mapping_forgets_is_named() -> None:
@@ -85,7 +96,7 @@ def test_a_required_column_the_mapping_forgets_is_named() -> None:
     del columns[portal.CITY]
 
     with pytest.raises(MissingColumnsError) as caught:
-        plan_mapping(["PAN"], columns, "a.csv")
+        plan(["PAN"], columns)
 
     assert portal.CITY in str(caught.value)
 
@@ -198,8 +209,8 @@ def test_every_row_is_either_mapped_or_excluded_by_the_filter() -> None:
     columns = complete()
 
     def kept(where: dict[str, Any]) -> list[int]:
-        plan = plan_mapping(["STATUS", "KIND"], columns, "a.csv", where=FILTER.validate_python(where))
-        mapped, excluded = map_rows(frame, plan)
+        planned = plan(["STATUS", "KIND"], columns, filter=where)
+        mapped, excluded = map_rows(frame, planned)
         assert [1, 2, 3, 4] == sorted([*mapped["row"], *excluded["row"]])
         return mapped["row"].to_list()
 
@@ -211,7 +222,7 @@ def test_every_row_is_either_mapped_or_excluded_by_the_filter() -> None:
 
 def test_a_filter_on_a_column_that_is_not_there_is_an_error() -> None:
     with pytest.raises(MissingColumnsError):
-        plan_mapping(["PAN"], complete(), "a.csv", where={"STATUS": "A"})
+        plan(["PAN"], complete(), filter={"STATUS": "A"})
 
 
 PEOPLE = [("C1", "Zoë", "Müller, Jr.", "02108"), ("C2", "Anne", 'O"Hara', "10001"), ("C3", "José", "Ng\nLi", "00501")]
@@ -243,12 +254,12 @@ DIALECTS: list[tuple[bytes, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "settings"), DIALECTS)
-def test_the_same_extract_in_six_dialects_gives_the_same_rows(data: bytes, settings: dict[str, Any]) -> None:
-    extract = read_extract(io.BytesIO(data), SourceSettings(**settings), "a.csv")
-    plan = plan_mapping(extract.header, PLAIN, "a.csv")
+@pytest.mark.parametrize(("data", "source"), DIALECTS)
+def test_the_same_extract_in_six_dialects_gives_the_same_rows(data: bytes, source: dict[str, Any]) -> None:
+    extract = read_extract(io.BytesIO(data), SourceSettings(**source), "a.csv")
+    planned = plan(extract.header, PLAIN)
 
-    mapped = pl.concat(map_rows(block.rows, plan)[0] for block in extract)
+    mapped = pl.concat(map_rows(block.rows, planned)[0] for block in extract)
 
     found = mapped.select(portal.CUID, portal.FIRST_NAME, portal.LAST_NAME, portal.POSTAL_CODE)
     assert PEOPLE == list(found.iter_rows())
@@ -266,7 +277,7 @@ def test_a_fixed_width_extract_is_cut_at_its_positions() -> None:
     )
     extract = read_extract(io.BytesIO(people.encode()), settings, "a.txt")
 
-    mapped, _ = map_rows(next(iter(extract)).rows, plan_mapping(extract.header, columns, "a.txt"))
+    mapped, _ = map_rows(next(iter(extract)).rows, plan(extract.header, columns))
 
     found = mapped.select(portal.CUID, portal.FIRST_NAME, portal.POSTAL_CODE, portal.NICKNAME)
     assert [(cuid, first, code, None) for cuid, first, _, code in PEOPLE] == list(found.iter_rows())
@@ -407,3 +418,101 @@ def test_a_wrong_setting_gets_one_sentence(spec: dict[str, Any], sentence: str) 
 def test_a_date_format_is_for_the_expiration_only() -> None:
     with pytest.raises(ValidationError, match="is for service_card"):
         COLUMNS.validate_python({portal.CITY: {"from": "E", "format": "MMYY"}})
+
+
+DATED = complete(
+    service_card__expiration_year={"from": "EXP", "format": "auto"},
+    service_card__expiration_month={"from": "EXP", "format": "auto"},
+)
+
+
+def dated(blocks: Sequence[Sequence[str | None]], columns: Columns = DATED) -> list[tuple[str | None, str | None]]:
+    """Map an extract of these dates, block by block; return year and month of each."""
+    read, at = [], 0
+    for cells in blocks:
+        numbers = pl.Series(range(at + 1, at + 1 + len(cells)), dtype=pl.UInt32)
+        frame = pl.DataFrame({"row": numbers, "line": numbers + 1, "EXP": pl.Series(cells, dtype=pl.String)})
+        read.append(Block(frame, pl.DataFrame(schema=REFUSED)))
+        at += len(cells)
+    mapping = with_dates(plan(["EXP"], columns), read[0].rows, lambda: iter(read))
+    mapped = pl.concat(map_rows(block.rows, mapping)[0] for block in read)
+    return mapped.select(portal.YEAR, portal.MONTH).rows()
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        ([["1127", None, "0128"]], [("27", "11"), (None, None), ("28", "01")]),
+        ([["01/02/2027"], ["12/31/2027"]], [("2027", "01"), ("2027", "12")]),
+        ([["01/02/2027"], ["31/12/2027"]], [("2027", "02"), ("2027", "12")]),
+        ([["281127"], ["320131"]], [("28", "11"), ("32", "01")]),
+        ([["30-NOV-2027", "n/a"]], [("2027", "11"), (UNREADABLE, UNREADABLE)]),
+        ([[None], ["202711"]], [(None, None), ("2027", "11")]),
+        ([[None]], [(None, None)]),
+    ],
+)
+def test_auto_takes_the_one_form_that_fits_all_rows(blocks: list[list[str | None]], expected: list[Any]) -> None:
+    assert expected == dated(blocks)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "problem"),
+    [
+        ([["01/02/2027"], ["03/04/2027"]], "DD/MM/YYYY and MM/DD/YYYY"),
+        ([["1127"], ["2711"]], "no form"),
+        ([["12/31/2027"], ["31/12/2027"]], "no form"),
+        ([["soon"], ["later"]], "line 2 has 'AAAA'"),
+    ],
+)
+def test_auto_refuses_an_extract_that_several_forms_fit_or_none(blocks: list[list[str]], problem: str) -> None:
+    with pytest.raises(DatesError) as caught:
+        dated(blocks)
+
+    assert problem in str(caught.value)
+    assert "EXP" in str(caught.value)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from(["0128", "1127", "2711", "0102", "", "x"]), min_size=1, max_size=12), st.randoms())
+def test_neither_the_order_of_rows_nor_blocks_change_how_auto_reads_them(cells: list[str], chance: Random) -> None:
+    def read(blocks: list[list[str | None]]) -> dict[str | None, Any] | None:
+        try:
+            return dict(zip((cell for block in blocks for cell in block), dated(blocks), strict=True))
+        except DatesError:
+            return None
+
+    rows = [cell or None for cell in cells]
+    whole, mixed = read([rows]), chance.sample(rows, len(rows))
+    cut = chance.randint(1, len(rows))
+
+    assert whole == read([mixed[:cut], mixed[cut:]])
+
+
+def test_a_wrong_date_format_names_line_shape_and_what_would_fit_and_no_cell() -> None:
+    spec = {"from": "EXP", "format": "MMYY"}
+    columns = complete(service_card__expiration_year=spec, service_card__expiration_month=spec)
+
+    with pytest.raises(DatesError) as caught:
+        dated([[None, "202711"], ["202801"]], columns)
+
+    assert "line 3 has '999999', which format = 'MMYY' does not read (what does: YYYYMM)" in str(caught.value)
+    assert "2027" not in str(caught.value)
+
+
+def test_one_date_that_can_be_read_leaves_the_others_to_the_rules() -> None:
+    spec = {"from": "EXP", "format": "MMYY"}
+    columns = complete(service_card__expiration_year=spec, service_card__expiration_month=spec)
+
+    found = dated([["202711"], ["1127"]], columns)
+
+    assert [(UNREADABLE, UNREADABLE), ("27", "11")] == found
+
+
+def test_the_portals_own_template_names_the_columns_of_an_extract() -> None:
+    template = [name.replace("service_card", "acme_card") for name in reversed(portal.columns())]
+    header = header_from_template(",".join(template), "template.csv")
+    frame = pl.DataFrame({"row": [1], "line": [2]} | {name: [name] for name in template})
+
+    mapped, _ = map_rows(frame, plan_mapping(template, issuer(), "a.csv", header.names))
+
+    assert (1, 2, *reversed(template)) == mapped.row(0)

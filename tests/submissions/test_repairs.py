@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
+from random import Random
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from flows.extracts.mapping import plan_mapping
+from flows.extracts.reader import REFUSED, Block
 from flows.submissions.repairs import Decided, Evidence, ExcelDamageError, repair
+from flows.submissions.rows import Route, RowScope
 from flows.submissions.validate import validate
-from schemas.portal import COUNTRY, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR
+from schemas.manifest import SourceIdentity
+from schemas.portal import ADDRESS2, COUNTRY, CUID, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR, columns
 from schemas.row_settings import Repairs, RuleSettings
 from tests.builders import portal_rows
+from tests.night import DAY, issuer, local_bench, portal_csv
 
 ALL, NAME = Repairs(), "night.csv"
 TEXAN = {SUBNATIONAL: "TX", POSTAL_CODE: "75001"}
@@ -152,3 +161,57 @@ def test_mended_rows_pass_the_checks() -> None:
     remediated, _ = repair(rows, decide(rows))
 
     assert 0 == validate(remediated, date(2026, 11, 20), RuleSettings()).height
+
+
+KINDS: tuple[Mapping[str, str | None], ...] = (
+    {},
+    {POSTAL_CODE: "2108"},
+    {POSTAL_CODE: "2108", CVV: "7"},
+    {SUBNATIONAL: "TX", POSTAL_CODE: "7500"},
+    TEXAN,
+    {**TEXAN, MONTH: "29", YEAR: "11"},
+    {**TEXAN, MONTH: "12", YEAR: "11"},
+    {**TEXAN, MONTH: "29", YEAR: "12", POSTAL_CODE: "75001"},
+)
+
+
+@settings(max_examples=8)
+@given(
+    st.sets(st.integers(0, len(KINDS) - 1), min_size=1, max_size=3),
+    st.integers(20, 30),
+    st.integers(1, 29),
+    st.randoms(),
+)
+def test_neither_the_order_of_rows_nor_blocks_change_what_becomes_of_a_row(
+    kinds: set[int], rows: int, cut: int, chance: Random
+) -> None:
+    people = portal_rows(*(KINDS[chance.choice(sorted(kinds))] for _ in range(rows)))
+    mixed = people.sample(fraction=1.0, shuffle=True, seed=chance.randrange(1000))
+
+    whole, parts = sent([people]), sent([mixed[:cut], mixed[cut:]])
+
+    assert whole == parts
+
+
+def sent(blocks: list[pl.DataFrame]) -> tuple[dict[str, str | None], dict[str, int]]:
+    """Take blocks along the route; return each row's line in a chunk, None where it is refused, and the repairs."""
+    read = [Block(block, pl.DataFrame(schema=REFUSED)) for block in blocks]
+    source = SourceIdentity(key=NAME, version="", size=0, sha256="0" * 64, newlines=0)
+    mapping = plan_mapping(columns(), issuer(), NAME, {})
+    route = Route(issuer(), mapping, DAY, source, RowScope(), columns(), lambda: iter(read))
+    found: dict[str, str | None] = {}
+    for block in read:
+        validated = route.validate(block)
+        found |= dict.fromkeys(validated.rows[CUID])
+        found |= dict(route.process(validated).good.select(CUID, "text").iter_rows())
+    return found, dict(route.repairs)
+
+
+def test_a_later_block_shows_that_zips_lost_their_zeros_and_the_extract_is_read_a_second_time(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, rules={"max_length": {"address2": 20_000}})
+    large = portal_rows(*({**TEXAN, CUID: f"c{at}", ADDRESS2: "x y " * 4000} for at in range(300)))
+    last = portal_rows(*({CUID: f"d{at}", POSTAL_CODE: "2108"} for at in range(3)))
+
+    manifest = bench.submit(bench.drop_bytes(portal_csv(pl.concat([large, last])))).manifest
+
+    assert (303, {"zip_zeros": 3}) == (manifest.counts.submitted, manifest.repairs)
