@@ -32,7 +32,14 @@ class NoKeyGivenError(OperatorError):
 
 @entry("sample", form=NO_FORM)
 def sample(
-    context: Context, file: Path, *, rows: Number = 1000, bad: Share = 0.0, seed: int = 0, business_date: Day = None
+    context: Context,
+    file: Path,
+    *,
+    rows: Number = 1000,
+    bad: Share = 0.0,
+    seed: int = 0,
+    business_date: Day = None,
+    published: bool = False,
 ) -> Result:
     """Generate an extract with test cards only.
 
@@ -42,12 +49,13 @@ def sample(
         bad: Share of rows with a defect.
         seed: The same seed gives the same extract.
         business_date: Date on which the cards are valid (default: today).
+        published: Only published test cards, over and over, which `portal.sealed = false` takes.
     """
     from flows.simulator.extract import write_sample
 
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("wb") as out:
-        write_sample(out, rows, bad=bad, seed=seed, as_of=business_date or now().date())
+        write_sample(out, rows, bad=bad, seed=seed, as_of=business_date or now().date(), published=published)
     facts = {"file": str(file), "rows": rows, "bytes": file.stat().st_size}
     lines = [f"{file}: {rows:,} rows, {facts['bytes']:,} bytes, test cards only"]
     return Result(facts, lines, "put it in <root>/<issuer>/extracts/, then: cardlink submit ISSUER")
@@ -108,7 +116,7 @@ def answer_chunks(
     """Let the simulated portal answer every committed chunk without a result; NoKeyGivenError without its key."""
     from flows.simulator.practice import answer
 
-    if secret_key is None:
+    if secret_key is None and context.issuer.portal.sealed:
         raise NoKeyGivenError
     with _opener(secret_key) as opener:
         facts = answer(
