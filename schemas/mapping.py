@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import polars as pl
-from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
 
 from schemas import portal
 from schemas.expressions import UNREADABLE
@@ -53,19 +53,11 @@ _SHAPES = {"YYYY": "[0-9]{4}", "YY": "[0-9]{2}", "MM": "[0-9]{2}", "DD": "[0-9]{
 _LONE = {"MM": "[0-9]{1,2}", "DD": "[0-9]{1,2}"}  # between separators, where a zero may be left out
 _REAL = _SHAPES | {"YYYY": "20[0-9]{2}", "MM": "0[1-9]|1[0-2]", "DD": "0[1-9]|[12][0-9]|3[01]"}
 _LONE_REAL = {"MM": "0?[1-9]|1[0-2]", "DD": "0?[1-9]|[12][0-9]|3[01]"}
-_BARE = ("MMYY", "YYMM", "YYYYMM", "MMYYYY", "YYYYMMDD", "DDMMYYYY", "MMDDYYYY", "YYMMDD", "DDMMYY", "MMDDYY")
 _ORDERS = (
-    "MM YY", "YY MM", "MM YYYY", "YYYY MM", "YYYY MM DD", "DD MM YYYY", "MM DD YYYY", "YY MM DD", "DD MM YY",
+    "MM YY", "YY MM", "YYYY MM", "MM YYYY", "YYYY MM DD", "DD MM YYYY", "MM DD YYYY", "YY MM DD", "DD MM YY",
     "MM DD YY", "MON YY", "MON YYYY", "DD MON YY", "DD MON YYYY", "YYYY MON DD"
 )  # fmt: skip
-# What `auto` chooses from.
-READINGS = (
-    *_BARE,
-    "DDMONYYYY",
-    "DDMONYY",
-    "MONYY",
-    *(order.replace(" ", mark) for mark in "/-. " for order in _ORDERS),
-)
+READINGS = tuple(order.replace(" ", mark) for mark in ("", *"/-. ") for order in _ORDERS)  # what `auto` chooses from
 
 
 def _tokens(form: str) -> list[str]:
@@ -148,10 +140,6 @@ class Step(NamedTuple):
 def _stripped(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
     for one in cell.strip_prefix or ():
         value = value.str.strip_prefix(one)
-    return value
-
-
-def _cut(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
     for one in cell.strip_suffix or ():
         value = value.str.strip_suffix(one)
     return value
@@ -171,10 +159,6 @@ def _split(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
         return parts.list.slice(*_bounds(parts.list.len(), cell.part)).list.join(cell.split or "")
     at = cell.part or 1
     return parts.list.get(at - (at > 0), null_on_oob=True)
-
-
-def _sliced(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
-    return value.str.slice(*_bounds(value.str.len_chars(), cell.slice or (1, -1)))
 
 
 def _padded(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
@@ -199,10 +183,6 @@ def _kind(given: object) -> str:
     return "header" if isinstance(given, str) else "table" if isinstance(given, dict | Cell) else "headers"
 
 
-def _listed(given: object) -> object:
-    return (given,) if isinstance(given, str) else given
-
-
 def _ordered(span: Any) -> Any:
     first, last = span if isinstance(span, tuple) else (span, span)
     if span is not None and (first == 0 or last == 0 or ((first > 0) == (last > 0) and first > last)):
@@ -210,7 +190,7 @@ def _ordered(span: Any) -> Any:
     return span
 
 
-Texts = Annotated[tuple[Header, ...], Field(min_length=1)]
+Texts = Annotated[tuple[Header, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
 
 
 class Cell(Settings):
@@ -225,10 +205,10 @@ class Cell(Settings):
     between: str = Field(" ", alias="with", description="what `join` puts between them")
     first: tuple[Spec, ...] | None = Field(None, min_length=1, description="of several, the first that is not empty")
     strip_prefix: Annotated[
-        Texts | None, Step(_stripped, '{ from = "ID", strip_prefix = ["CUST-"] }', "CUST-17", "17")
+        Texts | None, Step(_stripped, '{ from = "ID", strip_prefix = "CUST-" }', "CUST-17", "17")
     ] = Field(None, description="texts taken away at the beginning")
-    strip_suffix: Annotated[Texts | None, Step(_cut, '{ from = "ID", strip_suffix = ["-X"] }', "17-X", "17")] = Field(
-        None, description="texts taken away at the end"
+    strip_suffix: Annotated[Texts | None, Step(_stripped, '{ from = "ID", strip_suffix = "-X" }', "17-X", "17")] = (
+        Field(None, description="texts taken away at the end")
     )
     split: Annotated[Header | None, Step(_split, '{ from = "NAME", split = ";", part = 2 }', "Smith; Ann", "Ann")] = (
         Field(None, description="where the text is taken apart; a blank: at any number of blanks")
@@ -239,7 +219,12 @@ class Cell(Settings):
     )
     slice: Annotated[
         Annotated[Span, AfterValidator(_ordered)] | None,
-        Step(_sliced, '{ from = "ID", slice = [-4, -1] }', "AB-0017", "0017"),
+        Step(
+            lambda value, cell, _: value.str.slice(*_bounds(value.str.len_chars(), cell.slice)),
+            '{ from = "ID", slice = [-4, -1] }',
+            "AB-0017",
+            "0017",
+        ),
     ] = Field(None, description="first and last character, from 1, or from -1 at the right")
     pad: Annotated[int | None, Step(_padded, '{ from = "ZIP", pad = 5 }', "2108", "02108")] = Field(
         None, ge=1, le=16, description="left-pad digits with zeros to this length"
@@ -269,7 +254,7 @@ class Cell(Settings):
         for key in given if isinstance(given, dict) else ():
             if key not in known:
                 raise ValueError(f"unknown key {key!r}; nearest: {nearest(key, known)!r}")
-        return {**given, **{key: _listed(given[key]) for key in ("strip_prefix", "strip_suffix") if key in given}}
+        return given
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -282,8 +267,9 @@ class Cell(Settings):
         for name, needs in {"between": "join", "unknown": "lookup"}.items():
             if name in self.model_fields_set and getattr(self, needs) is None:
                 raise ValueError(f"`{type(self).model_fields[name].alias or name}` needs `{needs}`")
-        if self.format == AUTO and self.lookup is not None:
-            raise ValueError("`auto` and `lookup` exclude each other")
+        inner = (self.source, *(self.join or ()), *(self.first or ()))
+        if any(isinstance(one, Cell) and one.format == AUTO for one in inner) or (self.format == AUTO and self.lookup):
+            raise ValueError("`auto` stands in the outermost table, without `lookup`")
         return self
 
 
@@ -308,20 +294,10 @@ PortalColumn = Annotated[str, AfterValidator(_portal_column)]
 
 def _checked(columns: dict[str, Any]) -> dict[str, Any]:
     for target, spec in columns.items():
-        for one, nested in _cells(spec):
-            dated = one.format is not None and one.format not in NAMES
-            if dated and target not in (portal.YEAR, portal.MONTH):
-                raise ValueError(f"{target}: format = {one.format!r} is for {portal.YEAR} and {portal.MONTH}")
-            if one.format == AUTO and nested:
-                raise ValueError(f"{target}: `auto` stands in the outermost table only")
+        dated = isinstance(spec, Cell) and spec.format is not None and spec.format not in NAMES
+        if dated and target not in (portal.YEAR, portal.MONTH):
+            raise ValueError(f"{target}: format = {spec.format!r} is for {portal.YEAR} and {portal.MONTH}")
     return columns
-
-
-def _cells(spec: Any, *, nested: bool = False) -> list[tuple[Cell, bool]]:
-    if not isinstance(spec, Cell):
-        return []
-    inner = (spec.source, *(spec.join or ()), *(spec.first or ()))
-    return [(spec, nested), *(found for one in inner for found in _cells(one, nested=True))]
 
 
 Columns = Annotated[dict[PortalColumn, Spec], AfterValidator(_checked)]  # portal column -> where it comes from

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from schemas.mapping import PortalColumn
 from schemas.settings import Settings
 
 Severity = Literal["reject", "warn", "off"]
-
-
-class Lengths(Settings):
-    """The most characters of a text column."""
-
-    cuid: int = Field(100, ge=1, description="the cardholder's reference")
-    name_on_card: int = Field(100, ge=1, description="the name on the card")
-    customer_key: int = Field(100, ge=1, description="the customer key")
-    nickname: int = Field(100, ge=1, description="the card's nickname")
-    address1: int = Field(200, ge=1, description="the street line")
-    address2: int = Field(200, ge=1, description="the second line of the address")
-    city: int = Field(100, ge=1, description="the city")
-    email: int = Field(254, ge=1, description="the e-mail address")
-    phone_number: int = Field(40, ge=1, description="the phone number")
-    first_name: int = Field(100, ge=1, description="the first name")
-    last_name: int = Field(100, ge=1, description="the last name")
 
 
 class RuleSettings(Settings):
@@ -45,8 +30,10 @@ class RuleSettings(Settings):
     name_on_card: Severity = Field("warn", description="a missing name on the card, or one with digits")
     other_cuid: Severity = Field("warn", description="one card under two cuids: a joint account, or a mix-up")
     card_in_text: Severity = Field("reject", description="a card number in a text column, where others would read it")
-    too_long: Severity = Field("reject", description="a text longer than `[rules.max_length]` allows")
-    max_length: Lengths = Lengths()
+    too_long: Severity = Field("reject", description="a text with more characters than `max_length` allows")
+    max_length: dict[PortalColumn, Annotated[int, Field(ge=1)]] = Field(
+        default_factory=dict, description="most characters, by portal column; 254 where it is not named"
+    )
     invisible: Severity = Field("warn", description="invisible characters, and those that change the direction of text")
     garbled: Severity = Field(
         "warn", description="text that lost characters (U+FFFD), or was read in the wrong encoding (JosÃ© for José)"
@@ -59,6 +46,10 @@ class RuleSettings(Settings):
         ("NULL", "null", "(null)", "N/A", "n/a", "#N/A", "TEST", "test"),
         description="exact texts that count as a placeholder in a required column",
     )
+
+    def __hash__(self) -> int:
+        """Return the hash of all settings; a table has none of its own."""
+        return hash(self.model_dump_json())
 
 
 class Repairs(Settings):

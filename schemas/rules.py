@@ -44,6 +44,7 @@ from schemas.portal import (
 )
 from schemas.row_settings import RuleSettings, Severity
 
+LONGEST = 254  # characters, as many as an e-mail address may have
 FARTHEST = 20 * 12  # months; no card is valid for longer, so the digits mean something else
 AMERICAN = [name for name in places.COUNTRIES if name[0] in "uU"]
 CANADIAN = [name for name in places.COUNTRIES if name[0] in "cC"]
@@ -136,7 +137,7 @@ def _hash_rule(kind: str, hint: str) -> Rule:
         f"card.cvv_hash.{kind}",
         CVV_HASH,
         cvv.mistake(pl.col(CVV_HASH)).ne_missing(pl.lit(kind)),
-        example={CVV: None, CVV_HASH: cvv.mistaken(kind)},
+        {CVV: None, CVV_HASH: cvv.mistaken(kind)},
         hint=hint,
         narrows="card.cvv_hash.unknown",
     )
@@ -158,25 +159,25 @@ def _subject(column: str) -> str:
 
 def _required_rules(column: str) -> Iterator[Rule]:
     """Yield what must hold of a column that the portal requires."""
-    yield Rule(f"{_subject(column)}.placeholder", column, _no_placeholder(column), example={column: "N/A"})
-    yield Rule(f"{_subject(column)}.missing", column, _present(column), example={column: None})
+    yield Rule(f"{_subject(column)}.placeholder", column, _no_placeholder(column), {column: "N/A"})
+    yield Rule(f"{_subject(column)}.missing", column, _present(column), {column: None})
 
 
 def _text_rules(column: str) -> Iterator[Rule]:
     """Yield what must hold of every text, whatever it is for."""
     subject = _subject(column)
-    name, long = subject.partition(".")[2], {EMAIL: "a" * 250 + "@example.com", PHONE: "617" + " " * 99 + "5550123"}
+    long = {EMAIL: "a" * 250 + "@example.com", PHONE: "617" + " " * 99 + "5550123"}
     card = "4242424242424242@example.com" if column == EMAIL else "4242 4242 4242 4242"
     unmapped = pl.col(column) != expressions.UNREADABLE
     hint = "a text that [columns] can read: a name in its `format`, a text in its `lookup`"
-    yield Rule(f"{subject}.unmapped", column, unmapped, example={column: expressions.UNREADABLE}, hint=hint)
+    yield Rule(f"{subject}.unmapped", column, unmapped, {column: expressions.UNREADABLE}, hint=hint)
     yield Rule(
         f"{subject}.length",
         column,
-        lambda _, settings: pl.col(column).str.len_chars() <= getattr(settings.max_length, name),
-        example={column: long.get(column, "abc" * 99)},
-        severity="too_long",
-        hint="a text no longer than [rules.max_length] allows",
+        lambda _, settings: pl.col(column).str.len_chars() <= settings.max_length.get(column, LONGEST),
+        {column: long.get(column, "abc" * 99)},
+        "too_long",
+        hint=f"at most {LONGEST} characters, or those of [rules] max_length",
     )
     if column != CUID:
         screen = expressions.LONGEST_PHONE if column == PHONE else expressions.LONG_NUMBER
@@ -198,50 +199,50 @@ EXPIRATION_HINT = "a card valid on the business date and until its link expires"
 RULES: tuple[Rule, ...] = (
     *(rule for column in TEXT for rule in _text_rules(column)),
     *(rule for column in REQUIRED for rule in _required_rules(column)),
-    Rule("cardholder.cuid.placeholder", CUID, _no_placeholder(CUID), example={CUID: "NULL"}),
+    Rule("cardholder.cuid.placeholder", CUID, _no_placeholder(CUID), {CUID: "NULL"}),
     Rule(  # it would put a card number in the ledger
         "cardholder.cuid.card_number",
         CUID,
         ~expressions.holds_card(pl.col(CUID), pl.col(PAN)),
-        example={CUID: "4111111111111111"},
+        {CUID: "4111111111111111"},
         screen=expressions.LONG_NUMBER,
     ),
     Rule(  # sent as it came
-        "cardholder.cuid.format", CUID, ~pl.col(CUID).str.contains(r"\p{Cc}"), example={CUID: "C-1\u0085C-2"}
+        "cardholder.cuid.format", CUID, ~pl.col(CUID).str.contains(r"\p{Cc}"), {CUID: "C-1\u0085C-2"}
     ),
-    Rule("card.pan.format", PAN, _matches(PAN, expressions.PAN_SHAPE), example={PAN: "424242424242424"}),
-    Rule("card.pan.luhn", PAN, expressions.luhn_holds(pl.col(PAN)), example={PAN: "4242424242424241"}, severity="luhn"),
-    Rule("card.expiration_year.format", YEAR, _matches(YEAR, expressions.YEAR_SHAPE), example={YEAR: "9"}),
-    Rule("card.expiration.expired", YEAR, _not_expired, example={YEAR: "20", MONTH: "01"}, hint=EXPIRATION_HINT),
+    Rule("card.pan.format", PAN, _matches(PAN, expressions.PAN_SHAPE), {PAN: "424242424242424"}),
+    Rule("card.pan.luhn", PAN, expressions.luhn_holds(pl.col(PAN)), {PAN: "4242424242424241"}, "luhn"),
+    Rule("card.expiration_year.format", YEAR, _matches(YEAR, expressions.YEAR_SHAPE), {YEAR: "9"}),
+    Rule("card.expiration.expired", YEAR, _not_expired, {YEAR: "20", MONTH: "01"}, hint=EXPIRATION_HINT),
     Rule(
         "card.expiration.far",
         YEAR,
         _not_too_far,
-        example={YEAR: "98"},
+        {YEAR: "98"},
         hint=f"an expiration date within {FARTHEST // 12} years",
     ),
     Rule(
         "card.expiration.soon",
         YEAR,
         _outlives_its_link,
-        example={YEAR: "26", MONTH: "12"},  # at the end of November 2026
+        {YEAR: "26", MONTH: "12"},  # at the end of November 2026
         severity="expires_soon",
         hint=EXPIRATION_HINT,
     ),
-    Rule("card.expiration_month.format", MONTH, _matches(MONTH, expressions.MONTH_SHAPE), example={MONTH: "13"}),
+    Rule("card.expiration_month.format", MONTH, _matches(MONTH, expressions.MONTH_SHAPE), {MONTH: "13"}),
     Rule(
         "card.name_on_card.missing",
         NAME_ON_CARD,
         _present(NAME_ON_CARD),
-        example={NAME_ON_CARD: None, FIRST_NAME: None},
-        severity="name_on_card",
+        {NAME_ON_CARD: None, FIRST_NAME: None},
+        "name_on_card",
     ),
     Rule(
         "card.name_on_card.format",
         NAME_ON_CARD,
         _matches(NAME_ON_CARD, r"^[^0-9]*\p{L}[^0-9]*$"),
-        example={NAME_ON_CARD: "MARY 2"},
-        severity="name_on_card",
+        {NAME_ON_CARD: "MARY 2"},
+        "name_on_card",
     ),
     _hash_rule("newline", "the hash of the digits alone: a line break was hashed with them"),
     _hash_rule("utf16", "the hash of the digits as ASCII: they were hashed as UTF-16"),
@@ -255,63 +256,46 @@ RULES: tuple[Rule, ...] = (
         "card.cvv_hash.format",
         CVV_HASH,
         _matches(CVV_HASH, expressions.HASH_SHAPE),
-        example={CVV: None, CVV_HASH: "abc"},
+        {CVV: None, CVV_HASH: "abc"},
         narrows="card.cvv_hash.unknown",
     ),
     Rule(
         "card.cvv_hash.unknown",
         CVV_HASH,
         cvv.is_known(pl.col(CVV_HASH)),
-        example={CVV: None, CVV_HASH: cvv.mistaken("unknown")},
+        {CVV: None, CVV_HASH: cvv.mistaken("unknown")},
         hint="the hash of a CVV of three or four digits, without salt",
     ),
     Rule(
         "card.cvv_hash.mismatch",
         CVV_HASH,
         cvv.hash_of(pl.when(_present(CVV_HASH)).then(CVV)) == pl.col(CVV_HASH),
-        example={CVV: "123", CVV_HASH: cvv.hashed("007")},
+        {CVV: "123", CVV_HASH: cvv.hashed("007")},
         hint="the hash of the CVV beside it, or only one of the two",
     ),
-    Rule("card.cvv.missing", CVV, _present(CVV) | _present(CVV_HASH), example={CVV: None}, severity="cvv_missing"),
-    Rule("card.cvv.format", CVV, _matches(CVV, expressions.CVV_SHAPE), example={CVV: "12"}),
+    Rule("card.cvv.missing", CVV, _present(CVV) | _present(CVV_HASH), {CVV: None}, "cvv_missing"),
+    Rule("card.cvv.format", CVV, _matches(CVV, expressions.CVV_SHAPE), {CVV: "12"}),
     Rule(
         "address.subnational.unknown",
         SUBNATIONAL,
         _by_country(pl.col(SUBNATIONAL).is_in(list(places.STATES)), pl.col(SUBNATIONAL).is_in(list(places.PROVINCES))),
-        example={SUBNATIONAL: "ON", COUNTRY: "US"},
+        {SUBNATIONAL: "ON", COUNTRY: "US"},
     ),
-    Rule("address.country.unknown", COUNTRY, pl.col(COUNTRY).is_in(places.COUNTRIES), example={COUNTRY: "Atlantis"}),
+    Rule("address.country.unknown", COUNTRY, pl.col(COUNTRY).is_in(places.COUNTRIES), {COUNTRY: "Atlantis"}),
     Rule(
         "address.postal_code.format",
         POSTAL_CODE,
         _by_country(_matches(POSTAL_CODE, expressions.ZIP_SHAPE), _matches(POSTAL_CODE, expressions.CANADIAN_SHAPE)),
-        example={POSTAL_CODE: "021", COUNTRY: "US", SUBNATIONAL: "MA"},
+        {POSTAL_CODE: "021", COUNTRY: "US", SUBNATIONAL: "MA"},
     ),
     Rule(
         "address.postal_code.mismatch",
         POSTAL_CODE,
         _in_its_state(),
-        example={POSTAL_CODE: "10001", COUNTRY: "US", SUBNATIONAL: "MA"},
-        severity="address_mismatch",
+        {POSTAL_CODE: "10001", COUNTRY: "US", SUBNATIONAL: "MA"},
+        "address_mismatch",
     ),
-    Rule(
-        "address.email.format",
-        EMAIL,
-        _matches(EMAIL, expressions.EMAIL_SHAPE),
-        example={EMAIL: "ada@example"},
-        severity="email",
-    ),
-    Rule(
-        "address.phone_number.format",
-        PHONE,
-        _matches(PHONE, expressions.PHONE_SHAPE),
-        example={PHONE: "call me"},
-        severity="phone",
-    ),
-    Rule(
-        "address.is_primary.format",
-        IS_PRIMARY,
-        pl.col(IS_PRIMARY).is_in(["TRUE", "FALSE"]),
-        example={IS_PRIMARY: "maybe"},
-    ),
+    Rule("address.email.format", EMAIL, _matches(EMAIL, expressions.EMAIL_SHAPE), {EMAIL: "ada@example"}, "email"),
+    Rule("address.phone_number.format", PHONE, _matches(PHONE, expressions.PHONE_SHAPE), {PHONE: "call me"}, "phone"),
+    Rule("address.is_primary.format", IS_PRIMARY, pl.col(IS_PRIMARY).is_in(["TRUE", "FALSE"]), {IS_PRIMARY: "maybe"}),
 )

@@ -151,9 +151,6 @@ def settings_page() -> str:
             continue
         model = _model(field)
         text += f"\n### `[{name}]`\n\n{inspect.getdoc(model)}\n\n{_keys(_scalars(model))}"
-        for below, nested in _tables(model):
-            inner = _model(nested)
-            text += f"\n### `[{name}.{below}]`\n\n{inspect.getdoc(inner)}\n\n{_keys(_scalars(inner))}"
     columns = "".join(f"| `{one.name}` | {one.accepts} |\n" for one in portal.COLUMNS)
     variables = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items())
     return text + PORTAL + columns + ENVIRONMENT + variables

@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from flows.extracts.errors import DatesError, MissingColumnsError, UnknownColumnsError
@@ -44,15 +42,12 @@ class Dates(NamedTuple):
     form: str
     text: pl.Expr
 
-    @property
-    def forms(self) -> Sequence[str]:
-        """What its dates may be."""
-        return READINGS if self.form == AUTO else (self.form,)
-
-    def fits(self, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
-        """Return which rows have a date of which form."""
-        shapes = (self.text.str.contains(date_shape(form, real=self.form == AUTO)).alias(form) for form in self.forms)
-        return rows.filter(self.text.is_not_null()).select(shapes).to_numpy()
+    def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return which forms fit a row, once for all rows alike; only of rows that have a date in any form."""
+        auto, any_form = self.form == AUTO, pl.any_horizontal(pl.all())
+        forms = READINGS if auto else (self.form,)
+        shapes = (self.text.str.contains(date_shape(form, real=auto)).alias(form) for form in forms)
+        return rows.select(shapes).filter(any_form).unique()
 
     def wrong(self, rows: pl.DataFrame) -> str:
         """Return what stands there instead of dates, "" for nothing: a line, its shape, the forms that would fit."""
@@ -60,12 +55,13 @@ class Dates(NamedTuple):
         if rows.is_empty():
             return ""
         line, text = rows.row(0)
-        fits = Dates("", AUTO, pl.col("text")).fits(rows).all(axis=0)
-        forms = ", ".join(form for form, fit in zip(READINGS, fits, strict=True) if fit)
         shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))[:20]
-        return (
-            f"line {line} has {shape!r}, which format = {self.form!r} does not read (what does: {forms or 'nothing'})"
-        )
+        forms = ", ".join(_possible(Dates("", AUTO, pl.col("text")).fits(rows))) or "nothing"
+        return f"line {line} has {shape!r}, which format = {self.form!r} does not read (what does: {forms})"
+
+
+def _possible(fits: pl.DataFrame) -> list[str]:
+    return [form for form in fits.columns if fits[form].all()]
 
 
 class Mapping(NamedTuple):
@@ -122,7 +118,7 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
         rows = rows.filter(counted)
     mapped = rows.select("row", "line", *mapping.columns)
     for target, dates in mapping.dates.items():
-        if dates.form == AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).any():
+        if dates.form == AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
             raise DatesError(name=mapping.name, column=dates.source, problem="no form of `auto` fits all rows")
     return mapped, excluded
 
@@ -133,20 +129,18 @@ def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Callable[[], Itera
     Raises DatesError where `auto` fits several forms or none, or no date at all has the form of the settings.
     """
     columns = list(mapping.columns)
+    counts = pl.lit(value=True) if mapping.counts is None else mapping.counts
     for target, dates in mapping.dates.items():
-        rows = first if mapping.counts is None else first.filter(mapping.counts)
-        fits = dates.fits(rows)
-        possible, known = fits[fits.any(axis=1)].all(axis=0), fits.any()
-        if not known or possible.sum() > 1:
-            for block in reread():
-                fits = dates.fits(block.rows if mapping.counts is None else block.rows.filter(mapping.counts))
-                possible, known = possible & fits[fits.any(axis=1)].all(axis=0), known or fits.any()
-        forms = [form for form, fit in zip(dates.forms, possible, strict=True) if fit]
-        if known and len(forms) != 1:
-            found = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
-            raise DatesError(name=mapping.name, column=dates.source, problem=found)
-        if not known and (wrong := dates.wrong(rows)):
-            raise DatesError(name=mapping.name, column=dates.source, problem=wrong)
+        found = dates.fits(first.filter(counts))
+        if found.is_empty() or len(_possible(found)) != 1:
+            found = pl.concat(dates.fits(block.rows.filter(counts)) for block in reread()).unique()
+        forms, problem = _possible(found), ""
+        if found.is_empty():
+            problem = dates.wrong(first.filter(counts))
+        elif len(forms) != 1:
+            problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
+        if problem:
+            raise DatesError(name=mapping.name, column=dates.source, problem=problem)
         if dates.form == AUTO:
             at = portal.columns().index(target)
             columns[at] = date_part(dates.text, forms[0], target, real=True).alias(target)

@@ -208,7 +208,7 @@ def sent(blocks: list[pl.DataFrame]) -> tuple[dict[str, str | None], dict[str, i
 
 
 def test_a_later_block_shows_that_zips_lost_their_zeros_and_the_extract_is_read_a_second_time(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, rules={"max_length": {"address2": 20_000}})
+    bench = local_bench(tmp_path, rules={"max_length": {ADDRESS2: 20_000}})
     large = portal_rows(*({**TEXAN, CUID: f"c{at}", ADDRESS2: "x y " * 4000} for at in range(300)))
     last = portal_rows(*({CUID: f"d{at}", POSTAL_CODE: "2108"} for at in range(3)))
 
