@@ -146,8 +146,7 @@ def _hash_rule(kind: str, hint: str) -> Rule:
 TEXT = (
     CUID, NAME_ON_CARD, CUSTOMER_KEY, NICKNAME, ADDRESS1, ADDRESS2, CITY, EMAIL, PHONE, FIRST_NAME, LAST_NAME
 )  # fmt: skip
-
-
+# Without one of these every row would be rejected (interface.md 2.6).
 REQUIRED = (
     PAN, YEAR, MONTH, ADDRESS1, CITY, SUBNATIONAL, COUNTRY, POSTAL_CODE, FIRST_NAME, LAST_NAME, IS_PRIMARY
 )  # fmt: skip
@@ -182,8 +181,8 @@ def _text_rules(column: str) -> Iterator[Rule]:
     if column != CUID:
         screen = expressions.LONGEST_PHONE if column == PHONE else expressions.LONG_NUMBER
         holds = ~expressions.holds_card(pl.col(column), pl.col(PAN))
-        example, hint = {column: card}, "no card number"
-        yield Rule(f"{subject}.card_number", column, holds, example, "card_in_text", hint=hint, screen=screen)
+        hint = "no card number"
+        yield Rule(f"{subject}.card_number", column, holds, {column: card}, "card_in_text", hint=hint, screen=screen)
     if column not in (CUSTOMER_KEY, EMAIL, PHONE):  # the last two have a form of their own
         characters = f"{expressions.INVISIBLE_SHAPE}|{expressions.GARBLED_SHAPE}"
         for kind, shape, example, hint in (
@@ -214,19 +213,13 @@ RULES: tuple[Rule, ...] = (
     Rule("card.pan.luhn", PAN, expressions.luhn_holds(pl.col(PAN)), {PAN: "4242424242424241"}, "luhn"),
     Rule("card.expiration_year.format", YEAR, _matches(YEAR, expressions.YEAR_SHAPE), {YEAR: "9"}),
     Rule("card.expiration.expired", YEAR, _not_expired, {YEAR: "20", MONTH: "01"}, hint=EXPIRATION_HINT),
-    Rule(
-        "card.expiration.far",
-        YEAR,
-        _not_too_far,
-        {YEAR: "98"},
-        hint=f"an expiration date within {FARTHEST // 12} years",
-    ),
-    Rule(
+    Rule("card.expiration.far", YEAR, _not_too_far, {YEAR: "98"}, hint=f"a date within {FARTHEST // 12} years"),
+    Rule(  # the example, at the end of November 2026
         "card.expiration.soon",
         YEAR,
         _outlives_its_link,
-        {YEAR: "26", MONTH: "12"},  # at the end of November 2026
-        severity="expires_soon",
+        {YEAR: "26", MONTH: "12"},
+        "expires_soon",
         hint=EXPIRATION_HINT,
     ),
     Rule("card.expiration_month.format", MONTH, _matches(MONTH, expressions.MONTH_SHAPE), {MONTH: "13"}),

@@ -17,10 +17,10 @@ from typing import BinaryIO, NamedTuple
 from flows.extracts.decode import line_blocks
 from flows.extracts.errors import EncodingError, HeaderError, TruncatedError
 from flows.extracts.header import header_names
-from flows.extracts.mapping import required
 from schemas import portal
 from schemas.issuer import SourceSettings
 from schemas.mapping import READINGS, date_shape
+from schemas.rules import REQUIRED
 
 HEAD = 1 << 20  # bytes looked at for all but the end
 SAMPLE = 200  # records looked at
@@ -187,7 +187,7 @@ def _columns_table(sample: Sample) -> str:
     for target in portal.columns():
         if target in guessed:
             lines.append(f'"{target}" = {guessed[target]}')
-        elif target in required():
+        elif target in REQUIRED:
             lines.append(f'# "{target}" = ""  # required; no header looks like it')
     used = " ".join(guessed.values())
     left = [header for header in sample.header if _quoted(header) not in used]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import polars as pl
@@ -30,7 +29,6 @@ from schemas.mapping import (
     date_shape,
     present,
 )
-from schemas.row_settings import RuleSettings
 
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
 
@@ -89,11 +87,8 @@ def plan_mapping(
     """
     asked: Columns = dict(issuer.columns) or _portal_columns(header, template)
     finder = _Finder(header)
-    finder.missing += [
-        f"for {target}, which [columns] does not name"
-        for target in portal.columns()
-        if target in required() - asked.keys()
-    ]
+    absent = [target for target in rules.REQUIRED if target not in asked]
+    finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     built = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
     if (reissue := issuer.resend.reissue_column) is not None:
         built += (_column(REISSUE, reissue, finder).alias(REISSUE),)
@@ -175,18 +170,11 @@ def _plain(name: str) -> str:
     return name.casefold().replace(" ", "").replace("_", "")
 
 
-@cache
-def required() -> frozenset[str]:
-    """Return the portal columns without which every row would be rejected (interface.md 2.6)."""
-    refusing = (rule for rule in rules.RULES if rule.severity_by(RuleSettings()) == "reject")
-    return frozenset(rule.column for rule in refusing if rule.code.endswith(".missing"))
-
-
 def _portal_columns(header: Sequence[str], template: dict[str, str]) -> Columns:
     """Map each column to its name, ours or the template's: required ones always, optional ones if they are found."""
     found = {_plain(name) for name in header}
     names = {name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()}
-    return {name: both for name, both in names.items() if name in required() or found & {*map(_plain, both)}}
+    return {name: both for name, both in names.items() if name in rules.REQUIRED or found & {*map(_plain, both)}}
 
 
 def _dates(columns: Columns, finder: _Finder) -> Iterator[tuple[str, Dates]]:

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from flows.extracts.errors import DatesError, MissingColumnsError, UnknownColumnsError
-from flows.extracts.mapping import Mapping, map_rows, plan_mapping, required, with_dates
+from flows.extracts.mapping import Mapping, map_rows, plan_mapping, with_dates
 from flows.extracts.reader import REFUSED, Block, read_extract
 from flows.runs.identity import default_header, header_from_template
 from schemas import portal
 from schemas.expressions import UNREADABLE
 from schemas.issuer import SourceSettings
 from schemas.mapping import STEPS, Columns
+from schemas.rules import REQUIRED
 from tests.night import issuer
 
 COLUMNS: TypeAdapter[Columns] = TypeAdapter(Columns)
@@ -26,7 +27,7 @@ COLUMNS: TypeAdapter[Columns] = TypeAdapter(Columns)
 
 def complete(**given: Any) -> Columns:
     """Return `[columns]` with a constant for each required column that is not given (dots as double underscores)."""
-    constants = {name: {"constant": "x"} for name in required()}
+    constants = {name: {"constant": "x"} for name in REQUIRED}
     return COLUMNS.validate_python(constants | {name.replace("__", "."): spec for name, spec in given.items()})
 
 
@@ -58,7 +59,7 @@ def test_the_portals_own_header_needs_no_mapping() -> None:
 
 
 def test_an_optional_column_may_be_missing_and_is_absent_then() -> None:
-    header = sorted(required())
+    header = sorted(REQUIRED)
 
     mapped = one(header, ["x"] * len(header), {})
 
