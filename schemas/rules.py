@@ -85,12 +85,13 @@ class Rule:
     def expression(self, as_of: date, settings: RuleSettings) -> pl.Expr:
         """Return the expression on a business date; a rule judges only what is there, so null holds."""
         holds = self.holds if isinstance(self.holds, pl.Expr) else self.holds(as_of, settings)
-        return (holds | self.screened if self.screen else holds).fill_null(True)
+        return (holds | unlike(self.column, self.screen) if self.screen else holds).fill_null(True)
 
-    @property
-    def screened(self) -> pl.Expr:
-        """Whether a cell has not the shape without which nothing breaks the rule."""
-        return ~pl.col(self.column).str.contains(self.screen).fill_null(False)
+
+def unlike(column: str, *shapes: str) -> pl.Expr:
+    """Return whether cells have none of these shapes."""
+    text = "|".join(dict.fromkeys(shapes))
+    return ~pl.col(column).str.contains(text).fill_null(False) if text else pl.lit(value=True)
 
 
 def _matches(column: str, shape: str) -> pl.Expr:
@@ -165,7 +166,7 @@ def _required_rules(column: str) -> Iterator[Rule]:
 def _text_rules(column: str) -> Iterator[Rule]:
     """Yield what must hold of every text, whatever it is for."""
     subject = _subject(column)
-    long = {EMAIL: "a" * 250 + "@example.com", PHONE: "617" + " " * 99 + "5550123"}
+    long = {EMAIL: "a" * 250 + "@example.com", PHONE: "617" + " " * 255 + "5550123"}
     card = "4242424242424242@example.com" if column == EMAIL else "4242 4242 4242 4242"
     unmapped = pl.col(column) != expressions.UNREADABLE
     hint = "a text that [columns] can read: a name in its `format`, a text in its `lookup`"

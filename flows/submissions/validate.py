@@ -16,22 +16,23 @@ from pandera.errors import SchemaErrors
 from flows.errors import BugError
 from schemas import rules
 from schemas.portal import columns
-from schemas.row_settings import RuleSettings, Severity
+from schemas.row_settings import RuleSettings
 
 VERDICT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String
 }  # fmt: skip
 
+SCREEN = "screen"
+GROUPS = ("reject", "warn", SCREEN)
 _NONE = pl.DataFrame(
     schema={"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String, "rank": pl.UInt32}
 )
 
 
-class SeverityRules(NamedTuple):
-    """The rules of one severity: the expression of each, and its verdict where it fails."""
+class RuleGroup(NamedTuple):
+    """Rules that are asked together: the expression of each, and its verdict where it fails."""
 
     holds: tuple[pl.Expr, ...]
-    screens: tuple[pl.Expr, ...]  # asked in their place, where a rule has one
     reported: pl.DataFrame  # column, code, severity, and rank: the rule's place in the table
 
 
@@ -39,7 +40,7 @@ class Contract(NamedTuple):
     """The pandera schema for a business date and an issuer's settings, and its rules one by one."""
 
     schema: pa.DataFrameSchema
-    by_severity: dict[Severity, SeverityRules]
+    by_group: dict[str, RuleGroup]
 
 
 def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
@@ -53,8 +54,10 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
     try:
         failed = _failed(contract.schema, rows)
         if failed is not None:
-            asked = contract.by_severity
-            verdicts = [_by_rule(rows.filter(mask), asked[severity]) for severity, mask in failed.items()]
+            verdicts = [
+                _by_rule(rows.filter(mask), contract.by_group[group], sure=group != SCREEN)
+                for group, mask in failed.items()
+            ]
             return _first_of_each_cell(pl.concat([_NONE, *verdicts]))
     except Exception as error:  # noqa: BLE001  polars' and pandera's own may hold cells: ours is raised below
         problem = type(error).__name__
@@ -63,30 +66,35 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
 
 @lru_cache(8)
 def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings) -> Contract:
-    """Make the pandera schema of the table: the columns in order, and one composite check for each severity."""
-    asked: dict[Severity, SeverityRules] = {}
+    """Make the pandera schema of the table: the columns in order, and one composite check for each group of rules.
+
+    A group has the rules of one severity, or those that have a screen: their check asks one shape of each column, and
+    only rows that have it are asked rule by rule.
+    """
+    asked: dict[str, RuleGroup] = {}
     checks = []
     severities = {rule.code: rule.severity_by(settings) for rule in table}
-    for severity in ("reject", "warn"):
-        ranked = [(rank, rule) for rank, rule in enumerate(table) if severities[rule.code] == severity]
+    groups = {
+        rule.code: SCREEN if rule.screen and severities[rule.code] != "off" else severities[rule.code] for rule in table
+    }
+    for group in GROUPS:
+        ranked = [(rank, rule) for rank, rule in enumerate(table) if groups[rule.code] == group]
         holds = {rule.code: rule.expression(as_of, settings) for _, rule in ranked}
         reported = {
             "column": [rule.column for _, rule in ranked],
             "code": list(holds),
-            "severity": [severity] * len(ranked),
+            "severity": [severities[code] for code in holds],
             "rank": [rank for rank, _ in ranked],
         }
         types = {"column": pl.String, "code": pl.String, "severity": pl.String, "rank": pl.UInt32}
-        asked[severity] = SeverityRules(
-            tuple(one.alias(code) for code, one in holds.items()),
-            tuple({(rule.column, rule.screen): rule.screened for _, rule in ranked if rule.screen}.values()),
-            pl.DataFrame(reported, types),
-        )
-        asks = [rule for _, rule in ranked if severities.get(rule.narrows) != severity and not rule.screen]
-        broad = [*(holds[rule.code] for rule in asks), *asked[severity].screens]
-        if broad:
+        named = tuple(one.alias(code) for code, one in holds.items())
+        asked[group] = RuleGroup(named, pl.DataFrame(reported, types))
+        broad = [holds[rule.code] for _, rule in ranked if groups.get(rule.narrows) != group]
+        if group == SCREEN:
+            broad = [rules.unlike(name, *(one.screen for _, one in ranked if one.column == name)) for name in columns()]
+        if ranked:
             # 0: pandera would keep the values of the cells that fail
-            checks.append(pa.Check(_composite(broad), name=severity, n_failure_cases=0))
+            checks.append(pa.Check(_composite(broad), name=group, n_failure_cases=0))
     cells = {name: pa.Column(pl.String, nullable=True) for name in columns()}
     return Contract(pa.DataFrameSchema(cells, checks=checks, strict=True, ordered=True), asked)
 
@@ -101,30 +109,28 @@ def _composite(holds: Sequence[pl.Expr]) -> Callable[[Any], pl.LazyFrame]:
     return check
 
 
-def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[Severity, pl.Series] | None:
-    """Return, for each severity with failures, which rows fail its check; None where the columns are wrong."""
-    failed: dict[Severity, pl.Series] = {}
+def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Series] | None:
+    """Return, for each group with failures, which rows fail its check; None where the columns are wrong."""
+    failed: dict[str, pl.Series] = {}
     with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
         try:
             schema.validate(rows.select(name for name in columns() if name in rows.columns), lazy=True)
         except SchemaErrors as errors:
             for error in errors.schema_errors:
                 name = getattr(error.check, "name", None)
-                if name not in ("reject", "warn") or not isinstance(error.check_output, pl.DataFrame):
+                if name not in GROUPS or not isinstance(error.check_output, pl.DataFrame):
                     return None
                 failed[name] = ~error.check_output.to_series()
     return failed
 
 
-def _by_rule(rows: pl.DataFrame, asked: SeverityRules) -> pl.DataFrame:
+def _by_rule(rows: pl.DataFrame, asked: RuleGroup, *, sure: bool) -> pl.DataFrame:
     """Return row, rank, column, code, severity of every rule that these rows break.
 
-    Raises ValueError where a row breaks none, and no screen asked for it either.
+    Raises ValueError where a row breaks none, though it is `sure` that it must.
     """
-    broken = ~rows.select(asked.holds).to_numpy().T
-    rule, at = np.nonzero(broken)
-    sound = rows.filter(pl.Series(~broken.any(axis=0)))
-    if sound.height and not (asked.screens and sound.select(~pl.all_horizontal(asked.screens)).to_series().all()):
+    rule, at = np.nonzero(~rows.select(asked.holds).to_numpy().T)
+    if sure and len(np.unique(at)) != rows.height:
         raise ValueError("a row fails the composite check and no rule")
     return asked.reported[rule].insert_column(0, rows["row"][at])
 
