@@ -16,6 +16,7 @@ AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
 
 from __future__ import annotations
 
+import csv
 import getpass
 import hashlib
 import os
@@ -123,19 +124,35 @@ def load_issuer(folder: Path, name: str) -> Issuer:
     if not file.is_file():
         raise NoIssuerError(issuer=redact(name), folder=str(folder), available=", ".join(issuers(folder)) or "none")
     try:
-        issuer = Issuer.model_validate(tomllib.loads(file.read_text("utf-8")))
+        given = tomllib.loads(file.read_text("utf-8"))
+        issuer = Issuer.model_validate({**given, **_with_lookups({"columns": given.get("columns", {})}, folder)})
         if issuer.issuer == name:
             return issuer
         problem = f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer'
     except tomllib.TOMLDecodeError as error:
         problem = str(error)
     except ValidationError as error:
-        places = (
-            (".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, "))
-            for one in error.errors(include_input=False)
-        )
-        problem = "; ".join(f"{place}: {message}" for place, message in places)
+        places = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_input=False))
+        problem = "; ".join(f"{place}: {message.removeprefix('Value error, ')}" for place, message in places)
     raise ConfigurationError(file=str(file), problems=problem)
+
+
+def _with_lookups(given: Any, folder: Path) -> Any:
+    """Return `[columns]` with the content of each lookup file in its place; ConfigurationError names a wrong line."""
+    if isinstance(given, list):
+        return [_with_lookups(one, folder) for one in given]
+    if not isinstance(given, dict):
+        return given
+    filled = {key: _with_lookups(value, folder) for key, value in given.items()}
+    if isinstance(name := given.get("lookup"), str):
+        filled["lookup"] = table = {}
+        text = read_file(folder / name, "a lookup of [columns]").decode("utf-8-sig", "replace")
+        for number, row in enumerate(csv.reader(text.splitlines()), 1):
+            if len(row) != 2 or row[0].strip() in table or "\ufffd" in "".join(row):
+                problem = f"line {number} is not a text and its replacement in UTF-8, or a text a second time"
+                raise ConfigurationError(file=str(folder / name), problems=problem)
+            table[row[0].strip()] = row[1].strip()
+    return filled
 
 
 def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:

@@ -36,7 +36,8 @@ WRONG = {
     "length": "has the wrong length", "exists": "already exists", "unsupported": "is not supported",
     "renewed": "has a newer link", "absent": "is not in the extract", "before_link": "ends before a link would",
     "lost": "has no usable result", "unreadable": "was refused without a readable reason",
-    "other": "was refused for another reason",
+    "other": "was refused for another reason", "unmapped": "cannot be read by [columns]",
+    "invisible": "contains characters that cannot be seen", "garbled": "lost characters, or has a wrong encoding",
 }  # fmt: skip
 
 

@@ -11,6 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+UNREADABLE = (
+    "\ufdd3unreadable"  # no text begins like this: what mapping could not read; a rule of its column rejects it
+)
 PAN_SHAPE = "^[0-9]{16}$"
 YEAR_SHAPE = "^[0-9]{2}$"
 MONTH_SHAPE = "^(0[1-9]|1[0-2])$"
@@ -19,13 +22,22 @@ CVV_SHAPE = "^[0-9]{3,4}$"
 HASH_SHAPE = "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"  # of 32 bytes: the last letter ends in two zero bits
 ZIP_SHAPE = "^[0-9]{5}(-[0-9]{4})?$"
 CANADIAN_SHAPE = "^[ABCEGHJ-NPRSTVXY][0-9][ABCEGHJ-NPRSTV-Z] [0-9][ABCEGHJ-NPRSTV-Z][0-9]$"
-EMAIL_SHAPE = r'^[^\s@,;:<>()"]+@([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]$'
+EMAIL_SHAPE = (
+    r'^[^\s\p{Cf}\x{FFFD}@,;:<>()"]+@([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]$'
+)
 PHONE_SHAPE = r"^\+?\(?[0-9]([ ().-]*[0-9]){6,14}$"  # E.164 has at most 15 digits, a local number seven
 FILLER_SHAPE = r"^(0{4,}|[xX]{3,}|[-.?*_]+)$"  # 0000, XXX, ---: typed when the value is unknown
+INVISIBLE_SHAPE = r"[\x{AD}\x{180E}\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{E0000}-\x{E007F}]"
+# U+FFFD, and UTF-8 read as cp1252: a lead byte, then what a following byte is there.
+GARBLED_SHAPE = (
+    r"\x{FFFD}|\x{E2}\x{20AC}|\x{EF}[\x{BB}\x{BF}]|"
+    r"[\x{C2}-\x{C5}][\x{80}-\x{BF}€‚ƒ„…†‡ˆ‰‹‘’“”•–—˜™›ŠšŒœŽžŸ]"
+)
 SHORTEST_CARD = 13  # digits
 BIN, PAN_DIGITS = 6, 16
 _BETWEEN = dict.fromkeys(" ._/-:,;#|*+()", "")
 LONG_NUMBER = rf"\d[\d{re.escape(''.join(_BETWEEN))}]{{11,}}\d"
+LONGEST_PHONE = r"(?:\d\D?){16}"  # a phone number has at most 15 digits
 CARD_SHAPE = "^[2-6][0-9]{12,18}$"
 # 16 digits beside other numbers, bare or in fours
 _CARD_WITHIN = rf"(?:^|[^0-9])0*([2-6][0-9]{{3}}{'[^0-9A-Za-z]?[0-9]{4}' * 3})(?:[^0-9]|$)"

@@ -9,15 +9,11 @@ from urllib.parse import urlsplit
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from schemas import portal
+from schemas.mapping import Columns, Filter, Header, Spec
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal import MAX_ROWS
 from schemas.row_settings import Repairs, RuleSettings
 from schemas.settings import Alerts, LinkSettings, Portfolio, Retention, Schedule, Settings, StoreSettings
-
-Format = Literal["MMYY", "YYMM", "MM/YY", "MM/YYYY", "YYYY-MM", "YYYY-MM-DD", "SURNAME/GIVEN"]
-
-Header = Annotated[str, StringConstraints(min_length=1)]
 
 ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
 
@@ -39,12 +35,6 @@ def _host(text: str) -> str:
     return text.lower()
 
 
-def _portal_column(name: str) -> str:
-    if name not in portal.columns():
-        raise ValueError(f"the portal has no column {name}; it has {', '.join(portal.columns())}")
-    return name
-
-
 def _pattern(text: str) -> str:
     """Check a regular expression with both engines that will use it."""
     try:
@@ -56,12 +46,11 @@ def _pattern(text: str) -> str:
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
-PortalColumn = Annotated[str, AfterValidator(_portal_column)]
 
 # Settings of [source] that prove an extract whole; they never change which rows it has, or how they are written.
 PROOFS = frozenset({
     "final_newline", "hash_total", "hash_total_group", "hash_total_digits", "sidecar", "done_marker",
-    "min_age_minutes", "sequence", "sequence_in",
+    "min_age_minutes", "sequence", "sequence_in"
 })  # fmt: skip
 
 
@@ -74,6 +63,11 @@ class SourceSettings(Settings):
     delimiter: Literal[",", ";", "\t", "|"] = Field(",", description="field separator")
     encoding: Literal["utf-8", "cp1252", "latin-1", "utf-16"] = Field(
         "utf-8", description="character encoding; it is never guessed"
+    )
+    quoting: Literal["doubled", "excel", "backslash"] = Field(
+        "doubled",
+        description='how a cell with quotes is written: `""` in double quotes; `excel`: also `="02108"`, which is the '
+        'text 02108; `backslash`: `\\"` and `\\,` and `\\N` for nothing, as MySQL writes them',
     )
     header_rows: int = Field(1, ge=0, description="lines before the data; the last of them holds the column names")
     names: tuple[Header, ...] = Field((), description="column names, where the extract has no header")
@@ -143,45 +137,6 @@ class SourceSettings(Settings):
             raise ValueError("hash_total is a column; in fixed format [first, last], counted from 1")
 
 
-class From(Settings):
-    """One portal column from a source column (of several, the first that exists) or from fixed positions."""
-
-    source: Header | tuple[Header, ...] | None = Field(
-        None, alias="from", description="source column; of several, the first that exists"
-    )
-    at: tuple[int, int] | None = Field(None, description="fixed format: first and last character of the field, from 1")
-    format: Format | None = Field(
-        None, description="how the text is written; the part its portal column needs is taken"
-    )
-    pad: int | None = Field(
-        None, ge=1, le=16, description="left-pad digits with zeros to this length, before `format` is applied"
-    )
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.source is None) == (self.at is None):
-            raise ValueError("give either `from` or `at`")
-        if self.at is not None and not 1 <= self.at[0] <= self.at[1]:
-            raise ValueError("`at` is [first, last], counted from 1")
-        return self
-
-
-class Constant(Settings):
-    """One portal column with the same text in every row."""
-
-    constant: Header = Field(description="the same text in every row")
-
-
-class Except(Settings):
-    """A filter that leaves out rows with these values."""
-
-    exclude: tuple[str, ...] = Field(alias="not", min_length=1, description="values of rows to leave out")
-
-
-Columns = dict[PortalColumn, Header | tuple[Header, ...] | From | Constant]  # portal column -> where it comes from
-Filter = dict[str, str | tuple[str, ...] | Except]  # source header -> the values of rows that count
-
-
 class Resend(Settings):
     """What happens to a row whose card another run of the issuer has linked or awaits; a portfolio suppresses it."""
 
@@ -189,7 +144,7 @@ class Resend(Settings):
         "suppress",
         description="a card that has or awaits a link: `suppress` its row, `refuse` the extract, or `send` it again",
     )
-    reissue_column: Header | From | None = Field(
+    reissue_column: Spec | None = Field(
         None,
         description="source column that changes when a card is issued again, such as its sequence number: with another "
         "value it is another card",

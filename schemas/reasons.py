@@ -33,7 +33,7 @@ LINES = (  # a line that is no record
     Entry("line.encoding.invalid", "reject", FIX, "text in the encoding the issuer's [source] names"),
     Entry("line.character.control", "reject", FIX, "no control characters"),
     Entry("line.quote.unterminated", "reject", FIX, "a field in double quotes, with quotes inside it doubled"),
-    Entry("line.quote.bare", "reject", FIX, "a field in double quotes, with quotes inside it doubled"),
+    Entry("line.quote.bare", "reject", FIX, "a field in double quotes, with quotes inside it as `quoting` says"),
     Entry("line.fields.too_few", "reject", FIX, "as many fields as the header has"),
     Entry("line.fields.too_many", "reject", FIX, "as many fields as the header has"),
     Entry("line.fields.empty", "reject", FIX, "as many fields as the header has"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from schemas.mapping import PortalColumn
 from schemas.settings import Settings
 
 Severity = Literal["reject", "warn", "off"]
@@ -18,8 +19,7 @@ class RuleSettings(Settings):
         "reject", description="check digit of the card number (the partner's own published sample number fails it)"
     )
     cvv_missing: Severity = Field(
-        "warn",
-        description="no CVV and no hash: the link may not open, since it asks the cardholder for CVV and ZIP",
+        "warn", description="no CVV and no hash: the link may not open, since it asks the cardholder for CVV and ZIP"
     )
     address_mismatch: Severity = Field(
         "reject", description="a postal code outside its state: a wrong ZIP makes a valid link that nobody can open"
@@ -29,6 +29,15 @@ class RuleSettings(Settings):
     phone: Severity = Field("warn", description="format of the phone number")
     name_on_card: Severity = Field("warn", description="a missing name on the card, or one with digits")
     other_cuid: Severity = Field("warn", description="one card under two cuids: a joint account, or a mix-up")
+    card_in_text: Severity = Field("reject", description="a card number in a text column, where others would read it")
+    too_long: Severity = Field("reject", description="a text with more characters than `max_length` allows")
+    max_length: dict[PortalColumn, Annotated[int, Field(ge=1)]] = Field(
+        default_factory=dict, description="most characters, by portal column; 254 where it is not named"
+    )
+    invisible: Severity = Field("warn", description="invisible characters, and those that change the direction of text")
+    garbled: Severity = Field(
+        "warn", description="text that lost characters (U+FFFD), or was read in the wrong encoding (JosÃ© for José)"
+    )
     link_life_months: int = Field(2, ge=0, le=24, description="how long a link lives, for `expires_soon`")
     fill_name_on_card: bool = Field(True, description="take first and last name where the name on the card is empty")
     keep_zip_plus_4: bool = Field(False, description="`false`: ZIP+4 is cut to the five digits a cardholder knows")
@@ -37,6 +46,10 @@ class RuleSettings(Settings):
         ("NULL", "null", "(null)", "N/A", "n/a", "#N/A", "TEST", "test"),
         description="exact texts that count as a placeholder in a required column",
     )
+
+    def __hash__(self) -> int:
+        """Return the hash of all settings; a table has none of its own."""
+        return hash(self.model_dump_json())
 
 
 class Repairs(Settings):

@@ -9,37 +9,23 @@ reported. Rules see cells as the portal would get them: trimmed, in its spelling
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import get_args
 
 import polars as pl
 
-from schemas import cvv, places
+from schemas import cvv, expressions, places
 from schemas.actions import FIX
-from schemas.expressions import (
-    CANADIAN_SHAPE,
-    CVV_SHAPE,
-    EMAIL_SHAPE,
-    FILLER_SHAPE,
-    HASH_SHAPE,
-    MONTH_SHAPE,
-    PAN_SHAPE,
-    PHONE_SHAPE,
-    YEAR_SHAPE,
-    ZIP_SHAPE,
-    expires,
-    holds_card,
-    luhn_holds,
-    one_of,
-    yymm,
-)
 from schemas.portal import (
     ADDRESS1,
+    ADDRESS2,
     CITY,
+    COLUMNS,
     COUNTRY,
     CUID,
+    CUSTOMER_KEY,
     CVV,
     CVV_HASH,
     EMAIL,
@@ -48,6 +34,7 @@ from schemas.portal import (
     LAST_NAME,
     MONTH,
     NAME_ON_CARD,
+    NICKNAME,
     PAN,
     PHONE,
     POSTAL_CODE,
@@ -57,6 +44,7 @@ from schemas.portal import (
 )
 from schemas.row_settings import RuleSettings, Severity
 
+LONGEST = 254  # characters, as many as an e-mail address may have
 FARTHEST = 20 * 12  # months; no card is valid for longer, so the digits mean something else
 AMERICAN = [name for name in places.COUNTRIES if name[0] in "uU"]
 CANADIAN = [name for name in places.COUNTRIES if name[0] in "cC"]
@@ -78,6 +66,7 @@ class Rule:
     action: str = FIX  # who acts
     hint: str = ""  # what would be accepted, where that is not what its column accepts
     narrows: str = ""  # a wider rule, broken by every row that breaks this one, which names the mistake exactly
+    screen: str = ""  # a cheaper question, asked first: the shape that a cell has which may break it
 
     def __post_init__(self) -> None:
         """Refuse an entry that could not work, or that nobody could see at work."""
@@ -96,7 +85,13 @@ class Rule:
     def expression(self, as_of: date, settings: RuleSettings) -> pl.Expr:
         """Return the expression on a business date; a rule judges only what is there, so null holds."""
         holds = self.holds if isinstance(self.holds, pl.Expr) else self.holds(as_of, settings)
-        return holds.fill_null(True)
+        return (holds | unlike(self.column, self.screen) if self.screen else holds).fill_null(True)
+
+
+def unlike(column: str, *shapes: str) -> pl.Expr:
+    """Return whether cells have none of these shapes."""
+    text = "|".join(dict.fromkeys(shapes))
+    return ~pl.col(column).str.contains(text).fill_null(False) if text else pl.lit(value=True)
 
 
 def _matches(column: str, shape: str) -> pl.Expr:
@@ -104,7 +99,8 @@ def _matches(column: str, shape: str) -> pl.Expr:
 
 
 def _no_placeholder(column: str) -> Holds:
-    return lambda _, settings: ~pl.col(column).str.contains(one_of(settings.placeholders, FILLER_SHAPE))
+    filler = expressions.FILLER_SHAPE
+    return lambda _, settings: ~pl.col(column).str.contains(expressions.one_of(settings.placeholders, filler))
 
 
 def _present(column: str) -> pl.Expr:
@@ -124,16 +120,16 @@ def _in_its_state() -> pl.Expr:
 
 
 def _not_expired(as_of: date, _: RuleSettings) -> pl.Expr:
-    return expires(pl.col(YEAR), pl.col(MONTH)) >= yymm(as_of)  # valid to the end of its month
+    return expressions.expires(pl.col(YEAR), pl.col(MONTH)) >= expressions.yymm(as_of)  # valid to the end of its month
 
 
 def _not_too_far(as_of: date, _: RuleSettings) -> pl.Expr:
-    return expires(pl.col(YEAR), pl.col(MONTH)) <= yymm(as_of, FARTHEST)
+    return expressions.expires(pl.col(YEAR), pl.col(MONTH)) <= expressions.yymm(as_of, FARTHEST)
 
 
 def _outlives_its_link(as_of: date, settings: RuleSettings) -> pl.Expr:
-    expiry = expires(pl.col(YEAR), pl.col(MONTH))
-    return (expiry < yymm(as_of)) | (expiry >= yymm(as_of, settings.link_life_months))
+    expiry = expressions.expires(pl.col(YEAR), pl.col(MONTH))
+    return (expiry < expressions.yymm(as_of)) | (expiry >= expressions.yymm(as_of, settings.link_life_months))
 
 
 def _hash_rule(kind: str, hint: str) -> Rule:
@@ -142,73 +138,105 @@ def _hash_rule(kind: str, hint: str) -> Rule:
         f"card.cvv_hash.{kind}",
         CVV_HASH,
         cvv.mistake(pl.col(CVV_HASH)).ne_missing(pl.lit(kind)),
-        example={CVV: None, CVV_HASH: cvv.mistaken(kind)},
+        {CVV: None, CVV_HASH: cvv.mistaken(kind)},
         hint=hint,
         narrows="card.cvv_hash.unknown",
     )
 
 
+TEXT = (
+    CUID, NAME_ON_CARD, CUSTOMER_KEY, NICKNAME, ADDRESS1, ADDRESS2, CITY, EMAIL, PHONE, FIRST_NAME, LAST_NAME
+)  # fmt: skip
+# Without one of these every row would be rejected (interface.md 2.6).
+REQUIRED = (
+    PAN, YEAR, MONTH, ADDRESS1, CITY, SUBNATIONAL, COUNTRY, POSTAL_CODE, FIRST_NAME, LAST_NAME, IS_PRIMARY
+)  # fmt: skip
+
+
+def _subject(column: str) -> str:
+    return next(one.subject for one in COLUMNS if one.name == column)
+
+
+def _required_rules(column: str) -> Iterator[Rule]:
+    """Yield what must hold of a column that the portal requires."""
+    yield Rule(f"{_subject(column)}.placeholder", column, _no_placeholder(column), {column: "N/A"})
+    yield Rule(f"{_subject(column)}.missing", column, _present(column), {column: None})
+
+
+def _text_rules(column: str) -> Iterator[Rule]:
+    """Yield what must hold of every text, whatever it is for."""
+    subject = _subject(column)
+    long = {EMAIL: "a" * 250 + "@example.com", PHONE: "617" + " " * 255 + "5550123"}
+    card = "4242424242424242@example.com" if column == EMAIL else "4242 4242 4242 4242"
+    unmapped = pl.col(column) != expressions.UNREADABLE
+    hint = "a text that [columns] can read: a name in its `format`, a text in its `lookup`"
+    yield Rule(f"{subject}.unmapped", column, unmapped, {column: expressions.UNREADABLE}, hint=hint)
+    yield Rule(
+        f"{subject}.length",
+        column,
+        lambda _, settings: pl.col(column).str.len_chars() <= settings.max_length.get(column, LONGEST),
+        {column: long.get(column, "abc" * 99)},
+        "too_long",
+        hint=f"at most {LONGEST} characters, or those of [rules] max_length",
+    )
+    if column != CUID:
+        screen = expressions.LONGEST_PHONE if column == PHONE else expressions.LONG_NUMBER
+        holds = ~expressions.holds_card(pl.col(column), pl.col(PAN))
+        hint = "no card number"
+        yield Rule(f"{subject}.card_number", column, holds, {column: card}, "card_in_text", hint=hint, screen=screen)
+    if column not in (CUSTOMER_KEY, EMAIL, PHONE):  # the last two have a form of their own
+        characters = f"{expressions.INVISIBLE_SHAPE}|{expressions.GARBLED_SHAPE}"
+        for kind, shape, example, hint in (
+            ("invisible", expressions.INVISIBLE_SHAPE, "Ann\u200b\u202e Lee", "no characters that cannot be seen"),
+            ("garbled", expressions.GARBLED_SHAPE, "JosÃ© Lee", "text in the encoding that [source] names"),
+        ):
+            holds = ~pl.col(column).str.contains(shape)
+            yield Rule(f"{subject}.{kind}", column, holds, {column: example}, kind, hint=hint, screen=characters)
+
+
 EXPIRATION_HINT = "a card valid on the business date and until its link expires"
 
 RULES: tuple[Rule, ...] = (
-    Rule("cardholder.cuid.placeholder", CUID, _no_placeholder(CUID), example={CUID: "NULL"}),
+    *(rule for column in TEXT for rule in _text_rules(column)),
+    *(rule for column in REQUIRED for rule in _required_rules(column)),
+    Rule("cardholder.cuid.placeholder", CUID, _no_placeholder(CUID), {CUID: "NULL"}),
     Rule(  # it would put a card number in the ledger
         "cardholder.cuid.card_number",
         CUID,
-        ~holds_card(pl.col(CUID), pl.col(PAN)),
-        example={CUID: "4111111111111111"},
+        ~expressions.holds_card(pl.col(CUID), pl.col(PAN)),
+        {CUID: "4111111111111111"},
+        screen=expressions.LONG_NUMBER,
     ),
     Rule(  # sent as it came
-        "cardholder.cuid.format",
-        CUID,
-        ~pl.col(CUID).str.contains(r"\p{Cc}"),
-        example={CUID: "C-1\u0085C-2"},
+        "cardholder.cuid.format", CUID, ~pl.col(CUID).str.contains(r"\p{Cc}"), {CUID: "C-1\u0085C-2"}
     ),
-    Rule("card.pan.placeholder", PAN, _no_placeholder(PAN), example={PAN: "0000000000000000"}),
-    Rule("card.pan.missing", PAN, _present(PAN), example={PAN: None}),
-    Rule("card.pan.format", PAN, _matches(PAN, PAN_SHAPE), example={PAN: "424242424242424"}),
-    Rule("card.pan.luhn", PAN, luhn_holds(pl.col(PAN)), example={PAN: "4242424242424241"}, severity="luhn"),
-    Rule("card.expiration_year.placeholder", YEAR, _no_placeholder(YEAR), example={YEAR: "N/A"}),
-    Rule("card.expiration_year.missing", YEAR, _present(YEAR), example={YEAR: None}),
-    Rule("card.expiration_year.format", YEAR, _matches(YEAR, YEAR_SHAPE), example={YEAR: "9"}),
-    Rule(
-        "card.expiration.expired",
-        YEAR,
-        _not_expired,
-        example={YEAR: "20", MONTH: "01"},
-        hint=EXPIRATION_HINT,
-    ),
-    Rule(
-        "card.expiration.far",
-        YEAR,
-        _not_too_far,
-        example={YEAR: "98"},
-        hint=f"an expiration date within {FARTHEST // 12} years",
-    ),
-    Rule(
+    Rule("card.pan.format", PAN, _matches(PAN, expressions.PAN_SHAPE), {PAN: "424242424242424"}),
+    Rule("card.pan.luhn", PAN, expressions.luhn_holds(pl.col(PAN)), {PAN: "4242424242424241"}, "luhn"),
+    Rule("card.expiration_year.format", YEAR, _matches(YEAR, expressions.YEAR_SHAPE), {YEAR: "9"}),
+    Rule("card.expiration.expired", YEAR, _not_expired, {YEAR: "20", MONTH: "01"}, hint=EXPIRATION_HINT),
+    Rule("card.expiration.far", YEAR, _not_too_far, {YEAR: "98"}, hint=f"a date within {FARTHEST // 12} years"),
+    Rule(  # the example, at the end of November 2026
         "card.expiration.soon",
         YEAR,
         _outlives_its_link,
-        example={YEAR: "26", MONTH: "12"},  # at the end of November 2026
-        severity="expires_soon",
+        {YEAR: "26", MONTH: "12"},
+        "expires_soon",
         hint=EXPIRATION_HINT,
     ),
-    Rule("card.expiration_month.placeholder", MONTH, _no_placeholder(MONTH), example={MONTH: "N/A"}),
-    Rule("card.expiration_month.missing", MONTH, _present(MONTH), example={MONTH: None}),
-    Rule("card.expiration_month.format", MONTH, _matches(MONTH, MONTH_SHAPE), example={MONTH: "13"}),
+    Rule("card.expiration_month.format", MONTH, _matches(MONTH, expressions.MONTH_SHAPE), {MONTH: "13"}),
     Rule(
         "card.name_on_card.missing",
         NAME_ON_CARD,
         _present(NAME_ON_CARD),
-        example={NAME_ON_CARD: None, FIRST_NAME: None},
-        severity="name_on_card",
+        {NAME_ON_CARD: None, FIRST_NAME: None},
+        "name_on_card",
     ),
     Rule(
         "card.name_on_card.format",
         NAME_ON_CARD,
         _matches(NAME_ON_CARD, r"^[^0-9]*\p{L}[^0-9]*$"),
-        example={NAME_ON_CARD: "MARY 2"},
-        severity="name_on_card",
+        {NAME_ON_CARD: "MARY 2"},
+        "name_on_card",
     ),
     _hash_rule("newline", "the hash of the digits alone: a line break was hashed with them"),
     _hash_rule("utf16", "the hash of the digits as ASCII: they were hashed as UTF-16"),
@@ -221,85 +249,47 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "card.cvv_hash.format",
         CVV_HASH,
-        _matches(CVV_HASH, HASH_SHAPE),
-        example={CVV: None, CVV_HASH: "abc"},
+        _matches(CVV_HASH, expressions.HASH_SHAPE),
+        {CVV: None, CVV_HASH: "abc"},
         narrows="card.cvv_hash.unknown",
     ),
     Rule(
         "card.cvv_hash.unknown",
         CVV_HASH,
         cvv.is_known(pl.col(CVV_HASH)),
-        example={CVV: None, CVV_HASH: cvv.mistaken("unknown")},
+        {CVV: None, CVV_HASH: cvv.mistaken("unknown")},
         hint="the hash of a CVV of three or four digits, without salt",
     ),
     Rule(
         "card.cvv_hash.mismatch",
         CVV_HASH,
         cvv.hash_of(pl.when(_present(CVV_HASH)).then(CVV)) == pl.col(CVV_HASH),
-        example={CVV: "123", CVV_HASH: cvv.hashed("007")},
+        {CVV: "123", CVV_HASH: cvv.hashed("007")},
         hint="the hash of the CVV beside it, or only one of the two",
     ),
-    Rule(
-        "card.cvv.missing",
-        CVV,
-        _present(CVV) | _present(CVV_HASH),
-        example={CVV: None},
-        severity="cvv_missing",
-    ),
-    Rule("card.cvv.format", CVV, _matches(CVV, CVV_SHAPE), example={CVV: "12"}),
-    Rule("address.address1.placeholder", ADDRESS1, _no_placeholder(ADDRESS1), example={ADDRESS1: "N/A"}),
-    Rule("address.address1.missing", ADDRESS1, _present(ADDRESS1), example={ADDRESS1: None}),
-    Rule("address.city.placeholder", CITY, _no_placeholder(CITY), example={CITY: "N/A"}),
-    Rule("address.city.missing", CITY, _present(CITY), example={CITY: None}),
-    Rule("address.subnational.placeholder", SUBNATIONAL, _no_placeholder(SUBNATIONAL), example={SUBNATIONAL: "N/A"}),
-    Rule("address.subnational.missing", SUBNATIONAL, _present(SUBNATIONAL), example={SUBNATIONAL: None}),
+    Rule("card.cvv.missing", CVV, _present(CVV) | _present(CVV_HASH), {CVV: None}, "cvv_missing"),
+    Rule("card.cvv.format", CVV, _matches(CVV, expressions.CVV_SHAPE), {CVV: "12"}),
     Rule(
         "address.subnational.unknown",
         SUBNATIONAL,
         _by_country(pl.col(SUBNATIONAL).is_in(list(places.STATES)), pl.col(SUBNATIONAL).is_in(list(places.PROVINCES))),
-        example={SUBNATIONAL: "ON", COUNTRY: "US"},
+        {SUBNATIONAL: "ON", COUNTRY: "US"},
     ),
-    Rule("address.country.placeholder", COUNTRY, _no_placeholder(COUNTRY), example={COUNTRY: "NULL"}),
-    Rule("address.country.missing", COUNTRY, _present(COUNTRY), example={COUNTRY: None}),
-    Rule(
-        "address.country.unknown",
-        COUNTRY,
-        pl.col(COUNTRY).is_in(places.COUNTRIES),
-        example={COUNTRY: "Atlantis"},
-    ),
-    Rule("address.postal_code.placeholder", POSTAL_CODE, _no_placeholder(POSTAL_CODE), example={POSTAL_CODE: "00000"}),
-    Rule("address.postal_code.missing", POSTAL_CODE, _present(POSTAL_CODE), example={POSTAL_CODE: None}),
+    Rule("address.country.unknown", COUNTRY, pl.col(COUNTRY).is_in(places.COUNTRIES), {COUNTRY: "Atlantis"}),
     Rule(
         "address.postal_code.format",
         POSTAL_CODE,
-        _by_country(_matches(POSTAL_CODE, ZIP_SHAPE), _matches(POSTAL_CODE, CANADIAN_SHAPE)),
-        example={POSTAL_CODE: "021", COUNTRY: "US", SUBNATIONAL: "MA"},
+        _by_country(_matches(POSTAL_CODE, expressions.ZIP_SHAPE), _matches(POSTAL_CODE, expressions.CANADIAN_SHAPE)),
+        {POSTAL_CODE: "021", COUNTRY: "US", SUBNATIONAL: "MA"},
     ),
     Rule(
         "address.postal_code.mismatch",
         POSTAL_CODE,
         _in_its_state(),
-        example={POSTAL_CODE: "10001", COUNTRY: "US", SUBNATIONAL: "MA"},
-        severity="address_mismatch",
+        {POSTAL_CODE: "10001", COUNTRY: "US", SUBNATIONAL: "MA"},
+        "address_mismatch",
     ),
-    Rule("address.email.format", EMAIL, _matches(EMAIL, EMAIL_SHAPE), example={EMAIL: "ada@example"}, severity="email"),
-    Rule(
-        "address.phone_number.format",
-        PHONE,
-        _matches(PHONE, PHONE_SHAPE),
-        example={PHONE: "call me"},
-        severity="phone",
-    ),
-    Rule("address.first_name.placeholder", FIRST_NAME, _no_placeholder(FIRST_NAME), example={FIRST_NAME: "TEST"}),
-    Rule("address.first_name.missing", FIRST_NAME, _present(FIRST_NAME), example={FIRST_NAME: None}),
-    Rule("address.last_name.placeholder", LAST_NAME, _no_placeholder(LAST_NAME), example={LAST_NAME: "XXX"}),
-    Rule("address.last_name.missing", LAST_NAME, _present(LAST_NAME), example={LAST_NAME: None}),
-    Rule("address.is_primary.placeholder", IS_PRIMARY, _no_placeholder(IS_PRIMARY), example={IS_PRIMARY: "N/A"}),
-    Rule("address.is_primary.missing", IS_PRIMARY, _present(IS_PRIMARY), example={IS_PRIMARY: None}),
-    Rule(
-        "address.is_primary.format",
-        IS_PRIMARY,
-        pl.col(IS_PRIMARY).is_in(["TRUE", "FALSE"]),
-        example={IS_PRIMARY: "maybe"},
-    ),
+    Rule("address.email.format", EMAIL, _matches(EMAIL, expressions.EMAIL_SHAPE), {EMAIL: "ada@example"}, "email"),
+    Rule("address.phone_number.format", PHONE, _matches(PHONE, expressions.PHONE_SHAPE), {PHONE: "call me"}, "phone"),
+    Rule("address.is_primary.format", IS_PRIMARY, pl.col(IS_PRIMARY).is_in(["TRUE", "FALSE"]), {IS_PRIMARY: "maybe"}),
 )

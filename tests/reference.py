@@ -22,7 +22,8 @@ from flows.cli.main import GROUPS, command_of
 from flows.commands.entry import Entry, Form
 from flows.commands.every import ENTRIES
 from schemas import portal, rules
-from schemas.issuer import Constant, From, Issuer
+from schemas.issuer import Issuer
+from schemas.mapping import STEPS, Cell
 from schemas.reasons import LINES, PARTNER, ROWS, reason
 from schemas.row_settings import RuleSettings, Severity
 
@@ -39,9 +40,10 @@ with its value and where it comes from: the file, a default or the environment.
 COLUMNS: Final = """
 ### `[columns]`
 
-Not needed where the extract has the portal's own header. Otherwise, one key per portal column: a source column, a list
-of which the first that exists counts, or a table: `constant` alone, or `from` or `at` with the others.
-`cardlink init ISSUER --from EXTRACT` writes a first mapping.
+Not needed where the extract has the portal's own header, in our names or those of `portal.template`. Otherwise, one key
+per portal column: a source column, a list of which the first that exists counts, or a table: exactly one of `from`,
+`at`, `constant`, `join` and `first`, then steps. Steps are applied in the order below, however they are written; where
+another order is needed, `from` is a table itself. `cardlink init ISSUER --from EXTRACT` writes a first mapping.
 
 ```toml
 [columns]
@@ -50,6 +52,10 @@ of which the first that exists counts, or a table: `constant` alone, or `from` o
 "service_card.expiration_month" = { from = "EXP", format = "MMYY" }
 "service_card.address.country" = { constant = "US" }
 "service_card.address.postal_code" = { from = "ZIP", pad = 5 }
+"service_card.address.address1" = { join = ["HOUSE_NO", "STREET"] }
+"service_card.address.last_name" = { from = "NAME", format = "LAST, FIRST" }
+"service_card.address.phone_number" = { first = ["MOBILE", "PHONE"] }
+"service_card.address.is_primary" = { first = [{ constant = "FALSE", when = { TYPE = "2" } }, { constant = "TRUE" }] }
 ```
 """
 
@@ -139,7 +145,7 @@ def settings_page() -> str:
     text = SETTINGS + "\n## Top level\n\n" + _keys(_scalars(Issuer)) + "\n## Tables\n"
     for name, field in _tables(Issuer):
         if name in ("columns", "filter"):
-            text += COLUMNS + "\n" + _keys([*_scalars(From), *_scalars(Constant)]) if name == "columns" else FILTER
+            text += COLUMNS + "\n" + _keys(_fields(Cell)) + _examples() if name == "columns" else FILTER
             continue
         model = _model(field)
         text += f"\n### `[{name}]`\n\n{inspect.getdoc(model)}\n\n{_keys(_scalars(model))}"
@@ -201,7 +207,17 @@ def write(folder: Path = DEPLOY) -> None:
 
 def _scalars(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
     tables = {name for name, _ in _tables(model)}
-    return ((field.alias or name, field) for name, field in model.model_fields.items() if name not in tables)
+    return ((name, field) for name, field in _fields(model) if name not in tables)
+
+
+def _fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    return ((field.alias or name, field) for name, field in model.model_fields.items())
+
+
+def _examples() -> str:
+    """Return the steps by example."""
+    rows = (f"| `{name}` | `{one.example}` | `{one.text}` | `{one.result}` |\n" for name, one in STEPS.items())
+    return "\n| step | example | of | makes |\n|---|---|---|---|\n" + "".join(rows)
 
 
 def _tables(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
@@ -236,6 +252,8 @@ def _values(kind: Any) -> str:
         return f"list of {_values(inner[0])}" if inner[-1] is ... else f"list of {len(inner)} {_values(inner[0])}"
     if origin is dict:
         return f"table of {_values(inner[0])}"
+    if kind is Cell:
+        return "table"
     plain: dict[Any, str] = {str: "text", bool: "`true`, `false`", int: "number", float: "number"}
     return plain[kind] if kind in plain else str(kind.__name__)
 

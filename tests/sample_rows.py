@@ -215,7 +215,10 @@ def examples(covered: frozenset[str]) -> Iterator[Case]:
 def elsewhere() -> frozenset[str]:
     """Return the codes that the sample shows on other columns only, or that its settings do not let happen."""
     placeholders = {f"{_stem(column)}.placeholder" for column in portal.columns() if column not in (*FREE_TEXT, PAN)}
-    return frozenset(placeholders | {"card.name_on_card.missing"})  # it is filled from first and last name
+    kinds = ("unmapped", "length", "card_number", "invisible", "garbled")
+    texts = {f"{_stem(column)}.{kind}" for column in rules.TEXT if column not in (CUID, ADDRESS2) for kind in kinds}
+    cuid = {f"cardholder.cuid.{kind}" for kind in kinds if kind != "card_number"}
+    return frozenset(placeholders | texts | cuid | {"card.name_on_card.missing"})  # filled from first and last name
 
 
 def cases() -> list[Case]:

@@ -12,6 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
+from flows.wiring import ConfigurationError, load_issuer
+from schemas.mapping import Cell
 from schemas.portal import CUID, PAN, columns
 from tests import keys
 from tests.builders import portal_rows
@@ -299,3 +301,43 @@ def test_what_no_submit_can_settle_is_listed_dismissed_and_taken_back(bank: Path
     assert "dry run, nothing was changed: bank/extracts/copy.csv: dismissed" in tried.stdout
     assert ["committed", "committed", "dismissed"] == [one["state"] for one in after]
     assert ["dropped twice"] == [one["reason"] for one in after[-1]["dismissals"]]
+
+
+def test_a_sample_of_published_cards_goes_through_a_portal_that_is_not_sealed(bank: Path) -> None:
+    (bank / "bank.toml").write_text(
+        'issuer = "bank"\nroot = "store"\ntest = true\n'
+        '[portal]\nsealed = false\nallowed_hosts = ["links.example.com"]\n'
+    )
+    sample = ("sample", "store/bank/extracts/bank-20261120.csv", "--rows", "60", "--date", "2026-11-20")
+
+    done = [cardlink(bank, *one) for one in ((*sample, "--published"), ("submit", "bank"), ("simulate", "bank"))]
+
+    assert [0, 0, 0] == [one.returncode for one in done], done
+    assert "1 result files" in done[2].stdout
+
+
+def test_a_lookup_may_be_a_file_beside_the_toml_and_its_wrong_lines_are_named_by_number(bank: Path) -> None:
+    settings = (bank / "bank.toml").read_text()
+    spec = '"service_card.address.city" = { from = "BRANCH", lookup = "cities.csv" }'
+    (bank / "bank.toml").write_text(f"{settings}\n[columns]\n{spec}\n")
+    (bank / "cities.csv").write_text("\ufeff017,Boston\n018, Austin \n", "utf-8")
+
+    [cell] = load_issuer(bank, "bank").columns.values()
+    (bank / "cities.csv").write_text("017,Boston\n017,Austin\n")
+    with pytest.raises(ConfigurationError, match=r"cities.csv: line 2 .* a second time"):
+        load_issuer(bank, "bank")
+
+    assert isinstance(cell, Cell)
+    assert {"017": "Boston", "018": "Austin"} == cell.lookup
+
+
+def test_a_wrong_format_in_the_toml_is_one_sentence_with_the_nearest_right_one(bank: Path) -> None:
+    settings = (bank / "bank.toml").read_text()
+    spec = '"service_card.expiration_year" = { from = "EXP", format = "YYYYM" }'
+    (bank / "bank.toml").write_text(f"{settings}\n[columns]\n{spec}\n")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load_issuer(bank, "bank")
+
+    assert 1 == str(caught.value).count("columns.")
+    assert "nearest: 'YYYYMM'" in str(caught.value)

@@ -21,7 +21,9 @@ class UnsealedCardError(OperatorError):
         "{chunk} contains {count} numbers that are not published test cards, and [portal] sealed = false. It was "
         "not written."
     )
-    next_step = "Remove `sealed = false` from the TOML, or use an extract of published test cards only."
+    next_step = (
+        "Remove `sealed = false` from the TOML, or use published test cards: `cardlink sample FILE --published`."
+    )
 
 
 class PlainSealer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +32,14 @@ class NoKeyGivenError(OperatorError):
 
 @entry("sample", form=NO_FORM)
 def sample(
-    context: Context, file: Path, *, rows: Number = 1000, bad: Share = 0.0, seed: int = 0, business_date: Day = None
+    context: Context,
+    file: Path,
+    *,
+    rows: Number = 1000,
+    bad: Share = 0.0,
+    seed: int = 0,
+    business_date: Day = None,
+    published: bool = False,
 ) -> Result:
     """Generate an extract with test cards only.
 
@@ -43,12 +49,13 @@ def sample(
         bad: Share of rows with a defect.
         seed: The same seed gives the same extract.
         business_date: Date on which the cards are valid (default: today).
+        published: Only published test cards, over and over, which `portal.sealed = false` takes.
     """
     from flows.simulator.extract import write_sample
 
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("wb") as out:
-        write_sample(out, rows, bad=bad, seed=seed, as_of=business_date or now().date())
+        write_sample(out, rows, bad=bad, seed=seed, as_of=business_date or now().date(), published=published)
     facts = {"file": str(file), "rows": rows, "bytes": file.stat().st_size}
     lines = [f"{file}: {rows:,} rows, {facts['bytes']:,} bytes, test cards only"]
     return Result(facts, lines, "put it in <root>/<issuer>/extracts/, then: cardlink submit ISSUER")
@@ -97,7 +104,7 @@ def simulate(
             say(f"  export CARDLINK_SERVICE_{field.upper()}={value}")
 
     with _opener(secret_key) as opener:
-        header = _header(issuer_context)
+        header = list(issuer_context.header.names.values())
         facts = practice.serve(issuer_context.issuer, header, opener, behaviour, port, clock, announce)
     counts = [f"{value} {what}" for what, value in facts.items() if isinstance(value, int)]
     return Result(facts, [f"ended: {', '.join(counts)}"])
@@ -109,17 +116,21 @@ def answer_chunks(
     """Let the simulated portal answer every committed chunk without a result; NoKeyGivenError without its key."""
     from flows.simulator.practice import answer
 
-    if secret_key is None:
+    if secret_key is None and context.issuer.portal.sealed:
         raise NoKeyGivenError
     with _opener(secret_key) as opener:
-        facts = answer(context.issuer, context.adapters.store, _header(context), opener, behaviour, today, expires)
+        facts = answer(
+            context.issuer,
+            context.adapters.store,
+            list(context.header.names.values()),
+            opener,
+            behaviour,
+            today,
+            expires,
+        )
     lines = [f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"]
     lines += [f"refused {chunk}: {why}" for chunk, why in facts["refused"]]
     return Result(facts, lines, f"cardlink ingest {context.issuer.issuer}", 2 if facts["refused"] else 0)
-
-
-def _header(context: IssuerContext) -> list[str]:
-    return next(csv.reader([context.header.line.decode()]))
 
 
 class _NoOpener:

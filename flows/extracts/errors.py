@@ -55,6 +55,13 @@ class MissingColumnsError(ExtractError):
     next_step = "Correct [columns] in the issuer's settings, or ask the issuer to send it again."
 
 
+class DatesError(ExtractError):
+    """The dates of a column are not written as the settings say, or not in one way."""
+
+    message = "{name}: the dates of {column} cannot be read: {problem}."
+    next_step = "Set its `format` in [columns] to the form that they have, or ask the issuer which that is."
+
+
 class UnknownColumnsError(ExtractError):
     """The header has columns that the settings do not name."""
 

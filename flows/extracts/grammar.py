@@ -25,17 +25,20 @@ TOO_LONG = "line.length.long"
 
 SHORTER = (TOO_FEW, TOO_SHORT)
 
+WIDE = 500  # fields; polars compiles no regex of many more
 LONGEST_RECORD = 100  # physical lines one record may span
 
 
 class Delimited:
-    """Records of `fields` fields between `delimiter`s, quoted as in RFC 4180."""
+    """Records of `fields` fields between `delimiter`s, quoted as in RFC 4180; `excel`: or as `="text"`."""
 
-    def __init__(self, delimiter: str, fields: int) -> None:
+    def __init__(self, delimiter: str, fields: int, *, excel: bool = False) -> None:
         self._delimiter = delimiter
         self._fields = fields
         marker = re.escape(delimiter)
-        field = rf'(?:"[^"\x00\x1a]*(?:""[^"\x00\x1a]*)*"|[^"{marker}\x00\x1a\r\n]*)'
+        plain = rf'[^"{marker}\x00\x1a\r\n]*'
+        formula = f'="{plain}"|' if excel else ""
+        field = rf'(?:"[^"\x00\x1a]*(?:""[^"\x00\x1a]*)*"|{formula}{plain})'
         record = rf"{field}(?:{marker}{field}){{{fields - 1}}}"
         following = marker + field
         self._whole = re.compile(record)
@@ -46,8 +49,10 @@ class Delimited:
     def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
         """Return which lines are records with content; not `quoted`, it is enough to count delimiters."""
         content = lines.str.contains(rf'[^{re.escape(self._delimiter)}\s"]')
-        if quoted:
+        if quoted and self._fields <= WIDE:
             return content & lines.str.contains(f"^{self._whole.pattern}$")
+        if quoted:
+            return content & pl.Series([self._whole.fullmatch(line) is not None for line in lines], dtype=pl.Boolean)
         legal = ~lines.str.contains(r"[\x00\x1a\r]")
         return content & legal & (lines.str.count_matches(self._delimiter, literal=True) == self._fields - 1)
 

@@ -17,9 +17,10 @@ from typing import BinaryIO, NamedTuple
 from flows.extracts.decode import line_blocks
 from flows.extracts.errors import EncodingError, HeaderError, TruncatedError
 from flows.extracts.header import header_names
-from flows.extracts.mapping import required
 from schemas import portal
 from schemas.issuer import SourceSettings
+from schemas.mapping import READINGS, date_shape
+from schemas.rules import REQUIRED
 
 HEAD = 1 << 20  # bytes looked at for all but the end
 SAMPLE = 200  # records looked at
@@ -50,14 +51,6 @@ WORDS = {
 }
 EXPIRY = ("expiry", "expirydate", "expiration", "expirationdate", "exp", "expdate", "validthru", "goodthru")
 FULL_NAME = ("name", "fullname", "cardholdername", "customername", "holdername")
-DATE_SHAPES = {
-    "MM/YY": r"(0?[1-9]|1[0-2])/[0-9]{2}",
-    "MM/YYYY": r"(0?[1-9]|1[0-2])/20[0-9]{2}",
-    "YYYY-MM": r"20[0-9]{2}-(0[1-9]|1[0-2])",
-    "YYYY-MM-DD": r"20[0-9]{2}-(0[1-9]|1[0-2])-[0-9]{2}",
-    "MMYY": r"(0[1-9]|1[0-2])[0-9]{2}",
-    "YYMM": r"[0-9]{2}(0[1-9]|1[0-2])",
-}
 
 
 class Sample(NamedTuple):
@@ -164,7 +157,7 @@ def _is_header(line: str) -> bool:
 def _date_form(values: Sequence[str]) -> str:
     """Return the first format that fits every value, MMYY if none does."""
     present = [value for value in values if value]
-    fitting = (form for form, shape in DATE_SHAPES.items() if all(re.fullmatch(shape, value) for value in present))
+    fitting = (form for form in READINGS if all(re.match(date_shape(form, real=True), value) for value in present))
     return next(fitting, "MMYY") if present else "MMYY"
 
 
@@ -194,7 +187,7 @@ def _columns_table(sample: Sample) -> str:
     for target in portal.columns():
         if target in guessed:
             lines.append(f'"{target}" = {guessed[target]}')
-        elif target in required():
+        elif target in REQUIRED:
             lines.append(f'# "{target}" = ""  # required; no header looks like it')
     used = " ".join(guessed.values())
     left = [header for header in sample.header if _quoted(header) not in used]

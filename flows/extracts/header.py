@@ -11,6 +11,7 @@ import polars as pl
 from flows.extracts.errors import HeaderError, MissingColumnsError, TrailerError
 from schemas.issuer import SourceSettings
 
+MOST = 20_000  # columns
 RECORD = "record"  # the only column of a fixed-width extract: the whole line
 _SEP = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _NUMBER = re.compile(r"[\s\d.,/+-]*\d[\s\d.,/+-]*")
@@ -40,9 +41,12 @@ def header_names(line: str, settings: SourceSettings, name: str) -> tuple[str, .
         raise HeaderError(name=name, problem=problem)
     names = [field.strip(_AROUND) or f"column_{at}" for at, field in enumerate(fields, 1)]
     names = [f"{name}_" if name in ("row", "line") else name for name in names]  # our frames have these two themselves
+    if len(names) > MOST:
+        raise HeaderError(name=name, problem=f"it has {len(names):,} columns; the limit is {MOST:,}")
+    places: dict[str, int] = {}
     for at, found in enumerate(names, 1):
-        if names.index(found) + 1 < at:
-            raise HeaderError(name=name, problem=f"columns {names.index(found) + 1} and {at} have the same name")
+        if places.setdefault(found, at) < at:
+            raise HeaderError(name=name, problem=f"columns {places[found]} and {at} have the same name")
     return tuple(names)
 
 

@@ -3,30 +3,63 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
-from functools import cache
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.extracts.errors import MissingColumnsError, UnknownColumnsError
+from flows.extracts.errors import DatesError, MissingColumnsError, UnknownColumnsError
 from flows.extracts.header import RECORD
+from flows.extracts.reader import Block
 from schemas import portal, rules
-from schemas.issuer import Columns, Constant, Except, Filter, From, Header
-from schemas.row_settings import RuleSettings
+from schemas.expressions import UNREADABLE
+from schemas.issuer import Issuer
+from schemas.mapping import (
+    AUTO,
+    NAMES,
+    READINGS,
+    STEPS,
+    Cell,
+    Columns,
+    Except,
+    Filter,
+    Spec,
+    date_part,
+    date_shape,
+    present,
+)
 
-NO_FILTER: Filter = {}
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
-UNREADABLE = "unreadable"  # replaces a date that is not in its format; the rules reject it
-# The year and the month in a date of each format.
-DATES = {
-    "MMYY": (r"^[0-9]{2}([0-9]{2})$", r"^([0-9]{2})[0-9]{2}$"),
-    "YYMM": (r"^([0-9]{2})[0-9]{2}$", r"^[0-9]{2}([0-9]{2})$"),
-    "MM/YY": (r"^[0-9]{1,2}/([0-9]{2})$", r"^([0-9]{1,2})/[0-9]{2}$"),
-    "MM/YYYY": (r"^[0-9]{1,2}/([0-9]{4})$", r"^([0-9]{1,2})/[0-9]{4}$"),
-    "YYYY-MM": (r"^([0-9]{4})-[0-9]{2}$", r"^[0-9]{4}-([0-9]{2})$"),
-    "YYYY-MM-DD": (r"^([0-9]{4})-[0-9]{2}-[0-9]{2}$", r"^[0-9]{4}-([0-9]{2})-[0-9]{2}$"),
-}
+
+
+class Dates(NamedTuple):
+    """A column of dates: the header or place it is from, its `format`, and its text."""
+
+    source: str
+    form: str
+    text: pl.Expr
+
+    def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return which forms fit a row, once for all rows alike; only of rows that have a date in any form."""
+        auto, any_form = self.form == AUTO, pl.any_horizontal(pl.all())
+        forms = READINGS if auto else (self.form,)
+        shapes = (self.text.str.contains(date_shape(form, real=auto)).alias(form) for form in forms)
+        return rows.select(shapes).filter(any_form).unique()
+
+    def wrong(self, rows: pl.DataFrame) -> str:
+        """Return what stands there instead of dates, "" for nothing: a line, its shape, the forms that would fit."""
+        rows = rows.filter(self.text.is_not_null()).select("line", self.text.alias("text"))
+        if rows.is_empty():
+            return ""
+        line, text = rows.row(0)
+        shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))[:20]
+        forms = ", ".join(_possible(Dates("", AUTO, pl.col("text")).fits(rows))) or "nothing"
+        return f"line {line} has {shape!r}, which format = {self.form!r} does not read (what does: {forms})"
+
+
+def _possible(fits: pl.DataFrame) -> list[str]:
+    return [form for form in fits.columns if fits[form].all()]
 
 
 class Mapping(NamedTuple):
@@ -34,50 +67,79 @@ class Mapping(NamedTuple):
 
     columns: tuple[pl.Expr, ...]  # the portal's, and REISSUE where mapped
     counts: pl.Expr | None
+    dates: dict[str, Dates]  # by portal column
+    name: str
+
+    def only(self, names: Collection[str]) -> Mapping:
+        """Return the mapping with nothing but these columns filled."""
+        empty = pl.lit(None, pl.String)
+        every = zip(self.columns, (*portal.columns(), REISSUE), strict=False)
+        return self._replace(columns=tuple(one if name in names else empty.alias(name) for one, name in every))
 
 
 def plan_mapping(
-    header: Sequence[str],
-    columns: Columns,
-    name: str,
-    *,
-    where: Filter = NO_FILTER,
-    reissue: Header | From | None = None,
-    strict: bool = False,
-    beside: Collection[str] = (),
+    header: Sequence[str], issuer: Issuer, name: str, template: dict[str, str], beside: Collection[str] = ()
 ) -> Mapping:
-    """Plan how rows under `header` become the portal's columns; without `columns`, the portal's names are expected.
+    """Plan how rows under `header` become the portal's columns; without `[columns]`, the portal's names are expected.
 
-    `beside`: headers that are always allowed. Raises MissingColumnsError, and UnknownColumnsError if `strict` or
-    without `columns`.
+    `template`: the portal's own names of its columns; `beside`: headers that are always allowed. Raises
+    MissingColumnsError, and UnknownColumnsError where `strict` is set or `[columns]` is not.
     """
-    asked: Columns = dict(columns) or _portal_columns(header)
+    asked: Columns = dict(issuer.columns) or _portal_columns(header, template)
     finder = _Finder(header)
-    finder.missing += [
-        f"for {target}, which [columns] does not name"
-        for target in portal.columns()
-        if target in required() - asked.keys()
-    ]
+    absent = [target for target in rules.REQUIRED if target not in asked]
+    finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     built = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
-    if reissue is not None:
+    if (reissue := issuer.resend.reissue_column) is not None:
         built += (_column(REISSUE, reissue, finder).alias(REISSUE),)
-    counts = _counting(where, finder)
+    counts = _counting(issuer.filter, finder)
     if finder.missing:
         raise MissingColumnsError(name=name, columns="; ".join(finder.missing))
     unknown = [found for found in header if found not in finder.used and found not in beside]
-    if unknown and (strict or not columns):
+    if unknown and (issuer.source.strict or not issuer.columns):
         raise UnknownColumnsError(name=name, columns=", ".join(unknown))
-    return Mapping(built, counts)
+    return Mapping(built, counts, dict(_dates(asked, finder)), name)
 
 
 def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return (row, line, the portal's columns, REISSUE where mapped; row and line of rows that the filter excludes)."""
+    """Return (row, line, the portal's columns, REISSUE where mapped; row and line of rows that the filter excludes).
+
+    Raises DatesError where a date has another form than the one that `auto` found in earlier rows.
+    """
     excluded = rows.select("row", "line").clear()
     if mapping.counts is not None:
         counted = rows.select(mapping.counts.fill_null(False)).to_series()
         excluded = rows.select("row", "line").filter(~counted)
         rows = rows.filter(counted)
-    return rows.select("row", "line", *mapping.columns), excluded
+    mapped = rows.select("row", "line", *mapping.columns)
+    for target, dates in mapping.dates.items():
+        if dates.form == AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
+            raise DatesError(name=mapping.name, column=dates.source, problem="no form of `auto` fits all rows")
+    return mapped, excluded
+
+
+def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Callable[[], Iterator[Block]]) -> Mapping:
+    """Return the mapping with a form for every column of dates; all rows decide where the `first` leave a doubt.
+
+    Raises DatesError where `auto` fits several forms or none, or no date at all has the form of the settings.
+    """
+    columns = list(mapping.columns)
+    counts = pl.lit(value=True) if mapping.counts is None else mapping.counts
+    for target, dates in mapping.dates.items():
+        found = dates.fits(first.filter(counts))
+        if found.is_empty() or len(_possible(found)) != 1:
+            found = pl.concat(dates.fits(block.rows.filter(counts)) for block in reread()).unique()
+        forms, problem = _possible(found), ""
+        if found.is_empty():
+            problem = dates.wrong(first.filter(counts))
+        elif len(forms) != 1:
+            problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
+        if problem:
+            raise DatesError(name=mapping.name, column=dates.source, problem=problem)
+        if dates.form == AUTO:
+            at = portal.columns().index(target)
+            columns[at] = date_part(dates.text, forms[0], target, real=True).alias(target)
+    return mapping._replace(columns=tuple(columns))
 
 
 class _Finder:
@@ -108,55 +170,45 @@ def _plain(name: str) -> str:
     return name.casefold().replace(" ", "").replace("_", "")
 
 
-@cache
-def required() -> frozenset[str]:
-    """Return the portal columns without which every row would be rejected (interface.md 2.6)."""
-    refusing = (rule for rule in rules.RULES if rule.severity_by(RuleSettings()) == "reject")
-    return frozenset(rule.column for rule in refusing if rule.code.endswith(".missing"))
-
-
-def _portal_columns(header: Sequence[str]) -> Columns:
-    """Map each portal name to itself: required ones always, optional ones if they are found."""
+def _portal_columns(header: Sequence[str], template: dict[str, str]) -> Columns:
+    """Map each column to its name, ours or the template's: required ones always, optional ones if they are found."""
     found = {_plain(name) for name in header}
-    return {name: name for name in portal.columns() if name in required() or _plain(name) in found}
+    names = {name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()}
+    return {name: both for name, both in names.items() if name in rules.REQUIRED or found & {*map(_plain, both)}}
 
 
-def _column(target: str, spec: str | tuple[str, ...] | From | Constant | None, finder: _Finder) -> pl.Expr:
+def _dates(columns: Columns, finder: _Finder) -> Iterator[tuple[str, Dates]]:
+    for target, spec in columns.items():
+        if isinstance(spec, Cell) and spec.format is not None and spec.format not in NAMES:
+            plain = spec.model_copy(update={"format": AUTO, "lookup": None})
+            source = spec.source if isinstance(spec.source, str) else target
+            yield target, Dates(source, spec.format, _made(target, plain, finder))
+
+
+def _column(target: str, spec: Spec | None, finder: _Finder) -> pl.Expr:
+    if isinstance(spec, Cell):
+        return _made(target, spec, finder)
     if spec is None:
         return pl.lit(None, pl.String)
-    if isinstance(spec, Constant):
-        return pl.lit(spec.constant)
-    if not isinstance(spec, From):
-        return finder.find(spec) if isinstance(spec, str) else finder.find(*spec)
-    value = _cell(spec, finder)
-    if spec.pad is not None:
-        value = pl.when(value.str.contains("^[0-9]+$")).then(value.str.zfill(spec.pad)).otherwise(value)
-    if spec.format == "SURNAME/GIVEN":
-        return _name_part(target, value)
-    return _date_part(target, value, spec.format) if spec.format is not None else value
+    return finder.find(spec) if isinstance(spec, str) else finder.find(*spec)
 
 
-def _cell(spec: From, finder: _Finder) -> pl.Expr:
-    if spec.at is None:
-        names = (spec.source,) if isinstance(spec.source, str) else spec.source or ()
-        return finder.find(*names).str.strip_chars()
-    first, last = spec.at
-    value = finder.find(RECORD).str.slice(first - 1, last - first + 1).str.strip_chars()
-    return pl.when(value != "").then(value)
-
-
-def _date_part(target: str, value: pl.Expr, form: str) -> pl.Expr:
-    """Return year or month; UNREADABLE for a text in another format, which must not look absent."""
-    part = value.str.extract(DATES[form][0 if target == portal.YEAR else 1])
-    return pl.when(part.is_null() & value.is_not_null()).then(pl.lit(UNREADABLE)).otherwise(part)
-
-
-def _name_part(target: str, value: pl.Expr) -> pl.Expr:
-    """Return the surname, the given name, or for any other column both, given name first."""
-    surname, given = (value.str.extract(pattern).str.strip_chars() for pattern in (r"^([^/]+)", r"^[^/]*/([^/]+)$"))
-    if target in (portal.LAST_NAME, portal.FIRST_NAME):
-        return surname if target == portal.LAST_NAME else given
-    return pl.when(value.is_not_null()).then(pl.concat_str(given, surname, separator=" ", ignore_nulls=True))
+def _made(target: str, cell: Cell, finder: _Finder) -> pl.Expr:
+    """Return the source of a cell after its steps."""
+    if cell.at is not None:
+        value = finder.find(RECORD).str.slice(cell.at[0] - 1, cell.at[1] - cell.at[0] + 1)
+    elif parts := cell.join or cell.first:
+        texts = [present(_column(target, one, finder)) for one in parts]
+        joined = pl.concat_str(texts, separator=cell.between, ignore_nulls=True)
+        value = joined if cell.join else pl.coalesce(texts)
+    else:
+        value = pl.lit(cell.constant) if cell.source is None else _column(target, cell.source, finder)
+    value = present(value)
+    for name, step in STEPS.items():
+        if getattr(cell, name) is not None:
+            value = present(step.apply(value, cell, target))
+    holds = _counting(cell.when or {}, finder)
+    return value if holds is None else pl.when(holds).then(value)
 
 
 def _counting(where: Filter, finder: _Finder) -> pl.Expr | None:

@@ -15,11 +15,13 @@ import numpy.typing as npt
 import polars as pl
 
 from flows.errors import BugError
-from flows.extracts.decode import BLOCK, Readable, as_utf8, line_blocks
+from flows.extracts.decode import BLOCK, MARKS, Readable, as_utf8, line_blocks, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.extracts.grammar import (
     LONGEST_RECORD,
     SHORTER,
+    TOO_FEW,
+    TOO_MANY,
     UNTERMINATED,
     Delimited,
     Fixed,
@@ -100,7 +102,7 @@ class Extract:
         if self._open and self.counts.kinds[Kind.HEADER] and settings.final_newline and not again:
             raise TruncatedError(name=name, problem="it ends within its header")
         self._total = None if again or settings.hash_total is None else HashTotal(settings, self.header, name)
-        self._grammar: Grammar = Delimited(settings.delimiter, len(self.header))
+        self._grammar: Grammar = Delimited(settings.delimiter, len(self.header), excel=settings.quoting == "excel")
         if settings.format == "fixed" and settings.width is not None:
             self._grammar = Fixed(settings.width)
         self._check_header_fits()
@@ -135,7 +137,9 @@ class Extract:
         return ""
 
     def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
-        return as_utf8(raw, self._settings.encoding, self._name, self.counts.lines + lines_before + 1)
+        block = as_utf8(raw, self._settings.encoding, self._name, self.counts.lines + lines_before + 1)
+        escaped = self._settings.quoting == "backslash" and b"\\" in block
+        return without_escapes(block, self._settings.delimiter) if escaped else block
 
     # Before the data
 
@@ -183,8 +187,15 @@ class Extract:
         kinds = self._kinds(lines, quoted=True, last=False)
         open_at = self._join(lines, kinds, last=False)
         if (kinds == Kind.REFUSED).any() and not (kinds == Kind.RECORD).any() and open_at == len(kinds):
+            line = lines[int(np.flatnonzero(kinds == Kind.REFUSED)[0])]
+            code = self._grammar.fault(line)
             problem = f"it has {len(self.header)} columns, and none of the lines after it has as many"
-            raise HeaderError(name=self._name, problem=problem)
+            if code not in (TOO_FEW, TOO_MANY):
+                problem = f"it may be data, since none of the lines after it is a record ({code})"
+            form = next((form for form, mark in (("backslash", '\\"'), ("excel", '="')) if mark in line), "")
+            raise HeaderError(
+                name=self._name, problem=problem + (f"; quoting = {form!r} may read them" if form else "")
+            )
 
     # The data
 
@@ -293,6 +304,11 @@ class Extract:
         if not expected:
             return pl.DataFrame(schema=dict.fromkeys(self.header, pl.String))
         rows = self._parsed(text, expected)
+        if self._settings.quoting == "excel" and b'="' in text:
+            rows = rows.with_columns(pl.all().str.replace('^="(.*)"$', "${1}"))
+        if self._settings.quoting == "backslash" and MARKS[0].encode()[:2] in text:
+            meant = dict(zip(MARKS, ('"', self._settings.delimiter, "N"), strict=True))
+            rows = rows.with_columns(pl.when(pl.all() != MARKS[2]).then(pl.all().str.replace_many(meant)))
         absent = quoted and b'""' in text  # "" is as absent as an empty field
         return rows.with_columns(pl.when(pl.all() != "").then(pl.all())) if absent else rows
 

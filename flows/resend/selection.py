@@ -259,10 +259,7 @@ def _rows(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Itera
     issuer = context.issuer
     with open_extract(context, entry, source) as stream:
         extract = read_extract(stream, issuer.source, source.key)
-        strict = issuer.source.strict
-        mapping = plan_mapping(
-            extract.header, issuer.columns, source.key, where=issuer.filter, strict=strict, beside=BESIDE
-        )
+        mapping = plan_mapping(extract.header, issuer, source.key, context.header.names, BESIDE)
         given = {name: header for header, name in ((ROW, "number"), (RUN, "run")) if header in extract.header}
         for block in extract:
             mapped, _ = map_rows(block.rows, mapping)

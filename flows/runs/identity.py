@@ -37,6 +37,11 @@ class Header(NamedTuple):
     order: tuple[str, ...]
     line: bytes
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The portal's names of its columns, by ours."""
+        return dict(zip(self.order, next(csv.reader([self.line.decode()])), strict=True))
+
 
 def default_header() -> Header:
     """Return the header of interface.md 2.6."""

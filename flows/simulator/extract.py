@@ -53,11 +53,18 @@ def write_sample(
     bad: float = 0.0,
     seed: int = 0,
     dialect: Dialect | None = None,
+    published: bool = False,
 ) -> SampleTruth:
-    """Write `rows` data rows of interface.md 2.6 to `out`, a share `bad` of them with a flaw each."""
+    """Write `rows` data rows of interface.md 2.6 to `out`, a share `bad` of them with a flaw each.
+
+    `published`: with published test cards only, over and over, for a portal that is not sealed.
+    """
     dialect = dialect or Dialect()
     truths = []
     for number, block in enumerate(_blocks(rows, as_of, seed)):
+        if published:
+            cards = pl.Series(PUBLISHED).gather((block["row"] - 1) % len(PUBLISHED))
+            block = block.with_columns(cards.alias(portal.PAN))
         flawed, truth = _spoil(block, bad, flaws(as_of), np.random.default_rng([seed, number, 1]))
         _write(out, flawed.drop("row"), dialect, header=number == 0)
         truths.append(truth)

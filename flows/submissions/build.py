@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from datetime import date, timedelta
+from functools import partial
+from io import BytesIO
 from typing import NamedTuple
 
 import polars as pl
@@ -75,16 +77,10 @@ class Scan:
         self._extract = read_extract(stream, issuer.source, source.key, again=self._selected)
         self.number = sequence_number(proofs, source.key, self._extract.before)
         self.held = out_of_sequence(context, source, as_of, self.number, planned, opened)
-        mapping = plan_mapping(
-            self._extract.header,
-            issuer.columns,
-            source.key,
-            where=issuer.filter,
-            reissue=issuer.resend.reissue_column,
-            strict=issuer.source.strict,
-            beside=BESIDE if self._selected else (),
-        )
-        self.route = Route(issuer, mapping, as_of, source, scope, context.header.order)
+        beside = BESIDE if self._selected else ()
+        mapping = plan_mapping(self._extract.header, issuer, source.key, context.header.names, beside)
+        reread = partial(_reread, context, stream, source)
+        self.route = Route(issuer, mapping, as_of, source, scope, context.header.order, reread)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)
         self._fates = dict.fromkeys(ledger.FATES, 0)
 
@@ -121,6 +117,17 @@ class Scan:
         self._fates[ledger.SUBMITTED] += good
         for fate, number in others.get_column("fate").value_counts().iter_rows():
             self._fates[fate] += number
+
+
+def _reread(context: IssuerContext, stream: Readable, source: SourceIdentity) -> Iterator[Block]:
+    """Yield the blocks of an extract that is being read a second time; of one in memory, from there."""
+    if isinstance(stream, BytesIO):
+        yield from read_extract(BytesIO(stream.getvalue()), context.issuer.source, source.key, again=True)
+        return
+    with context.adapters.store.open(source.key) as stored:
+        entry = stored.entry
+    with open_extract(context, entry, source) as second:
+        yield from read_extract(second, context.issuer.source, source.key, again=True)
 
 
 class ExpectedOutcome(NamedTuple):

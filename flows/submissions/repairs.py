@@ -1,7 +1,8 @@
-"""Repairs of whole columns: decided once, by the first block, for the whole extract; never row by row."""
+"""Repairs of whole columns: decided by all rows of the extract, for all of them; never row by row."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 import polars as pl
@@ -12,6 +13,7 @@ from schemas.expressions import MONTH_SHAPE, YEAR_SHAPE
 from schemas.portal import COUNTRY, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR
 from schemas.row_settings import Repairs
 
+EVIDENCE = (COUNTRY, SUBNATIONAL, POSTAL_CODE, CVV, YEAR, MONTH, PAN)
 ENOUGH = 20  # values; one CVV in ten starts with 0, so if none of twenty does, zeros were probably lost
 SHORT_ZIP, WHOLE_ZIP = "^[0-9]{3,4}$", "^0[0-9]{4}"
 SHORT_CVV, WHOLE_CVV = "^[0-9]{1,2}$", "^0[0-9]{2}$"
@@ -24,15 +26,6 @@ class ExcelDamageError(ExtractError):
     next_step = "Nothing was sent. The issuer must export it again without opening it in a spreadsheet."
 
 
-class RepairContradictedError(ExtractError):
-    """A later row contradicts a repair that the first rows needed."""
-
-    message = "Extract {name}: row {row} contradicts the repair {repair}, which the first rows needed."
-    next_step = (
-        "Nothing was sent. The issuer must write the column one way throughout, or set {repair} = false in [repairs]."
-    )
-
-
 class Decided(NamedTuple):
     """The repairs of an extract, named as in the settings `[repairs]`."""
 
@@ -41,37 +34,91 @@ class Decided(NamedTuple):
     expiration_order: bool = False
 
 
-def decide(rows: pl.DataFrame, repairs: Repairs, name: str) -> Decided:
-    """Return the repairs that the first block of extract `name` needs; ExcelDamageError where digits are lost."""
-    if repairs.refuse_excel:
-        _refuse_excel(rows[PAN].drop_nulls(), name)
-    return Decided(
-        repairs.zip_zeros and _zips_lost_zeros(rows),
-        repairs.cvv_zeros and _cvvs_lost_zeros(rows[CVV].drop_nulls()),
-        repairs.expiration_order and _month_and_year_swapped(rows.select(YEAR, MONTH).drop_nulls()),
-    )
+_AMERICAN, _ZIP, _CVV, _YEAR, _MONTH, _PAN = (
+    pl.col(COUNTRY) == places.US,
+    *map(pl.col, (POSTAL_CODE, CVV, YEAR, MONTH, PAN)),
+)
+_SHORT_ZIP, _SHORT_CVV = _AMERICAN & _ZIP.str.contains(SHORT_ZIP), _CVV.str.contains(SHORT_CVV)
+_IN_STATE = (_ZIP.str.zfill(5).str.slice(0, 3) + pl.col(SUBNATIONAL)).is_in(
+    pl.Series(sorted(places.postal_places())).implode()
+)
+_DATED = _YEAR.is_not_null() & _MONTH.is_not_null()
+_AS_READ = _MONTH.str.contains(MONTH_SHAPE) & _YEAR.str.contains(YEAR_SHAPE)
+_SWAPPED = _YEAR.str.contains(MONTH_SHAPE) & _MONTH.str.contains(YEAR_SHAPE)
+# How many rows of an extract show what; sums, so neither blocks nor the order of rows change a decision.
+SIGNS = {
+    "zips_short": _SHORT_ZIP,
+    "zips_in_state": _SHORT_ZIP & _IN_STATE,
+    "zips_with_zero": _AMERICAN & _ZIP.str.contains(WHOLE_ZIP),
+    "cvvs": _CVV.is_not_null(),
+    "cvvs_short": _SHORT_CVV,
+    "cvvs_with_zero": _CVV.str.contains(WHOLE_CVV),
+    "dates": _DATED,
+    "dates_as_read": _DATED & _AS_READ,
+    "dates_swapped": _DATED & _SWAPPED,
+    "pans": _PAN.is_not_null(),
+    "pans_ending_in_0": _PAN.str.ends_with("0"),
+}
 
 
-def repair(rows: pl.DataFrame, decided: Decided, name: str) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Return a normalised block repaired, and the cells changed per repair; RepairContradictedError names the row."""
-    american, zipped, cvv, year, month = (pl.col(COUNTRY) == places.US, *map(pl.col, (POSTAL_CODE, CVV, YEAR, MONTH)))
-    short_zip, short_cvv = american & zipped.str.contains(SHORT_ZIP), cvv.str.contains(SHORT_CVV)
-    # Per repair: the rows it changes, the rows that contradict it, the columns after it.
+class Evidence:
+    """What the rows of an extract show so far of each repair; where they may need one, all rows decide."""
+
+    def __init__(self, repairs: Repairs, name: str) -> None:
+        self._repairs, self._name = repairs, name
+        self._signs: Counter[str] = Counter()
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Count the signs of a normalised block; ExcelDamageError where a card number lost its digits."""
+        self._signs.update(rows.select(sign.sum().alias(name) for name, sign in SIGNS.items()).row(0, named=True))
+        refuse_scientific(rows, self._repairs, self._name)
+
+    @property
+    def possible(self) -> dict[str, bool]:
+        """Which repairs no row speaks against, however few rows were read; of the last one, the refusal."""
+        signs, asked = self._signs, self._repairs
+        return {
+            "zip_zeros": asked.zip_zeros and not signs["zips_with_zero"],
+            "cvv_zeros": asked.cvv_zeros and not signs["cvvs_with_zero"],
+            "expiration_order": asked.expiration_order and signs["dates"] == signs["dates_swapped"],
+            "refuse_excel": asked.refuse_excel and signs["pans"] == signs["pans_ending_in_0"],
+        }
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a row would be changed, or the extract refused, by something that is still possible."""
+        signs, needs = self._signs, ("zips_short", "cvvs_short", "dates_swapped", "pans_ending_in_0")
+        return any(possible and signs[sign] for possible, sign in zip(self.possible.values(), needs, strict=True))
+
+    def decide(self) -> Decided:
+        """Return the repairs that all rows together need; ExcelDamageError where all card numbers end in 0."""
+        signs, possible = self._signs, self.possible
+        if possible["refuse_excel"] and signs["pans"] >= ENOUGH:  # Excel keeps fifteen digits and writes 0 for the 16th
+            raise ExcelDamageError(name=self._name, sign="every number ends in 0")
+        return Decided(
+            possible["zip_zeros"] and 0 < 0.95 * signs["zips_short"] <= signs["zips_in_state"],
+            possible["cvv_zeros"] and signs["cvvs"] >= ENOUGH and 0 < signs["cvvs_short"] < 0.3 * signs["cvvs"],
+            possible["expiration_order"] and signs["dates_as_read"] < signs["dates"],
+        )
+
+
+def refuse_scientific(rows: pl.DataFrame, repairs: Repairs, name: str) -> None:
+    """Raise ExcelDamageError where a card number is written like 4.11E+15."""
+    if repairs.refuse_excel and rows[PAN].str.contains("^[0-9][.,]?[0-9]*[eE][+]?[0-9]+$").any():
+        raise ExcelDamageError(name=name, sign="scientific notation")
+
+
+def repair(rows: pl.DataFrame, decided: Decided) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Return a normalised block repaired, and the cells changed per repair."""
+    # Per repair: the rows it changes, the columns after it.
     steps = {
-        "zip_zeros": (short_zip, american & zipped.str.contains(WHOLE_ZIP), [_padded(POSTAL_CODE, short_zip, 5)]),
-        "cvv_zeros": (short_cvv, cvv.str.contains(WHOLE_CVV), [_padded(CVV, short_cvv, 3)]),
-        "expiration_order": (
-            year.is_not_null() | month.is_not_null(),
-            month.str.contains(MONTH_SHAPE) & ~year.str.contains(MONTH_SHAPE),
-            [month.alias(YEAR), year.alias(MONTH)],
-        ),
+        "zip_zeros": (_SHORT_ZIP, [_padded(POSTAL_CODE, _SHORT_ZIP, 5)]),
+        "cvv_zeros": (_SHORT_CVV, [_padded(CVV, _SHORT_CVV, 3)]),
+        "expiration_order": (_YEAR.is_not_null() | _MONTH.is_not_null(), [_MONTH.alias(YEAR), _YEAR.alias(MONTH)]),
     }
     counts: dict[str, int] = {}
     for field in (field for field, needed in decided._asdict().items() if needed):
-        changes, against, columns = steps[field]
-        contrary = rows.filter(against)["row"]
-        if len(contrary):
-            raise RepairContradictedError(name=name, repair=field, row=contrary[0])
+        changes, columns = steps[field]
         counts[field] = rows.filter(changes).height
         rows = rows.with_columns(columns)
     return rows, counts
@@ -79,33 +126,3 @@ def repair(rows: pl.DataFrame, decided: Decided, name: str) -> tuple[pl.DataFram
 
 def _padded(column: str, short: pl.Expr, width: int) -> pl.Expr:
     return pl.when(short).then(pl.col(column).str.zfill(width)).otherwise(column).alias(column)
-
-
-def _zips_lost_zeros(rows: pl.DataFrame) -> bool:
-    """Return whether no ZIP has a leading zero, and the short ones, padded, are in their states."""
-    american = rows.filter(pl.col(COUNTRY) == places.US).select(POSTAL_CODE, SUBNATIONAL).drop_nulls()
-    short = american.filter(pl.col(POSTAL_CODE).str.contains(SHORT_ZIP))
-    padded = short.select(pl.col(POSTAL_CODE).str.zfill(5).str.slice(0, 3) + pl.col(SUBNATIONAL)).to_series()
-    in_state = padded.is_in(places.postal_places()).sum()
-    return 0 < 0.95 * len(padded) <= in_state and not american[POSTAL_CODE].str.contains(WHOLE_ZIP).any()
-
-
-def _cvvs_lost_zeros(cvvs: pl.Series) -> bool:
-    """Return whether no CVV has a leading zero, and about as many are short as should have one."""
-    short = cvvs.str.contains(SHORT_CVV).sum()
-    return len(cvvs) >= ENOUGH and 0 < short < 0.3 * len(cvvs) and not cvvs.str.contains(WHOLE_CVV).any()
-
-
-def _month_and_year_swapped(rows: pl.DataFrame) -> bool:
-    """Return whether every value fits YYMM for MMYY, and not every value fits as read."""
-    as_read = rows[MONTH].str.contains(MONTH_SHAPE).all() and rows[YEAR].str.contains(YEAR_SHAPE).all()
-    other = rows[YEAR].str.contains(MONTH_SHAPE).all() and rows[MONTH].str.contains(YEAR_SHAPE).all()
-    return rows.height > 0 and other and not as_read
-
-
-def _refuse_excel(pans: pl.Series, name: str) -> None:
-    if pans.str.contains("^[0-9][.,]?[0-9]*[eE][+]?[0-9]+$").any():
-        raise ExcelDamageError(name=name, sign="scientific notation")
-    # Excel keeps fifteen digits and writes 0 for the sixteenth.
-    if len(pans) >= ENOUGH and pans.str.ends_with("0").all():
-        raise ExcelDamageError(name=name, sign="every number ends in 0")

@@ -7,20 +7,20 @@ of a block comes out exactly once: as good, or as a ledger record that says why 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.extracts.mapping import REISSUE, Mapping, map_rows
+from flows.extracts.mapping import REISSUE, Mapping, map_rows, with_dates
 from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
 from flows.submissions.chunking import lines
 from flows.submissions.duplicates import SeenRows, keyed
 from flows.submissions.ledger import resting_records, unread_records, unsent_records, with_reasons
 from flows.submissions.normalise import normalise
-from flows.submissions.repairs import Decided, decide, repair
+from flows.submissions.repairs import EVIDENCE, Decided, Evidence, refuse_scientific, repair
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import hash_cvv
@@ -73,6 +73,7 @@ class Route:
         source: SourceIdentity,
         scope: RowScope,
         order: Sequence[str],
+        reread: Callable[[], Iterator[Block]],
     ) -> None:
         self._issuer = issuer
         self._mapping = mapping
@@ -81,7 +82,10 @@ class Route:
         self._scope = scope
         self._order = order
         self._cuid_prefix = f"cl-{source.sha256[:12]}-"
+        self._reread = reread
+        self._evidence = Evidence(issuer.repairs, source.key)
         self._decided: Decided | None = None
+        self._dated = False
         self._seen = SeenRows(issuer.rules, expected=source.newlines)
         self.reasons: Counter[str] = Counter()
         self.repairs: Counter[str] = Counter()
@@ -89,16 +93,17 @@ class Route:
         self.other_cards = 0
 
     def validate(self, block: Block) -> Validated:
-        """Map, normalise, repair and validate a block; blocks come in order, and the first one decides the repairs."""
+        """Map, normalise, repair and validate a block; blocks come in order."""
         rules, selected = self._issuer.rules, self._scope.selected
+        if not self._dated:
+            self._mapping, self._dated = with_dates(self._mapping, block.rows, self._reread), True
         mapped, excluded = map_rows(block.rows, self._mapping)
         rows, unread = normalise(mapped, rules), block.refused
-        if self._decided is None:
-            self._decided = decide(rows, self._issuer.repairs, self._name)
+        decided = self._decide(rows)
         if selected is not None:
             rows = normalise(selected.correct(selected.keep(mapped)), rules)
             unread, excluded = selected.keep(unread), selected.keep(excluded)
-        rows, repaired = repair(rows, self._decided, self._name)
+        rows, repaired = repair(rows, decided)
         self.repairs.update(repaired)
         if selected is not None:  # a corrected postal code is never repaired
             rows = normalise(selected.correct_codes(rows), rules)
@@ -108,6 +113,25 @@ class Route:
             named = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
             verdicts = pl.concat([verdicts, rows.filter("cuid_made").select("row", **named).select(*VERDICT)])
         return Validated(rows, verdicts, unread, excluded)
+
+    def _decide(self, rows: pl.DataFrame) -> Decided:
+        """Return the repairs of the extract: none while no row would need one, then those that all rows together need.
+
+        Once one could be needed, the extract is read a second time, only for the columns that are evidence.
+        """
+        if self._decided is not None:
+            refuse_scientific(rows, self._issuer.repairs, self._name)
+            return self._decided
+        self._evidence.add(rows)
+        if self._evidence.wanted:
+            few = self._mapping.only(EVIDENCE)
+            self._evidence = Evidence(self._issuer.repairs, self._name)
+            for block in self._reread():
+                self._evidence.add(normalise(map_rows(block.rows, few)[0], self._issuer.rules))
+            self._decided = self._evidence.decide()
+        elif not any(self._evidence.possible.values()):
+            self._decided = Decided()
+        return self._decided or Decided()
 
     def process(self, block: Validated) -> Processed:
         """Return a block's good rows and the ledger records of the others, by what the blocks before it held."""

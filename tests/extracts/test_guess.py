@@ -8,9 +8,10 @@ import pytest
 
 from flows.extracts.errors import HeaderError, NotCsvError
 from flows.extracts.guess import first_tables
-from flows.extracts.mapping import plan_mapping, required
+from flows.extracts.mapping import plan_mapping
 from schemas import portal
 from schemas.issuer import Issuer, SourceSettings
+from schemas.rules import REQUIRED
 from tests.extracts import damaged
 
 REST = {
@@ -36,10 +37,10 @@ def test_an_ordinary_extract_is_guessed_whole() -> None:
 
     issuer = Issuer.model_validate(REST | guessed)
 
-    assert required() <= issuer.columns.keys()
+    assert {*REQUIRED} <= issuer.columns.keys()
     assert "Card No" == issuer.columns[portal.PAN]
     assert {"from": "EXP", "format": "MMYY"} == guessed["columns"][portal.MONTH]
-    plan_mapping(HEADER.split(","), issuer.columns, "a.csv")
+    plan_mapping(HEADER.split(","), issuer, "a.csv", {})
 
 
 def test_the_guess_contains_no_cell_and_names_unused_headers() -> None:

@@ -1,25 +1,40 @@
 import gzip
 import io
+import tomllib
+from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from flows.extracts.errors import MissingColumnsError, UnknownColumnsError
-from flows.extracts.mapping import map_rows, plan_mapping, required
-from flows.extracts.reader import read_extract
+from flows.extracts.errors import DatesError, MissingColumnsError, UnknownColumnsError
+from flows.extracts.mapping import Mapping, map_rows, plan_mapping, with_dates
+from flows.extracts.reader import REFUSED, Block, read_extract
+from flows.runs.identity import default_header, header_from_template
 from schemas import portal
-from schemas.issuer import Columns, Filter, SourceSettings
+from schemas.expressions import UNREADABLE
+from schemas.issuer import SourceSettings
+from schemas.mapping import STEPS, Columns
+from schemas.rules import REQUIRED
+from tests.night import issuer
 
 COLUMNS: TypeAdapter[Columns] = TypeAdapter(Columns)
-FILTER: TypeAdapter[Filter] = TypeAdapter(Filter)
 
 
 def complete(**given: Any) -> Columns:
     """Return `[columns]` with a constant for each required column that is not given (dots as double underscores)."""
-    constants = {name: {"constant": "x"} for name in required()}
+    constants = {name: {"constant": "x"} for name in REQUIRED}
     return COLUMNS.validate_python(constants | {name.replace("__", "."): spec for name, spec in given.items()})
+
+
+def plan(header: Sequence[str], columns: Columns, *, strict: bool = False, **tables: Any) -> Mapping:
+    """Plan the mapping of an issuer with these columns."""
+    there = issuer(**tables).model_copy(update={"columns": columns, "source": SourceSettings(strict=strict)})
+    return plan_mapping(header, there, "a.csv", default_header().names)
 
 
 def one(header: list[str], cells: list[str | None], columns: Columns) -> dict[str, str | None]:
@@ -28,7 +43,7 @@ def one(header: list[str], cells: list[str | None], columns: Columns) -> dict[st
     frame = pl.DataFrame(
         places | {name: pl.Series([cell], dtype=pl.String) for name, cell in zip(header, cells, strict=True)}
     )
-    mapped, _ = map_rows(frame, plan_mapping(header, columns, "a.csv"))
+    mapped, _ = map_rows(frame, plan(header, columns))
     return mapped.row(0, named=True)
 
 
@@ -36,7 +51,7 @@ def test_the_portals_own_header_needs_no_mapping() -> None:
     header = list(portal.columns())
     frame = pl.DataFrame({"row": [1], "line": [2]} | {name: [name] for name in reversed(header)})
 
-    mapped, excluded = map_rows(frame, plan_mapping(header, {}, "a.csv"))
+    mapped, excluded = map_rows(frame, plan(header, {}))
 
     assert ["row", "line", *header] == mapped.columns
     assert (1, 2, *header) == mapped.row(0)
@@ -44,7 +59,7 @@ def test_the_portals_own_header_needs_no_mapping() -> None:
 
 
 def test_an_optional_column_may_be_missing_and_is_absent_then() -> None:
-    header = sorted(required())
+    header = sorted(REQUIRED)
 
     mapped = one(header, ["x"] * len(header), {})
 
@@ -55,7 +70,7 @@ def test_a_missing_column_is_named_with_the_three_nearest_found() -> None:
     header = [name for name in portal.columns() if name != portal.PAN]
 
     with pytest.raises(MissingColumnsError) as caught:
-        plan_mapping([*header, "service_card.pam"], {}, "a.csv")
+        plan([*header, "service_card.pam"], {})
 
     assert "service_card.pan (nearest: service_card.pam, " in str(caught.value)
     assert 2 == str(caught.value).split("nearest:")[1].split(")")[0].count(",")
@@ -63,7 +78,7 @@ def test_a_missing_column_is_named_with_the_three_nearest_found() -> None:
 
 def test_an_unknown_column_is_named_where_the_header_should_be_the_portals() -> None:
     with pytest.raises(UnknownColumnsError) as caught:
-        plan_mapping([*portal.columns(), "mothers_name"], {}, "a.csv")
+        plan([*portal.columns(), "mothers_name"], {})
 
     assert "mothers_name" in str(caught.value)
 
@@ -71,10 +86,10 @@ def test_an_unknown_column_is_named_where_the_header_should_be_the_portals() -> 
 def test_with_a_mapping_unknown_columns_are_refused_only_where_the_settings_are_strict() -> None:
     columns = complete(service_card__pan="PAN")
 
-    plan_mapping(["PAN", "branch"], columns, "a.csv")
+    plan(["PAN", "branch"], columns)
 
     with pytest.raises(UnknownColumnsError):
-        plan_mapping(["PAN", "branch"], columns, "a.csv", strict=True)
+        plan(["PAN", "branch"], columns, strict=True)
 
 
 def test_a_required_column_the_mapping_forgets_is_named() -> None:
@@ -82,7 +97,7 @@ def test_a_required_column_the_mapping_forgets_is_named() -> None:
     del columns[portal.CITY]
 
     with pytest.raises(MissingColumnsError) as caught:
-        plan_mapping(["PAN"], columns, "a.csv")
+        plan(["PAN"], columns)
 
     assert portal.CITY in str(caught.value)
 
@@ -124,10 +139,10 @@ def test_the_first_alternative_found_is_used() -> None:
         ("YYYY-MM", "2027-11", "2027", "11"),
         ("YYYY-MM-DD", "2027-11-30", "2027", "11"),
         ("MMYY", " 1127 ", "27", "11"),
-        ("MMYY", "127", "unreadable", "unreadable"),
-        ("MMYY", "2027-11", "unreadable", "unreadable"),
-        ("YYYY-MM-DD", "11/27", "unreadable", "unreadable"),
-        ("MMYY", "١١٢٧", "unreadable", "unreadable"),
+        ("MMYY", "127", UNREADABLE, UNREADABLE),
+        ("MMYY", "2027-11", UNREADABLE, UNREADABLE),
+        ("YYYY-MM-DD", "11/27", UNREADABLE, UNREADABLE),
+        ("MMYY", "١١٢٧", UNREADABLE, UNREADABLE),
         ("MMYY", None, None, None),
     ],
 )
@@ -195,8 +210,8 @@ def test_every_row_is_either_mapped_or_excluded_by_the_filter() -> None:
     columns = complete()
 
     def kept(where: dict[str, Any]) -> list[int]:
-        plan = plan_mapping(["STATUS", "KIND"], columns, "a.csv", where=FILTER.validate_python(where))
-        mapped, excluded = map_rows(frame, plan)
+        planned = plan(["STATUS", "KIND"], columns, filter=where)
+        mapped, excluded = map_rows(frame, planned)
         assert [1, 2, 3, 4] == sorted([*mapped["row"], *excluded["row"]])
         return mapped["row"].to_list()
 
@@ -208,7 +223,7 @@ def test_every_row_is_either_mapped_or_excluded_by_the_filter() -> None:
 
 def test_a_filter_on_a_column_that_is_not_there_is_an_error() -> None:
     with pytest.raises(MissingColumnsError):
-        plan_mapping(["PAN"], complete(), "a.csv", where={"STATUS": "A"})
+        plan(["PAN"], complete(), filter={"STATUS": "A"})
 
 
 PEOPLE = [("C1", "Zoë", "Müller, Jr.", "02108"), ("C2", "Anne", 'O"Hara', "10001"), ("C3", "José", "Ng\nLi", "00501")]
@@ -240,12 +255,12 @@ DIALECTS: list[tuple[bytes, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "settings"), DIALECTS)
-def test_the_same_extract_in_six_dialects_gives_the_same_rows(data: bytes, settings: dict[str, Any]) -> None:
-    extract = read_extract(io.BytesIO(data), SourceSettings(**settings), "a.csv")
-    plan = plan_mapping(extract.header, PLAIN, "a.csv")
+@pytest.mark.parametrize(("data", "source"), DIALECTS)
+def test_the_same_extract_in_six_dialects_gives_the_same_rows(data: bytes, source: dict[str, Any]) -> None:
+    extract = read_extract(io.BytesIO(data), SourceSettings(**source), "a.csv")
+    planned = plan(extract.header, PLAIN)
 
-    mapped = pl.concat(map_rows(block.rows, plan)[0] for block in extract)
+    mapped = pl.concat(map_rows(block.rows, planned)[0] for block in extract)
 
     found = mapped.select(portal.CUID, portal.FIRST_NAME, portal.LAST_NAME, portal.POSTAL_CODE)
     assert PEOPLE == list(found.iter_rows())
@@ -263,7 +278,242 @@ def test_a_fixed_width_extract_is_cut_at_its_positions() -> None:
     )
     extract = read_extract(io.BytesIO(people.encode()), settings, "a.txt")
 
-    mapped, _ = map_rows(next(iter(extract)).rows, plan_mapping(extract.header, columns, "a.txt"))
+    mapped, _ = map_rows(next(iter(extract)).rows, plan(extract.header, columns))
 
     found = mapped.select(portal.CUID, portal.FIRST_NAME, portal.POSTAL_CODE, portal.NICKNAME)
     assert [(cuid, first, code, None) for cuid, first, _, code in PEOPLE] == list(found.iter_rows())
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_example_of_every_step_gives_what_it_says(name: str) -> None:
+    step = STEPS[name]
+    spec = tomllib.loads(f"cell = {step.example}")["cell"]
+    target = portal.YEAR if name == "format" else portal.NICKNAME
+
+    mapped = one([spec["from"]], [step.text], complete(**{target: spec}))
+
+    assert step.result == mapped[target]
+
+
+CELLS = {"A": " Ann ", "B": "van der Berg", "NONE": " ", "ID": "CUST-0017-X", "NAME": "Smith, Ann, Marie", "T": "P"}
+MADE: list[tuple[dict[str, Any], str | None]] = [
+    ({"join": ["A", "NONE", "B"]}, "Ann van der Berg"),
+    ({"join": ["A", {"constant": "x"}, "B"], "with": "-"}, "Ann-x-van der Berg"),
+    ({"join": ["NONE", "NONE"]}, None),
+    ({"first": ["NONE", "B", "A"]}, "van der Berg"),
+    ({"first": ["NONE"]}, None),
+    ({"from": "ID", "strip_prefix": ["NO-", "CUST-"], "strip_suffix": "-X"}, "0017"),
+    ({"from": "A", "strip_prefix": "CUST-"}, "Ann"),
+    ({"from": "NAME", "split": ",", "part": 1}, "Smith"),
+    ({"from": "NAME", "split": ",", "part": -1}, "Marie"),
+    ({"from": "NAME", "split": ",", "part": 4}, None),
+    ({"from": "NAME", "split": ",", "part": [2, -1]}, "Ann, Marie"),
+    ({"from": "NAME", "split": ",", "part": [-2, -2]}, "Ann"),
+    ({"from": "NAME", "split": ",", "part": [-9, 1]}, "Smith"),
+    ({"from": "B", "split": " ", "part": -1}, "Berg"),
+    ({"from": "ID", "slice": [6, 9]}, "0017"),
+    ({"from": "ID", "slice": [-6, -3]}, "0017"),
+    ({"from": "ID", "slice": [6, -3]}, "0017"),
+    ({"from": "ID", "slice": [-99, 4]}, "CUST"),
+    ({"from": "T", "slice": [2, 3]}, None),
+    ({"from": {"from": "ID", "split": "-", "part": 2}, "slice": [3, 4]}, "17"),
+    ({"from": "T", "lookup": {"P": "primary"}}, "primary"),
+    ({"from": "T", "lookup": {"S": "second"}}, UNREADABLE),
+    ({"from": "T", "lookup": {"S": "second"}, "unknown": "empty"}, None),
+    ({"from": "T", "lookup": {"S": "second"}, "unknown": "keep"}, "P"),
+    ({"from": "NONE", "lookup": {"S": "second"}}, None),
+    ({"constant": "yes", "when": {"T": "P"}}, "yes"),
+    ({"constant": "yes", "when": {"T": {"not": ["P"]}}}, None),
+    ({"constant": "yes", "when": {"T": "P", "NONE": ["x", "y"]}}, None),
+    ({"first": [{"constant": "yes", "when": {"T": "Q"}}, {"constant": "no"}]}, "no"),
+]
+
+
+@pytest.mark.parametrize(("spec", "expected"), MADE, ids=lambda part: str(part))
+def test_a_column_is_made_of_sources_and_steps(spec: dict[str, Any], expected: str | None) -> None:
+    mapped = one(list(CELLS), list(CELLS.values()), complete(service_card__nickname=spec))
+
+    assert expected == mapped[portal.NICKNAME]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "year", "month"),
+    [
+        ("YYYYMM", "202711", "2027", "11"),
+        ("MMYYYY", "112027", "2027", "11"),
+        ("YYYYMMDD", "20271130", "2027", "11"),
+        ("DD/MM/YYYY", "1/2/2027", "2027", "2"),
+        ("MM/DD/YYYY", "01/02/2027", "2027", "01"),
+        ("YY.DD.MM", "27.30.11", "27", "11"),
+        ("DD-MON-YYYY", "30-Nov-2027", "2027", "11"),
+        ("DDMONYY", "30NOV27", "27", "11"),
+        ("MON YYYY", "November  2027", "2027", "11"),
+        ("MON YYYY", "Sept 2027", "2027", "09"),
+        ("MON YYYY", "Brumaire 2027", UNREADABLE, UNREADABLE),
+        ("YYYYMM-DD", "20271-30", UNREADABLE, UNREADABLE),
+        ("YYYYMM", "1127", UNREADABLE, UNREADABLE),
+    ],
+)
+def test_a_date_is_read_by_any_pattern(form: str, text: str, year: str, month: str) -> None:
+    spec = {"from": "EXP", "format": form}
+
+    mapped = one(["EXP"], [text], complete(service_card__expiration_year=spec, service_card__expiration_month=spec))
+
+    assert (year, month) == (mapped[portal.YEAR], mapped[portal.MONTH])
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "last", "first"),
+    [
+        ("LAST, FIRST", "Smith, Ann Marie", "Smith", "Ann Marie"),
+        ("LAST, FIRST", "van der Berg,Pieter", "van der Berg", "Pieter"),
+        ("LAST, FIRST", "King, Jr., Martin Luther", "King Jr.", "Martin Luther"),
+        ("LAST, FIRST", "King, Martin Luther, Jr.", "King Jr.", "Martin Luther"),
+        ("LAST, FIRST", "Cher", "Cher", None),
+        ("FIRST LAST", "Ann Marie Smith", "Smith", "Ann Marie"),
+        ("FIRST LAST", "Pieter van der Berg", "van der Berg", "Pieter"),
+        ("FIRST LAST", "Ian St. John III", "St. John III", "Ian"),
+        ("FIRST LAST", "Ana María de la Cruz", "de la Cruz", "Ana María"),
+        ("FIRST LAST", "Vincent Van", "Van", "Vincent"),
+        ("FIRST LAST", "Martin  King, jr", "King jr", "Martin"),
+        ("FIRST LAST", "Cher", "Cher", None),
+        ("LAST FIRST", "VAN DER BERG PIETER JAN", "VAN DER BERG", "PIETER JAN"),
+        ("LAST FIRST", "Smith Ann Jr", "Smith Jr", "Ann"),
+        ("LAST/FIRST", "DOE/JANE", "DOE", "JANE"),
+    ],
+)
+def test_a_name_is_taken_apart_by_its_form(form: str, text: str, last: str, first: str | None) -> None:
+    spec = {"from": "NAME", "format": form}
+    columns = complete(
+        service_card__address__last_name=spec, service_card__address__first_name=spec, service_card__name_on_card=spec
+    )
+
+    mapped = one(["NAME"], [text], columns)
+
+    assert (last, first) == (mapped[portal.LAST_NAME], mapped[portal.FIRST_NAME])
+    assert " ".join(filter(None, (first, last))) == mapped[portal.NAME_ON_CARD]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"from": "E", "format": "YYYYMMM"}, "nearest: 'YYYYMM'"),
+        ({"from": "E", "format": "MM"}, "nearest: 'YYMM'"),
+        ({"from": "E", "formt": "MMYY"}, "unknown key 'formt'; nearest: 'format'"),
+        ({"from": "E", "split": ","}, "`split` and `part` belong together"),
+        ({"from": "E", "constant": "x"}, "give exactly one of"),
+        ({"from": "E", "with": "-"}, "`with` needs `join`"),
+        ({"from": "E", "slice": [0, 3]}, "counted from 1"),
+        ({"from": {"from": "E", "format": "auto"}, "pad": 4}, "outermost"),
+        ({"from": "E", "split": "/", "part": 0}, "counted from 1"),
+    ],
+)
+def test_a_wrong_setting_gets_one_sentence(spec: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        COLUMNS.validate_python({portal.YEAR: spec})
+
+    [error] = caught.value.errors()
+    assert sentence in error["msg"]
+
+
+def test_a_date_format_is_for_the_expiration_only() -> None:
+    with pytest.raises(ValidationError, match="is for service_card"):
+        COLUMNS.validate_python({portal.CITY: {"from": "E", "format": "MMYY"}})
+
+
+DATED = complete(
+    service_card__expiration_year={"from": "EXP", "format": "auto"},
+    service_card__expiration_month={"from": "EXP", "format": "auto"},
+)
+
+
+def dated(blocks: Sequence[Sequence[str | None]], columns: Columns = DATED) -> list[tuple[str | None, str | None]]:
+    """Map an extract of these dates, block by block; return year and month of each."""
+    read, at = [], 0
+    for cells in blocks:
+        numbers = pl.Series(range(at + 1, at + 1 + len(cells)), dtype=pl.UInt32)
+        frame = pl.DataFrame({"row": numbers, "line": numbers + 1, "EXP": pl.Series(cells, dtype=pl.String)})
+        read.append(Block(frame, pl.DataFrame(schema=REFUSED)))
+        at += len(cells)
+    mapping = with_dates(plan(["EXP"], columns), read[0].rows, lambda: iter(read))
+    mapped = pl.concat(map_rows(block.rows, mapping)[0] for block in read)
+    return mapped.select(portal.YEAR, portal.MONTH).rows()
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        ([["1127", None, "0128"]], [("27", "11"), (None, None), ("28", "01")]),
+        ([["01/02/2027"], ["12/31/2027"]], [("2027", "01"), ("2027", "12")]),
+        ([["01/02/2027"], ["31/12/2027"]], [("2027", "02"), ("2027", "12")]),
+        ([["281127"], ["320131"]], [("28", "11"), ("32", "01")]),
+        ([["30-NOV-2027", "n/a"]], [("2027", "11"), (UNREADABLE, UNREADABLE)]),
+        ([[None], ["202711"]], [(None, None), ("2027", "11")]),
+        ([[None]], [(None, None)]),
+    ],
+)
+def test_auto_takes_the_one_form_that_fits_all_rows(blocks: list[list[str | None]], expected: list[Any]) -> None:
+    assert expected == dated(blocks)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "problem"),
+    [
+        ([["01/02/2027"], ["03/04/2027"]], "DD/MM/YYYY and MM/DD/YYYY"),
+        ([["1127"], ["2711"]], "no form"),
+        ([["12/31/2027"], ["31/12/2027"]], "no form"),
+        ([["soon"], ["later"]], "line 2 has 'AAAA'"),
+    ],
+)
+def test_auto_refuses_an_extract_that_several_forms_fit_or_none(blocks: list[list[str]], problem: str) -> None:
+    with pytest.raises(DatesError) as caught:
+        dated(blocks)
+
+    assert problem in str(caught.value)
+    assert "EXP" in str(caught.value)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from(["0128", "1127", "2711", "0102", "", "x"]), min_size=1, max_size=12), st.randoms())
+def test_neither_the_order_of_rows_nor_blocks_change_how_auto_reads_them(cells: list[str], chance: Random) -> None:
+    def read(blocks: list[list[str | None]]) -> dict[str | None, Any] | None:
+        try:
+            return dict(zip((cell for block in blocks for cell in block), dated(blocks), strict=True))
+        except DatesError:
+            return None
+
+    rows = [cell or None for cell in cells]
+    whole, mixed = read([rows]), chance.sample(rows, len(rows))
+    cut = chance.randint(1, len(rows))
+
+    assert whole == read([mixed[:cut], mixed[cut:]])
+
+
+def test_a_wrong_date_format_names_line_shape_and_what_would_fit_and_no_cell() -> None:
+    spec = {"from": "EXP", "format": "MMYY"}
+    columns = complete(service_card__expiration_year=spec, service_card__expiration_month=spec)
+
+    with pytest.raises(DatesError) as caught:
+        dated([[None, "202711"], ["202801"]], columns)
+
+    assert "line 3 has '999999', which format = 'MMYY' does not read (what does: YYYYMM)" in str(caught.value)
+    assert "2027" not in str(caught.value)
+
+
+def test_one_date_that_can_be_read_leaves_the_others_to_the_rules() -> None:
+    spec = {"from": "EXP", "format": "MMYY"}
+    columns = complete(service_card__expiration_year=spec, service_card__expiration_month=spec)
+
+    found = dated([["202711"], ["1127"]], columns)
+
+    assert [(UNREADABLE, UNREADABLE), ("27", "11")] == found
+
+
+def test_the_portals_own_template_names_the_columns_of_an_extract() -> None:
+    template = [name.replace("service_card", "acme_card") for name in reversed(portal.columns())]
+    header = header_from_template(",".join(template), "template.csv")
+    frame = pl.DataFrame({"row": [1], "line": [2]} | {name: [name] for name in template})
+
+    mapped, _ = map_rows(frame, plan_mapping(template, issuer(), "a.csv", header.names))
+
+    assert (1, 2, *reversed(template)) == mapped.row(0)

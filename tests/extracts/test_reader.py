@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.errors import ExtractError
+from flows.extracts.errors import HeaderError
 from flows.extracts.reader import Block, Extract, Kind, read_extract
 from schemas.issuer import SourceSettings
 from tests.extracts import damaged
@@ -160,3 +161,49 @@ def test_what_a_csv_writer_wrote_is_read_back_cell_by_cell(
     expected = [[cell or None for cell in row] for row in [*table, table[0] if table else ["x"] * 8]]
     assert expected == [list(row) for row in found.rows.drop("row", "line").iter_rows()]
     assert 0 == found.refused.height
+
+
+EXCEL, MYSQL = SourceSettings(quoting="excel"), SourceSettings(quoting="backslash")
+
+
+@pytest.mark.parametrize(
+    ("settings", "line", "cells"),
+    [
+        (EXCEL, '1,="02108",Ann', ("1", "02108", "Ann")),
+        (EXCEL, '="1",="",=""', ("1", None, None)),
+        (EXCEL, '1,"=""02108""",=1+1', ("1", "02108", "=1+1")),
+        (EXCEL, '1,"a, =""b""","d\n=""e"""', ("1", 'a, ="b"', 'd\n="e"')),
+        (MYSQL, r'1,"say \"hi\"",x', ("1", 'say "hi"', "x")),
+        (MYSQL, r'1,a\,b,"c\,d\\"', ("1", "a,b", "c,d\\")),
+        (MYSQL, r"\N,NULL,\N\N", (None, "NULL", "NN")),
+        (MYSQL, '1,"a\\\nb",c\\td', ("1", "a\nb", "c d")),
+        (MYSQL, '1,"doubled ""too""",x', ("1", 'doubled "too"', "x")),
+    ],
+)
+def test_cells_are_read_as_excel_and_mysql_write_them(
+    settings: SourceSettings, line: str, cells: tuple[str | None, ...]
+) -> None:
+    _, block = read(f"id,zip,name\n{line}\n2,x,y\n".encode(), settings)
+
+    assert [(1, *cells), (2, "2", "x", "y")] == block.rows.drop("line").rows()
+    assert 0 == block.refused.height
+
+
+@pytest.mark.parametrize(("line", "form"), [('1,="02108"', "excel"), (r'1,"a \"b\""', "backslash")])
+def test_without_the_setting_the_quotes_are_blamed_and_the_setting_is_named(line: str, form: str) -> None:
+    with pytest.raises(HeaderError) as caught:
+        read(f"id,zip\n{line}\n{line}\n".encode())
+
+    assert f"(line.quote.bare); quoting = {form!r} may read them" in str(caught.value)
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_an_extract_may_have_twenty_thousand_columns_and_no_more(quote: str) -> None:
+    names, cells = ([f"{quote}{kind}{at}{quote}" for at in range(20_000)] for kind in "cv")
+    line = ",".join(cells)
+
+    _, block = read(f"{','.join(names)}\n{line}\n{line},x\n".encode())
+
+    assert ((1, 20_002), ["line.fields.too_many"]) == (block.rows.shape, block.refused["code"].to_list())
+    with pytest.raises(HeaderError, match="20,001 columns; the limit is 20,000"):
+        read(f"{','.join([*names, 'one'])}\n{line},x\n".encode())

@@ -13,6 +13,7 @@ from flows.extracts.mapping import plan_mapping
 from flows.extracts.reader import Extract, Kind, read_extract
 from schemas import portal
 from schemas.issuer import SourceSettings
+from tests.night import issuer
 
 SETTINGS = SourceSettings()
 HEADER = portal.columns()
@@ -95,7 +96,7 @@ def check_one(data: bytes, block: int) -> pl.DataFrame | None:
     said, rows = "", None
     try:
         rows, _ = check(data, block)
-        plan_mapping(rows.columns[2:], {}, "a.csv")
+        plan_mapping(rows.columns[2:], issuer(), "a.csv", {})
     except ExtractError as error:
         said = str(error)
     assert not re.search("|".join(WORDS) + "|4242", said)

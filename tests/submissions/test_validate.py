@@ -40,11 +40,11 @@ from schemas.portal import (
 )
 from schemas.reasons import reason
 from schemas.row_settings import RuleSettings
-from schemas.rules import RULES, Rule
+from schemas.rules import RULES, SETTINGS, Rule
 from tests.builders import portal_rows
 
 DAY = date(2026, 11, 20)
-SEVERITIES = ("luhn", "cvv_missing", "address_mismatch", "expires_soon", "email", "phone", "name_on_card")
+SEVERITIES = [name for name in SETTINGS if name != "other_cuid"]  # of a row among others
 HASH_007 = "Yp9M+TN7DQx28wXYYPmIlM+ownlRa0JXR1FMqHEN65c="
 ONTARIO = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
 
@@ -372,8 +372,74 @@ def test_pandera_judges_every_row_and_keeps_no_value(monkeypatch: pytest.MonkeyP
     assert not any("4242" in str(errors) for errors in caught)
 
 
-def test_the_schema_has_the_columns_of_the_interface_in_order_and_both_severities() -> None:
+def test_the_schema_has_the_columns_of_the_interface_in_order_and_a_check_for_each_group() -> None:
     schema = contract_of(RULES, DAY, RuleSettings()).schema
 
     assert columns() == tuple(schema.columns)
-    assert ["reject", "warn"] == [check.name for check in schema.checks]
+    assert ["reject", "warn", "screen"] == [check.name for check in schema.checks]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Zoë",
+        "SÃO JOÃO",
+        "CÔTÉ",
+        "Ångström",
+        "Åsa",
+        "Łukasz",
+        "Nguyễn Thị",
+        "D’Arcy",
+        "Ö. Ä.",
+        "小龙",
+        "Č. Šimůnek",
+        "Ÿ",
+    ],
+)
+def test_letters_of_any_alphabet_are_neither_garbled_nor_invisible(name: str) -> None:
+    rows = portal_rows({FIRST_NAME: name, CITY: name, ADDRESS1: f"12 {name}"})
+
+    assert [] == validate(rows, DAY, RuleSettings()).rows()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("José".encode().decode("cp1252"), "garbled"),
+        ("À Ñ ł".encode().decode("latin-1"), "garbled"),
+        ("D’Arcy".encode().decode("cp1252"), "garbled"),
+        ("Jos\ufffd", "garbled"),
+        ("Ann\u200bLee", "invisible"),
+        ("Ann \u202eeeL", "invisible"),
+        ("Ann\u00adLee", "invisible"),
+    ],
+)
+def test_damaged_text_is_warned_of_or_refused_as_the_settings_say(text: str, kind: str) -> None:
+    rows = portal_rows({CITY: text})
+
+    found = [validate(rows, DAY, RuleSettings.model_validate({kind: how})) for how in ("warn", "reject", "off")]
+
+    code = f"address.city.{kind}"
+    assert [[(1, CITY, code, "warn")], [(1, CITY, code, "reject")], []] == [one.rows() for one in found]
+
+
+def test_the_length_of_a_column_is_a_setting() -> None:
+    rows = portal_rows({CITY: "Äb" * 15}, {CITY: "b" * 31}, {ADDRESS1: "b" * 255})
+
+    verdicts = validate(rows, DAY, RuleSettings(max_length={CITY: 30}))
+
+    assert [(2, CITY, "address.city.length", "reject"), (3, ADDRESS1, "address.address1.length", "reject")] == (
+        verdicts.rows()
+    )
+
+
+def test_a_card_number_in_a_text_is_refused_and_a_phone_number_is_none() -> None:
+    rows = portal_rows(
+        {NICKNAME: "my 4111-1111-1111-1111"}, {PHONE: "+1 (617) 555-0123"}, {ADDRESS1: "Apt 4111111111111111"}
+    )
+
+    verdicts = validate(rows, DAY, RuleSettings())
+
+    assert [(1, "card.nickname.card_number"), (3, "address.address1.card_number")] == (
+        verdicts.select("row", "code").rows()
+    )
