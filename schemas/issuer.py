@@ -13,7 +13,7 @@ from schemas import portal
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal import MAX_ROWS
 from schemas.row_settings import Repairs, RuleSettings
-from schemas.settings import Alerts, LinkSettings, Portfolio, Retention, Schedule, Settings
+from schemas.settings import Alerts, FourEyes, LinkSettings, Portfolio, Retention, Schedule, Settings
 
 Format = Literal["MMYY", "YYMM", "MM/YY", "MM/YYYY", "YYYY-MM", "YYYY-MM-DD", "SURNAME/GIVEN"]
 
@@ -299,6 +299,7 @@ class Issuer(Settings):
     alerts: Alerts = Alerts()
     service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: Retention = Retention()
+    four_eyes: FourEyes = FourEyes()
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""The smaller tables of the issuer's TOML: `[portfolio]`, `[links]`, `[schedule]`, `[alerts]`, `[retention]`.
+"""The smaller tables of the issuer's TOML: `[portfolio]`, `[links]`, `[schedule]`, `[alerts]`, and the like.
 
 In every table unknown keys are errors, and values never change after reading.
 """
@@ -106,6 +106,20 @@ class Alerts(Settings):
     presigned_hours: int = Field(
         12, ge=0, le=168, description="hours a link to a report on S3 works, where no server is named; 0: no such links"
     )
+
+
+Act = Literal["release", "gates", "override", "purge", "accept"]
+
+
+class FourEyes(Settings):
+    """Acts that need a second person: the first one's command stores a request, another's carries it out."""
+
+    acts: tuple[Act, ...] = Field(
+        (),
+        description="`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; `purge`; "
+        "`audit accept`",
+    )
+    hours: int = Field(24, ge=1, le=168, description="hours after which a request expires")
 
 
 class Retention(Settings):

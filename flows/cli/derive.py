@@ -66,7 +66,7 @@ def _argument(one: Parameter) -> click.Argument:
 
 
 def _option(one: Parameter) -> click.Option:
-    name = one.cli.option or f"--{one.name.replace('_', '-')}"
+    name = one.option
     if one.type is bool:
         return click.Option([name, one.name], is_flag=True, help=one.help)
     shape: dict[str, Any] = {"default": f"{one.default}d" if one.cli.days else one.default}
@@ -103,7 +103,7 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
     shared = invoked.obj
     try:
         progress = partial(ProgressLine, verbose=shared["verbose"])
-        result = entry(Context(shared["config"], progress, Terminal(), local_files=True), **given)
+        result = entry.invoke(Context(shared["config"], progress, Terminal(), local_files=True), given)
     except CardlinkError as error:
         result = _failed(error)
     except KeyboardInterrupt as stop:

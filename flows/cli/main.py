@@ -21,6 +21,7 @@ from flows.wiring import begin_process, config_folder
 GROUPS = {
     "outbox": "List the chunks to upload, fetch them to a folder, and record what was done with them.",
     "mend": "Put right what went wrong: each verb has --dry-run, and records who, when and why.",
+    "audit": "Prove that the audit trail is whole, and hand out the evidence of a run.",
     "job": "Follow a placement job at the partner.",
 }
 

@@ -45,7 +45,6 @@ def _fields(name: str) -> dict[str, str]:
     found = dict[str, str]()
     for entry, form in FORMED:
         for one in (one for one in entry.parameters if form.name == name and not one.argument):
-            option = one.cli.option or f"--{one.name.replace('_', '-')}"
             flag = [
                 f"{choice.name}: {label}"
                 for choice in form.choices
@@ -53,5 +52,5 @@ def _fields(name: str) -> dict[str, str]:
                 if sets == {one.name: True}
             ]
             choice = [choice.name for choice in form.choices if any(one.name in sets for sets in choice.sets.values())]
-            found[option] = next(iter(flag + choice), one.name)
+            found[one.option] = next(iter(flag + choice), one.name)
     return found

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
 # Variables whose values are no secrets; of the others only that they are set is shown.
-REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
+REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_ACTORS", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
 
 
 class Setting(NamedTuple):

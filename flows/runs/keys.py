@@ -76,6 +76,8 @@ prompted_prefix = _prefix("single")  # single links whose fields were typed in
 placements = _prefix("placements")  # derived: the funnel over an issuer's runs, and the transaction reports read for it
 reconciliation = _prefix("reconciliation")  # derived: the report across an issuer's runs
 probes = _prefix("probe")  # what the race probe writes
+approvals = _prefix("approvals")  # requests that need a second person, a chain for each
+trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
 
 
 def drops(issuer: str) -> frozenset[str]:
