@@ -9,7 +9,7 @@ from flows.commands.parameters import DryRun, Issuer, Reason, RunName
 from flows.commands.result import Link, Result, Table
 from flows.wiring import effective_settings, wire
 
-AUDIT = Form("audit", "audit: {what} {issuer}", hours=2, picks="what")
+AUDIT = Form("audit", "audit: {what} {issuer}", hours=2, picks="what", actor="none")
 LEFT_OUT = "Left out: chunks, ledger, lists of cardholders and links (they are in objects.sha256, by digest only)."
 SHOWN = 20  # findings on a terminal; --json has them all
 
@@ -36,7 +36,7 @@ def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
     return Result(facts, [headline, *shown], "deploy/RUNBOOK.md, The audit trail", 4)
 
 
-@entry("audit accept", form=AUDIT, second=Second("accept"))
+@entry("audit accept", form="it is decided beside the proof and the access log", second=Second("accept"))
 def accept(context: Context, issuer: Issuer, key: str, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Record why a finding of `audit verify` is accepted as it is now, such as what a killed process left undone.
 

@@ -229,4 +229,4 @@ def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms)
 def _note_once(context: IssuerContext, run: str, name: str, late: Sequence[WaitingChunk]) -> bool:
     """Write an event under a fixed name, create-only, so that of many processes only one reports it."""
     rows, what = sum(one.awaiting for one in late), name.removesuffix(".json")
-    return record_event(context.adapters, keys_of(run), what, once=name, chunks=len(late), rows=rows)
+    return record_event(context.adapters, keys_of(run), what, name, chunks=len(late), rows=rows)

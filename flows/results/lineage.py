@@ -147,7 +147,7 @@ def _results(store: Store, manifest: Manifest, part: LedgerPart) -> pl.DataFrame
 def record_repeat(adapters: Adapters, of: str, run: str, rows: int, reason: str) -> None:
     """Record with a run that another run repeats some of its rows; once, however often that run is started."""
     once = f"resubmitted-{run}.json"
-    record_event(adapters, keys_of(of), "resubmitted", once=once, run=run, rows=rows, reason=reason)
+    record_event(adapters, keys_of(of), "resubmitted", once, run=run, rows=rows, reason=reason)
 
 
 class Attempt(NamedTuple):

@@ -42,7 +42,7 @@ class IssuerContext(NamedTuple):
 
 
 def record_event(
-    adapters: Adapters, keys: RunKeys, what: str, *, once: str = "", **facts: str | int | list[str]
+    adapters: Adapters, keys: RunKeys, what: str, once: str = "", /, **facts: str | int | list[str]
 ) -> bool:
     """Add an event to a run's history: what, when, by whom, and facts; card numbers in texts are masked.
 

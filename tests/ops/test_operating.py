@@ -113,7 +113,7 @@ def test_every_deployment_of_the_file_stands_on_the_server(stage: Stage) -> None
         for issuer in (ISSUER, LATE)
     }
 
-    assert each | {"rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend"} == set(
+    assert each | {"rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend", "audit"} == set(
         stage.deployments()
     )
 
@@ -390,6 +390,7 @@ def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Pag
     known = story.stage.newest("rerun")
     page.choose("Issuer", ISSUER)
     page.type_into("extract", EXTRACT)
+    page.type_into("actor", "tester")
 
     page.click("Submit")
 
@@ -458,6 +459,7 @@ def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_f
     story.stage.form(page, "outbox")
     known = story.stage.newest("outbox")
     page.type_into("run", story.run)
+    page.type_into("actor", "tester")
     page.click("Submit")
     page.see("'action' is a required property")
     started = story.stage.newest("outbox", known)
