@@ -4,7 +4,7 @@ CARDLINK_CONFIG            folder of the issuers' TOML files (default: the curre
 CARDLINK_PRIVATE_KEY_FILE  private key that opens PGP-encrypted extracts and results
 CARDLINK_PASSPHRASE_FILE   its passphrase, if it has one
 CARDLINK_ACTOR             which worker is acting, for the audit trail (default: user@host)
-CARDLINK_ACTORS            regular expression that a person's name must match, such as anna|bert (default: any name)
+CARDLINK_ACTORS            regular expression that a person's name must match, such as anna|bert (default: any)
 CARDLINK_WORK_POOL         Prefect work pool of the deployments (default: cardlink)
 CARDLINK_REPORTS_URL       address of the page server (`python -m flows.pages`) with its token, as a browser reaches it
 CARDLINK_PURGE_PROFILE     AWS profile whose role may delete, for `purge` alone (default: the process's own)
@@ -291,8 +291,8 @@ def actor() -> str:
 
 
 def actors() -> str:
-    """Return the regular expression that the name of a person must match."""
-    return os.environ.get("CARDLINK_ACTORS") or r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}"
+    """Return the regular expression that the name of a person must match; by default it cannot hold a card number."""
+    return os.environ.get("CARDLINK_ACTORS") or r"[A-Za-z][A-Za-z.+-]{0,30}[0-9]{0,8}(@[A-Za-z.-]{1,60})?"
 
 
 def person(given: str, *, at_terminal: bool) -> str:

@@ -92,7 +92,7 @@ VARIABLES: Final = {
     "CARDLINK_PRIVATE_KEY_FILE": "our own private key, for extracts and results that are PGP-encrypted to us",
     "CARDLINK_PASSPHRASE_FILE": "its passphrase",
     "CARDLINK_ACTOR": "which worker acts, as the history records it; default: user@host",
-    "CARDLINK_ACTORS": "regular expression that a person's name (`--actor`) must match whole; default: any name",
+    "CARDLINK_ACTORS": "what a person's name (`--actor`) must match, as `anna|bert`; default: letters and digits",
     "CARDLINK_WORK_POOL": "Prefect work pool of the deployments; default: `cardlink`",
     "CARDLINK_REPORTS_URL": "address of the page server (`python -m flows.pages`), with its token, for browsers",
     "CARDLINK_REPORTS_TOKEN": "the token alone, of which `compose.yaml` makes that address",

@@ -197,6 +197,7 @@ class Entry(Generic[P]):
             return run(context, **own)
         words = [word for one in self.parameters for word in one.typed(own.get(one.name))]
         files = [str(own[name]) for name in ("extract", "corrections", "key") if own.get(name)]
+        files = files or [""] * (act == "gates")  # without a name, a gate is opened for every extract
         reason = next((str(own[name]) for name in ("override_reason", "override", "reason") if own.get(name)), "")
         local = [digest(Path(one).read_bytes()) for one in files if context.local_files and Path(one).is_file()]
         asked = Asked(act, shlex.join(["cardlink", *self.name.split(), *words]), files, local, who, reason)
@@ -209,7 +210,7 @@ class Entry(Generic[P]):
         waits = f"nothing was done yet; a second person is needed until {record.until:%Y-%m-%d %H:%M} UTC"
         facts = {"request": number, "until": record.until.isoformat(), "digest": record.digest, "would": would.facts}
         shown = [f"request {number} of {record.actor}: {waits}", *would.shown]
-        return Result(facts, shown, f"{record.line} --approve {number} --actor NAME", WAITING)
+        return Result(facts, shown, f"{record.line} --approve {number} --actor YOUR_NAME", WAITING)
 
     @property
     def label(self) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from io import BytesIO
 from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -62,34 +61,38 @@ class Proof(NamedTuple):
     accepted: tuple[str, ...]
 
 
-@dataclass
-class _Trail:
-    """An issuer's trail as it was read: who first names each key, its digests, and what is wrong with the trail."""
+class _Entry(NamedTuple):
+    """One entry as it is stored; no content where it is gone, no document where a byte of it was changed."""
 
-    named: dict[str, Finding] = field(default_factory=dict)
-    digests: dict[str, set[str]] = field(default_factory=dict)
-    accepted: set[str] = field(default_factory=set)
-    older: set[str] = field(default_factory=set)
-    heads: list[str] = field(default_factory=list)
-    wrong: list[Finding] = field(default_factory=list)
+    number: int
+    key: str
+    content: bytes
+    document: AuditEntry | None
 
 
 def verify(store: Store, issuer: str, head: str = "") -> Proof:
     """Compare everything an issuer's trail names with what is stored; `head`, of an earlier proof, must be in it."""
     stored = _digests(store, list(record_keys(store, issuer)))  # before the trail: a record is named first
-    found = _read_trail(store, issuer)
-    findings = [*found.wrong, *_records(store, found, stored)]
+    entries = _entries(store, issuer)
+    sound = [(one.number, one.document) for one in entries if one.document]
+    named: dict[str, list[tuple[int, AuditEntry]]] = {}
+    for number, entry in sound:
+        for key in entry.objects:
+            named.setdefault(key, []).append((number, entry))
+    older = {key for _, entry in sound for key in entry.older} - named.keys()
+    stored |= _digests(store, [key for key in named.keys() | older if key not in stored])
+    findings = list(_broken(store, issuer, entries))
+    findings += [
+        one for key, sha256 in stored.items() if (one := _judge(key, sha256, named.get(key, []), older, entries))
+    ]
     findings += _contents(store, issuer, {one.key for one in findings})
-    if head and head not in found.heads:
-        findings.append(Finding(trail(issuer), f"without the entry {head} of an earlier proof", len(found.heads)))
-    return Proof(
-        len(found.heads),
-        len(stored),
-        len(found.older - found.digests.keys()),
-        found.heads[-1] if found.heads else "",
-        tuple(sorted(findings, key=lambda one: (one.entry or len(found.heads) + 1, one.key))),
-        tuple(sorted(found.accepted - {one.key for one in findings})),
-    )
+    heads = [f"{one.number}:{digest(one.content)[:16]}" for one in entries]
+    if head and head not in heads:
+        findings.append(Finding(trail(issuer), f"without the entry {head} of an earlier proof", len(heads)))
+    accepted = {key for _, entry in sound if entry.reason for key in entry.objects} - {one.key for one in findings}
+    ranked = sorted(findings, key=lambda one: (one.entry or len(heads) + 1, one.key))
+    there = sum(1 for sha256 in stored.values() if sha256)
+    return Proof(len(heads), there, len(older), heads[-1] if heads else "", tuple(ranked), tuple(sorted(accepted)))
 
 
 def accept(context: IssuerContext, key: str, reason: str, *, dry_run: bool = False) -> Finding:
@@ -124,8 +127,7 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in names}
     everything = _digests(store, [entry.key for entry in store.keys(keys.base)])
     files["objects.sha256"] = "".join(f"{sha256}  {key}\n" for key, sha256 in everything.items()).encode()
-    numbers = range(1, len(_read_trail(store, issuer).heads) + 1)
-    files["trail.jsonl"] = b"".join(_stored(store, entry_key(issuer, number)) for number in numbers)
+    files["trail.jsonl"] = b"".join(one.content for one in _entries(store, issuer))
     return files
 
 
@@ -139,53 +141,47 @@ def bundle(files: Mapping[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def _read_trail(store: Store, issuer: str) -> _Trail:
-    """Read an issuer's entries in order, and judge each by its seal and by the one before."""
-    found = _Trail()
-    listed = [entry.key for entry in store.keys(trail(issuer))]
-    last = max((int(one[1]) for key in listed if (one := ENTRY.fullmatch(key))), default=0)
+def _entries(store: Store, issuer: str) -> list[_Entry]:
+    """Return the entries of an issuer's trail from the first to the last that is listed."""
+    found = (ENTRY.fullmatch(entry.key) for entry in store.keys(trail(issuer)))
+    last = max((int(one[1]) for one in found if one), default=0)
     wanted = [entry_key(issuer, number) for number in range(1, last + 1)]
-    found.wrong += [Finding(key, BETWEEN) for key in listed if key not in set(wanted)]
-    before: str | None = ""  # None: the entry before cannot be judged by
     with ThreadPoolExecutor(READERS) as readers:
-        for number, content in enumerate(readers.map(lambda key: _stored(store, key), wanted), 1):
-            entry = _entry(content)
-            what = REMOVED if not content else CHANGED if entry is None else ""
-            what = what or (BROKEN if entry and before not in (None, entry.before) else "")
-            found.wrong += [Finding(wanted[number - 1], what, number)] if what else []
-            before = digest(content) if entry else None
-            found.heads.append(f"{number}:{digest(content)[:16]}")
-            if entry:
-                _note(found, entry, number)
-    return found
+        contents = readers.map(lambda key: _stored(store, key), wanted)
+        return [
+            _Entry(at, key, one, _parsed(one)) for at, (key, one) in enumerate(zip(wanted, contents, strict=True), 1)
+        ]
 
 
-def _note(found: _Trail, entry: AuditEntry, number: int) -> None:
-    """Note what an entry names."""
-    found.older |= set(entry.older)
-    found.accepted |= set(entry.objects) if entry.reason else set()
-    for key, sha256 in entry.objects.items():
-        found.named.setdefault(key, Finding(key, "", number, entry.by, entry.at.isoformat(timespec="seconds")))
-        found.digests.setdefault(key, set()).add(sha256)
-
-
-def _entry(content: bytes) -> AuditEntry | None:
-    """Return an entry, None where it is not one or a byte of it was changed."""
+def _parsed(content: bytes) -> AuditEntry | None:
     with suppress(ValidationError):
         entry = AuditEntry.model_validate_json(content)
         return entry if canonical(sealed(entry)) == content else None
     return None
 
 
-def _records(store: Store, found: _Trail, stored: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield the records that are not as they were named, or not named."""
-    late = _digests(store, [key for key in found.digests.keys() | found.older if key not in stored])
-    for key, sha256 in {**late, **stored}.items():
-        known = found.digests.get(key, set())
-        if sha256 not in known and not (sha256 and not known and key in found.older):
-            what = REMOVED if not sha256 else CHANGED if known else BETWEEN
-            if found.heads or what != BETWEEN:  # without any entry nothing was named yet
-                yield found.named.get(key, Finding(key, ""))._replace(what=what)
+def _broken(store: Store, issuer: str, entries: Sequence[_Entry]) -> Iterator[Finding]:
+    """Yield what is wrong with the entries themselves; behind one that is wrong, the next cannot be judged."""
+    before: str | None = ""
+    for one in entries:
+        if one.document is None:
+            yield Finding(one.key, CHANGED if one.content else REMOVED, one.number)
+        elif before not in (None, one.document.before):
+            yield Finding(one.key, BROKEN, one.number)
+        before = digest(one.content) if one.document else None
+    wanted = {one.key for one in entries}
+    yield from (Finding(entry.key, BETWEEN) for entry in store.keys(trail(issuer)) if entry.key not in wanted)
+
+
+def _judge(
+    key: str, sha256: str, named: Sequence[tuple[int, AuditEntry]], older: Collection[str], entries: Sequence[_Entry]
+) -> Finding | None:
+    """Return what is wrong with a record, by the entries that name it; without any entry nothing was named yet."""
+    if sha256 in [entry.objects[key] for _, entry in named] or (sha256 and (key in older or not entries)):
+        return None
+    what = REMOVED if not sha256 else CHANGED if named else BETWEEN
+    number, entry = named[0] if named else (0, None)
+    return Finding(key, what, number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}") if entry else Finding(key, what)
 
 
 def _contents(store: Store, issuer: str, wrong: Collection[str]) -> Iterator[Finding]:
@@ -205,18 +201,17 @@ def _content(store: Store, manifest: Manifest) -> Iterator[Finding]:
     now = {one.key: one.chunk.sha256 for one in stored_chunks(store, manifest).values()}
     parts = {keys.ledger + one.name: one.sha256 for one in manifest.ledger}
     known = {keys.chunks + one.name: one.sha256 for one in manifest.chunks} | now | parts
-    must = (set() if "chunks" in gone else now.keys()) | (set() if "ledger" in gone else parts.keys())
+    must = ({} if "chunks" in gone else now) | ({} if "ledger" in gone else parts)
     listed = [entry.key for prefix in (keys.chunks, keys.ledger) for entry in store.keys(prefix)]
     for key, sha256 in _digests(store, sorted({*listed, *known})).items():
-        if key not in known or sha256 not in ("", known[key]) or (not sha256 and key in must):
+        if sha256 != known.get(key) and (sha256 or key in must):
             yield Finding(key, BETWEEN if key not in known else CHANGED if sha256 else REMOVED)
-    for group in () if "ledger" in gone else range((len(manifest.chunks) + GROUP - 1) // GROUP):
-        mine = [one for one in manifest.chunks if (one.number - 1) // GROUP == group]
+    for first in () if "ledger" in gone else range(0, len(manifest.chunks), GROUP):
         with suppress(ConflictError):
-            written = SealRecords(store, keys.seals, group)
-            if all(written.names(one.name, one.sha256) for one in mine):
+            written = SealRecords(store, keys.seals, first // GROUP)
+            if all(written.names(one.name, one.sha256) for one in manifest.chunks[first : first + GROUP]):
                 continue
-        yield Finding(f"{keys.seals}{group:05d}-001.json", CHANGED)
+        yield Finding(f"{keys.seals}{first // GROUP:05d}-001.json", CHANGED)
 
 
 def _digests(store: Store, keys: Collection[str]) -> dict[str, str]:
