@@ -20,6 +20,7 @@ from flows.runs.keys import trail
 from flows.runs.store import Store
 from flows.runs.trail import RECORDS, audited, entry_key
 from schemas.manifest import Manifest
+from tests import servers
 from tests.memory import KilledError, MemoryStore
 from tests.night import BANK, NOON, Bench, issuer
 from tests.operations.retention import later
@@ -254,6 +255,18 @@ def test_one_more_thousand_of_entries_goes_to_the_next_folder() -> None:
 
     assert (1002, ()) == (verify(store, BANK).entries, verify(store, BANK).findings)
     assert "bank/audit/0001/001002.json" in store.objects
+
+
+def test_a_trail_on_s3_is_kept_and_proved_by_the_same_code(moto_server: servers.S3Server) -> None:
+    bench = audited_bench(servers.store(moto_server, "audited"))
+    run = bench.submit(bench.drop(15)).manifest.run
+    move(bench.context.adapters, run, "held", [1], "the issuer asked")
+    whole = verify(bench.store, BANK)
+
+    bench.store.replace(keys_of(run).chunks + keys_of(run).chunk_name(2), [b"another"])
+
+    assert (5, ()) == (whole.entries, whole.findings)
+    assert [keys_of(run).chunks + keys_of(run).chunk_name(2)] == [one.key for one in verify(bench.store, BANK).findings]
 
 
 def test_a_purge_leaves_a_trail_that_is_whole(tmp_path: Path) -> None:
