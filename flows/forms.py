@@ -180,7 +180,7 @@ def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Paramete
     fields: dict[str, inspect.Parameter] = {}
     for one in (one for names in declared for one in names.values() if one.name not in covered):
         default = one.default
-        if one.name in built.needs:
+        if one.name in built.needs or (one.name, built.actor) == ("actor", "required"):
             default = REQUIRED
         elif one.name == "dry_run":
             default = True  # a form does a dry run first
@@ -253,7 +253,7 @@ def _task(built: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Any]:
     """Return what runs the verb: a task with retries, if the form has any."""
 
     def run(given: dict[str, Any]) -> Result:
-        return picked(here(), **given)
+        return picked.invoke(here(), given)
 
     if not built.retries:
         return run
@@ -295,3 +295,4 @@ mend = form("mend")
 placements = form("placements")
 purge = form("purge")
 dismiss = form("dismiss")
+audit = form("audit")

@@ -3,7 +3,8 @@
 CARDLINK_CONFIG            folder of the issuers' TOML files (default: the current folder)
 CARDLINK_PRIVATE_KEY_FILE  private key that opens PGP-encrypted extracts and results
 CARDLINK_PASSPHRASE_FILE   its passphrase, if it has one
-CARDLINK_ACTOR             who is acting, for the audit trail (default: user@host)
+CARDLINK_ACTOR             which worker is acting, for the audit trail (default: user@host)
+CARDLINK_ACTORS            regular expression that a person's name must match, such as anna|bert (default: any)
 CARDLINK_WORK_POOL         Prefect work pool of the deployments (default: cardlink)
 CARDLINK_REPORTS_URL       address of the page server (`python -m flows.pages`) with its token, as a browser reaches it
 CARDLINK_PURGE_PROFILE     AWS profile whose role may delete, for `purge` alone (default: the process's own)
@@ -27,6 +28,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -69,6 +71,13 @@ class ConfigurationError(OperatorError):
     next_step = "Correct the file; `cardlink check` shows the settings in effect."
 
 
+class ActorError(OperatorError):
+    """The name given for who is acting is none that this installation accepts."""
+
+    message = "{actor!r} cannot act here: names must match {rule}."
+    next_step = "Give your own name with --actor; CARDLINK_ACTORS says which names are accepted."
+
+
 class FileUnreadableError(OperatorError):
     """A file named in the configuration or the environment cannot be read."""
 
@@ -83,6 +92,7 @@ class FileThereError(OperatorError):
     next_step = "Move it away first, or name another."
 
 
+_PERSON: ContextVar[str] = ContextVar("person", default="")
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
 LOCAL_CONNECTIONS = 4  # a disk responds at once: more threads only wait for each other, and cost a third more CPU
 
@@ -227,10 +237,11 @@ def edges(issuer: Issuer, folder: Path) -> Adapters:
     """Return what every step shares: the store, the clock, the actor, the probe; begins the process."""
     from flows.runs.context import Adapters
     from flows.runs.probe import race
+    from flows.runs.trail import audited
 
     begin_process()  # here, because every flow calls this
     connections = PUBLISHERS // 2 if urlsplit(issuer.root).scheme == "s3" else LOCAL_CONNECTIONS
-    return Adapters(open_store(issuer, folder), now, actor(), race, connections)
+    return Adapters(audited(open_store(issuer, folder), actor(), now), now, actor(), race, connections)
 
 
 @contextmanager
@@ -291,14 +302,41 @@ def now() -> datetime:
 
 
 def actor() -> str:
-    """Return who is acting: CARDLINK_ACTOR, else user@host; the process; the Prefect flow run, if any."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user id without a name
-        user = str(os.getuid())
-    who = os.environ.get("CARDLINK_ACTOR") or f"{user}@{socket.gethostname()}"
+    """Return who is acting: the person, if one is named; the worker, its process and Prefect flow run, if any."""
+    who = os.environ.get("CARDLINK_ACTOR") or f"{_user()}@{socket.gethostname()}"
     flow_run = os.environ.get("PREFECT__FLOW_RUN_ID")
-    return f"{who}:{os.getpid()}" + (f":flow-run-{flow_run}" if flow_run else "")
+    worker = f"{who}:{os.getpid()}" + (f":flow-run-{flow_run}" if flow_run else "")
+    return f"{_PERSON.get()} via {worker}" if _PERSON.get() else worker
+
+
+def actors() -> str:
+    """Return the regular expression that the name of a person must match; by default it cannot hold a card number."""
+    return os.environ.get("CARDLINK_ACTORS") or r"[A-Za-z][A-Za-z.+-]{0,30}[0-9]{0,8}(@[A-Za-z.-]{1,60})?"
+
+
+def person(given: str, *, at_terminal: bool) -> str:
+    """Return the name of the person who acts, "" for a schedule; at a terminal by default the user; ActorError."""
+    name = given or (os.environ.get("CARDLINK_ACTOR") or _user() if at_terminal else "")
+    if not re.fullmatch(actors(), name) and (given or (at_terminal and os.environ.get("CARDLINK_ACTORS"))):
+        raise ActorError(actor=redact(name), rule=actors())
+    return name
+
+
+@contextmanager
+def acting(who: str) -> Iterator[None]:
+    """Let everything that is recorded meanwhile name these persons beside the worker."""
+    token = _PERSON.set(who)
+    try:
+        yield
+    finally:
+        _PERSON.reset(token)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        return str(os.getuid())
 
 
 @contextmanager
@@ -350,7 +388,7 @@ def read_file(path: Path, purpose: str) -> bytes:
 
 OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
 # Variables whose values are no secrets; of the others only that they are set is shown.
-REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
+REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_ACTORS", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
 
 
 class Setting(NamedTuple):

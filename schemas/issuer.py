@@ -13,7 +13,7 @@ from schemas.mapping import Columns, Filter, Header, Spec
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal import MAX_ROWS
 from schemas.row_settings import Repairs, RuleSettings
-from schemas.settings import Alerts, LinkSettings, Portfolio, Retention, Schedule, Settings, StoreSettings
+from schemas.settings import Alerts, FourEyes, LinkSettings, Portfolio, Retention, Schedule, Settings, StoreSettings
 
 ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
 
@@ -255,6 +255,7 @@ class Issuer(Settings):
     alerts: Alerts = Alerts()
     service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: Retention = Retention()
+    four_eyes: FourEyes = FourEyes()
 
     @model_validator(mode="before")
     @classmethod

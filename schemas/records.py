@@ -38,6 +38,33 @@ class Abandoned(Record):
     run: str
 
 
+class AuditEntry(Document):
+    """One link of an issuer's audit trail: what is about to be written, by whom; `seal` is the digest of the rest.
+
+    `objects` are digests by key, "" for one that was not written after all, or is accepted as gone; `before` is the
+    digest of the entry before; `older` names what had been written before the first entry.
+    """
+
+    before: str
+    at: AwareDatetime
+    by: str
+    objects: dict[str, str]
+    older: tuple[str, ...] = ()
+    reason: str = ""  # why a finding is accepted
+    seal: str = ""
+
+
+class Approval(Record):
+    """One record of the chain of a request that needs a second person; `digest` is of exactly what was asked for."""
+
+    what: Literal["requested", "carried out", "given back"]
+    actor: str
+    act: str
+    line: str  # the command
+    digest: str
+    until: AwareDatetime
+
+
 class Closing(Record):
     """One record of a run's chain `closed/`: a break was closed with so many rows, or reopened.
 

@@ -157,6 +157,20 @@ class Alerts(Settings):
     )
 
 
+Act = Literal["release", "gates", "override", "purge", "accept"]
+
+
+class FourEyes(Settings):
+    """Acts that need a second person: the first one's command stores a request, another's carries it out."""
+
+    acts: tuple[Act, ...] = Field(
+        (),
+        description="`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; `purge`; "
+        "`audit accept`",
+    )
+    hours: int = Field(24, ge=1, le=168, description="hours after which a request expires")
+
+
 class Retention(Settings):
     """Days after a run's last result; what is unsent, unanswered or has an open break is kept, however old.
 

@@ -153,6 +153,14 @@ def attributed(folder: Path) -> Facts:
     return {"issuer": "bank", "result": "a.csv", "row": 1}
 
 
+def removed(folder: Path) -> str:
+    """Remove a record that the audit trail names; return its key."""
+    run = held(folder)["run"]
+    record = next((folder / "store" / keys_of(run).events).glob("*-held-*.json"))
+    record.unlink()
+    return f"{keys_of(run).events}{record.name}"
+
+
 # For each command that changes nothing but what its facts name: where it is run, and with what.
 CASES: dict[str, Callable[[Path], Facts]] = {
     "outbox uploaded": outbox,
@@ -172,6 +180,7 @@ CASES: dict[str, Callable[[Path], Facts]] = {
     "mend reopen": lambda folder: {**closed(folder), **WHY},
     "purge": lambda folder: {"issuer": answered(folder)[0].issuer.issuer},
     "dismiss": lambda folder: {"issuer": "bank", "extract": bank(folder).drop(3), **WHY},
+    "audit accept": lambda folder: {"issuer": "bank", "key": removed(folder), **WHY},
     "deliver": lambda folder: {"issuer": answered(folder)[0].issuer.issuer},
 }
 ROWS = {"submit", "resubmit", "renew"}  # held to what is sent, below

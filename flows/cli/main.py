@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "outbox": "List the chunks to upload, fetch them to a folder, and record what was done with them.",
     "mend": "Put right what went wrong: each verb has --dry-run, and records who, when and why.",
+    "audit": "Prove that the audit trail is whole, and hand out the evidence of a run.",
     "job": "Follow a placement job at the partner.",
 }
 
@@ -126,7 +127,7 @@ def _argument(one: Parameter) -> click.Argument:
 
 
 def _option(one: Parameter) -> click.Option:
-    name = one.cli.option or f"--{one.name.replace('_', '-')}"
+    name = one.option
     if one.type is bool:
         return click.Option([name, one.name], is_flag=True, help=one.help)
     shape: dict[str, Any] = {"default": f"{one.default}d" if one.cli.days else one.default}
@@ -163,7 +164,7 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
     shared = invoked.obj
     try:
         progress = partial(ProgressLine, verbose=shared["verbose"])
-        result = entry(Context(shared["config"], progress, Terminal(), local_files=True), **given)
+        result = entry.invoke(Context(shared["config"], progress, Terminal(), local_files=True), given)
     except CardlinkError as error:
         result = _failed(error)
     except KeyboardInterrupt as stop:

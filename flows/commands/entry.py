@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,17 +26,21 @@ from typing import (
     get_origin,
 )
 
-from flows.commands.parameters import Cli, Help
+from flows.commands.parameters import Cli, Help, Text
 from flows.commands.result import Result
-from flows.wiring import wire
+from flows.wiring import acting, actors, issuers, load_issuer, person, wire
 
 if TYPE_CHECKING:
     from flows.partner_api.terminal import Terminal
     from flows.runs.context import IssuerContext
     from flows.submissions.build import Progress
+    from schemas.settings import Act
 
 P = ParamSpec("P")
 REQUIRED = inspect.Parameter.empty
+WAITING = 3  # exit code where a second person is needed
+ACTOR = "Who you are; recorded beside the worker. On the command line by default the user of the machine."
+APPROVE = "The number of another person's request for exactly this, which is carried out now."
 
 
 class _NoTerminal:
@@ -53,7 +58,7 @@ class _NoTerminal:
 class Context(NamedTuple):
     """Where a command runs: the folder of the TOML files, progress display, terminal, whether it may read local files.
 
-    The defaults show nothing, and leave every prompt.
+    The defaults show nothing, and leave every prompt. `actor` is the person who acts, `approve` another's request.
     """
 
     folder: Path
@@ -62,6 +67,8 @@ class Context(NamedTuple):
     )
     terminal: Terminal = _NoTerminal()
     local_files: bool = False
+    actor: str = ""
+    approve: str = ""
 
     def context_of(self, run: str) -> IssuerContext:
         """Return the context of a run's issuer; UnknownRunError if the text is no run id."""
@@ -96,6 +103,14 @@ class Form(NamedTuple):
     choices: Sequence[Choice] = ()
     picks: str = ""
     retries: Sequence[int] = ()  # seconds to wait before each retry after a TryAgainError
+    actor: Literal["required", "optional", "none"] = "required"  # optional on a schedule; none changes nothing
+
+
+class Second(NamedTuple):
+    """The act that may need a second person, and the parameter that makes it one, if it is not always."""
+
+    act: Act
+    when: str = ""
 
 
 class Parameter(NamedTuple):
@@ -118,6 +133,20 @@ class Parameter(NamedTuple):
         """How the command line spells it."""
         return self.mark(Cli) or Cli()
 
+    @property
+    def option(self) -> str:
+        """The option's name on the command line."""
+        return self.cli.option or f"--{self.name.replace('_', '-')}"
+
+    def typed(self, value: Any) -> list[str]:
+        """Return the words of a command line that give it this value."""
+        if value in (None, "", (), False, self.default):
+            return []
+        if self.type is bool:
+            return [self.option]
+        values = [str(one) for one in (value if self.many else [value])]
+        return values if self.argument else [word for one in values for word in (self.option, one)]
+
 
 @dataclass(frozen=True)
 class Entry(Generic[P]):
@@ -126,10 +155,62 @@ class Entry(Generic[P]):
     name: str
     run: Callable[Concatenate[Context, P], Result]
     form: Form | str
+    second: Second | None = None
 
     def __call__(self, context: Context, *args: P.args, **options: P.kwargs) -> Result:
-        """Run the command."""
-        return self.run(context, *args, **options)
+        """Run the command in the name of who acts, unless it has to wait for a second person; ActorError."""
+        if not self.changes:
+            return self.run(context, *args, **options)
+        who = person(context.actor, at_terminal=context.local_files)
+        given = inspect.signature(self.run).bind(context, *args, **options).arguments
+        with acting(context.actor and who):
+            if self.second and not given.get("dry_run") and (not self.second.when or given.get(self.second.when)):
+                return self._by_two(context, who, given, self.second.act)
+            return self.run(context, *args, **options)
+
+    def invoke(self, context: Context, given: Mapping[str, Any]) -> Result:
+        """Run the command with all of its parameters by name, those of every entry too."""
+        shared = {name: given[name] for name in ("actor", "approve") if given.get(name)}
+        run: Callable[..., Result] = self
+        own = {name: value for name, value in given.items() if name not in ("actor", "approve")}
+        return run(context._replace(**shared), **own)
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something, so that it has the parameter `actor`."""
+        reads = isinstance(self.form, str) or self.form.actor == "none"
+        return not reads or bool({"reason", "override"} & inspect.signature(self.run).parameters.keys())
+
+    def _by_two(self, context: Context, who: str, given: Mapping[str, Any], act: Act) -> Result:
+        """Store a request, or carry out another person's, if the issuer's settings want a second one."""
+        from flows.operations.four_eyes import Asked, carrying_out, request
+        from flows.runs.identity import digest
+        from flows.runs.keys import RunId
+
+        run: Callable[..., Result] = self.run
+        own = {name: value for name, value in given.items() if name != "context"}
+        target = RunId.parse(str(own.get("run") or own.get("target")))
+        name = target.issuer if target else own.get("issuer") or own.get("target")
+        named = [name] if name else issuers(context.folder)
+        needing = [one for one in named if act in load_issuer(context.folder, one).four_eyes.acts]
+        if not needing:
+            return run(context, **own)
+        words = [word for one in self.parameters for word in one.typed(own.get(one.name))]
+        files = [str(own[name]) for name in ("extract", "corrections", "key") if own.get(name)]
+        files = files or [""] * (act == "gates")  # without a name, a gate is opened for every extract
+        reason = next((str(own[name]) for name in ("override_reason", "override", "reason") if own.get(name)), "")
+        local = [digest(Path(one).read_bytes()) for one in files if context.local_files and Path(one).is_file()]
+        asked = Asked(act, shlex.join(["cardlink", *self.name.split(), *words]), files, local, who, reason)
+        issuer_context = wire(context.folder, needing[0])
+        if context.approve:
+            with carrying_out(issuer_context, context.approve, asked) as first, acting(f"{who} for {first}"):
+                return run(context, **own)
+        would = run(context, **{**own, "dry_run": True}) if "dry_run" in self.run.__annotations__ else Result({})
+        number, record = request(issuer_context, asked)
+        waits = f"nothing was done yet; a second person is needed until {record.until:%Y-%m-%d %H:%M} UTC"
+        facts = {"request": number, "until": record.until.isoformat(), "digest": record.digest, "would": would.facts}
+        shown = [f"request {number} of {record.actor}: {waits}", *would.shown]
+        return Result(facts, shown, f"{record.line} --approve {number} --actor YOUR_NAME", WAITING)
 
     @property
     def label(self) -> str:
@@ -147,15 +228,20 @@ class Entry(Generic[P]):
         described = inspect.cleandoc(self.run.__doc__ or "").partition("\nArgs:\n")[2]
         helps = {name: " ".join(text.split()) for name, text in _ARGS.findall(described)}
         declared = list(inspect.signature(self.run, eval_str=True).parameters.values())[1:]
-        return [_parameter(one, helps.get(one.name, "")) for one in declared]
+        shared = [("approve", r"[0-9a-f]{12}", APPROVE)] if self.second else []
+        shared += [("actor", actors(), ACTOR)] if self.changes else []
+        own = [_parameter(one, helps.get(one.name, "")) for one in declared]
+        return own + [Parameter(name, str, (Text(rule, 64),), "", False, False, text) for name, rule, text in shared]
 
 
 _ARGS = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)  # a name, and its text until the indent ends
 
 
-def entry(name: str, form: Form | str) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
+def entry(
+    name: str, form: Form | str, second: Second | None = None
+) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
     """Make an entry of a function; `form` is its Prefect form, or a sentence saying why it has none."""
-    return lambda run: Entry(name, run, form)
+    return lambda run: Entry(name, run, form, second)
 
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:

@@ -5,10 +5,10 @@ Module by module in the order of a night; a new module of commands is named here
 
 import re
 
-from flows.commands import mend, outbox, partner, practice, resend, results, retention, setup, submit
+from flows.commands import audit, mend, outbox, partner, practice, resend, results, retention, setup, submit
 from flows.commands.entry import Form, entries_of
 
-ENTRIES = entries_of(setup, submit, outbox, results, resend, mend, retention, partner, practice)
+ENTRIES = entries_of(setup, submit, outbox, results, resend, mend, retention, audit, partner, practice)
 
 FORMED = [(one, one.form) for one in ENTRIES if isinstance(one.form, Form)]
 _COMMAND = re.compile(r"`cardlink ([^`]+)`|\bcardlink ([a-z][^`;)\n]*?)(?=[;)`]|[.,](?:\s|$)|\s*$)")
@@ -48,7 +48,6 @@ def _fields(name: str) -> dict[str, str]:
     found = dict[str, str]()
     for entry, form in FORMED:
         for one in (one for one in entry.parameters if form.name == name and not one.argument):
-            option = one.cli.option or f"--{one.name.replace('_', '-')}"
             flag = [
                 f"{choice.name}: {label}"
                 for choice in form.choices
@@ -56,5 +55,5 @@ def _fields(name: str) -> dict[str, str]:
                 if sets == {one.name: True}
             ]
             choice = [choice.name for choice in form.choices if any(one.name in sets for sets in choice.sets.values())]
-            found[option] = next(iter(flag + choice), one.name)
+            found[one.option] = next(iter(flag + choice), one.name)
     return found

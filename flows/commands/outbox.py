@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.commands.entry import Context, Form, entry
+from flows.commands.entry import Context, Form, Second, entry
 from flows.commands.parameters import Cli, DryRun, Help, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table, artifact
 from flows.wiring import edges, load_issuer, now
@@ -95,7 +95,7 @@ def hold(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason,
     return _move(context, run, "held", chunks, reason, dry_run)
 
 
-@entry("outbox release", form=OUTBOX)
+@entry("outbox release", form=OUTBOX, second=Second("release"))
 def release(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Let chunks of RUN that are held, or marked as uploaded by mistake, wait for their upload again."""
     return _move(context, run, "released", chunks, reason, dry_run)

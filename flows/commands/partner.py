@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.commands.entry import Context, Form, entry
+from flows.commands.entry import Context, Form, Second, entry
 from flows.commands.parameters import Cli, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table
 from flows.commands.results import break_lines
@@ -41,7 +41,11 @@ class OtherIssuerError(OperatorError):
     next_step = "`cardlink status {issuer}` lists its runs."
 
 
-@entry("link", form="it shows one person's secret link, and fields are typed at a terminal")
+@entry(
+    "link",
+    form="it shows one person's secret link, and fields are typed at a terminal",
+    second=Second("override", "override"),
+)
 def link(
     context: Context,
     target: Annotated[str, Cli(metavar="RUN|ISSUER")],
@@ -115,7 +119,7 @@ def job_follow(
     raise FollowingStoppedError(issuer=issuer, job=job)
 
 
-@entry("placements", form=Form("placements", "placements of {issuer}", hours=12, retries=(60, 600)))
+@entry("placements", form=Form("placements", "placements of {issuer}", 12, retries=(60, 600), actor="optional"))
 def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bool = False) -> Result:
     """Query the partner for the placements of ISSUER's links: opened, authenticated, placed, failed by kind.
 

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
+from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, Second, entry
 from flows.commands.parameters import (
     Cli,
     ExtractName,
@@ -66,7 +66,7 @@ Rejects = Annotated[bool, Help("Rows we refused.")]
 Rows = Annotated[Sequence[Number], Help("A row of RUN, by its number.")]
 
 
-@entry("resubmit", form=AGAIN)
+@entry("resubmit", form=AGAIN, second=Second("override", "override_reason"))
 def resubmit(
     context: Context,
     run: RunName,
@@ -199,7 +199,7 @@ def _preview(issuer: str, request: Request, plan: ResendPlan, checked: Selection
     return Result(facts, shown, next_step, 3 if checked.refused else 0)
 
 
-RENEW = Form("renew", "renew {issuer}: {mode}", hours=LONGEST, without=("extract",), choices=(DRY_OR_SEND,))
+RENEW = Form("renew", "renew {issuer}: {mode}", LONGEST, without=("extract",), choices=(DRY_OR_SEND,), actor="optional")
 
 
 @entry("renew", form=RENEW)

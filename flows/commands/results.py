@@ -24,7 +24,7 @@ TOP = 10  # lines of a table on a terminal; the files have them all
 NAMED = 3  # runs of an ingest in its sentence
 READ_ONLY = "it changes nothing; the tables of the other flows show the same"
 FILES = "report.html report.xlsx links.csv errors.csv rejects.csv awaiting.csv breaks.csv questions.csv summary.json"
-INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60))
+INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60), actor="optional")
 STAGES = (("submit", "why we refused or warned", "rejects.csv"), ("partner", "why the partner refused", "errors.csv"))
 
 
@@ -129,7 +129,7 @@ def break_lines(one: Mapping[str, Any], what: str) -> list[str]:
     return ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {what}"]
 
 
-@entry("reconcile", form=Form("reconciliation", "reconciliation {issuer}"))
+@entry("reconcile", form=Form("reconciliation", "reconciliation {issuer}", actor="optional"))
 def reconcile(
     context: Context,
     issuer: str = "",
@@ -186,7 +186,7 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
     return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
 
 
-@entry("worklist", form=Form("worklist", "worklist {issuer}"))
+@entry("worklist", form=Form("worklist", "worklist {issuer}", actor="none"))
 def worklist(context: Context, issuer: str = "") -> Result:
     """List what is to be done about all runs, due first: who acts, and the command to paste.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.entry import Context, Form, entry
+from flows.commands.entry import Context, Form, Second, entry
 from flows.commands.parameters import Issuer
 from flows.commands.result import Result, Table, artifact
 from flows.wiring import cleaner, issuers, wire
@@ -13,11 +13,12 @@ from flows.wiring import cleaner, issuers, wire
 if TYPE_CHECKING:
     from flows.operations.purge import PurgePlan
 
+PURGE = Form("purge", "purge {issuer}", needs=("issuer",), retries=(10, 60), actor="optional")
 SHOWN = 20  # unknown objects named on a terminal; --json has them all
 LIFECYCLE = "deploy/s3-lifecycle.json"
 
 
-@entry("purge", form=Form("purge", "purge {issuer}", needs=("issuer",), retries=(10, 60)))
+@entry("purge", form=PURGE, second=Second("purge"))
 def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Result:
     """Delete what [retention] allows: sealed chunks, then ledgers and reports; never open work, never a source.
 

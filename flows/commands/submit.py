@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
+from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, Second, entry
 from flows.commands.parameters import Cli, Day, ExtractName, Issuer, Reason
 from flows.commands.result import Result, Table, counted
 from flows.errors import CardlinkError, ExtractError, full_text
@@ -30,7 +30,7 @@ RERUN = Form(
 )
 
 
-@entry("submit", form=RERUN)
+@entry("submit", form=RERUN, second=Second("gates", "opened"))
 def submit(
     context: Context,
     issuer: Issuer,

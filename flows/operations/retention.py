@@ -36,7 +36,7 @@ _LEDGER = re.compile(
     r"|single/\d+-\d+(-answer)?\.json"
     r"|placements/(part-(\d{4}-)?\d{5}\.parquet|claims/\d{6}\.json"
     r"|messages/part-(\d{4}-)?\d{5}/\d{9}-\d{8}T\d{12}-[0-9a-f]{8}\.json)"
-    r"|report/((rejects|held|errors|chunks|awaiting|breaks|questions|links(-\d{5})?)\.csv|summary\.json|report\.(html|xlsx)"
+    r"|report/((rejects|held|errors|chunks|awaiting|breaks|questions|links(-\d{5})?)\.csv|summary\.json|audit\.zip|report\.(html|xlsx)"
     r"|(rows|links)/part-(\d{4}-)?\d{5}\.parquet)"
 )
 End = Literal["committed", "abandoned", "never"]

@@ -24,7 +24,7 @@ from flows.results.lineage import Cardholders, run_rows
 from flows.results.markers import read_waiting
 from flows.runs.attempts import active_twice, prompted_links
 from flows.runs.chains import commits_since, last_record
-from flows.runs.context import IssuerContext
+from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import (
     csv_pieces,
     keys_of,
@@ -232,12 +232,5 @@ def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms)
 
 def _note_once(context: IssuerContext, run: str, name: str, late: Sequence[WaitingChunk]) -> bool:
     """Write an event under a fixed name, create-only, so that of many processes only one reports it."""
-    adapters = context.adapters
-    event = {
-        "what": name.removesuffix(".json"),
-        "at": adapters.now().isoformat(),
-        "by": adapters.actor,
-        "chunks": len(late),
-        "rows": sum(one.awaiting for one in late),
-    }
-    return adapters.store.create(keys_of(run).events + name, canonical(event))
+    rows, what = sum(one.awaiting for one in late), name.removesuffix(".json")
+    return record_event(context.adapters, keys_of(run), what, name, chunks=len(late), rows=rows)

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.redaction import redact
 from flows.runs.chunks import chunk_states
-from flows.runs.context import Adapters
+from flows.runs.context import Adapters, record_event
 from flows.runs.documents import (
     UnknownRunError,
     finished,
@@ -28,7 +27,6 @@ from flows.runs.documents import (
     rows_key,
     shaped,
 )
-from flows.runs.identity import canonical
 from flows.runs.store import ObjectMissingError, Store, read
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
@@ -154,9 +152,8 @@ def _results(store: Store, manifest: Manifest, part: LedgerPart) -> pl.DataFrame
 
 def record_repeat(adapters: Adapters, of: str, run: str, rows: int, reason: str) -> None:
     """Record with a run that another run repeats some of its rows; once, however often that run is started."""
-    event = {"what": "resubmitted", "at": adapters.now().isoformat(), "by": redact(adapters.actor)}
-    facts = {"run": run, "rows": rows, "reason": redact(reason)}
-    adapters.store.create(f"{keys_of(of).events}resubmitted-{run}.json", canonical({**event, **facts}))
+    once = f"resubmitted-{run}.json"
+    record_event(adapters, keys_of(of), "resubmitted", once, run=run, rows=rows, reason=reason)
 
 
 class Attempt(NamedTuple):

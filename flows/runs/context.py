@@ -45,13 +45,18 @@ class IssuerContext(NamedTuple):
     opener_key: Callable[[], str] = lambda: ""  # digest of the key that `opener` has, '' without one
 
 
-def record_event(adapters: Adapters, keys: RunKeys, what: str, **facts: str | int | list[str]) -> None:
-    """Add an event to a run's history: what, when, by whom, and facts; card numbers in texts are masked."""
+def record_event(
+    adapters: Adapters, keys: RunKeys, what: str, once: str = "", /, **facts: str | int | list[str]
+) -> bool:
+    """Add an event to a run's history: what, when, by whom, and facts; card numbers in texts are masked.
+
+    `once` is a fixed name, so that of many processes only one records it: False for the others.
+    """
     moment = adapters.now()
     reported = {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
     event = canonical({"what": what, "at": moment.isoformat(), "by": redact(adapters.actor), **reported})
     name = f"{moment:%Y%m%dT%H%M%S%f}-{what.replace(' ', '-')}-{digest(event)[:8]}.json"
-    adapters.store.create(keys.events + name, event)
+    return adapters.store.create(keys.events + (once or name), event)
 
 
 class Overlay:

@@ -19,7 +19,7 @@ TEMPORARY = ".tmp-"  # prefix of the directory store's unfinished files; no key 
 FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a folder in a listing: S3 gives none, so no store does
 # Folders that others write to, whose files a scanner may have to judge first; and what no one may ever change.
 DROPPED = re.compile(r"[^/]+/(extracts|results|corrections|transactions)/|[^/]+/deliveries/[^/]+/received$")
-LASTING = re.compile(r"[^/]+/(commits/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))")
+LASTING = re.compile(r"[^/]+/(commits/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")  # how Python shows bytes in a file name that are not UTF-8
 
@@ -79,6 +79,8 @@ prompted_prefix = _prefix("single")  # single links whose fields were typed in
 placements = _prefix("placements")  # derived: the funnel over an issuer's runs, and the transaction reports read for it
 reconciliation = _prefix("reconciliation")  # derived: the report across an issuer's runs
 probes = _prefix("probe")  # what the race probe writes
+approvals = _prefix("approvals")  # requests that need a second person, a chain for each
+trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
 
 
 def drops(issuer: str) -> frozenset[str]:

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from flows.commands.entry import Form
+from flows.commands.every import ENTRIES
 from flows.demo import ISSUER, prepare
 from flows.ui import environment, page_server, server, worker
 from tests.leftovers import ended
@@ -34,6 +36,7 @@ FAST = {
     "PREFECT_SERVER_METRICS_ENABLED": "true",
     "PREFECT_SERVER_ENCRYPTION_KEY": "c2VjcmV0IG9mIHRoZSB0ZXN0cywgMzIgYnl0ZXMhISE=",
 }
+BY_HAND = {one.form.name for one in ENTRIES if isinstance(one.form, Form) and one.form.actor == "required"}
 
 
 class Run(NamedTuple):
@@ -68,7 +71,8 @@ class Stage(NamedTuple):
         return {one["name"]: one["id"] for one in self.call("deployments/filter", {})}
 
     def start(self, deployment: str, **parameters: object) -> str:
-        """Start a run as the UI does; return its id."""
+        """Start a run as the UI does, a form by hand in the name of a person; return its id."""
+        parameters = {**({"actor": "tester"} if deployment in BY_HAND else {}), **parameters}
         created = self.call(f"deployments/{self.deployments()[deployment]}/create_flow_run", {"parameters": parameters})
         return str(created["id"])
 

@@ -133,11 +133,13 @@ def test_names_choices_and_defaults_of_a_form_are_those_of_its_command(entry: En
 
     assert typed.keys() == declared.keys()
     assert declared.keys() - chosen - set(form.without) <= fields.keys()
-    for name in declared.keys() & fields.keys() - {"dry_run", *form.needs}:
+    for name in declared.keys() & fields.keys() - {"dry_run", "actor", *form.needs}:
         default = declared[name].default
         every = all(name in parameters(one) for one in ENTRIES if one.form is form)
         assert typed[name].required == (default is REQUIRED)
         assert fields[name].default in ((default or None, default) if every else (default or None, "", forms.NONE))
+    named = {"required": REQUIRED, "optional": "", "none": None}[form.actor]
+    assert named == (fields["actor"].default if "actor" in fields else None)
     for choice in form.choices:
         labels = get_args(fields[choice.name].annotation)
         assert (tuple(choice.sets), labels[0]) == (labels, fields[choice.name].default)
@@ -182,7 +184,7 @@ def test_a_verb_of_a_few_lines_is_a_command_and_a_form() -> None:
 
     assert typed.stdout == "bank: well done well done well done\n"
     assert typed.stderr == "next: cardlink status bank\n"
-    assert schema["required"] == ["issuer"]
+    assert schema["required"] == ["issuer", "actor"]
     assert schema["properties"]["times"]["minimum"] == 1
     assert schema["properties"]["times"]["description"] == "How often."
     assert [schema["properties"][name]["default"] for name in ("times", "dry_run")] == [2, True]

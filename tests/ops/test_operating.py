@@ -108,7 +108,7 @@ def weekend(toml: Path) -> None:
 def deployments_of(*issuers: str) -> set[str]:
     flows = ("nightly", "ingest", "watch", "reconciliation", "renew", "placements", "purge")
     each = {f"{flow}-{issuer}" for flow in flows for issuer in issuers}
-    return each | {"rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend"}
+    return each | {"rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend", "audit"}
 
 
 def test_every_deployment_of_the_file_stands_on_the_server(stage: Stage) -> None:
@@ -396,6 +396,7 @@ def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Pag
     known = story.stage.newest("rerun")
     page.choose("Issuer", ISSUER)
     page.type_into("extract", EXTRACT)
+    page.type_into("actor", "tester")
 
     page.click("Submit")
 
@@ -462,6 +463,7 @@ def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_f
     story.stage.form(page, "outbox")
     known = story.stage.newest("outbox")
     page.type_into("run", story.run)
+    page.type_into("actor", "tester")
     page.click("Submit")
     page.see("'action' is a required property")
     started = story.stage.newest("outbox", known)

@@ -1,0 +1,228 @@
+"""The proof of an issuer's audit trail: what was changed, removed or put between; and the evidence of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from io import BytesIO
+from typing import NamedTuple
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from pydantic import ValidationError
+
+from flows.errors import OperatorError
+from flows.operations.remediation import checked_reason
+from flows.runs.chains import records
+from flows.runs.chunks import stored_chunks
+from flows.runs.context import IssuerContext
+from flows.runs.documents import UnknownRunError, keys_of, manifests, read_plan, read_purged
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import approvals, dismissed, extracts, purged, trail
+from flows.runs.store import ConflictError, ObjectMissingError, Store, read
+from flows.runs.trail import ENTRY, RECORDS, AuditTrail, entry_key, record_keys, sealed
+from flows.submissions.publish import GROUP, SealRecords
+from schemas.manifest import Manifest
+from schemas.records import PARTS, Approval, AuditEntry
+
+READERS = 16  # objects read at a time
+CHANGED, REMOVED, BETWEEN, BROKEN = "changed", "removed", "put between", "does not follow the entry before it"
+REPORTS = ("summary.json", "chunks.csv", "breaks.csv")  # those without cardholders and links
+
+
+class NothingToAcceptError(OperatorError):
+    """The object is no finding, or none that can be accepted."""
+
+    message = "{key} is no record that `cardlink audit verify {issuer}` finds changed, removed or put between."
+    next_step = "Name one of its findings; entries of the trail, chunks and ledgers cannot be accepted, only restored."
+
+
+class Finding(NamedTuple):
+    """One object that is not as it was recorded; the number, author and time of the entry that first names it."""
+
+    key: str
+    what: str
+    entry: int = 0
+    by: str = ""
+    at: str = ""
+
+
+class Proof(NamedTuple):
+    """What was compared and what does not fit, first in the order of the trail; of `older` only the names are known.
+
+    `head` is number and digest of the last entry: kept elsewhere, it shows when the end of the trail is cut off.
+    """
+
+    entries: int
+    objects: int
+    older: int
+    head: str
+    findings: tuple[Finding, ...]
+    accepted: tuple[str, ...]
+
+
+class _Entry(NamedTuple):
+    """One entry as it is stored; no content where it is gone, no document where a byte of it was changed."""
+
+    number: int
+    key: str
+    content: bytes
+    document: AuditEntry | None
+
+
+def verify(store: Store, issuer: str, head: str = "") -> Proof:
+    """Compare everything an issuer's trail names with what is stored; `head`, of an earlier proof, must be in it."""
+    stored = _digests(store, list(record_keys(store, issuer)))  # before the trail: a record is named first
+    entries = _entries(store, issuer)
+    sound = [(one.number, one.document) for one in entries if one.document]
+    named: dict[str, list[tuple[int, AuditEntry]]] = {}
+    for number, entry in sound:
+        for key in entry.objects:
+            named.setdefault(key, []).append((number, entry))
+    older = {key for _, entry in sound for key in entry.older} - named.keys()
+    stored |= _digests(store, [key for key in named.keys() | older if key not in stored])
+    findings = list(_broken(store, issuer, entries))
+    findings += [
+        one for key, sha256 in stored.items() if (one := _judge(key, sha256, named.get(key, []), older, entries))
+    ]
+    findings += _contents(store, issuer, {one.key for one in findings})
+    heads = [f"{one.number}:{digest(one.content)[:16]}" for one in entries]
+    if head and head not in heads:
+        findings.append(Finding(trail(issuer), f"without the entry {head} of an earlier proof", len(heads)))
+    accepted = {key for _, entry in sound if entry.reason for key in entry.objects} - {one.key for one in findings}
+    ranked = sorted(findings, key=lambda one: (one.entry or len(heads) + 1, one.key))
+    there = sum(1 for sha256 in stored.values() if sha256)
+    return Proof(len(heads), there, len(older), heads[-1] if heads else "", tuple(ranked), tuple(sorted(accepted)))
+
+
+def accept(context: IssuerContext, key: str, reason: str, *, dry_run: bool = False) -> Finding:
+    """Record why a finding is accepted as it is now; NothingToAcceptError, NoReasonError."""
+    issuer, adapters, why = context.issuer.issuer, context.adapters, checked_reason(reason)
+    found = next((one for one in verify(adapters.store, issuer).findings if one.key == key), None)
+    if found is None or not RECORDS.fullmatch(key):
+        raise NothingToAcceptError(key=key, issuer=issuer)
+    if not dry_run:
+        AuditTrail(adapters.store, adapters.actor, adapters.now).add(
+            issuer, {key: _digests(adapters.store, [key])[key]}, why
+        )
+    return found
+
+
+def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
+    """Return the files that prove what happened to a run: its records, requests, reports, and its part of the trail.
+
+    Nothing in them names a cardholder, a card or a link; chunks, ledger, lists and links are there by digest only.
+    """
+    store, issuer, keys = context.adapters.store, context.issuer.issuer, keys_of(run)
+    plan = read_plan(store, keys)
+    if plan is None:
+        raise UnknownRunError(run=run)
+    subjects = {run, plan.source.key.removeprefix(extracts(issuer))}
+    prefixes = [keys.base, f"{purged(issuer)}{run}/", f"{dismissed(issuer)}{plan.source.sha256}/"]
+    for chain in store.keys(approvals(issuer), shallow=True):
+        first = next(records(store, chain.key, Approval), None)
+        prefixes += [chain.key] if first and any(one in first.line for one in subjects) else []
+    names = [key for key in record_keys(store, issuer) if key.startswith(tuple(prefixes))]
+    names += [entry.key for entry in store.keys(keys.report("")) if entry.key.endswith(REPORTS)]
+    files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in names}
+    everything = _digests(store, [entry.key for entry in store.keys(keys.base)])
+    files["objects.sha256"] = "".join(f"{sha256}  {key}\n" for key, sha256 in everything.items()).encode()
+    files["trail.jsonl"] = b"".join(one.content for one in _entries(store, issuer))
+    return files
+
+
+def bundle(files: Mapping[str, bytes]) -> bytes:
+    """Return files as a zip, with their digests in SHA256SUMS."""
+    sums = "".join(f"{digest(content)}  {name}\n" for name, content in sorted(files.items()))
+    out = BytesIO()
+    with ZipFile(out, "w", ZIP_DEFLATED) as archive:
+        for name, content in sorted({**files, "SHA256SUMS": sums.encode()}.items()):
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def _entries(store: Store, issuer: str) -> list[_Entry]:
+    """Return the entries of an issuer's trail from the first to the last that is listed."""
+    found = (ENTRY.fullmatch(entry.key) for entry in store.keys(trail(issuer)))
+    last = max((int(one[1]) for one in found if one), default=0)
+    wanted = [entry_key(issuer, number) for number in range(1, last + 1)]
+    with ThreadPoolExecutor(READERS) as readers:
+        contents = readers.map(lambda key: _stored(store, key), wanted)
+        return [
+            _Entry(at, key, one, _parsed(one)) for at, (key, one) in enumerate(zip(wanted, contents, strict=True), 1)
+        ]
+
+
+def _parsed(content: bytes) -> AuditEntry | None:
+    with suppress(ValidationError):
+        entry = AuditEntry.model_validate_json(content)
+        return entry if canonical(sealed(entry)) == content else None
+    return None
+
+
+def _broken(store: Store, issuer: str, entries: Sequence[_Entry]) -> Iterator[Finding]:
+    """Yield what is wrong with the entries themselves; behind one that is wrong, the next cannot be judged."""
+    before: str | None = ""
+    for one in entries:
+        if one.document is None:
+            yield Finding(one.key, CHANGED if one.content else REMOVED, one.number)
+        elif before not in (None, one.document.before):
+            yield Finding(one.key, BROKEN, one.number)
+        before = digest(one.content) if one.document else None
+    wanted = {one.key for one in entries}
+    yield from (Finding(entry.key, BETWEEN) for entry in store.keys(trail(issuer)) if entry.key not in wanted)
+
+
+def _judge(
+    key: str, sha256: str, named: Sequence[tuple[int, AuditEntry]], older: Collection[str], entries: Sequence[_Entry]
+) -> Finding | None:
+    """Return what is wrong with a record, by the entries that name it; without any entry nothing was named yet."""
+    if sha256 in [entry.objects[key] for _, entry in named] or (sha256 and (key in older or not entries)):
+        return None
+    what = REMOVED if not sha256 else CHANGED if named else BETWEEN
+    number, entry = named[0] if named else (0, None)
+    return Finding(key, what, number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}") if entry else Finding(key, what)
+
+
+def _contents(store: Store, issuer: str, wrong: Collection[str]) -> Iterator[Finding]:
+    """Yield chunks, ledger parts and seal records that are not those their manifests name."""
+    try:
+        committed = list(manifests(store, issuer))
+    except ConflictError:  # a finding already, and the first thing to put right
+        return
+    for manifest in committed:
+        if not any(key.startswith(keys_of(manifest.run).base) for key in wrong):
+            yield from _content(store, manifest)
+
+
+def _content(store: Store, manifest: Manifest) -> Iterator[Finding]:
+    keys = keys_of(manifest.run)
+    gone = {part for part in PARTS if read_purged(store, keys, part) is not None}
+    now = {one.key: one.chunk.sha256 for one in stored_chunks(store, manifest).values()}
+    parts = {keys.ledger + one.name: one.sha256 for one in manifest.ledger}
+    known = {keys.chunks + one.name: one.sha256 for one in manifest.chunks} | now | parts
+    must = ({} if "chunks" in gone else now) | ({} if "ledger" in gone else parts)
+    listed = [entry.key for prefix in (keys.chunks, keys.ledger) for entry in store.keys(prefix)]
+    for key, sha256 in _digests(store, sorted({*listed, *known})).items():
+        if sha256 != known.get(key) and (sha256 or key in must):
+            yield Finding(key, BETWEEN if key not in known else CHANGED if sha256 else REMOVED)
+    for first in () if "ledger" in gone else range(0, len(manifest.chunks), GROUP):
+        with suppress(ConflictError):
+            written = SealRecords(store, keys.seals, first // GROUP)
+            if all(written.names(one.name, one.sha256) for one in manifest.chunks[first : first + GROUP]):
+                continue
+        yield Finding(f"{keys.seals}{first // GROUP:05d}-001.json", CHANGED)
+
+
+def _digests(store: Store, keys: Collection[str]) -> dict[str, str]:
+    """Return the digests of objects by key, "" where there is none."""
+    with ThreadPoolExecutor(READERS) as readers:
+        found = readers.map(lambda key: _stored(store, key), keys)
+        return {key: digest(content) if content else "" for key, content in zip(keys, found, strict=True)}
+
+
+def _stored(store: Store, key: str) -> bytes:
+    try:
+        return read(store, key)
+    except ObjectMissingError:
+        return b""
