@@ -53,7 +53,7 @@ class RuleSettings(Settings):
 
 
 class Repairs(Settings):
-    """Repairs of whole columns: each is decided once, from the first rows of the extract, and counted in the report."""
+    """Repairs of whole columns: each is decided by all rows of the extract, and counted in the report."""
 
     zip_zeros: bool = Field(
         True,
