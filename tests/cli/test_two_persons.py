@@ -49,7 +49,7 @@ def bank(tmp_path: Path) -> Bench:
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
     (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
     portal = {"rows_per_chunk": 10}
-    return Bench(open_store("store", tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC))
+    return Bench(open_store(issuer(), tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC))
 
 
 @pytest.fixture
