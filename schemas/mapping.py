@@ -142,7 +142,7 @@ def _stripped(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
         value = value.str.strip_prefix(one)
     for one in cell.strip_suffix or ():
         value = value.str.strip_suffix(one)
-    return value
+    return present(value)
 
 
 def _bounds(length: pl.Expr, span: Span) -> tuple[pl.Expr, pl.Expr]:
@@ -156,9 +156,9 @@ def _bounds(length: pl.Expr, span: Span) -> tuple[pl.Expr, pl.Expr]:
 def _split(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
     parts = value.str.extract_all(r"\S+") if cell.split == " " else value.str.split(cell.split or "")
     if isinstance(cell.part, tuple):
-        return parts.list.slice(*_bounds(parts.list.len(), cell.part)).list.join(cell.split or "")
+        return present(parts.list.slice(*_bounds(parts.list.len(), cell.part)).list.join(cell.split or ""))
     at = cell.part or 1
-    return parts.list.get(at - (at > 0), null_on_oob=True)
+    return present(parts.list.get(at - (at > 0), null_on_oob=True))
 
 
 def _padded(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
@@ -176,7 +176,7 @@ def _looked_up(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
     table = cell.lookup if isinstance(cell.lookup, dict) else {}
     unknown = {"reject": pl.lit(UNREADABLE), "empty": pl.lit(None, pl.String), "keep": value}[cell.unknown]
     found = value.replace_strict(list(table), list(table.values()), default=None, return_dtype=pl.String)
-    return pl.when(value.is_in(list(table))).then(found).when(value.is_not_null()).then(unknown)
+    return present(pl.when(value.is_in(list(table))).then(found).when(value.is_not_null()).then(unknown))
 
 
 def _kind(given: object) -> str:
@@ -220,7 +220,7 @@ class Cell(Settings):
     slice: Annotated[
         Annotated[Span, AfterValidator(_ordered)] | None,
         Step(
-            lambda value, cell, _: value.str.slice(*_bounds(value.str.len_chars(), cell.slice)),
+            lambda value, cell, _: present(value.str.slice(*_bounds(value.str.len_chars(), cell.slice))),
             '{ from = "ID", slice = [-4, -1] }',
             "AB-0017",
             "0017",

@@ -206,7 +206,7 @@ def _made(target: str, cell: Cell, finder: _Finder) -> pl.Expr:
     value = present(value)
     for name, step in STEPS.items():
         if getattr(cell, name) is not None:
-            value = present(step.apply(value, cell, target))
+            value = step.apply(value, cell, target)
     holds = _counting(cell.when or {}, finder)
     return value if holds is None else pl.when(holds).then(value)
 

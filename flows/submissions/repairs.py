@@ -104,7 +104,8 @@ class Evidence:
 
 def refuse_scientific(rows: pl.DataFrame, repairs: Repairs, name: str) -> None:
     """Raise ExcelDamageError where a card number is written like 4.11E+15."""
-    if repairs.refuse_excel and rows[PAN].str.contains("^[0-9][.,]?[0-9]*[eE][+]?[0-9]+$").any():
+    marked = rows.filter(_PAN.str.contains("[eE]"))[PAN]
+    if repairs.refuse_excel and marked.str.contains("^[0-9][.,]?[0-9]*[eE][+]?[0-9]+$").any():
         raise ExcelDamageError(name=name, sign="scientific notation")
 
 
