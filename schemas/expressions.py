@@ -94,6 +94,8 @@ def _holds_card(cells: Sequence[pl.Series]) -> pl.Series:
     text, pan = pl.col("text"), pl.col("pan")
     rows = pl.select(cells[0].alias("text"), cells[1].alias("pan")).with_row_index()
     long = rows.filter(text.str.len_bytes() >= SHORTEST_CARD).filter(text.str.contains(LONG_NUMBER))
+    if long.is_empty():  # the usual block
+        return pl.repeat(value=False, n=rows.height, eager=True)
     bare, together = pl.col("bare"), text.str.len_bytes() == pl.col("bare").str.len_bytes()
     after = bare.str.find(pan.str.slice(0, BIN), literal=True)
     numbers = (
