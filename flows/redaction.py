@@ -53,6 +53,7 @@ _IDENTIFIER = re.compile(
     r"|[0-9a-f]{32}(?:[0-9a-f]{8}|[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{64}|[0-9a-f]{96})?)(?![0-9A-Za-z])",
     re.IGNORECASE,
 )
+_NO_LETTERS = re.compile(r"(?<![0-9A-Za-z])([0-9]{16})([0-9]{16})(?![0-9A-Za-z])")  # a UUID may have none
 # What a foreign text may say with many digits: dates, times and our run ids.
 _KNOWN_SHAPE = re.compile(
     r"(?<![0-9])(?:(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9](?:[ T][0-2][0-9](?::[0-5][0-9]){1,2}(?:\.[0-9]{1,9})?)?"
@@ -134,8 +135,10 @@ def shows_card(url: str, last_4: str | None) -> bool:
     """Return whether a URL contains a CVV, its hash or a card number, in any spelling; `last_4` of whom it is for.
 
     Within identifiers in hexadecimal, which have many digits by chance, only the cardholder's own number counts, and
-    not within a longer run of digits: by chance, one of eleven million such links would hold it there.
+    not within a longer run of digits: by chance, one of eleven million such links would hold it there. One of
+    three million has no letter at all: it counts where one of its halves is a card number.
     """
+    url = _NO_LETTERS.sub(lambda one: one[0] if [*filter(_BEGINS.match, _windows(one.groups()))] else _blank(one), url)
     if redact(url) != url:
         return True
     for text, _ in _readings(url):

@@ -35,6 +35,8 @@ def test_the_hash_of_a_cvv_is_masked_because_it_is_a_cvv() -> None:
         ("8b4111111111111111953b1518c3d21d", False),  # 19 digits: by chance
         ("8b8041670296151111f3b1518c3d215d", False),  # no brand's cards begin so
         ("8b5555555555554444f3b1518c3d215d", False),  # the number of somebody else
+        ("54154030364416231859881000601542", False),  # by chance without a letter
+        ("54154030364416235555555555554444", True),
     ],
 )
 def test_a_link_of_hexadecimal_digits_shows_a_card_only_where_it_can_hardly_be_chance(marker: str, shown: bool) -> None:
