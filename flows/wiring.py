@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -174,6 +175,12 @@ def _open(root: str, folder: Path, profile: str | None) -> S3Store | LocalStore:
     from flows.adapters.local import LocalStore
 
     return LocalStore(folder / Path(root).expanduser())
+
+
+def shipped(name: str) -> Path:
+    """Return a folder that the wheel carries inside `flows`, and a checkout beside it: `deploy` or `sample_data`."""
+    package = Path(str(files("flows")))
+    return next(place / name for place in (package, package.parent) if (place / name).is_dir())
 
 
 def begin_process() -> None:
