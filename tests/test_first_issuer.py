@@ -75,7 +75,7 @@ def clean(variables: dict[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def beside(folder: Path, block: str, **variables: str) -> Iterator[None]:
+def beside(folder: Path, block: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
     """Type a block into a terminal of its own, and wait until it has written what the other terminal loads."""
     text = f". cardlink-venv/bin/activate\n{block}"
     process = subprocess.Popen(["bash", "-c", text], cwd=folder, env=clean(variables), start_new_session=True)
@@ -85,7 +85,7 @@ def beside(folder: Path, block: str, **variables: str) -> Iterator[None]:
             assert time.monotonic() < end
             assert process.poll() is None
             time.sleep(0.1)
-        yield
+        yield process
 
 
 def test_the_page_leads_to_links_in_a_directory_with_the_content_of_the_wheel(installed: Path) -> None:
@@ -188,3 +188,16 @@ def test_make_shell_has_cardlink_on_its_path() -> None:
     )  # fmt: skip
 
     assert done.stdout.startswith(f"{ROOT}/.venv/bin:")
+
+
+def test_what_practice_wrote_for_other_terminals_is_gone_with_it_and_its_key_stays(installed: Path) -> None:
+    with beside(installed, "exec cardlink practice\n") as process:
+        first = (installed / "practice" / "portal.fingerprint").read_text()
+        process.terminate()
+        process.wait()
+        left = {path.name for path in (installed / "practice").iterdir()}
+    with beside(installed, "exec cardlink practice\n"):
+        second = (installed / "practice" / "portal.fingerprint").read_text()
+
+    assert {"portal.asc", "portal-secret.asc", "portal.fingerprint"} == left
+    assert first == second

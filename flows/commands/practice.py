@@ -18,7 +18,6 @@ from flows.wiring import now, read_file, wire
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
-    from flows.runs.identity import Header
     from flows.runs.sealing import Opener
     from flows.simulator.practice import Behaviour
 
@@ -106,8 +105,8 @@ def practice(
         port: The partner's port (default: any free one).
         speed: How many times faster than real time its clock runs.
     """
-    from flows.runs.identity import default_header
     from flows.simulator import practice as simulator
+    from schemas.portal import columns
 
     wired, began, terminal = wire(context.folder, issuer) if issuer else None, now(), context.terminal
     secret, fingerprint = simulator.portal_key(folder)
@@ -119,6 +118,7 @@ def practice(
         known = store | {f"CARDLINK_SERVICE_{field.upper()}": value for field, value in client.items()}
         exports = [f"export {name}={shlex.quote(value)}" for name, value in known.items()]
         (folder / "env.sh").write_text("\n".join([*exports, ""]), "utf-8")
+        stack.callback((folder / "env.sh").unlink, missing_ok=True)  # at the end, what it names is gone
         terminal.show(base_url)
         for line in (
             f"{base_url}/openapi.json describes it; Ctrl-C ends it. In an issuer's TOML, beside {folder}/portal.asc:",
@@ -134,7 +134,7 @@ def practice(
     with ExitStack() as stack:
         store = stack.enter_context(simulator.s3_server("cards")) if s3 else {}
         opener = stack.enter_context(_opener(secret))
-        header = _header(wired.header if wired else default_header())
+        header = _header(wired) if wired else list(columns())
         behaviour = simulator.Behaviour(fail, shuffle, seed)
         facts = simulator.serve(wired and wired.issuer, header, opener, behaviour, port, clock, announce)
     counts = [f"{value} {what}" for what, value in facts.items() if isinstance(value, int)]
@@ -150,16 +150,14 @@ def answer_chunks(
     if secret_key is None:
         raise NoKeyGivenError
     with _opener(secret_key) as opener:
-        facts = answer(
-            context.issuer, context.adapters.store, _header(context.header), opener, behaviour, today, expires
-        )
+        facts = answer(context.issuer, context.adapters.store, _header(context), opener, behaviour, today, expires)
     lines = [f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"]
     lines += [f"refused {chunk}: {why}" for chunk, why in facts["refused"]]
     return Result(facts, lines, f"cardlink ingest {context.issuer.issuer}", 2 if facts["refused"] else 0)
 
 
-def _header(header: Header) -> list[str]:
-    return next(csv.reader([header.line.decode()]))
+def _header(context: IssuerContext) -> list[str]:
+    return next(csv.reader([context.header.line.decode()]))
 
 
 class _NoOpener:
