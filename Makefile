@@ -3,10 +3,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench bench-issuers quarter year twenty leaks torture demo ui test test-all check lock setup clean screenshots screenshots-ui
+.PHONY: bench bench-issuers quarter year twenty leaks torture demo shell wheel ui test test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
+
+# A shell with `cardlink` on its path.
+shell: .venv/run-ready
+	@echo "cardlink is on the path of this shell; exit leaves it" >&2
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $${SHELL:-sh}
+
+# The wheel, in dist/; deploy/FIRST_ISSUER.md goes on from there.
+wheel:
+	@$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 # Files stay whole, since what is costly (a server, a night) is set up once a file; the longest come first.
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -83,6 +92,7 @@ setup: .venv/test-ready
 	@command -v gpg >/dev/null || { echo "gpg is missing: install GnuPG 2.2 or later (Debian: apt-get install gnupg)" >&2; exit 2; }
 	@test -x $(BIN)/python || { echo "setting up .venv (about a minute, once)" >&2; $(PYTHON) -m venv .venv; }
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@echo "installed: $(BIN)/cardlink (make shell puts it on the path)" >&2
 	@touch $@
 
 .venv/test-ready: .venv/run-ready

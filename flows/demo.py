@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from datetime import date
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,7 @@ from flows.commands.parameters import Cli, Number
 from flows.commands.practice import answer_chunks
 from flows.commands.result import Link, Result, Table
 from flows.errors import OperatorError
-from flows.wiring import now, wire
+from flows.wiring import now, shipped, wire
 
 ISSUER = "sample-bank"
 AS_OF = date(2026, 11, 20)  # the sample's business date: its cards are valid on it whenever the demo runs
@@ -95,33 +94,26 @@ def make_room(folder: Path) -> None:
 
 def prepare(folder: Path, rows: int | None) -> Path:
     """Write the issuer's TOML, a throwaway portal key and the extract; return the secret key's path."""
-    from flows.adapters.gpg_sealer import make_portal_key
     from flows.simulator.extract import Dialect, write_sample
+    from flows.simulator.practice import portal_key
 
-    public, secret, fingerprint = make_portal_key()
-    (folder / "portal.asc").write_bytes(public)
-    (folder / "portal-secret.asc").write_bytes(secret)
-    toml = (sample_data() / f"{ISSUER}.toml").read_text("utf-8")
+    secret, fingerprint = portal_key(folder)
+    toml = (shipped("sample_data") / f"{ISSUER}.toml").read_text("utf-8")
     (folder / f"{ISSUER}.toml").write_text(toml.replace("0" * 40, fingerprint), "utf-8")
     extract = folder / "store" / ISSUER / "extracts" / f"{ISSUER}-{AS_OF:%Y%m%d}.csv"
     extract.parent.mkdir(parents=True)
     if rows is None:
-        shutil.copyfile(sample_data() / "extracts" / extract.name, extract)
+        shutil.copyfile(shipped("sample_data") / "extracts" / extract.name, extract)
     else:
         with extract.open("wb") as out:
             write_sample(out, rows, bad=0.02, seed=1, as_of=AS_OF, dialect=Dialect(trailer=TRAILER))
-    return folder / "portal-secret.asc"
-
-
-def sample_data() -> Path:
-    """Return the sample's folder: in a checkout beside the packages."""
-    return Path(str(files("flows"))).parent / "sample_data"
+    return secret
 
 
 def _embed_prefect(folder: Path) -> None:
     """Give Prefect a home below the demo's folder, before it is first imported."""
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
-    logging = sample_data().parent / "deploy" / "logging.yaml"  # Prefect's own, with our redaction on every handler
+    logging = shipped("deploy") / "logging.yaml"  # Prefect's own, with our redaction on every handler
     places = {"PREFECT_HOME": folder / "prefect", "CARDLINK_CONFIG": folder, "PREFECT_LOGGING_SETTINGS_PATH": logging}
     os.environ.update(PREFECT, **{name: str(place) for name, place in places.items()})

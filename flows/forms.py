@@ -5,7 +5,7 @@ and the sentence of its last state; an error of ours ends it as failed with that
 """
 
 # Prefect makes a form from a flow's signature when the flow is imported, so the issuers' names are read then: the one
-# thing this package does at import. A new issuer is offered after the next `python -m flows.install`.
+# thing this package does at import. A new issuer is offered after the next `cardlink install`.
 import inspect
 import logging
 import re

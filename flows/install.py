@@ -1,28 +1,30 @@
-"""Put deployments, notification blocks and automations on the Prefect server that PREFECT_API_URL names.
+"""Everything on the Prefect server that PREFECT_API_URL names: deployments, notification blocks, automations.
 
-Run `python -m flows.install` as often as you like: the server ends up as `deploy/` and the issuers' TOML files say.
+Run `cardlink install` as often as you like: the server ends up as `deploy/` and the issuers' TOML files say. Prefect is
+imported when a command runs.
 """
+
+from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
-import yaml
-from prefect.blocks.abstract import NotificationBlock
-from prefect.blocks.notifications import CustomWebhookNotificationBlock, PagerDutyWebHook, SendgridEmail, SlackWebhook
-from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.events.schemas.automations import AutomationCore
-from prefect.exceptions import ObjectNotFound
-
+from flows.commands.entry import Context, entry
+from flows.commands.parameters import Cli
+from flows.commands.result import Result
 from flows.errors import OperatorError
-from flows.wiring import Channels, channels, config_folder, issuers, load_issuer, work_pool
+from flows.wiring import Channels, FileThereError, channels, config_folder, issuers, load_issuer, shipped, work_pool
 
-DEPLOY = Path(__file__).parent.parent / "deploy"
-PREFECT = Path(sys.executable).parent / "prefect"
+if TYPE_CHECKING:
+    from prefect.blocks.abstract import NotificationBlock
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.events.schemas.automations import AutomationCore
 
 
 class DeployError(OperatorError):
@@ -34,18 +36,22 @@ class DeployError(OperatorError):
 
 def notifications(named: Channels) -> dict[str, NotificationBlock]:
     """Return a notification block for each configured channel, by its name on the server."""
+    from prefect.blocks import notifications as blocks
+
     found: dict[str, NotificationBlock] = {}
     if named.webhook:
         text = {"subject": "{{subject}}", "text": "{{body}}"}
-        found["cardlink-webhook"] = CustomWebhookNotificationBlock(name="cardlink", url=named.webhook, json_data=text)
+        found["cardlink-webhook"] = blocks.CustomWebhookNotificationBlock(
+            name="cardlink", url=named.webhook, json_data=text
+        )
     if named.slack:
-        found["cardlink-slack"] = SlackWebhook.model_validate({"url": named.slack})
+        found["cardlink-slack"] = blocks.SlackWebhook.model_validate({"url": named.slack})
     if named.pagerduty:
-        found["cardlink-pagerduty"] = PagerDutyWebHook.model_validate(
+        found["cardlink-pagerduty"] = blocks.PagerDutyWebHook.model_validate(
             {"integration_key": named.pagerduty, "api_key": named.pagerduty}
         )
     if named.email and named.sendgrid:
-        found["cardlink-email"] = SendgridEmail.model_validate(
+        found["cardlink-email"] = blocks.SendgridEmail.model_validate(
             {"api_key": named.sendgrid, "sender_email": named.sender or named.email, "to_emails": [named.email]}
         )
     return found
@@ -53,12 +59,17 @@ def notifications(named: Channels) -> dict[str, NotificationBlock]:
 
 def automations() -> list[dict[str, Any]]:
     """Return the automations of `deploy/automations.yaml`, each with a `notification` to make actions from."""
-    found: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "automations.yaml").read_text("utf-8"))["automations"]
+    import yaml
+
+    text = (shipped("deploy") / "automations.yaml").read_text("utf-8")
+    found: list[dict[str, Any]] = yaml.safe_load(text)["automations"]
     return found
 
 
 def automation(spec: dict[str, Any], blocks: list[UUID]) -> AutomationCore:
     """Return an automation that notifies every block; without blocks it only shows in the UI that it fired."""
+    from prefect.events.schemas.automations import AutomationCore
+
     notify = [{"type": "send-notification", "block_document_id": block, **spec["notification"]} for block in blocks]
     described = {name: value for name, value in spec.items() if name != "notification"}
     return AutomationCore.model_validate({**described, "actions": notify or [{"type": "do-nothing"}]})
@@ -75,17 +86,22 @@ def _automate(client: SyncPrefectClient, wanted: AutomationCore) -> str:
 
 
 def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None:
-    done = subprocess.run(
-        [PREFECT, "--no-prompt", *arguments], env={**os.environ, **filled}, check=False, stdout=subprocess.DEVNULL
-    )
+    command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]
+    done = subprocess.run(command, env={**os.environ, **filled}, check=False, stdout=subprocess.DEVNULL)
     if done.returncode:
         raise DeployError(command=arguments[0], subject=subject, code=done.returncode)
 
 
-def main() -> None:
-    """Install everything for the configured issuers, and print what the server now has; DeployError."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    folder, pool = config_folder(), work_pool()
+@entry("install", form="it puts the forms on the server")
+def install(context: Context) -> Result:
+    """Put deployments, alert channels and automations on the Prefect server that PREFECT_API_URL names.
+
+    Run it after every change of TOML files, schedule or version.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    folder, pool = context.folder, work_pool()
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(pool)
@@ -106,12 +122,34 @@ def main() -> None:
             "CARDLINK_TIME_ZONE": settings.time_zone,
             "CARDLINK_WORK_POOL": pool,
         }
-        _prefect(["deploy", "--prefect-file", str(DEPLOY / "prefect.yaml"), "--all"], issuer, filled)
-    sys.stdout.write(
-        f"issuers: {', '.join(configured) or 'none'}\n"
-        f"alerts go to: {', '.join(blocks) or 'no channel (name one in the environment)'}\n"
-        f"automations: {', '.join(installed)}\n"
-    )
+        _prefect(["deploy", "--prefect-file", str(shipped("deploy") / "prefect.yaml"), "--all"], issuer, filled)
+    lines = [
+        f"issuers: {', '.join(configured) or 'none'}",
+        f"alerts go to: {', '.join(blocks) or 'no channel (name one in the environment)'}",
+        f"automations: {', '.join(installed)}",
+    ]
+    return Result({"issuers": configured, "channels": list(blocks), "automations": installed}, lines)
+
+
+@entry("deploy-files", form="it writes files on the operator's machine")
+def deploy_files(context: Context, folder: Annotated[Path, Cli(metavar="DIR", folder=True)]) -> Result:
+    """Write the files of `deploy/` to a new folder: units, policies, container files, runbook, reference.
+
+    Args:
+        folder: Where to; it must not exist yet, or be empty.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise FileThereError(path=str(folder))
+    shutil.copytree(shipped("deploy"), folder, dirs_exist_ok=True)
+    written = sum(one.is_file() for one in folder.rglob("*"))
+    facts = {"folder": str(folder), "files": written}
+    return Result(facts, [f"{folder}: {written} files; README.md says what each is"])
+
+
+def main() -> None:
+    """Do as `cardlink install` does."""
+    argparse.ArgumentParser("python -m flows.install", description=install.summary).parse_args()
+    sys.stdout.write("".join(f"{line}\n" for line in install(Context(config_folder())).lines))
 
 
 if __name__ == "__main__":

@@ -11,13 +11,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
-from flows.demo import ISSUER, make_room, prepare, sample_data
+from flows.demo import ISSUER, make_room, prepare
 from flows.errors import TryAgainError
+from flows.wiring import shipped
 
 PORT = 4200
 START = 600  # seconds a server may take: a new database on a slow disk, a machine with other work
 POOL = "cardlink"
-BIN = Path(sys.executable).parent
+PREFECT = [sys.executable, "-m", "prefect"]
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
@@ -50,7 +51,7 @@ def environment(folder: Path, port: int, pages: int) -> dict[str, str]:
         **{name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "CARDLINK_"))},
         **SETTINGS,
         "PREFECT_HOME": str(folder / "prefect"),
-        "PREFECT_LOGGING_SETTINGS_PATH": str(sample_data().parent / "deploy" / "logging.yaml"),
+        "PREFECT_LOGGING_SETTINGS_PATH": str(shipped("deploy") / "logging.yaml"),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "CARDLINK_CONFIG": str(folder),
         "CARDLINK_REPORTS_URL": f"http://127.0.0.1:{pages}/{secrets.token_urlsafe(24)}",
@@ -61,7 +62,7 @@ def environment(folder: Path, port: int, pages: int) -> dict[str, str]:
 @contextmanager
 def server(settings: dict[str, str], log: Path, port: int) -> Iterator[None]:
     """Run a Prefect server on loopback until the block ends; ServerSilentError if it does not start."""
-    command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    command = [*PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     url, end = settings["PREFECT_API_URL"], time.monotonic() + START
     with _running(command, settings, log) as process:
         while not _responds(url):
@@ -74,7 +75,7 @@ def server(settings: dict[str, str], log: Path, port: int) -> Iterator[None]:
 @contextmanager
 def worker(settings: dict[str, str], log: Path) -> Iterator[None]:
     """Run a process worker until the block ends."""
-    command = [str(BIN / "prefect"), "worker", "start", "--pool", settings["CARDLINK_WORK_POOL"], "--type", "process"]
+    command = [*PREFECT, "worker", "start", "--pool", settings["CARDLINK_WORK_POOL"], "--type", "process"]
     with _running(command, settings, log):
         yield
 

@@ -31,6 +31,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -204,6 +205,12 @@ def _open(issuer: Issuer, folder: Path, profile: str | None) -> S3Store | LocalS
     from flows.adapters.local import LocalStore
 
     return LocalStore(folder / Path(issuer.root).expanduser())
+
+
+def shipped(name: str) -> Path:
+    """Return a folder that the wheel carries inside `flows`, and a checkout beside it: `deploy` or `sample_data`."""
+    package = Path(str(files("flows")))
+    return next(place / name for place in (package, package.parent) if (place / name).is_dir())
 
 
 def begin_process() -> None:

@@ -17,10 +17,9 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from flows import demo
+from flows.cli.main import COMMANDS as ENTRIES
 from flows.cli.main import GROUPS, command_of
 from flows.commands.entry import Entry, Form
-from flows.commands.every import ENTRIES
 from schemas import portal, rules
 from schemas.issuer import Issuer
 from schemas.mapping import STEPS, Cell
@@ -158,7 +157,7 @@ def settings_page() -> str:
 def commands_page() -> str:
     """Return every command with its arguments, options and form."""
     text, group = COMMANDS, ""
-    for entry in [*ENTRIES, demo.demo]:
+    for entry in ENTRIES:
         below = entry.name.rpartition(" ")[0]
         if below and below != group:
             text += f"\n## cardlink {below}\n\n{GROUPS[below]}\n"

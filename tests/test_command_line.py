@@ -264,7 +264,9 @@ def test_every_cardlink_command_of_the_readme_is_one_there_is() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     shown = "".join(re.findall(r"```sh\n(.*?)```", readme, re.DOTALL))
 
-    named = set(re.findall(r"^cardlink ([a-z]+)", shown, re.MULTILINE)) | set(re.findall(r"`cardlink ([a-z]+)", readme))
+    named = set(re.findall(r"^cardlink ([a-z-]+)", shown, re.MULTILINE)) | set(
+        re.findall(r"`cardlink ([a-z-]+)", readme)
+    )
 
     assert named == set(main.commands)
 

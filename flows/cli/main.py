@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 
 import click
 
-from flows import demo
-from flows.commands.entry import REQUIRED, Context, Entry, Parameter
+from flows import demo, install
+from flows.commands.entry import REQUIRED, Context, Entry, Parameter, entries_of
 from flows.commands.every import ENTRIES
 from flows.commands.parameters import OneOf, Range
 from flows.commands.result import Result
@@ -266,4 +266,5 @@ class ProgressLine:
             click.echo("\r" + " " * self._width + "\r", err=True, nl=False)
 
 
-add(main, [*ENTRIES, demo.demo])
+COMMANDS = [*ENTRIES, *entries_of(demo, install)]
+add(main, COMMANDS)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from flows.commands.entry import Context, entry
-from flows.commands.parameters import Day, Issuer, Number, Range, Share
+from flows.commands.parameters import Cli, Day, Issuer, Number, Range, Share
 from flows.commands.result import Result
 from flows.errors import OperatorError
 from flows.wiring import now, read_file, wire
@@ -70,11 +70,8 @@ def simulate(
     fail: Share = 0.05,
     shuffle: bool = False,
     seed: int = 0,
-    serve: bool = False,
-    port: Annotated[int, Range(0, 65535)] = 0,
-    speed: Annotated[float, Range(0.001)] = 1.0,
 ) -> Result:
-    """Let the simulated portal answer every committed chunk without a result, or serve the partner's interface.
+    """Let the simulated portal answer every committed chunk that has no result.
 
     Args:
         issuer: Whose chunks.
@@ -82,30 +79,71 @@ def simulate(
         fail: Share of rows that fail.
         shuffle: Return the rows in another order than sent.
         seed: The same seed gives the same results.
-        serve: Serve the partner's whole interface on the loopback address until Ctrl-C.
-        port: With --serve: the port (default: any free one).
-        speed: With --serve: how many times faster than real time its clock runs.
     """
-    from flows.simulator import practice
+    from flows.simulator.practice import Behaviour
 
-    behaviour, issuer_context = practice.Behaviour(fail, shuffle, seed), wire(context.folder, issuer)
-    if not serve:
-        return answer_chunks(issuer_context, secret_key, behaviour, now().date())
-    began, say = now(), context.terminal.say
+    return answer_chunks(wire(context.folder, issuer), secret_key, Behaviour(fail, shuffle, seed), now().date())
+
+
+@entry("practice", form=NO_FORM)
+def practice(
+    context: Context,
+    issuer: Issuer = "",
+    *,
+    s3: bool = False,
+    folder: Annotated[Path, Cli("--dir", folder=True)] = Path("practice"),
+    fail: Share = 0.05,
+    shuffle: bool = False,
+    seed: int = 0,
+    port: Annotated[int, Range(0, 65535)] = 0,
+    speed: Annotated[float, Range(0.001)] = 1.0,
+) -> Result:
+    """Serve the simulated partner, and with --s3 an S3 store, on the loopback address until Ctrl-C.
+
+    Its key pair is made in the folder, once, and `env.sh`: what another terminal must know, as lines to load.
+
+    Args:
+        issuer: Whose template, link hosts and `[service]` it takes (default: those of the partner's interface).
+        s3: Serve an S3 store with an empty bucket `cards`; it is in memory, and gone at the end.
+        folder: Where key pair and `env.sh` are written.
+        fail: Share of rows that fail.
+        shuffle: Return the rows in another order than sent.
+        seed: The same seed gives the same results.
+        port: The partner's port (default: any free one).
+        speed: How many times faster than real time its clock runs.
+    """
+    from flows.simulator import practice as simulator
+    from schemas.portal import columns
+
+    wired, began, terminal = wire(context.folder, issuer) if issuer else None, now(), context.terminal
+    secret, fingerprint = simulator.portal_key(folder)
 
     def clock() -> datetime:
         return began + (now() - began) * speed
 
     def announce(base_url: str, client: dict[str, str]) -> None:
-        context.terminal.show(base_url)
-        say(f"{base_url}/openapi.json describes it. To use it, add this to {issuer}.toml and the environment:")
-        say(f"  [service]\n  base_url = {json.dumps(base_url)}")
-        for field, value in client.items():
-            say(f"  export CARDLINK_SERVICE_{field.upper()}={value}")
+        known = store | {f"CARDLINK_SERVICE_{field.upper()}": value for field, value in client.items()}
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in known.items()]
+        (folder / "env.sh").write_text("\n".join([*exports, ""]), "utf-8")
+        stack.callback((folder / "env.sh").unlink, missing_ok=True)  # at the end, what it names is gone
+        terminal.show(base_url)
+        for line in (
+            f"{base_url}/openapi.json describes it; Ctrl-C ends it. In an issuer's TOML, beside {folder}/portal.asc:",
+            *("  [portal]", '  key_file = "portal.asc"', f'  fingerprints = ["{fingerprint}"]'),
+            *("  [service]", f'  base_url = "{base_url}"'),
+            f"In another terminal, or at once by `. {folder}/env.sh`:",
+            *(f"  {line}" for line in exports),
+            "What was submitted is answered by:",
+            f"  cardlink simulate ISSUER --secret-key {secret}",
+        ):
+            terminal.say(line)
 
-    with _opener(secret_key) as opener:
-        header = list(issuer_context.header.names.values())
-        facts = practice.serve(issuer_context.issuer, header, opener, behaviour, port, clock, announce)
+    with ExitStack() as stack:
+        store = stack.enter_context(simulator.s3_server("cards")) if s3 else {}
+        opener = stack.enter_context(_opener(secret))
+        header = list(wired.header.names.values()) if wired else list(columns())
+        behaviour = simulator.Behaviour(fail, shuffle, seed)
+        facts = simulator.serve(wired and wired.issuer, header, opener, behaviour, port, clock, announce)
     counts = [f"{value} {what}" for what, value in facts.items() if isinstance(value, int)]
     return Result(facts, [f"ended: {', '.join(counts)}"])
 

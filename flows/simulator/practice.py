@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import date, datetime
+from logging import getLogger
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.request import Request, urlopen
 
+from flows.errors import OperatorError
 from flows.runs.sealing import Opener
 from flows.runs.store import Store
 from flows.simulator.answer import answer_store
 from flows.simulator.portal import Portal
 from schemas.issuer import Issuer
+
+
+class NoS3ServerError(OperatorError):
+    """The S3 store to practise with is an optional part of the installation."""
+
+    message = "There is no S3 server: the package moto is not installed."
+    next_step = "Install cardlink[practice] (pipx inject cardlink 'moto[server]'), or practise on a directory."
 
 
 class Behaviour(NamedTuple):
@@ -19,6 +31,41 @@ class Behaviour(NamedTuple):
     fail_share: float
     shuffle: bool
     seed: int
+
+
+def portal_key(folder: Path) -> tuple[Path, str]:
+    """Make the simulated portal's key pair in a folder, once; return the secret key's file and the fingerprint."""
+    from flows.adapters.gpg_sealer import make_portal_key
+
+    secret, fingerprint = folder / "portal-secret.asc", folder / "portal.fingerprint"
+    if not fingerprint.exists():
+        made = make_portal_key()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "portal.asc").write_bytes(made.public)
+        secret.write_bytes(made.secret)
+        fingerprint.write_text(f"{made.fingerprint}\n", "utf-8")
+    return secret, fingerprint.read_text("utf-8").strip()
+
+
+@contextmanager
+def s3_server(bucket: str) -> Iterator[dict[str, str]]:
+    """Run an S3 server in memory with an empty bucket, on loopback; yield the variables that lead boto3 to it."""
+    server: Any = None
+    with suppress(ImportError):
+        from moto.server import ThreadedMotoServer
+
+        server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    if server is None:
+        raise NoS3ServerError
+    getLogger("werkzeug").setLevel("WARNING")  # it would print every request
+    server.start()
+    try:
+        endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
+        urlopen(Request(f"{endpoint}/{bucket}", method="PUT")).close()  # noqa: S310 - our own server on loopback
+        access = {"AWS_ACCESS_KEY_ID": "practice", "AWS_SECRET_ACCESS_KEY": "practice"}
+        yield {"AWS_ENDPOINT_URL": endpoint, **access, "AWS_DEFAULT_REGION": "us-east-1"}
+    finally:
+        server.stop()
 
 
 def answer(
@@ -39,7 +86,7 @@ def answer(
 
 
 def serve(
-    issuer: Issuer,
+    issuer: Issuer | None,
     header: list[str],
     opener: Opener,
     behaviour: Behaviour,
@@ -47,7 +94,10 @@ def serve(
     clock: Callable[[], datetime],
     announce: Callable[[str, dict[str, str]], None],
 ) -> dict[str, Any]:
-    """Serve until SIGTERM or Ctrl-C, announcing the address and the client's credentials first; return the counts."""
+    """Serve until SIGTERM or Ctrl-C, announcing the address and the client's credentials first; return the counts.
+
+    Paths, fields and link hosts are the issuer's, without one those of the interface.
+    """
     from flows.simulator.service.app import create_app
     from flows.simulator.service.books import Habits, ServiceState
     from flows.simulator.service.recount import recount
@@ -56,11 +106,11 @@ def serve(
 
     with listen(port) as listener:
         base_url = address(listener)
-        spoken = issuer.service.model_dump() if issuer.service else {}
+        spoken = issuer.service.model_dump() if issuer and issuer.service else {}
         settings = ServiceSettings.model_validate({**spoken, "base_url": base_url})
-        host = issuer.portal.allowed_hosts[0]
+        host = issuer.portal.allowed_hosts[0] if issuer else "links.example.com"
         books = ServiceState(opener, clock(), Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict()), header)
         announce(base_url, books.habits.client._asdict())
         serve_until_stopped(create_app(books, settings, clock), listener)
     totals = {what: value for what, value in recount(books).items() if what != "cardholders"}
-    return {"issuer": issuer.issuer, "address": base_url, **totals}
+    return {"address": base_url, **totals}

@@ -27,7 +27,7 @@ from flows.adapters.local import LocalStore
 from flows.runs.documents import keys_of, manifests, read_ledger, run_ids
 from flows.runs.store import Store, read
 from flows.simulator.extract import write_sample
-from flows.ui import BIN, POOL, environment, server
+from flows.ui import POOL, environment, server
 from schemas.ledger import SUBMITTED
 from tests.bench.measure import machine
 from tests.bench.scene import DAY, Scene, write_toml
@@ -37,6 +37,7 @@ from tests.servers import free_port
 
 AT_LEAST = 1.8  # times as fast with two workers as with one
 WAIT = 3600.0  # seconds for all runs of a scenario
+BIN = Path(sys.executable).parent
 WORKER = f"prefect worker start --pool {POOL} --type process --limit 1"
 LIMIT = f"prefect work-pool set-concurrency-limit {POOL} {{runs}}"
 SCENARIOS = {"one": "one worker", "two": "two workers", "killed": "two workers, one killed"}

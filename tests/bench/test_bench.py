@@ -126,7 +126,7 @@ def test_a_killed_worker_of_a_pool_leaves_nothing_lost_and_nothing_twice(tmp_pat
 def test_the_page_of_scaling_out_has_the_commands_that_its_bench_follows() -> None:
     page = (ROOT / "deploy" / "SCALE.md").read_text()
 
-    for command in ("python -m flows.install", issuers.WORKER, issuers.LIMIT.format(runs=2)):
+    for command in ("cardlink install", issuers.WORKER, issuers.LIMIT.format(runs=2)):
         assert f"\n{command}\n" in page
 
 

@@ -117,6 +117,7 @@ COMMANDS = {
     "backfill": ["{}", "--from", "2026-11-01", "--to", "2026-11-02"],
     "placements": ["{}"],
     "simulate": ["{}"],
+    "practice": ["{}"],
     "trace": ["c-1", "--issuer", "{}"],
     "job follow": ["{}", "1"],
     "link": ["{}", "--prompt"],

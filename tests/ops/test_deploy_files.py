@@ -125,7 +125,6 @@ def test_asking_the_installer_for_help_installs_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["flows.install", "--help"])
-    monkeypatch.setattr("flows.install.get_client", None)  # nothing may ask for it
 
     with pytest.raises(SystemExit) as ended:
         main()

@@ -1,4 +1,4 @@
-"""`cardlink simulate --serve`: loopback only, its address on stdout, a clean end, and a clock that can hurry."""
+"""`cardlink practice`: loopback only, its address on stdout, a clean end, and a clock that can hurry."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ allowed_hosts = ["cards.example.org"]
 def bank(tmp_path: Path) -> Path:
     (tmp_path / "store").mkdir()
     (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
-    (tmp_path / "portal.asc").write_bytes(keys.sound().public)
-    (tmp_path / "secret.asc").write_bytes(keys.sound().secret)
+    (tmp_path / "practice").mkdir()
+    (tmp_path / "practice" / "portal-secret.asc").write_bytes(keys.sound().secret)
+    (tmp_path / "practice" / "portal.fingerprint").write_text(keys.sound().fingerprint)
     return tmp_path
 
 
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    command = [sys.executable, "-c", "from flows.cli.main import main; main()", "simulate", "bank", "--serve", *options]
+    command = [sys.executable, "-c", "from flows.cli.main import main; main()", "practice", "bank", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         command,
@@ -73,7 +74,7 @@ def test_a_served_portal_takes_a_night_gives_its_links_and_ends_cleanly(bank: Pa
     assert "4242" not in out + talk
 
 
-def test_a_served_portal_without_its_key_refuses_what_is_sealed(bank: Path) -> None:
+def test_a_served_portal_refuses_what_is_not_sealed_for_its_key(bank: Path) -> None:
     with serving(bank) as (_, http):
         answer = http.post("/portal/uploads", params={"name": "a.csv.pgp"}, content=b"\x84sealed")
 
