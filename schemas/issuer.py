@@ -210,6 +210,16 @@ class Limits(Settings):
     max_seen_before: float = Field(
         1.0, ge=0, le=1, description="share of rows that already have or await a link above which nothing is committed"
     )
+    max_drift: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="how far a share (cells filled, of a length or form, cards of a BIN) may be from the last ten "
+        "extracts before the night departs from them; more where few rows allow no judgement",
+    )
+    drift: Literal["alert", "refuse"] = Field(
+        "alert", description="what a night that departs does: raise an alert, or commit nothing"
+    )
     max_error_rate: float = Field(
         0.05, ge=0, le=1, description="share of partner errors above which a finished run needs a look"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -14,10 +14,11 @@ from flows.extracts.delivery import companions
 from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs.chunks import outbox
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_end, read_plan, refusal, run_ids, run_status
+from flows.runs.documents import nights_before, read_end, read_manifest, read_plan, refusal, run_ids, run_status
 from flows.runs.identity import canonical, date_in_name, day_off, due, local_day
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.store import Entry, Store, read
+from flows.submissions.drift import departures
 from flows.submissions.pending import WAITING, ExtractState, extract_states
 from schemas.records import Abandoned
 
@@ -44,6 +45,9 @@ KINDS: dict[str, Kind] = {
     "extract-changed": Kind(
         "Extract held: its name was committed with other content",
         "Ask the issuer which it is; then open the gate changed-extract, or dismiss the extract.",
+    ),
+    "drift": Kind(
+        "Extract departs from those before it", "Ask the issuer what it changed, and whether the mapping still fits."
     ),
     "extract-repeated": Kind(
         "Extract repeated under another name", "Ask the issuer for the right one, and dismiss this one."
@@ -146,7 +150,8 @@ def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[
     }
     problems = (alert for run in recent for alert in _run_problems(context, run, waiting))
     calendar = _calendar(context, today, states)
-    return [*calendar, *_extract_problems(issuer, states), *_key_problems(context), *failed, *problems]
+    found = (*calendar, *_extract_problems(issuer, states), *_key_problems(context), *failed, *problems)
+    return [*found, *_drift(context, recent)]
 
 
 def _extract_problems(issuer: str, states: Iterable[ExtractState]) -> Iterator[Alert]:
@@ -232,6 +237,20 @@ def _run_problems(context: IssuerContext, run: RunId, waiting: Collection[str]) 
         if late:
             text = f"{run}: {len(late)} chunks without a result, the oldest for {duration(moment - min(late))}"
             yield Alert("result-overdue", issuer.issuer, str(run), text)
+
+
+def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Alert]:
+    """Yield how the last extracts depart from those before them, back to one that is as usual."""
+    store, limits = context.adapters.store, context.issuer.limits
+    for run in reversed(recent) if limits.drift == "alert" else ():
+        manifest = read_manifest(store, RunKeys(run))
+        if manifest is None or manifest.profile is None:
+            continue
+        how = departures(manifest.profile, nights_before(store, run), limits.max_drift)
+        if not how:
+            return
+        text = f"{run} departs from the extracts before it: {'; '.join(how)}"
+        yield Alert("drift", context.issuer.issuer, str(run), text)
 
 
 def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], list[Change]]:

@@ -17,6 +17,7 @@ from flows.extracts.mapping import REISSUE, Mapping, map_rows
 from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
 from flows.submissions.chunking import lines
+from flows.submissions.drift import Sample
 from flows.submissions.duplicates import SeenRows, keyed
 from flows.submissions.ledger import resting_records, unread_records, unsent_records, with_reasons
 from flows.submissions.normalise import normalise
@@ -83,6 +84,7 @@ class Route:
         self._cuid_prefix = f"cl-{source.sha256[:12]}-"
         self._decided: Decided | None = None
         self._seen = SeenRows(issuer.rules, expected=source.newlines)
+        self.sample = Sample()
         self.reasons: Counter[str] = Counter()
         self.repairs: Counter[str] = Counter()
         self.test_cards = 0
@@ -92,6 +94,7 @@ class Route:
         """Map, normalise, repair and validate a block; blocks come in order, and the first one decides the repairs."""
         rules, selected = self._issuer.rules, self._scope.selected
         mapped, excluded = map_rows(block.rows, self._mapping)
+        self.sample.add(mapped)
         rows, unread = normalise(mapped, rules), block.refused
         if self._decided is None:
             self._decided = decide(rows, self._issuer.repairs, self._name)
