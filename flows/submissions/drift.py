@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, combinations
+from math import sqrt
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -90,7 +91,7 @@ class Measure(NamedTuple):
 
     def distance(self, other: Measure, limit: float) -> float:
         """Return the greatest difference of a share, in units of what `limit` and chance allow."""
-        chance = 2 * (1 / self.cells + 1 / other.cells) ** 0.5  # four standard deviations
+        chance = 2 * sqrt(1 / self.cells + 1 / other.cells)  # four standard deviations
         return max(self._beyond(other), other._beyond(self)) / max(limit, chance)
 
     def _beyond(self, other: Measure) -> float:
@@ -134,7 +135,7 @@ def _measures(profile: Profile) -> Iterator[tuple[tuple[str, str], Measure]]:
         bins = profile.bins if name == PAN else {}
         found: tuple[tuple[str, int, Mapping[Any, float]], ...] = (
             (FILLED, profile.rows, {"": one.filled}),
-            (VARIED, one.filled, {"": one.filled * max(1, one.distinct) ** -0.5}),  # the chance that two are equal
+            (VARIED, one.filled, {"": one.filled / sqrt(max(1, one.distinct))}),  # the chance that two are equal
             (LONGER, one.filled, {length: one.filled - n for length, n in enumerate(up_to)}),
             (FORM, one.filled, one.forms),
             (BEGINS, sum(bins.values()), bins),
