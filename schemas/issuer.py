@@ -211,15 +211,9 @@ class Limits(Settings):
         1.0, ge=0, le=1, description="share of rows that already have or await a link above which nothing is committed"
     )
     max_drift: float = Field(
-        0.1,
-        gt=0,
-        le=1,
-        description="how far a share (cells filled, of a length or form, cards of a BIN) may be from the last ten "
-        "extracts before the night departs from them; more where few rows allow no judgement",
+        0.1, gt=0, le=1, description="distance of a column's shares from the last ten extracts above which it departs"
     )
-    drift: Literal["alert", "refuse"] = Field(
-        "alert", description="what a night that departs does: raise an alert, or commit nothing"
-    )
+    drift: Literal["alert", "refuse"] = Field("alert", description="a column departs: raise an alert, or do not commit")
     max_error_rate: float = Field(
         0.05, ge=0, le=1, description="share of partner errors above which a finished run needs a look"
     )

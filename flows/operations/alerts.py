@@ -17,7 +17,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import nights_before, read_end, read_manifest, read_plan, refusal, run_ids, run_status
 from flows.runs.identity import canonical, date_in_name, day_off, due, local_day
 from flows.runs.keys import RunId, RunKeys, extracts
-from flows.runs.store import Entry, Store, read
+from flows.runs.store import Store, read
 from flows.submissions.drift import departures
 from flows.submissions.pending import WAITING, ExtractState, extract_states
 from schemas.records import Abandoned
@@ -46,9 +46,7 @@ KINDS: dict[str, Kind] = {
         "Extract held: its name was committed with other content",
         "Ask the issuer which it is; then open the gate changed-extract, or dismiss the extract.",
     ),
-    "drift": Kind(
-        "Extract departs from those before it", "Ask the issuer what it changed, and whether the mapping still fits."
-    ),
+    "drift": Kind("Extract departs from those before it", "Ask the issuer what it changed, and why."),
     "extract-repeated": Kind(
         "Extract repeated under another name", "Ask the issuer for the right one, and dismiss this one."
     ),
@@ -178,7 +176,8 @@ def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState
         return
     day, since = expected
     arrived = [(one, one.entry) for one in states if one.entry is not None and one.state != "ignored"]
-    due_now = [one for one, entry in arrived if _is_due(entry, since, day)]
+    # Due is what was dropped since the business day before, or is named by this day or a later one.
+    due_now = [one for one, entry in arrived if entry.modified > since or (date_in_name(entry.key) or date.min) >= day]
     complete = any(not one.waits for one in due_now)
     hour = datetime.combine(day, schedule.extract_by or time(), ZoneInfo(time_zone))
     waiting = [
@@ -193,12 +192,6 @@ def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState
     if not complete and not any(one in due_now for one in waiting):
         text = f"No extract for {day} by {hour:%H:%M} ({time_zone})"
         yield Alert("extract-missing", issuer, day.isoformat(), text)
-
-
-def _is_due(entry: Entry, since: datetime, day: date) -> bool:
-    """Return whether an extract is the one due: dropped after `since`, or named by that day or a later one."""
-    named = date_in_name(entry.key)
-    return entry.modified > since or (named is not None and named >= day)
 
 
 def _key_problems(context: IssuerContext) -> Iterator[Alert]:
@@ -249,8 +242,7 @@ def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Alert]:
         how = departures(manifest.profile, nights_before(store, run), limits.max_drift)
         if not how:
             return
-        text = f"{run} departs from the extracts before it: {'; '.join(how)}"
-        yield Alert("drift", context.issuer.issuer, str(run), text)
+        yield Alert("drift", run.issuer, str(run), f"{run} departs from the extracts before it: {'; '.join(how)}")
 
 
 def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], list[Change]]:

@@ -34,24 +34,21 @@ class Sample:
     """A sample of the rows of an extract, whose mapped blocks are added in order."""
 
     def __init__(self) -> None:
-        self._kept: pl.DataFrame | None = None
+        self._kept: list[pl.DataFrame] = []
         self._below = SCATTERED  # a row is kept where its scattered number is below
 
     def add(self, rows: pl.DataFrame) -> None:
         """Add a block: row, line, and the columns."""
-        rows = self._thinned(rows)
-        self._kept = rows if self._kept is None else self._thinned(pl.concat([self._kept, rows]))
+        self._kept = [self._thinned(pl.concat([*self._kept, self._thinned(rows)]))]
 
-    def profile(self) -> Profile | None:
-        """Return the profile of the rows; None without a row."""
-        if self._kept is None or self._kept.is_empty():
-            return None
-        rows, n, cell = self._kept.drop("row", "line"), pl.col("n"), pl.col("cell")
+    def profile(self) -> Profile:
+        """Return the profile of the rows."""
+        rows, n, cell = pl.concat(self._kept).drop("row", "line"), pl.col("n"), pl.col("cell")
         found = rows.unpivot(variable_name="column", value_name="cell").drop_nulls().group_by("column", "cell")
         cells = found.agg(n=pl.len().cast(pl.Int64))
         sums = {name: each for name, *each in cells.group_by("column").agg(n.sum(), e=(n * (n - 1)).sum()).iter_rows()}
         form = cell.str.replace_all(r"[^\p{L}\p{M} -~]+", "?").str.replace_all(r"[\p{L}\p{M}]+", "A")
-        form = form.str.replace_all("[0-9]+", "9").str.replace_all("A9[A9]*|9A[A9]*", "X").str.slice(0, 24)
+        form = form.str.replace_all("[0-9]+", "9").str.replace_all("[A9+/=]*(A9|9A)[A9+/=]*", "X").str.slice(0, 24)
         lengths = _counts(cells, cell.str.len_chars().clip(upper_bound=KEPT))
         forms = _counts(cells.filter(~pl.col("column").is_in((CVV, CVV_HASH))), form)
         bins = cell.str.replace_all("[ -]", "").str.extract("^([0-9]{6})[0-9]{6,13}$")

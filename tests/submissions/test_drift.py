@@ -55,9 +55,7 @@ def profile(rows: pl.DataFrame, block: int = 20_000) -> Profile:
     sample = Sample()
     for piece in rows.iter_slices(block):
         sample.add(piece)
-    found = sample.profile()
-    assert found is not None
-    return found
+    return sample.profile()
 
 
 @cache
