@@ -46,12 +46,12 @@ KINDS: dict[str, Kind] = {
         "Extract held: its name was committed with other content",
         "Ask the issuer which it is; then open the gate changed-extract, or dismiss the extract.",
     ),
-    "drift": Kind("Extract departs from those before it", "Ask the issuer what it changed, and why."),
     "extract-repeated": Kind(
         "Extract repeated under another name", "Ask the issuer for the right one, and dismiss this one."
     ),
     "flow-failed": Kind("Flow failed", "Read the flow's message; after a temporary failure, run it again."),
     "out-of-balance": Kind("Out of balance", "Read the breaks of the report; each names its next step."),
+    "drift": Kind("Extract departs from those before it", "Ask the issuer what it changed, and why."),
     "result-overdue": Kind("Result overdue", "Look at the outbox; fetch the results from the portal."),
     "key-ending": Kind("Portal key expires soon", "Get the next key and pin it, or this one with a new subkey."),
     "key-unusable": Kind("Portal key cannot be used", "Nothing can be sealed: get a valid key from the portal."),
