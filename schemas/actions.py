@@ -10,4 +10,4 @@ NOTHING = "nothing"
 ASK = "ask the partner"
 
 # A gate that an operator may open for a run.
-Gate = Literal["reject-rate", "row-jump", "seen-before", "changed-extract", "sequence-gap"]
+Gate = Literal["reject-rate", "row-jump", "seen-before", "changed-extract", "sequence-gap", "drift"]

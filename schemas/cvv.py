@@ -55,9 +55,9 @@ def mistaken(kind: str, cvv: str = "007") -> str:
 
 
 def _mistakes_of(hashes: pl.Series) -> pl.Series:
-    known = _known_hashes()
-    strange = [one for one in hashes.drop_nulls().unique() if one not in known]
-    kinds = {one: _mistakes().get(one) for one in strange} if strange else {}  # built on first need
+    found = hashes.drop_nulls().unique()
+    strange = found.filter(~found.is_in(_hashes().implode()))
+    kinds = {one: _mistakes().get(one) for one in strange}  # built on first need
     return pl.Series(hashes.name, [kinds.get(one) for one in hashes], pl.String)
 
 
@@ -65,11 +65,6 @@ def _mistakes_of(hashes: pl.Series) -> pl.Series:
 def _hashes() -> pl.Series:
     """Return the hash of every CVV, in the order of CVVS."""
     return pl.Series([hashed(cvv) for cvv in CVVS])
-
-
-@cache
-def _known_hashes() -> frozenset[str]:
-    return frozenset(_hashes())
 
 
 @cache

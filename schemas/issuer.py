@@ -165,6 +165,10 @@ class Limits(Settings):
     max_seen_before: float = Field(
         1.0, ge=0, le=1, description="share of rows that already have or await a link above which nothing is committed"
     )
+    max_drift: float = Field(
+        0.1, gt=0, le=1, description="distance of a column's shares from the last ten extracts above which it departs"
+    )
+    drift: Literal["alert", "refuse"] = Field("alert", description="a column departs: raise an alert, or do not commit")
     max_error_rate: float = Field(
         0.05, ge=0, le=1, description="share of partner errors above which a finished run needs a look"
     )

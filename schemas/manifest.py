@@ -92,6 +92,23 @@ class LedgerPart(Document):
     sha256: str
 
 
+class ColumnProfile(Document):
+    """What the cells of a column look like: counts, and never a cell."""
+
+    filled: int  # of the sampled rows
+    distinct: float  # estimated for the whole extract: as varied as this many equally frequent values
+    lengths: dict[int, int]  # cells by number of characters
+    forms: dict[str, int]  # cells by form: A for letters, 9 for digits, X for both mixed; none of a CVV or its hash
+
+
+class Profile(Document):
+    """What an extract looks like, by a sample of its rows."""
+
+    rows: int
+    columns: dict[str, ColumnProfile]
+    bins: dict[str, int]  # cards by their first six digits
+
+
 class Manifest(Inputs):
     """The commit of a run: nothing counts, and nothing is offered for upload, until it exists."""
 
@@ -101,3 +118,4 @@ class Manifest(Inputs):
     chunks: tuple[ManifestChunk, ...]
     ledger: tuple[LedgerPart, ...]
     sequence: int | None = Field(None, exclude_if=lambda number: number is None)  # of the extract, where it has one
+    profile: Profile | None = Field(None, exclude_if=lambda profile: profile is None)  # of a whole extract

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -14,10 +14,11 @@ from flows.extracts.delivery import companions
 from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs.chunks import outbox
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_end, read_plan, refusal, run_ids, run_status
+from flows.runs.documents import nights_before, read_end, read_manifest, read_plan, refusal, run_ids, run_status
 from flows.runs.identity import canonical, date_in_name, day_off, due, local_day
 from flows.runs.keys import RunId, RunKeys, extracts
-from flows.runs.store import Entry, Store, read
+from flows.runs.store import Store, read
+from flows.submissions.drift import departures
 from flows.submissions.pending import WAITING, ExtractState, extract_states
 from schemas.records import Abandoned
 
@@ -54,6 +55,7 @@ KINDS: dict[str, Kind] = {
     ),
     "flow-failed": Kind("Flow failed", "Read the flow's message; after a temporary failure, run it again."),
     "out-of-balance": Kind("Out of balance", "Read the breaks of the report; each names its next step."),
+    "drift": Kind("Extract departs from those before it", "Ask the issuer what it changed, and why."),
     "result-overdue": Kind("Result overdue", "Look at the outbox; fetch the results from the portal."),
     "key-ending": Kind("Portal key expires soon", "Get the next key and pin it, or this one with a new subkey."),
     "key-unusable": Kind("Portal key cannot be used", "Nothing can be sealed: get a valid key from the portal."),
@@ -150,7 +152,8 @@ def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[
     }
     problems = (alert for run in recent for alert in _run_problems(context, run, waiting))
     calendar = _calendar(context, today, states)
-    return [*calendar, *_extract_problems(issuer, states), *_key_problems(context), *failed, *problems]
+    found = (*calendar, *_extract_problems(issuer, states), *_key_problems(context), *failed, *problems)
+    return [*found, *_drift(context, recent)]
 
 
 def _extract_problems(issuer: str, states: Iterable[ExtractState]) -> Iterator[Alert]:
@@ -179,7 +182,8 @@ def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState
         return
     day, since = expected
     arrived = [(one, one.entry) for one in states if one.entry is not None and one.state != "ignored"]
-    due_now = [one for one, entry in arrived if _is_due(entry, since, day)]
+    # Due is what was dropped since the business day before, or is named by this day or a later one.
+    due_now = [one for one, entry in arrived if entry.modified > since or (date_in_name(entry.key) or date.min) >= day]
     complete = any(not one.waits for one in due_now)
     hour = datetime.combine(day, schedule.extract_by or time(), ZoneInfo(time_zone))
     waiting = [
@@ -194,12 +198,6 @@ def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState
     if not complete and not any(one in due_now for one in waiting):
         text = f"No extract for {day} by {hour:%H:%M} ({time_zone})"
         yield Alert("extract-missing", issuer, day.isoformat(), text)
-
-
-def _is_due(entry: Entry, since: datetime, day: date) -> bool:
-    """Return whether an extract is the one due: dropped after `since`, or named by that day or a later one."""
-    named = date_in_name(entry.key)
-    return entry.modified > since or (named is not None and named >= day)
 
 
 def _key_problems(context: IssuerContext) -> Iterator[Alert]:
@@ -238,6 +236,19 @@ def _run_problems(context: IssuerContext, run: RunId, waiting: Collection[str]) 
         if late:
             text = f"{run}: {len(late)} chunks without a result, the oldest for {duration(moment - min(late))}"
             yield Alert("result-overdue", issuer.issuer, str(run), text)
+
+
+def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Alert]:
+    """Yield how the last extracts depart from those before them, back to one that is as usual."""
+    store, limits = context.adapters.store, context.issuer.limits
+    for run in reversed(recent) if limits.drift == "alert" else ():
+        manifest = read_manifest(store, RunKeys(run))
+        if manifest is None or manifest.profile is None:
+            continue
+        how = departures(manifest.profile, nights_before(store, run), limits.max_drift)
+        if not how:
+            return
+        yield Alert("drift", run.issuer, str(run), f"{run} departs from the extracts before it: {'; '.join(how)}")
 
 
 def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], list[Change]]:

@@ -135,7 +135,10 @@ def reseal(
     """
     why, manifest = checked_reason(reason), committed(context.adapters.store, run)
     keys = keys_of(run)
-    _refuse_changed(context, keys)
+    if (plan := read_plan(context.adapters.store, keys)) is None:
+        raise UnknownRunError(run=run)
+    if changed := set(differences(plan.settings, row_settings(context.issuer, context.header))) - FORM:
+        raise SettingsChangedError(run=run, changed=", ".join(sorted(changed)))
     with context.sealer() as sealer:
         chosen = [item.chunk.number for item in _chosen(context, manifest, numbers, sealer)]
         for _ in reread_rows(context, manifest, chosen) if chosen else ():
@@ -149,15 +152,6 @@ def reseal(
                 _seal(context, manifest, chosen, sealer, claim, why)
             retired, left = _delete_replaced(context, cleaner, manifest)
     return Resealed(tuple(chosen), sealer.fingerprints, retired, left)
-
-
-def _refuse_changed(context: IssuerContext, keys: RunKeys) -> None:
-    plan = read_plan(context.adapters.store, keys)
-    if plan is None:
-        raise UnknownRunError(run=str(keys.run))
-    changed = set(differences(plan.settings, row_settings(context.issuer, context.header))) - FORM
-    if changed:
-        raise SettingsChangedError(run=plan.run, changed=", ".join(sorted(changed)))
 
 
 def _chosen(context: IssuerContext, manifest: Manifest, numbers: Collection[int], sealer: Sealer) -> list[Item]:

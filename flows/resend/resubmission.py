@@ -187,13 +187,13 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
         cells = corrected_cells(given, of, store)
         changed = cells["row"]
     if request.extract:
-        source = _corrected_extract(context, of, request.extract)
-        changed = source.picks["origin"]
+        entry = find_dropped(context, request.extract)
+        identity = identify(store, entry)
+        picks, numbers = replaced_rows(context, entry, identity, of)
+        changed = picks["origin"]
         named = _selected_rows(context, request, of, frozenset() if request.wanted.anything else frozenset(changed))
-        ours = pl.col("origin").is_in(named["row"].implode())
-        others = source.picks.filter(~ours)["row"]
-        strangers = pl.concat([source.strangers, others]).sort()
-        source = source._replace(picks=source.picks.filter(ours), strangers=strangers)
+        picks = picks.filter(pl.col("origin").is_in(named["row"].implode()))
+        source = Source(entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())).sort())
     else:
         named = _selected_rows(context, request, of, frozenset(changed))
         numbers = named["row"]
@@ -209,14 +209,6 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     refused = tried.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
     refused = refused.join(rows.filter(pl.col("why").is_null()), on="row", how="semi")
     return ResendPlan(of, source, rows, corrected, given, len(links), _refuse_active(request, rows, alike), refused)
-
-
-def _corrected_extract(context: IssuerContext, manifest: Manifest, name: str) -> Source:
-    """Return the rows of a corrected extract that replace rows of a run; AmbiguousRowsError, what reading raises."""
-    entry = find_dropped(context, name)
-    identity = identify(context.adapters.store, entry)
-    picks, numbers = replaced_rows(context, entry, identity, manifest)
-    return Source(entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())))
 
 
 def _selected_rows(context: IssuerContext, request: Request, of: Manifest, also: frozenset[int]) -> pl.DataFrame:

@@ -75,7 +75,10 @@ def asked(rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = froze
     """
     state = pl.col("state")
     found = rows["reasons"].explode().drop_nulls().unique()
-    hits = [reported for reported in found if _selects(reported.rpartition("|")[2], wanted)]
+    codes, asked_for = {one: one.rpartition("|")[2] for one in found}, tuple(f"{one}." for one in wanted.codes)
+    hits = [
+        one for one, code in codes.items() if f"{code}.".startswith(asked_for) or reason(code).action in wanted.actions
+    ]
     by_reason = state.is_in(REFUSED) & pl.col("reasons").list.eval(pl.element().is_in(hits)).list.any()
     by_kind = (
         (pl.lit(wanted.errors) & (state == ERROR))
@@ -87,11 +90,6 @@ def asked(rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = froze
     first = pl.col("reasons").list.first().str.split("|").list.last()
     reported = rows.with_columns(reason=pl.when(state.is_in(REFUSED)).then(first), named=by_name)
     return reported.filter(by_kind | pl.col("named")).select(pl.col(name).cast(kind) for name, kind in ASKED.items())
-
-
-def _selects(code: str, wanted: RowSelection) -> bool:
-    by_code = any(code == one or code.startswith(f"{one}.") for one in wanted.codes)
-    return by_code or reason(code).action in wanted.actions
 
 
 class RowFacts(NamedTuple):

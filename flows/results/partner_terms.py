@@ -87,23 +87,16 @@ def partner_reason(path: tuple[str, ...], message: str, name: str = "") -> Partn
         return PartnerReason("partner", "error", UNREADABLE, text or "(no text)")
     names = [snake(part) for step in reversed(path) for part in reversed(re.split(r"[.\[\]/]", step)) if part]
     kind = next((kind for kind, pattern in KINDS if pattern.search(f"{text} {name}")), OTHER)
-    named = next((name for name in names if name in _ENTITY_OF), "") or _mentioned(text)
-    entity = _ENTITY_OF.get(named) or _entity([*names, snake(text)])
+    found = _MENTIONED.search(snake(text, alias=False))
+    mentioned = _ALIASES.get(found[1], found[1]) if found else ""
+    named = next((name for name in names if name in _ENTITY_OF), mentioned)
+    words = (word for name in (*names, snake(text)) for word in name.split("_"))
+    entity = _ENTITY_OF.get(named) or next((_ENTITY_WORDS[word] for word in words if word in _ENTITY_WORDS), "")
     if kind == "expired" and entity == "card":
         named = "expiration"
     if not entity:
         return PartnerReason("partner", "error", kind, text)
     return PartnerReason(entity, named or "record", kind, text)
-
-
-def _mentioned(text: str) -> str:
-    found = _MENTIONED.search(snake(text, alias=False))
-    return _ALIASES.get(found[1], found[1]) if found else ""
-
-
-def _entity(names: list[str]) -> str:
-    words = (word for name in names for word in name.split("_"))
-    return next((_ENTITY_WORDS[word] for word in words if word in _ENTITY_WORDS), "")
 
 
 def snake(name: str, *, alias: bool = True) -> str:

@@ -139,7 +139,8 @@ def outboxes(adapters: Adapters, issuer: str, states: Collection[State] = OPEN) 
 
 def _outbox(store: Store, manifest: Manifest) -> list[Item]:
     keys = keys_of(manifest.run)
-    answered: Collection[int] = StoredOutcomes(store, keys).chunks() | given_up(closed_breaks(store, keys))
+    lost = (one for one in closed_breaks(store, keys) if (one.name, one.decision) == (RESULT_SHORT, LOST))
+    answered: Collection[int] = StoredOutcomes(store, keys).chunks() | {chunk_of(one.place) for one in lost}
     if not answered and read_purged(store, keys, "ledger") is not None:  # only finished runs are purged
         answered = {item.chunk.number for item in chunk_states(store, keys, manifest) if item.state != "cancelled"}
     return chunk_states(store, keys, manifest, answered)
@@ -193,8 +194,3 @@ def closed_breaks(store: Store, keys: RunKeys) -> list[Closing]:
         before = [other for other in last.get(at, ()) if other.covers and one.covers]
         last[at] = [*before, one] if one.what == "closed" else []
     return [one for _, closings in sorted(last.items()) for one in closings]
-
-
-def given_up(closings: Iterable[Closing]) -> frozenset[int]:
-    """Return the chunks whose missing result was decided to be lost."""
-    return frozenset(chunk_of(one.place) for one in closings if (one.name, one.decision) == (RESULT_SHORT, LOST))

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,13 +18,13 @@ from flows.errors import OperatorError
 from flows.runs.identity import digest
 from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
 from flows.runs.store import ConflictError, ObjectMissingError, Store, read
-from schemas.manifest import LedgerPart, Manifest, Plan
+from schemas.manifest import LedgerPart, Manifest, Plan, Profile
 from schemas.records import Abandoned, Part, Purged
 
 T = TypeVar("T", bound=BaseModel)
 REPLACED = "replaced"  # the event of a run that was planned anew before its commit
 _REFUSED = re.compile(r"-refused-[0-9a-f]{8}\.json$")
-HABIT = 14  # runs whose median is the usual row count
+HABIT = 14  # runs that show what is usual
 READERS = 16
 PURGED = " (purged)"  # in the state of a run whose ledger is gone
 
@@ -215,11 +216,19 @@ def is_replaced(store: Store, keys: RunKeys) -> bool:
     return any(f"-{REPLACED}-" in entry.key for entry in store.keys(keys.events))
 
 
-def rows_before(store: Store, run: RunId) -> list[int]:
-    """Return the row counts of whole extracts among the 14 runs before this one."""
+class Night(NamedTuple):
+    """What later extracts are compared with: the business date, row count and profile of a whole extract."""
+
+    day: date
+    read: int
+    profile: Profile | None  # None in runs of earlier versions
+
+
+def nights_before(store: Store, run: RunId) -> list[Night]:
+    """Return the whole extracts among the 14 runs before this one."""
     earlier = [other for other in run_ids(store, run.issuer) if other.day < run.day][-HABIT:]
     found = (read_manifest(store, RunKeys(other)) for other in earlier)
-    return [one.counts.read for one in found if one is not None and one.selection is None]
+    return [Night(one.as_of, one.counts.read, one.profile) for one in found if one and one.selection is None]
 
 
 def read_ledger(

@@ -201,6 +201,7 @@ def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnP
         chunks=tuple(chunks),
         ledger=tuple(parts),
         sequence=scan.number,
+        profile=None if plan.selection else route.sample.profile(),
     )
     return BuiltRun(manifest, route.test_cards, route.other_cards)
 

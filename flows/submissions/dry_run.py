@@ -15,11 +15,12 @@ from flows.extracts.open import open_extract
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext
-from flows.runs.documents import HABIT, finished, has_manifest, keys_of, read_manifest, rows_before, shaped
+from flows.runs.documents import HABIT, Night, finished, has_manifest, keys_of, nights_before, read_manifest, shaped
 from flows.runs.identity import local_day
 from flows.runs.prior_state import ATTEMPT, seen_rows
 from flows.runs.store import Entry
 from flows.submissions.build import Scan
+from flows.submissions.drift import departures
 from flows.submissions.gates import OPENABLE, GateFacts, Numbered, refusal
 from flows.submissions.pending import changed_from
 from flows.submissions.plan import DuplicateExtractError, RunInputs, dismiss_line, expected_run, find_extract, identify
@@ -74,10 +75,10 @@ class Checked(NamedTuple):
 
 @dataclass
 class EarlierRuns:
-    """What earlier extracts of one dry run would leave: attempts at the cards they send, row counts, numbers, runs."""
+    """What earlier extracts of one dry run would leave: attempts at cards, sizes and profiles, numbers, runs."""
 
     sent: list[pl.DataFrame] = field(default_factory=list)
-    read: list[tuple[date, int]] = field(default_factory=list)
+    read: list[Night] = field(default_factory=list)
     numbered: list[Numbered] = field(default_factory=list)
     runs: dict[tuple[str, date | None], tuple[str, str]] = field(default_factory=dict)  # by content: extract, run
 
@@ -123,7 +124,7 @@ def check_extract(
     if refused is None:
         nights.numbered += [Numbered(scan.number, run, as_of)] if scan.number is not None else []
         nights.sent += sent
-        nights.read.append((as_of, scan.counts.read))
+        nights.read.append(Night(as_of, scan.counts.read, scan.route.sample.profile()))
     return Checked(
         extract=source.key,
         run=run,
@@ -165,10 +166,11 @@ def _refusal(
 ) -> CardlinkError | None:
     """Return the gate's error that would refuse the run, if the nights before it were committed."""
     this, route = keys_of(run).run, scan.route
-    between = [read for day, read in nights.read if day < this.day]
-    before = (rows_before(context.adapters.store, this) + between)[-HABIT:]
-    seen = seen_rows(route.reasons)
-    facts = GateFacts(extract, scan.counts, before, route.test_cards, route.other_cards, seen)
+    between = [one for one in nights.read if one.day < this.day]
+    before = (nights_before(context.adapters.store, this) + between)[-HABIT:]
+    drift = departures(route.sample.profile(), before, context.issuer.limits.max_drift)
+    rows, seen = [one.read for one in before], seen_rows(route.reasons)
+    facts = GateFacts(extract, scan.counts, rows, route.test_cards, route.other_cards, seen, drift)
     return refusal(facts, context.issuer, opened)
 
 

@@ -1,4 +1,4 @@
-"""The gates a run passes before its commit: sequence, trailer, reject rate, jump in row count, test and real cards.
+"""The gates a run passes before its commit: sequence, trailer, reject rate, row count, drift, test and real cards.
 
 A gate that fails refuses the run: nothing is committed, nothing is shown for upload. Gates that an operator may open
 have a name (`OPENABLE`); opening one is recorded with the run.
@@ -28,6 +28,7 @@ ROW_JUMP: Gate = "row-jump"
 SEEN_BEFORE: Gate = "seen-before"
 CHANGED_EXTRACT: Gate = "changed-extract"  # checked before anything is planned or sealed
 SEQUENCE_GAP: Gate = "sequence-gap"
+DRIFT: Gate = "drift"
 OPENABLE: tuple[Gate, ...] = get_args(Gate)
 
 
@@ -69,6 +70,13 @@ class SeenBeforeError(GateError):
     )
 
 
+class DriftError(GateError):
+    """Columns of the extract depart from those of the extracts before it."""
+
+    message = "{extract} departs from the extracts before it: {how}. Nothing was committed."
+    next_step = "Ask the issuer what it changed; if the mapping still fits, submit with --open drift."
+
+
 class WrongCardsError(OperatorError):
     """Test cards in production, or real cards at a test issuer."""
 
@@ -85,6 +93,7 @@ class GateFacts(NamedTuple):
     test_cards: int
     real_cards: int
     seen: int  # rows whose card has or awaits a link
+    drift: Sequence[str] = ()  # how columns depart from those before
 
 
 def refusal(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> CardlinkError | None:
@@ -105,12 +114,12 @@ def refusal(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> C
         return SeenBeforeError(
             extract=facts.extract, seen=facts.seen, read=counts.read, limit=f"{most:.0%}", others=counts.submitted
         )
-    if ROW_JUMP in opened or len(facts.before) < 3:  # two runs show no usual size
-        return None
-    usual = round(median(facts.before))
-    if abs(counts.read - usual) <= limits.max_row_jump * usual:
-        return None
-    return RowJumpError(extract=facts.extract, read=counts.read, runs=len(facts.before), median=usual)
+    usual = round(median(facts.before)) if len(facts.before) > 2 else counts.read  # two runs show no usual size
+    if ROW_JUMP not in opened and abs(counts.read - usual) > limits.max_row_jump * usual:
+        return RowJumpError(extract=facts.extract, read=counts.read, runs=len(facts.before), median=usual)
+    if facts.drift and limits.drift == "refuse" and DRIFT not in opened:
+        return DriftError(extract=facts.extract, how="; ".join(facts.drift))
+    return None
 
 
 LOOK_BACK = timedelta(days=60)  # a number that was used before is not a repeat: the issuer began again

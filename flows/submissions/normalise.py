@@ -57,7 +57,8 @@ def normalise(rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
     )
     rows = rows.with_columns(_subnational(rows), _postal_code(rows, rules))
     # Optional in the file, but required by the partner's sibling interface.
-    return rows.with_columns(_name_on_card()) if rules.fill_name_on_card else rows
+    whole = pl.concat_str(portal.FIRST_NAME, portal.LAST_NAME, separator=" ")
+    return rows.with_columns(pl.col(portal.NAME_ON_CARD).fill_null(whole)) if rules.fill_name_on_card else rows
 
 
 def _trim(rows: pl.DataFrame) -> pl.DataFrame:
@@ -117,14 +118,5 @@ def _postal_code(rows: pl.DataFrame, rules: RuleSettings) -> pl.Series:
     kept = "${1}-${2}" if rules.keep_zip_plus_4 else "${1}"
     longer = r"^([0-9]{5})[-\s]?([0-9]{4})$"
     cells = _replace(rows[portal.POSTAL_CODE], american, lambda zips: zips.str.replace(longer, kept))
-    return _replace(cells, canadian, _canadian)
-
-
-def _canadian(cells: pl.Series) -> pl.Series:
-    return cells.str.to_uppercase().str.replace(r"^([A-Z][0-9][A-Z])[-\s]*([0-9][A-Z][0-9])$", "${1} ${2}")
-
-
-def _name_on_card() -> pl.Expr:
-    """Return the name on the card; where it is absent, first and last name."""
-    whole = pl.concat_str(portal.FIRST_NAME, portal.LAST_NAME, separator=" ")
-    return pl.coalesce(portal.NAME_ON_CARD, whole).alias(portal.NAME_ON_CARD)
+    code = r"^([A-Z][0-9][A-Z])[-\s]*([0-9][A-Z][0-9])$"
+    return _replace(cells, canadian, lambda codes: codes.str.to_uppercase().str.replace(code, "${1} ${2}"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import polars as pl
@@ -32,14 +33,7 @@ from flows.runs.documents import (
 from flows.runs.identity import canonical, date_in_name, digest
 from flows.runs.keys import dismissed, extracts, identified
 from flows.runs.prior_state import PriorState
-from flows.runs.store import (
-    Entry,
-    ObjectChangedError,
-    ObjectMissingError,
-    Store,
-    VerdictAwaitedError,
-    VerdictRefusedError,
-)
+from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError, VerdictAwaitedError, VerdictRefusedError
 from flows.submissions.build import Piece, Scan
 from flows.submissions.gates import CHANGED_EXTRACT
 from flows.submissions.plan import (
@@ -197,7 +191,10 @@ class Changed:
 
     def __init__(self, context: IssuerContext, before: Manifest) -> None:
         self._before = before
-        self._old = _old_cards(context.adapters.store, before)
+        self._old: pl.Series | None = None
+        with suppress(LedgerPurgedError):
+            parts = map(_cards, read_ledger(context.adapters.store, keys_of(before.run), before.ledger, CARD))
+            self._old = pl.concat([pl.Series("card", dtype=pl.UInt64), *parts])
         self._new = [pl.Series("card", dtype=pl.UInt64)]
 
     def add(self, piece: Piece) -> None:
@@ -247,14 +244,6 @@ def changed_from(context: IssuerContext, source: SourceIdentity, opened: Collect
         return None
     turns = {one.run: turn for turn, one in enumerate(commits_since(store, issuer))} if before[1:] else {}
     return Changed(context, max(before, key=lambda one: turns.get(one.run, -1)))
-
-
-def _old_cards(store: Store, before: Manifest) -> pl.Series | None:
-    try:
-        parts = list(read_ledger(store, keys_of(before.run), before.ledger, CARD))
-    except LedgerPurgedError:
-        return None
-    return pl.concat([pl.Series("card", dtype=pl.UInt64), *map(_cards, parts)])
 
 
 def _cards(rows: pl.DataFrame) -> pl.Series:

@@ -17,6 +17,7 @@ from flows.extracts.mapping import REISSUE, Mapping, map_rows, with_dates
 from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
 from flows.submissions.chunking import lines
+from flows.submissions.drift import Sample
 from flows.submissions.duplicates import SeenRows, keyed
 from flows.submissions.ledger import resting_records, unread_records, unsent_records, with_reasons
 from flows.submissions.normalise import normalise
@@ -87,6 +88,7 @@ class Route:
         self._decided: Decided | None = None
         self._dated = False
         self._seen = SeenRows(issuer.rules, expected=source.newlines)
+        self.sample = Sample()
         self.reasons: Counter[str] = Counter()
         self.repairs: Counter[str] = Counter()
         self.test_cards = 0
@@ -98,6 +100,7 @@ class Route:
         if not self._dated:
             self._mapping, self._dated = with_dates(self._mapping, block.rows, self._reread), True
         mapped, excluded = map_rows(block.rows, self._mapping)
+        self.sample.add(mapped)
         rows, unread = normalise(mapped, rules), block.refused
         decided = self._decide(rows)
         if selected is not None:

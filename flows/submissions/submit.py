@@ -20,7 +20,7 @@ from flows.runs.chains import append_commit, last_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
 from flows.runs.context import DROPPED, Adapters, IssuerContext, record_event
-from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest, rows_before
+from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, nights_before, plans, read_manifest
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, submissions
 from flows.runs.prior_state import seen_rows
@@ -28,6 +28,7 @@ from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, Entry, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
+from flows.submissions.drift import departures
 from flows.submissions.gates import OPENABLE, GateFacts, refusal
 from flows.submissions.pending import hold_changed
 from flows.submissions.plan import RunInputs, find_extract, identify, make_plan, submit_line
@@ -88,7 +89,7 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
             expected=request.expected,
         )
         done = execute(context, job, sealer, on_progress)
-        return done._replace(remarks=(*remarks, *(warning.text for warning in sealer.warnings)))
+        return done._replace(remarks=(*remarks, *done.remarks, *(warning.text for warning in sealer.warnings)))
 
 
 def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress = lambda _: None) -> Submitted:
@@ -109,9 +110,9 @@ def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnPro
         clean_up(adapters, keys.base, submissions(context.issuer.issuer, job.plan.source.sha256))
         if job.opened:  # before the commit: a crash right after it would lose the record
             record_event(adapters, keys, "opened", gates=sorted(job.opened))
-        manifest = _build(context, job, sealer, checked)
+        manifest, remarks = _build(context, job, sealer, checked)
         append_commit(adapters.store, context.issuer.issuer, manifest, job.since, guarded=job.guarded)
-        return Submitted(manifest, already=not _commit(context, manifest, job.entry))
+        return Submitted(manifest, already=not _commit(context, manifest, job.entry), remarks=remarks)
 
 
 def _commit(context: IssuerContext, manifest: Manifest, extract: Entry | None = None) -> bool:
@@ -159,12 +160,16 @@ def _recording_refusal(adapters: Adapters, keys: RunKeys) -> Iterator[None]:
         raise
 
 
-def _build(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> Manifest:
-    """Build chunks and ledger and return the manifest that would commit them; raises where a gate fails."""
+def _build(
+    context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress
+) -> tuple[Manifest, tuple[str, ...]]:
+    """Build chunks and ledger; return the manifest that would commit them, and remarks; raises where a gate fails."""
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
     manifest, test_cards, other_cards = build_run(context, job, sealer, on_progress)
-    before, seen = rows_before(store, keys.run), seen_rows(manifest.reasons)
-    facts = GateFacts(plan.source.key, manifest.counts, before, test_cards, other_cards, seen)
+    before, seen = nights_before(store, keys.run), seen_rows(manifest.reasons)
+    drift = departures(manifest.profile, before, context.issuer.limits.max_drift)
+    rows = [one.read for one in before]
+    facts = GateFacts(plan.source.key, manifest.counts, rows, test_cards, other_cards, seen, drift)
     refused = refusal(facts, context.issuer, OPENABLE if plan.selection else job.opened)
     if refused is not None:
         write_unsent(store, keys, manifest, portfolio=context.issuer.full_portfolio)
@@ -173,7 +178,7 @@ def _build(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProg
         raise UnexpectedOutcomeError(
             extract=plan.source.key, now=manifest.counts.submitted, listed=job.expected.counts.submitted
         )
-    return manifest
+    return manifest, tuple(f"{plan.source.key} departs from the extracts before it: {one}" for one in drift)
 
 
 def command(plan: Plan, opened: Collection[str]) -> str:

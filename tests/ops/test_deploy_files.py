@@ -223,6 +223,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
             unit.read_text()
             .replace("/opt/cardlink/bin/prefect", "/bin/true")
             .replace("/opt/cardlink/bin/python", "/bin/true")
+            .replace("/opt/cardlink/bin/cardlink", "/bin/true")
         )
         (tmp_path / unit.name).write_text(text)
 

@@ -1,0 +1,142 @@
+"""Drift: what the columns of an extract look like, kept without a value, and how a night departs from those before it.
+
+A profile counts a sample of the rows: the same rows however the extract is cut into blocks. No cell leaves memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, combinations
+from math import sqrt
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from flows.runs.documents import Night
+from schemas.manifest import ColumnProfile, Profile
+from schemas.portal import CVV, CVV_HASH, PAN
+
+SAMPLED = 2048  # rows at most
+KEPT = 32  # lengths, forms and BINs of a column: the most frequent; longer cells count as this long
+SCATTERED, SCATTER = 1 << 32, np.uint64(2654435761)  # by the golden ratio, so that multiples are spread evenly
+NIGHTS, FEWEST = 10, 5  # compared with, and needed to know what is usual
+
+FILLED = "filled in {now:.0%} of the rows, usually {usual:.0%}"
+VARIED = "as varied as {values:,.0f} values, usually {many:,.0f}"
+LONGER = "{now:.0%} of the cells are longer than {key} characters, usually {usual:.0%}"
+FORM = "{now:.0%} of the cells have the form {key} (A: letters, 9: digits, X: both), usually {usual:.0%}"
+BEGINS = "{now:.0%} of the cards begin with {key}, usually {usual:.0%}"
+
+
+class Sample:
+    """A sample of the rows of an extract, whose mapped blocks are added in order."""
+
+    def __init__(self) -> None:
+        self._kept: list[pl.DataFrame] = []
+        self._below = SCATTERED  # a row is kept where its scattered number is below
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Add a block: row, line, and the columns."""
+        self._kept = [self._thinned(pl.concat([*self._kept, self._thinned(rows)]))]
+
+    def profile(self) -> Profile:
+        """Return the profile of the rows."""
+        rows, n, cell = pl.concat(self._kept).drop("row", "line"), pl.col("n"), pl.col("cell")
+        found = rows.unpivot(variable_name="column", value_name="cell").drop_nulls().group_by("column", "cell")
+        cells = found.agg(n=pl.len().cast(pl.Int64))
+        sums = {name: each for name, *each in cells.group_by("column").agg(n.sum(), e=(n * (n - 1)).sum()).iter_rows()}
+        form = cell.str.replace_all(r"[^\p{L}\p{M} -~]+", "?").str.replace_all(r"[\p{L}\p{M}]+", "A")
+        form = form.str.replace_all("[0-9]+", "9").str.replace_all("[A9+/=]*(A9|9A)[A9+/=]*", "X").str.slice(0, 24)
+        lengths = _counts(cells, cell.str.len_chars().clip(upper_bound=KEPT))
+        forms = _counts(cells.filter(~pl.col("column").is_in((CVV, CVV_HASH))), form)
+        bins = cell.str.replace_all("[ -]", "").str.extract("^([0-9]{6})[0-9]{6,13}$")
+        columns = {}
+        for name in rows.columns:
+            filled, equal = sums.get(name, (0, 0))
+            most = filled * SCATTERED // self._below  # in the whole extract
+            distinct = min(most, round(filled * (filled - 1) / equal, 2)) if equal else most
+            columns[name] = ColumnProfile(
+                filled=filled, distinct=distinct, lengths=lengths.get(name, {}), forms=forms.get(name, {})
+            )
+        return Profile(rows=rows.height, columns=columns, bins=_counts(cells.filter(column=PAN), bins).get(PAN, {}))
+
+    def _thinned(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows to keep, of which there are never too many."""
+        scattered = rows["row"].to_numpy() * SCATTER % np.uint64(SCATTERED)
+        while np.count_nonzero(scattered < self._below) > SAMPLED:
+            self._below //= 2
+        return rows[np.flatnonzero(scattered < self._below)]  # gathered: a filter would hold on to whole blocks
+
+
+def _counts(cells: pl.DataFrame, what: pl.Expr) -> dict[str, dict[Any, int]]:
+    """Return how many cells have each length, form or BIN, by column."""
+    found = cells.select("column", "n", what.alias("what")).drop_nulls().group_by("column", "what").agg(pl.sum("n"))
+    counts: dict[str, dict[Any, int]] = {}
+    for column, one, n in found.sort("n", "what", descending=[True, False]).iter_rows():
+        if len(counts.setdefault(column, {})) < KEPT:
+            counts[column][one] = n
+    return counts
+
+
+class Measure(NamedTuple):
+    """Shares of the cells of a column, and how many cells they are of."""
+
+    cells: int
+    shares: Mapping[Any, float]
+
+    def distance(self, other: Measure, limit: float) -> float:
+        """Return the greatest difference of a share, in units of what `limit` and chance allow."""
+        chance = 2 * sqrt(1 / self.cells + 1 / other.cells)  # four standard deviations
+        return max(self._beyond(other), other._beyond(self)) / max(limit, chance)
+
+    def _beyond(self, other: Measure) -> float:
+        # A number may have a digit more than yesterday: what is longer than 12 characters was longer than 11.
+        alike = {key: key - key // 8 if isinstance(key, int) else key for key in self.shares}
+        return max(share - other.shares.get(alike[key], 0) for key, share in self.shares.items())
+
+
+def departures(profile: Profile | None, nights: Sequence[Night], limit: float) -> list[str]:
+    """Return a sentence per column that departs from the last nights; those without a profile do not count.
+
+    A column departs where a share is further than `limit`, and than chance explains, from every night but one, and
+    further than these nights are from each other, again but for one.
+    """
+    known = [dict(_measures(one.profile)) for one in nights if one.profile][-NIGHTS:]
+    found: dict[str, tuple[float, str]] = {}
+    for (column, text), now in _measures(profile) if profile else ():
+        usual = [one[column, text] for one in known if (column, text) in one]
+        if len(usual) < FEWEST:
+            continue
+        far = sorted(now.distance(one, limit) for one in usual)[1]
+        if far > max(1, found.get(column, (0, ""))[0]):
+            apart = sorted(one.distance(other, limit) for one, other in combinations(usual, 2))
+            if far > apart[-len(usual)]:
+                found[column] = far, f"{column}: {_described(text, now, usual)}"
+    return [text for _, text in found.values()]
+
+
+def _described(text: str, now: Measure, usual: Sequence[Measure]) -> str:
+    """Return the sentence of a measure, about the share that departs most."""
+    keys = sorted({key for one in (now, *usual) for key in one.shares})
+    shares = [(now.shares.get(key, 0), median(one.shares.get(key, 0) for one in usual), key) for key in keys]
+    share, before, key = max(shares, key=lambda one: abs(one[0] - one[1]))
+    return text.format(key=key, now=share, usual=before, values=(share or 1) ** -2, many=(before or 1) ** -2)
+
+
+def _measures(profile: Profile) -> Iterator[tuple[tuple[str, str], Measure]]:
+    """Yield each measure by column and sentence."""
+    for name, one in profile.columns.items():
+        up_to = accumulate(one.lengths.get(length, 0) for length in range(KEPT))
+        bins = profile.bins if name == PAN else {}
+        found: tuple[tuple[str, int, Mapping[Any, float]], ...] = (
+            (FILLED, profile.rows, {"": one.filled}),
+            (VARIED, one.filled, {"": one.filled / sqrt(max(1, one.distinct))}),  # the chance that two are equal
+            (LONGER, one.filled, {length: one.filled - n for length, n in enumerate(up_to)}),
+            (FORM, one.filled, one.forms),
+            (BEGINS, sum(bins.values()), bins),
+        )
+        for text, cells, counts in found:
+            if cells and counts:
+                yield (name, text), Measure(cells, {key: n / cells for key, n in counts.items()})
