@@ -187,6 +187,7 @@ def _same(name: str, report: bytes) -> bytes:
     if name == "summary.json":
         facts = json.loads(report)
         timeless = {"source": {**facts["source"], "version": ""}, "open": {**facts["open"], "sent": ""}, "seen": ""}
+        timeless["hours"] = facts["hours"]["links"]
         return canonical({**facts, **timeless})
     return report
 
