@@ -1,18 +1,4 @@
-"""Connect the steps to the real adapters; the one reader of the environment.
-
-CARDLINK_CONFIG            folder of the issuers' TOML files (default: the current folder)
-CARDLINK_PRIVATE_KEY_FILE  private key that opens PGP-encrypted extracts and results
-CARDLINK_PASSPHRASE_FILE   its passphrase, if it has one
-CARDLINK_ACTOR             who is acting, for the audit trail (default: user@host)
-CARDLINK_WORK_POOL         Prefect work pool of the deployments (default: cardlink)
-CARDLINK_REPORTS_URL       address of the page server (`python -m flows.pages`) with its token, as a browser reaches it
-CARDLINK_PURGE_PROFILE     AWS profile whose role may delete, for `purge` alone (default: the process's own)
-CARDLINK_SERVICE_*         our credentials at the partner's service: APP_NAME, APP_KEY, USERNAME, PASSWORD, each as a
-                           value or, as ..._FILE, as the file that holds it
-CARDLINK_ALERT_*           where alerts go: WEBHOOK, SLACK (addresses), PAGERDUTY (integration key), EMAIL with
-                           SENDER and SENDGRID (key); read when deployments are installed
-AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
-"""
+"""Connect the steps to the real adapters; the one reader of the environment (its variables: `deploy/SETTINGS.md`)."""
 
 from __future__ import annotations
 
@@ -25,15 +11,15 @@ import re
 import socket
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from flows.errors import OperatorError
+from flows.errors import CardlinkError, OperatorError
 from flows.partner_api.service import NoServiceError, ServiceSecretsError
 from flows.redaction import harden_process, hiding, redact
 
@@ -66,7 +52,7 @@ class ConfigurationError(OperatorError):
     """The issuer's TOML has an unknown or wrong key."""
 
     message = "{file}: {problems}."
-    next_step = "Correct the file; `cardlink check` shows the settings in effect."
+    next_step = "Correct the file; `cardlink settings` explains every key."
 
 
 class FileUnreadableError(OperatorError):
@@ -97,8 +83,8 @@ def issuers(folder: Path) -> list[str]:
     named = []
     for file in sorted(folder.glob("*.toml")):
         try:
-            content = tomllib.loads(file.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            content = read_toml(file)[0]
+        except OperatorError:
             continue
         if {"issuer", "root"} <= content.keys():
             named.append(file.stem)
@@ -114,27 +100,50 @@ def issuer_file(folder: Path, name: str) -> Path:
     return folder / f"{name}.toml"
 
 
-def load_issuer(folder: Path, name: str) -> Issuer:
-    """Read `<folder>/<name>.toml`; ConfigurationError names every wrong or unknown key."""
+def read_toml(file: Path) -> tuple[dict[str, Any], str]:
+    """Return the content of a TOML file, and its text; FileUnreadableError, ConfigurationError."""
+    try:
+        text = read_file(file, "the issuer's TOML").decode("utf-8-sig")
+        return tomllib.loads(text), text
+    except tomllib.TOMLDecodeError as error:
+        problem = str(error)
+    except UnicodeDecodeError as error:
+        problem = f"line {len(error.object[: error.start].splitlines()) or 1} is not in UTF-8"
+    raise ConfigurationError(file=str(file), problems=problem)
+
+
+def load_issuer(folder: Path, name: str, note: Callable[[CardlinkError], None] | None = None) -> Issuer:
+    """Read `<folder>/<name>.toml`; ConfigurationError names every wrong or unknown key.
+
+    With `note`, the error goes there, and the issuer is returned without these keys where it can do without.
+    """
     from pydantic import ValidationError
 
     from schemas.issuer import Issuer
+    from schemas.reference import problems, without
 
     file = issuer_file(folder, name)
     if not file.is_file():
         raise NoIssuerError(issuer=redact(name), folder=str(folder), available=", ".join(issuers(folder)) or "none")
+    given, text = read_toml(file)
+    given |= _with_lookups({"columns": given.get("columns", {})}, folder)
+    issuer, found = None, list[str]()
     try:
-        given = tomllib.loads(file.read_text("utf-8"))
-        issuer = Issuer.model_validate({**given, **_with_lookups({"columns": given.get("columns", {})}, folder)})
-        if issuer.issuer == name:
-            return issuer
-        problem = f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer'
-    except tomllib.TOMLDecodeError as error:
-        problem = str(error)
-    except ValidationError as error:
-        places = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_input=False))
-        problem = "; ".join(f"{place}: {message.removeprefix('Value error, ')}" for place, message in places)
-    raise ConfigurationError(file=str(file), problems=problem)
+        issuer = Issuer.model_validate(given)
+    except ValidationError as invalid:
+        wrong = problems(invalid, given, text)
+        found += wrong.values()
+        with suppress(ValidationError):
+            issuer = Issuer.model_validate(without(given, wrong))
+    if issuer is not None and issuer.issuer != name:
+        found.append(f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer')
+        issuer = None
+    error = ConfigurationError(file=str(file), problems=redact(". ".join(found)))
+    if issuer is None or (found and note is None):
+        raise error
+    if found and note is not None:
+        note(error)
+    return issuer
 
 
 def _with_lookups(given: Any, folder: Path) -> Any:
@@ -157,8 +166,24 @@ def _with_lookups(given: Any, folder: Path) -> Any:
 
 def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:
     """Return every setting in effect and its origin; of secrets only that they are set."""
-    given = tomllib.loads(read_file(issuer_file(folder, issuer.issuer), "the issuer's TOML").decode("utf-8"))
+    given, _ = read_toml(issuer_file(folder, issuer.issuer))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
+
+
+def kept_from_others(issuer: Issuer, folder: Path) -> list[str]:
+    """Return which files of a run only their owner can read: not the process at night, if it is another user."""
+    named = [f"{issuer.issuer}.toml", *_key_files(issuer), *filter(None, [issuer.portal.template])]
+    files = [folder / name for name in named]
+    files += [
+        Path(file) for name, file in sorted(os.environ.items()) if name.startswith(OURS) and name.endswith("_FILE")
+    ]
+    owners = {file: file.stat() for file in files if file.is_file()}
+    return [f"{file}: only user {one.st_uid} can read it" for file, one in owners.items() if not one.st_mode & 0o044]
+
+
+def _key_files(issuer: Issuer) -> tuple[str, ...]:
+    files = issuer.portal.key_file
+    return (files,) if isinstance(files, str) else files
 
 
 def open_store(issuer: Issuer, folder: Path) -> Store:
@@ -204,12 +229,12 @@ def begin_process() -> None:
     remove_dead_homes()
 
 
-def wire(folder: Path, name: str) -> IssuerContext:
+def wire(folder: Path, name: str, issuer: Issuer | None = None) -> IssuerContext:
     """Return an issuer's context with the real adapters; nothing is connected before a step uses it."""
     from flows.runs.context import IssuerContext
     from flows.runs.identity import default_header, header_from_template
 
-    issuer = load_issuer(folder, name)
+    issuer = issuer or load_issuer(folder, name)
     header = default_header()
     if template := issuer.portal.template:
         header = header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
@@ -310,8 +335,7 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
     if not portal.sealed:
         yield PlainSealer()
         return
-    files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
-    keys = [read_file(folder / file, "[portal] key_file") for file in files]
+    keys = [read_file(folder / file, "[portal] key_file") for file in _key_files(issuer)]
     form = partial(GpgSealer, armor=portal.armor, compression=portal.compression)
     with form(keys, portal.fingerprints, curves=portal.key_curves, today=now().date()) as sealer:
         trial_seal(sealer)

@@ -23,7 +23,8 @@ def _compact(text: object) -> object:
     return text.replace(" ", "").upper() if isinstance(text, str) else text
 
 
-Fingerprint = Annotated[str, BeforeValidator(_compact), StringConstraints(pattern=r"^[0-9A-F]{40}$")]
+Typed = BeforeValidator(_compact, json_schema_input_type=str)
+Fingerprint = Annotated[str, Typed, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
 
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"(\*\.({_LABEL}\.)+|({_LABEL}\.)+)[a-z]([a-z0-9-]{{0,61}}[a-z0-9])")
@@ -243,7 +244,7 @@ class Issuer(Settings):
     store: StoreSettings = StoreSettings()
     source: SourceSettings = SourceSettings()
     columns: Columns = Field(default_factory=dict)
-    filter: Filter = Field(default_factory=dict)
+    filter: Filter = Field(default_factory=dict, description="rows that count: source column = the values they have")
     repairs: Repairs = Repairs()
     rules: RuleSettings = RuleSettings()
     limits: Limits = Limits()

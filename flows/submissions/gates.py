@@ -44,9 +44,7 @@ class RejectRateError(GateError):
     message = (
         "{extract}: {refused} of {read} rows rejected, above limits.max_reject_rate = {limit}. Nothing was committed."
     )
-    next_step = (
-        "Read the run's report/rejects.csv; correct the extract at its source, or submit with --open reject-rate."
-    )
+    next_step = "Read {rejects}; correct the extract at its source, or submit with --open reject-rate."
 
 
 class RowJumpError(GateError):
@@ -85,32 +83,41 @@ class GateFacts(NamedTuple):
     test_cards: int
     real_cards: int
     seen: int  # rows whose card has or awaits a link
+    rejects: str = "the run's report/rejects.csv"  # where each refused row is listed
 
 
 def refusal(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> CardlinkError | None:
     """Return the error of the first gate that fails, or None."""
+    return next(refusals(facts, issuer, opened), None)
+
+
+def refusals(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> Iterator[CardlinkError]:
+    """Yield the error of each gate that fails."""
     counts, limits, test = facts.counts, issuer.limits, issuer.test
     if counts.trailer is not None and counts.trailer != counts.read:
-        return TrailerMismatchError(extract=facts.extract, trailer=counts.trailer, read=counts.read)
+        yield TrailerMismatchError(extract=facts.extract, trailer=counts.trailer, read=counts.read)
     if test and facts.real_cards:
-        return WrongCardsError(extract=facts.extract, count=facts.real_cards, kind="real", test="true")
+        yield WrongCardsError(extract=facts.extract, count=facts.real_cards, kind="real", test="true")
     if not test and facts.test_cards:
-        return WrongCardsError(extract=facts.extract, count=facts.test_cards, kind="test", test="false")
+        yield WrongCardsError(extract=facts.extract, count=facts.test_cards, kind="test", test="false")
     if REJECT_RATE not in opened and counts.rejected > limits.max_reject_rate * counts.read:
-        return RejectRateError(
-            extract=facts.extract, refused=counts.rejected, read=counts.read, limit=limits.max_reject_rate
+        yield RejectRateError(
+            extract=facts.extract,
+            refused=counts.rejected,
+            read=counts.read,
+            limit=limits.max_reject_rate,
+            rejects=facts.rejects,
         )
     most = 0 if issuer.resend.seen_before == "refuse" else limits.max_seen_before
     if SEEN_BEFORE not in opened and not issuer.full_portfolio and facts.seen > most * counts.read:
-        return SeenBeforeError(
+        yield SeenBeforeError(
             extract=facts.extract, seen=facts.seen, read=counts.read, limit=f"{most:.0%}", others=counts.submitted
         )
     if ROW_JUMP in opened or len(facts.before) < 3:  # two runs show no usual size
-        return None
+        return
     usual = round(median(facts.before))
-    if abs(counts.read - usual) <= limits.max_row_jump * usual:
-        return None
-    return RowJumpError(extract=facts.extract, read=counts.read, runs=len(facts.before), median=usual)
+    if abs(counts.read - usual) > limits.max_row_jump * usual:
+        yield RowJumpError(extract=facts.extract, read=counts.read, runs=len(facts.before), median=usual)
 
 
 LOOK_BACK = timedelta(days=60)  # a number that was used before is not a repeat: the issuer began again

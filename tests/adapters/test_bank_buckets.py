@@ -255,7 +255,7 @@ def test_a_result_waits_for_its_verdict_and_one_that_is_not_clean_is_a_break(pla
         ('owner = "12345"', "store.owner: this must be an AWS account, 12 digits"),
         ('owner = "1234567890ab"', "store.owner: this must be an AWS account, 12 digits"),
         ('kms_key = "a key"', "store.kms_key: this must be an id, an ARN or alias/NAME"),
-        ('lock_mode = "FOR_EVER"\nlock_days = 1', "'GOVERNANCE' or 'COMPLIANCE'"),
+        ('lock_mode = "FOR_EVER"\nlock_days = 1', 'takes "GOVERNANCE", "COMPLIANCE"'),
         ('verdict_tag = ""', "store.verdict_tag: this must be the key of a tag"),
         ('verdict_clean = ""', "store.verdict_clean: this must be the value of a tag"),
         ("lock_days = 0", "store.lock_days: Input should be greater than or equal to 1"),
