@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from flows.errors import CardlinkError, OperatorError
@@ -108,7 +108,8 @@ def read_toml(file: Path) -> tuple[dict[str, Any], str]:
     except tomllib.TOMLDecodeError as error:
         problem = str(error)
     except UnicodeDecodeError as error:
-        problem = f"line {len(error.object[: error.start].splitlines()) or 1} is not in UTF-8"
+        line = 1 + error.object.count(b"\n", 0, error.start)
+        problem = f"line {line} is not in UTF-8"
     raise ConfigurationError(file=str(file), problems=problem)
 
 
@@ -164,8 +165,8 @@ def _with_lookups(given: Any, folder: Path) -> Any:
     return filled
 
 
-def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:
-    """Return every setting in effect and its origin; of secrets only that they are set."""
+def effective_settings(folder: Path, issuer: Issuer) -> dict[str, dict[str, Any]]:
+    """Return value and origin of every setting in effect; of secrets only that they are set."""
     given, _ = read_toml(issuer_file(folder, issuer.issuer))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
 
@@ -174,11 +175,13 @@ def kept_from_others(issuer: Issuer, folder: Path) -> list[str]:
     """Return which files of a run only their owner can read: not the process at night, if it is another user."""
     named = [f"{issuer.issuer}.toml", *_key_files(issuer), *filter(None, [issuer.portal.template])]
     files = [folder / name for name in named]
-    files += [
-        Path(file) for name, file in sorted(os.environ.items()) if name.startswith(OURS) and name.endswith("_FILE")
-    ]
+    files += [Path(file) for name, file in os.environ.items() if re.fullmatch("CARDLINK_.*_FILE", name)]
     owners = {file: file.stat() for file in files if file.is_file()}
-    return [f"{file}: only user {one.st_uid} can read it" for file, one in owners.items() if not one.st_mode & 0o044]
+    return [
+        f"{file}: only user {one.st_uid} can read it, so the nightly process must be that user"
+        for file, one in owners.items()
+        if not one.st_mode & 0o044
+    ]
 
 
 def _key_files(issuer: Issuer) -> tuple[str, ...]:
@@ -377,34 +380,26 @@ OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOG
 REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
 
 
-class Setting(NamedTuple):
-    """One setting in effect: its dotted name, its value, its origin."""
-
-    name: str
-    value: Any
-    origin: Literal["file", "default", "environment"]
-
-
 def settings_in_effect(
     effective: Mapping[str, Any], given: Mapping[str, Any], environment: Mapping[str, str]
-) -> list[Setting]:
-    """Return every setting of an issuer, then those of the environment, without any secret.
+) -> dict[str, dict[str, Any]]:
+    """Return value and origin of an issuer's settings, then of the environment's, without any secret.
 
     `effective` is the issuer's whole model as plain values, `given` the content of its TOML.
     """
     named = sorted(name for name in environment if name.startswith(OURS))
-    added = [Setting(name, _shown(name, environment[name]), "environment") for name in named]
-    return [*_flat(effective, given), *added]
+    added = {name: {"value": _shown(name, environment[name]), "from": "environment"} for name in named}
+    return dict(_flat(effective, given)) | added
 
 
-def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[Setting]:
+def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     for name, value in effective.items():
         in_file = isinstance(given, Mapping) and name in given
         below = given[name] if in_file else {}
         if isinstance(value, Mapping) and value:
             yield from _flat(value, below, f"{prefix}{name}.")
         else:
-            yield Setting(f"{prefix}{name}", value, "file" if in_file else "default")
+            yield f"{prefix}{name}", {"value": value, "from": "file" if in_file else "default"}
 
 
 def _shown(name: str, value: str) -> str:

@@ -146,7 +146,7 @@ def _place(error: ErrorDetails, given: Any) -> Place:
     """Return the place of an error without the names of kinds, which pydantic puts between the keys."""
     place: Place = ()
     for part in error["loc"]:
-        if (isinstance(given, dict) and part in given) or (isinstance(given, list) and isinstance(part, int)):
+        if part in given if isinstance(given, dict) else isinstance(given, list) and isinstance(part, int):
             place, given = (*place, part), given[part]
     return (*place, error["loc"][-1]) if error["type"] == "missing" else place
 

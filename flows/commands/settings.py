@@ -122,23 +122,20 @@ def check(
     with _part(found, "store"):
         race(wired.adapters.store, f"{issuer}/probe/")
         found.append(Finding("store", f"{root}: of concurrent writes to a key, only one succeeds"))
-    warnings += [
-        f"{one}; the process at night must be that user" for one in kept_from_others(wired.issuer, context.folder)
-    ]
+    warnings += kept_from_others(wired.issuer, context.folder)
     rows = _rows(wired, Request(extract, business_date), inspection, found, facts) if extract else []
-    if rejects is not None and extract:
+    if rejects is not None:
         found.append(_write(rejects, inspection))
     columns = _columns(wired, inspection)
     facts |= {"fingerprints": fingerprints, "warnings": warnings, "columns": columns.records}
-    in_effect = effective_settings(context.folder, wired.issuer)
-    facts["settings"] = {one.name: {"value": one.value, "from": one.origin} for one in in_effect}
-    facts["checks"] = [one._asdict() for one in found]
+    facts |= {"settings": effective_settings(context.folder, wired.issuer), "checks": [one._asdict() for one in found]}
     lines = [f"{one.part:<10}{'WRONG' if one.error else 'ok':<7}{one.text}" for one in found]
     lines += [f"{'warning':<17}{one}" for one in warnings]
     code = max((one.exit_code for one in found), key=WORST.index)
     done = facts.get("extract")
     next_step = "" if code or (done and done["already"]) else f"cardlink submit {issuer}{'' if done else ' --dry-run'}"
-    return Result(facts, [*lines, *(["", columns] if inspection.rows else []), *rows], next_step, code)
+    of_columns: list[str | Table] = ["", columns] if inspection.rows else []
+    return Result(facts, [*lines, *of_columns, *rows], next_step, code)
 
 
 @contextmanager
@@ -154,7 +151,7 @@ def _wired(folder: Path, name: str, found: list[Finding]) -> IssuerContext:
     """Return the context of an issuer, without what is wrong in its settings where it can do without."""
     issuer = load_issuer(folder, name, lambda error: found.append(_wrong("settings", error)))
     found += [Finding("settings", "what follows is checked without these keys" if found else f"{folder / name}.toml")]
-    with _part(found, "template"):
+    with _part(found, "settings"):
         return wire(folder, name, issuer)
     portal = issuer.portal.model_copy(update={"template": None})
     return wire(folder, name, issuer.model_copy(update={"portal": portal}))
@@ -169,11 +166,9 @@ def _rows(
     of_file, shown = list[Finding](), list[str | Table]()
     with _part(of_file, "file"):
         done = rehearse(context, request, None, inspection)
-        facts["extract"] = done.facts
-        shown = would_send(done)[1:]
-        if done.already or not done.refused:
-            of_file.append(Finding("file", done.verdict))
-            inspection.errors *= not done.already
+        facts["extract"], shown = done.facts, would_send(done)[1:]
+        if done.already or not inspection.errors:
+            of_file, inspection.errors = [Finding("file", done.verdict)], []
     wrong = [_wrong("mapping" if type(one).__name__ in OF_MAPPING else "file", one) for one in inspection.errors]
     if not any(one.part == "mapping" for one in wrong):
         filled = f"{len(+inspection.filled)} of the portal's columns have content"
@@ -199,19 +194,12 @@ def _columns(context: IssuerContext, inspection: Inspection) -> Table:
     from schemas.portal import columns
     from schemas.reference import toml
 
-    mapped = context.issuer.model_dump(mode="json", by_alias=True, exclude_unset=True, include={"columns"})
+    mapped = context.issuer.model_dump(mode="json", by_alias=True, exclude_unset=True, include={"columns"})["columns"]
+    sources = {name: toml(spec) for name, spec in mapped.items()} or dict.fromkeys(columns(), "its own name")
     rows = []
     for name in columns() if inspection.rows else ():
-        source = (
-            (toml(mapped["columns"][name]) if name in mapped["columns"] else "")
-            if context.issuer.columns
-            else "its own name"
-        )
-        verdicts = {(severity, code): n for (at, severity, code), n in inspection.verdicts.items() if at == name}
-        refused, warned = (
-            ", ".join(f"{n:,} {code.rpartition('.')[2]}" for (one, code), n in verdicts.items() if one == severity)
-            for severity in ("reject", "warn")
-        )
+        verdicts = ((code, how, number) for (at, code, how), number in inspection.verdicts.items() if at == name)
+        broken = [f"{number:,} {code.rpartition('.')[2]} ({how})" for code, how, number in verdicts]
         filled = f"{int(inspection.filled[name] * 1000 / inspection.rows) / 10:g} %"
-        rows.append((name, source[:60], filled, "  ".join(inspection.shapes[name]), refused, warned))
-    return Table(("column", "from", "filled", "shapes", "refused", "warned"), rows)
+        rows.append((name, sources.get(name, "")[:60], filled, "  ".join(inspection.shapes[name]), ", ".join(broken)))
+    return Table(("column", "from", "filled", "shapes", "verdicts"), rows)

@@ -34,6 +34,9 @@ from schemas.mapping import (
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
 
 
+Note = Callable[[ExtractError], None]
+
+
 def stop(error: ExtractError) -> None:
     """Raise what is wrong; a check notes it and goes on."""
     raise error
@@ -89,7 +92,7 @@ def plan_mapping(
     name: str,
     template: dict[str, str],
     beside: Collection[str] = (),
-    note: Callable[[ExtractError], None] = stop,
+    note: Note = stop,
 ) -> Mapping:
     """Plan how rows under `header` become the portal's columns; without `[columns]`, the portal's names are expected.
 
@@ -130,10 +133,7 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
 
 
 def with_dates(
-    mapping: Mapping,
-    first: pl.DataFrame,
-    reread: Callable[[], Iterator[Block]],
-    note: Callable[[ExtractError], None] = stop,
+    mapping: Mapping, first: pl.DataFrame, reread: Callable[[], Iterator[Block]], note: Note = stop
 ) -> Mapping:
     """Return the mapping with a form for every column of dates; all rows decide where the `first` leave a doubt.
 

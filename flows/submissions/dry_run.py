@@ -23,15 +23,7 @@ from flows.runs.store import Entry
 from flows.submissions.build import Scan
 from flows.submissions.gates import OPENABLE, GateFacts, Numbered, refusal, refusals
 from flows.submissions.pending import changed_from
-from flows.submissions.plan import (
-    DuplicateExtractError,
-    RunInputs,
-    check_line,
-    dismiss_line,
-    expected_run,
-    find_extract,
-    identify,
-)
+from flows.submissions.plan import DuplicateExtractError, RunInputs, dismiss_line, expected_run, find_extract, identify
 from flows.submissions.rows import Inspection, RowScope, SelectedRows
 from flows.submissions.submit import Request, guards, plans_of_extract, refuse_resend
 from schemas.ledger import AWAITING, FATES
@@ -39,6 +31,7 @@ from schemas.manifest import Counts, SourceIdentity
 from schemas.portal import CUID
 
 FIRST_ROWS = 5  # row numbers named for each reason
+REJECTS = "what `cardlink check ISSUER EXTRACT --rejects FILE` writes"
 
 
 class ReasonRows(NamedTuple):
@@ -184,8 +177,7 @@ def _refusals(
     between = [read for day, read in nights.read if day < this.day]
     before = (rows_before(context.adapters.store, this) + between)[-HABIT:]
     seen = seen_rows(route.reasons)
-    rejects = f"the rows that `{check_line(extract)} --rejects FILE` writes"
-    facts = GateFacts(extract, scan.counts, before, route.test_cards, route.other_cards, seen, rejects)
+    facts = GateFacts(extract, scan.counts, before, route.test_cards, route.other_cards, seen, REJECTS)
     return refusals(facts, context.issuer, opened)
 
 

@@ -101,12 +101,9 @@ def refusals(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> 
     if not test and facts.test_cards:
         yield WrongCardsError(extract=facts.extract, count=facts.test_cards, kind="test", test="false")
     if REJECT_RATE not in opened and counts.rejected > limits.max_reject_rate * counts.read:
+        rejected, limit = counts.rejected, limits.max_reject_rate
         yield RejectRateError(
-            extract=facts.extract,
-            refused=counts.rejected,
-            read=counts.read,
-            limit=limits.max_reject_rate,
-            rejects=facts.rejects,
+            extract=facts.extract, refused=rejected, read=counts.read, limit=limit, rejects=facts.rejects
         )
     most = 0 if issuer.resend.seen_before == "refuse" else limits.max_seen_before
     if SEEN_BEFORE not in opened and not issuer.full_portfolio and facts.seen > most * counts.read:

@@ -190,12 +190,6 @@ def submit_line(key: str, *options: str) -> str:
     return shlex.join(["cardlink", "submit", issuer, "--extract", name, *options])
 
 
-def check_line(key: str) -> str:
-    """Return the command that checks an extract, ready to paste into a shell."""
-    issuer, _, name = key.partition("/extracts/")
-    return shlex.join(["cardlink", "check", issuer, name])
-
-
 def dismiss_line(key: str, *options: str) -> str:
     """Return the command that dismisses an extract, ready to paste into a shell."""
     issuer, _, name = key.partition("/extracts/")

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.errors import CardlinkError, ExtractError
-from flows.extracts.mapping import REISSUE, Mapping, map_rows, stop, with_dates
+from flows.errors import CardlinkError
+from flows.extracts.mapping import REISSUE, Mapping, Note, map_rows, stop, with_dates
 from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
 from flows.submissions.chunking import lines
@@ -43,7 +43,7 @@ class Inspection:
     def __init__(self) -> None:
         self.errors: list[CardlinkError] = []
         self.unsent: list[pl.DataFrame] = []  # ledger records
-        self.verdicts = Counter[tuple[str, str, str]]()  # column, severity, code
+        self.verdicts = Counter[tuple[str, str, str]]()  # column, code, severity
         self.filled = Counter[str]()
         self.shapes = dict[str, list[str]]()
         self.rows = 0
@@ -76,7 +76,7 @@ class RowScope(NamedTuple):
     keep_cells: bool = False  # all columns are kept, with the CVV as in the source (single links, interface.md 2.8)
 
     @property
-    def note(self) -> Callable[[ExtractError], None]:
+    def note(self) -> Note:
         """What is done with an error of the mapping: a check notes it and goes on."""
         return stop if self.inspection is None else self.inspection.errors.append
 
@@ -153,7 +153,7 @@ class Route:
             named = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
             verdicts = pl.concat([verdicts, rows.filter("cuid_made").select("row", **named).select(*VERDICT)])
         if self._scope.inspection is not None:
-            self._scope.inspection.verdicts.update(verdicts.select("column", "severity", "code").iter_rows())
+            self._scope.inspection.verdicts.update(verdicts.select("column", "code", "severity").iter_rows())
         return Validated(rows, verdicts, unread, excluded)
 
     def _decide(self, rows: pl.DataFrame) -> Decided:

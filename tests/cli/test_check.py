@@ -69,7 +69,7 @@ def test_everything_that_is_wrong_is_said_at_once_and_the_worst_decides(bank: Pa
     code, wrong, facts = found(bank, EXTRACT)
 
     parts = {"settings": "ConfigurationError", "key": "UnreadableKeyError", "mapping": "UnknownColumnsError"}
-    assert (2, {*parts, "file"}) == (code, wrong.keys())
+    assert (2, [*parts, "file"]) == (code, [*wrong])
     assert parts["settings"] == wrong["settings"]
     assert ["MissingColumnsError", "UnknownColumnsError"] == [
         one["error"] for one in facts["checks"] if one["part"] == "mapping"
@@ -94,7 +94,7 @@ def test_a_store_that_cannot_be_reached_does_not_hide_a_wrong_key(bank: Path) ->
 
     code, wrong, _ = found(bank, EXTRACT)
 
-    assert (2, {"key", "store", "file"}) == (code, wrong.keys())
+    assert (2, ["key", "store", "file"]) == (code, [*wrong])
 
 
 def test_a_truncated_extract_still_shows_its_columns(bank: Path) -> None:
@@ -113,10 +113,12 @@ def test_the_columns_say_where_they_come_from_how_much_there_is_and_what_is_refu
     _, _, facts = found(bank, EXTRACT)
 
     shown = {one["column"]: one for one in facts["columns"]}
-    assert (f'"{CITY}"', "95 %", "1 missing") == tuple(shown[CITY][one] for one in ("from", "filled", "refused"))
+    assert (f'"{CITY}"', "95 %", "1 missing (reject)") == tuple(
+        shown[CITY][one] for one in ("from", "filled", "verdicts")
+    )
     assert f'{{ from = "{POSTAL_CODE}", pad = 3 }}' == shown[POSTAL_CODE]["from"]
     assert "99999  999" == shown[POSTAL_CODE]["shapes"]
-    assert "1 luhn" == shown[PAN]["refused"]
+    assert "1 luhn (reject)" == shown[PAN]["verdicts"]
 
 
 def test_nothing_shown_is_a_cell(bank: Path) -> None:
@@ -161,7 +163,7 @@ def test_no_file_is_named_that_was_not_written(bank: Path) -> None:
 
     assert [3, 3, 2] == [one.returncode for one in (*tried, taken)]
     assert all("rejects.csv" not in one.stdout + one.stderr for one in tried)
-    assert all(f"`cardlink check bank {EXTRACT} --rejects FILE`" in one.stdout for one in tried)
+    assert all("`cardlink check ISSUER EXTRACT --rejects FILE`" in one.stdout for one in tried)
     assert "portal.asc already exists" in taken.stderr
 
 
@@ -175,7 +177,7 @@ def test_a_file_that_only_its_owner_can_read_is_named(bank: Path, monkeypatch: p
 
     code, wrong, facts = found(bank)
 
-    only = f"{secret}: only user {os.getuid()} can read it; the process at night must be that user"
+    only = f"{secret}: only user {os.getuid()} can read it, so the nightly process must be that user"
     assert (0, {}, [only]) == (code, wrong, facts["warnings"])
     assert "own key" in [one["part"] for one in facts["checks"]]
 
