@@ -176,12 +176,12 @@ def kept_from_others(issuer: Issuer, folder: Path) -> list[str]:
     named = [f"{issuer.issuer}.toml", *_key_files(issuer), *filter(None, [issuer.portal.template])]
     files = [folder / name for name in named]
     files += [Path(file) for name, file in os.environ.items() if re.fullmatch("CARDLINK_.*_FILE", name)]
-    owners = {file: file.stat() for file in files if file.is_file()}
-    return [
-        f"{file}: only user {one.st_uid} can read it, so the nightly process must be that user"
-        for file, one in owners.items()
-        if not one.st_mode & 0o044
-    ]
+    found = []
+    for file in files:
+        with suppress(OSError):  # what cannot be read at all is an error of its own
+            if not (status := file.stat()).st_mode & 0o044:
+                found.append(f"{file}: only user {status.st_uid} can read it, so the nightly process must be that user")
+    return found
 
 
 def _key_files(issuer: Issuer) -> tuple[str, ...]:

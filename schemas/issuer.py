@@ -257,13 +257,6 @@ class Issuer(Settings):
     service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: Retention = Retention()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_parts(cls, given: Any) -> Any:
-        if isinstance(given, dict) and "scale" in given:
-            raise ValueError("[scale] is no longer used, one process reads an extract: delete the table")
-        return given
-
     @model_validator(mode="after")
     def _safe(self) -> Self:
         if "@" in urlsplit(self.root).netloc:

@@ -184,8 +184,11 @@ def _write(path: Path, inspection: Inspection) -> Finding:
     from schemas.reports import Refusals
 
     frames = [unsent(records) for records in inspection.unsent]
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        out.writelines(csv_pieces(frames, Refusals.dtypes()))
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.writelines(csv_pieces(frames, Refusals.dtypes()))
+    except OSError as error:
+        return Finding("rejects", f"{path} cannot be written: {error.strerror}", type(error).__name__, 2)
     return Finding("rejects", f"{path}: {sum(frame.height for frame in frames):,} lines, one per row and reason")
 
 

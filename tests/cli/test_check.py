@@ -155,6 +155,13 @@ def test_the_rejects_file_has_every_row_that_would_not_be_sent_and_no_card_numbe
     assert "4111111111111112" not in text
 
 
+def test_a_rejects_file_that_cannot_be_written_is_one_finding_among_the_others(bank: Path) -> None:
+    code, wrong, facts = found(bank, EXTRACT, "--rejects", "nowhere/rejects.csv")
+
+    assert (2, {"rejects": "FileNotFoundError"}) == (code, wrong)
+    assert facts["columns"]
+
+
 def test_no_file_is_named_that_was_not_written(bank: Path) -> None:
     change(bank, "max_reject_rate = 0.5", "max_reject_rate = 0.1")
 
