@@ -11,12 +11,12 @@ import re
 import socket
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from flows.errors import CardlinkError, OperatorError
@@ -167,6 +167,8 @@ def _with_lookups(given: Any, folder: Path) -> Any:
 
 def effective_settings(folder: Path, issuer: Issuer) -> dict[str, dict[str, Any]]:
     """Return value and origin of every setting in effect; of secrets only that they are set."""
+    from schemas.reference import settings_in_effect
+
     given, _ = read_toml(issuer_file(folder, issuer.issuer))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
 
@@ -373,37 +375,3 @@ def read_file(path: Path, purpose: str) -> bytes:
     except OSError as error:
         reason = error.strerror or type(error).__name__
     raise FileUnreadableError(file=str(path), purpose=purpose, reason=reason)
-
-
-OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
-# Variables whose values are no secrets; of the others only that they are set is shown.
-REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
-
-
-def settings_in_effect(
-    effective: Mapping[str, Any], given: Mapping[str, Any], environment: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
-    """Return value and origin of an issuer's settings, then of the environment's, without any secret.
-
-    `effective` is the issuer's whole model as plain values, `given` the content of its TOML.
-    """
-    named = sorted(name for name in environment if name.startswith(OURS))
-    added = {name: {"value": _shown(name, environment[name]), "from": "environment"} for name in named}
-    return dict(_flat(effective, given)) | added
-
-
-def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, value in effective.items():
-        in_file = isinstance(given, Mapping) and name in given
-        below = given[name] if in_file else {}
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, below, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", {"value": value, "from": "file" if in_file else "default"}
-
-
-def _shown(name: str, value: str) -> str:
-    if name.endswith("_URL"):
-        url = urlsplit(value)
-        return url._replace(netloc=url.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()
-    return value if name.endswith(REPORTED) else "(set)"

@@ -9,11 +9,12 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -146,7 +147,8 @@ def _place(error: ErrorDetails, given: Any) -> Place:
     """Return the place of an error without the names of kinds, which pydantic puts between the keys."""
     place: Place = ()
     for part in error["loc"]:
-        if part in given if isinstance(given, dict) else isinstance(given, list) and isinstance(part, int):
+        inside = part in given if isinstance(given, dict) else isinstance(given, list) and isinstance(part, int)
+        if inside:
             place, given = (*place, part), given[part]
     return (*place, error["loc"][-1]) if error["type"] == "missing" else place
 
@@ -190,3 +192,37 @@ def _line(text: str, place: Place) -> int:
             if len(path) > best[0] and place[: len(path)] == path:
                 best = (len(path), number)
     return best[1]
+
+
+OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
+# Variables whose values are no secrets; of the others only that they are set is shown.
+REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
+
+
+def settings_in_effect(
+    effective: Mapping[str, Any], given: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """Return value and origin of an issuer's settings, then of the environment's, without any secret.
+
+    `effective` is the issuer's whole model as plain values, `given` the content of its TOML.
+    """
+    named = sorted(name for name in environment if name.startswith(OURS))
+    added = {name: {"value": _shown(name, environment[name]), "from": "environment"} for name in named}
+    return dict(_flat(effective, given)) | added
+
+
+def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, value in effective.items():
+        in_file = isinstance(given, Mapping) and name in given
+        below = given[name] if in_file else {}
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, below, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", {"value": value, "from": "file" if in_file else "default"}
+
+
+def _shown(name: str, value: str) -> str:
+    if name.endswith("_URL"):
+        url = urlsplit(value)
+        return url._replace(netloc=url.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()
+    return value if name.endswith(REPORTED) else "(set)"
