@@ -122,15 +122,16 @@ Place = tuple[str | int, ...]  # the keys and positions that lead to a value of 
 def problems(error: ValidationError, given: Mapping[str, Any], text: str) -> dict[Place, str]:
     """Return, for each place of a TOML that is wrong, one sentence with its line and the nearest that is right.
 
-    No value is repeated: a secret may have been written at a wrong key.
+    Only a validator that knows that a value is no secret repeats it: a password may stand at a wrong key.
     """
     found: dict[Place, list[ErrorDetails]] = {}
     for one in error.errors(include_url=False):
         found.setdefault(_place(one, given), []).append(one)
     lines = {place: _line(text, place) for place in found}
     where = {place: f"line {line}, " if line else "" for place, line in lines.items()}
+    named = {place: ".".join(map(str, place)) or "the file as a whole" for place in found}
     ordered = sorted(found, key=lambda place: lines[place])
-    return {place: f"{where[place]}{'.'.join(map(str, place))}: {_what(place, found[place])}" for place in ordered}
+    return {place: f"{where[place]}{named[place]}: {_what(place, found[place])}" for place in ordered}
 
 
 def without(given: Mapping[str, Any], places: Iterable[Place]) -> dict[str, Any]:

@@ -82,6 +82,8 @@ def test_what_an_editor_and_cardlink_say_of_a_misspelt_key_agrees(one: Any) -> N
         ('root = "s3', '# root = "s3', 'root: Field required; for example: root = "s3://first-bank-cards/cardlink"'),
         ('"service_card.pan" =', '"service_card.pam" =', "nearest: 'service_card.pan'"),
         ("lock_days = 400", "lock_days = 0", "greater than or equal to 1; for example: lock_days = 400"),
+        ("s3://first", "s3://me:secret@first", "the file as a whole: root contains credentials"),
+        ("[service]", "[service]\ncolour = 1", "line @, service.colour: unknown key; nearest: "),
         ("strict = true", "strict = yes", "Invalid value (at line #, column 10)"),
         ("strict = true", "strict = true # caf\udce9", "line # is not in UTF-8"),
     ],
@@ -96,7 +98,7 @@ def test_a_wrong_key_or_value_gets_its_line_and_the_nearest_right_one(
         load_issuer(tmp_path, "first-bank")
 
     line = str(EXAMPLE[: EXAMPLE.index(right)].count("\n") + 1)
-    assert sentence.replace("#", line) in caught.value.fields["problems"]
+    assert sentence.replace("#", line).replace("@", str(int(line) + 1)) in caught.value.fields["problems"]
 
 
 def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_lines(tmp_path: Path) -> None:
