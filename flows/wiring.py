@@ -1,19 +1,4 @@
-"""Connect the steps to the real adapters; the one reader of the environment.
-
-CARDLINK_CONFIG            folder of the issuers' TOML files (default: the current folder)
-CARDLINK_PRIVATE_KEY_FILE  private key that opens PGP-encrypted extracts and results
-CARDLINK_PASSPHRASE_FILE   its passphrase, if it has one
-CARDLINK_ACTOR             which worker is acting, for the audit trail (default: user@host)
-CARDLINK_ACTORS            regular expression that a person's name must match, such as anna|bert (default: any)
-CARDLINK_WORK_POOL         Prefect work pool of the deployments (default: cardlink)
-CARDLINK_REPORTS_URL       address of the page server (`python -m flows.pages`) with its token, as a browser reaches it
-CARDLINK_PURGE_PROFILE     AWS profile whose role may delete, for `purge` alone (default: the process's own)
-CARDLINK_SERVICE_*         our credentials at the partner's service: APP_NAME, APP_KEY, USERNAME, PASSWORD, each as a
-                           value or, as ..._FILE, as the file that holds it
-CARDLINK_ALERT_*           where alerts go: WEBHOOK, SLACK (addresses), PAGERDUTY (integration key), EMAIL with
-                           SENDER and SENDGRID (key); read when deployments are installed
-AWS_*                      boto3's own: credentials, region, AWS_ENDPOINT_URL
-"""
+"""Connect the steps to the real adapters; the one reader of the environment (its variables: `deploy/SETTINGS.md`)."""
 
 from __future__ import annotations
 
@@ -26,17 +11,17 @@ import re
 import socket
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from flows.errors import OperatorError
+from flows.errors import CardlinkError, OperatorError
 from flows.partner_api.service import NoServiceError, ServiceSecretsError
 from flows.redaction import harden_process, hiding, redact
 
@@ -69,7 +54,7 @@ class ConfigurationError(OperatorError):
     """The issuer's TOML has an unknown or wrong key."""
 
     message = "{file}: {problems}."
-    next_step = "Correct the file; `cardlink check` shows the settings in effect."
+    next_step = "Correct the file; `cardlink settings` explains every key."
 
 
 class ActorError(OperatorError):
@@ -108,8 +93,8 @@ def issuers(folder: Path) -> list[str]:
     named = []
     for file in sorted(folder.glob("*.toml")):
         try:
-            content = tomllib.loads(file.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            content = read_toml(file)[0]
+        except OperatorError:
             continue
         if {"issuer", "root"} <= content.keys():
             named.append(file.stem)
@@ -125,27 +110,51 @@ def issuer_file(folder: Path, name: str) -> Path:
     return folder / f"{name}.toml"
 
 
-def load_issuer(folder: Path, name: str) -> Issuer:
-    """Read `<folder>/<name>.toml`; ConfigurationError names every wrong or unknown key."""
+def read_toml(file: Path) -> tuple[dict[str, Any], str]:
+    """Return the content of a TOML file, and its text; FileUnreadableError, ConfigurationError."""
+    try:
+        text = read_file(file, "the issuer's TOML").decode("utf-8-sig")
+        return tomllib.loads(text), text
+    except tomllib.TOMLDecodeError as error:
+        problem = str(error)
+    except UnicodeDecodeError as error:
+        line = 1 + error.object.count(b"\n", 0, error.start)
+        problem = f"line {line} is not in UTF-8"
+    raise ConfigurationError(file=str(file), problems=problem)
+
+
+def load_issuer(folder: Path, name: str, note: Callable[[CardlinkError], None] | None = None) -> Issuer:
+    """Read `<folder>/<name>.toml`; ConfigurationError names every wrong or unknown key.
+
+    With `note`, the error goes there, and the issuer is returned without these keys where it can do without.
+    """
     from pydantic import ValidationError
 
     from schemas.issuer import Issuer
+    from schemas.reference import problems, without
 
     file = issuer_file(folder, name)
     if not file.is_file():
         raise NoIssuerError(issuer=redact(name), folder=str(folder), available=", ".join(issuers(folder)) or "none")
+    given, text = read_toml(file)
+    given |= _with_lookups({"columns": given.get("columns", {})}, folder)
+    issuer, found = None, list[str]()
     try:
-        given = tomllib.loads(file.read_text("utf-8"))
-        issuer = Issuer.model_validate({**given, **_with_lookups({"columns": given.get("columns", {})}, folder)})
-        if issuer.issuer == name:
-            return issuer
-        problem = f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer'
-    except tomllib.TOMLDecodeError as error:
-        problem = str(error)
-    except ValidationError as error:
-        places = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_input=False))
-        problem = "; ".join(f"{place}: {message.removeprefix('Value error, ')}" for place, message in places)
-    raise ConfigurationError(file=str(file), problems=problem)
+        issuer = Issuer.model_validate(given)
+    except ValidationError as invalid:
+        wrong = problems(invalid, given, text)
+        found += wrong.values()
+        with suppress(ValidationError):
+            issuer = Issuer.model_validate(without(given, wrong))
+    if issuer is not None and issuer.issuer != name:
+        found.append(f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer')
+        issuer = None
+    error = ConfigurationError(file=str(file), problems=redact(". ".join(found)))
+    if issuer is None or (found and note is None):
+        raise error
+    if found and note is not None:
+        note(error)
+    return issuer
 
 
 def _with_lookups(given: Any, folder: Path) -> Any:
@@ -166,10 +175,30 @@ def _with_lookups(given: Any, folder: Path) -> Any:
     return filled
 
 
-def effective_settings(folder: Path, issuer: Issuer) -> list[Setting]:
-    """Return every setting in effect and its origin; of secrets only that they are set."""
-    given = tomllib.loads(read_file(issuer_file(folder, issuer.issuer), "the issuer's TOML").decode("utf-8"))
+def effective_settings(folder: Path, issuer: Issuer) -> dict[str, dict[str, Any]]:
+    """Return value and origin of every setting in effect; of secrets only that they are set."""
+    from schemas.reference import settings_in_effect
+
+    given, _ = read_toml(issuer_file(folder, issuer.issuer))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
+
+
+def kept_from_others(issuer: Issuer, folder: Path) -> list[str]:
+    """Return which files of a run only their owner can read: not the process at night, if it is another user."""
+    named = [f"{issuer.issuer}.toml", *_key_files(issuer), *filter(None, [issuer.portal.template])]
+    files = [folder / name for name in named]
+    files += [Path(file) for name, file in os.environ.items() if re.fullmatch("CARDLINK_.*_FILE", name)]
+    found = []
+    for file in files:
+        with suppress(OSError):  # what cannot be read at all is an error of its own
+            if not (status := file.stat()).st_mode & 0o044:
+                found.append(f"{file}: only user {status.st_uid} can read it, so the nightly process must be that user")
+    return found
+
+
+def _key_files(issuer: Issuer) -> tuple[str, ...]:
+    files = issuer.portal.key_file
+    return (files,) if isinstance(files, str) else files
 
 
 def open_store(issuer: Issuer, folder: Path) -> Store:
@@ -221,12 +250,12 @@ def begin_process() -> None:
     remove_dead_homes()
 
 
-def wire(folder: Path, name: str) -> IssuerContext:
+def wire(folder: Path, name: str, issuer: Issuer | None = None) -> IssuerContext:
     """Return an issuer's context with the real adapters; nothing is connected before a step uses it."""
     from flows.runs.context import IssuerContext
     from flows.runs.identity import default_header, header_from_template
 
-    issuer = load_issuer(folder, name)
+    issuer = issuer or load_issuer(folder, name)
     header = default_header()
     if template := issuer.portal.template:
         header = header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
@@ -355,8 +384,7 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
     if not portal.sealed:
         yield PlainSealer()
         return
-    files = (portal.key_file,) if isinstance(portal.key_file, str) else portal.key_file
-    keys = [read_file(folder / file, "[portal] key_file") for file in files]
+    keys = [read_file(folder / file, "[portal] key_file") for file in _key_files(issuer)]
     form = partial(GpgSealer, armor=portal.armor, compression=portal.compression)
     with form(keys, portal.fingerprints, curves=portal.key_curves, today=now().date()) as sealer:
         trial_seal(sealer)
@@ -391,45 +419,3 @@ def read_file(path: Path, purpose: str) -> bytes:
     except OSError as error:
         reason = error.strerror or type(error).__name__
     raise FileUnreadableError(file=str(path), purpose=purpose, reason=reason)
-
-
-OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
-# Variables whose values are no secrets; of the others only that they are set is shown.
-REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_ACTORS", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
-
-
-class Setting(NamedTuple):
-    """One setting in effect: its dotted name, its value, its origin."""
-
-    name: str
-    value: Any
-    origin: Literal["file", "default", "environment"]
-
-
-def settings_in_effect(
-    effective: Mapping[str, Any], given: Mapping[str, Any], environment: Mapping[str, str]
-) -> list[Setting]:
-    """Return every setting of an issuer, then those of the environment, without any secret.
-
-    `effective` is the issuer's whole model as plain values, `given` the content of its TOML.
-    """
-    named = sorted(name for name in environment if name.startswith(OURS))
-    added = [Setting(name, _shown(name, environment[name]), "environment") for name in named]
-    return [*_flat(effective, given), *added]
-
-
-def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[Setting]:
-    for name, value in effective.items():
-        in_file = isinstance(given, Mapping) and name in given
-        below = given[name] if in_file else {}
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, below, f"{prefix}{name}.")
-        else:
-            yield Setting(f"{prefix}{name}", value, "file" if in_file else "default")
-
-
-def _shown(name: str, value: str) -> str:
-    if name.endswith("_URL"):
-        url = urlsplit(value)
-        return url._replace(netloc=url.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()
-    return value if name.endswith(REPORTED) else "(set)"

@@ -23,7 +23,8 @@ def _compact(text: object) -> object:
     return text.replace(" ", "").upper() if isinstance(text, str) else text
 
 
-Fingerprint = Annotated[str, BeforeValidator(_compact), StringConstraints(pattern=r"^[0-9A-F]{40}$")]
+Typed = BeforeValidator(_compact, json_schema_input_type=str)
+Fingerprint = Annotated[str, Typed, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
 
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"(\*\.({_LABEL}\.)+|({_LABEL}\.)+)[a-z]([a-z0-9-]{{0,61}}[a-z0-9])")
@@ -247,7 +248,7 @@ class Issuer(Settings):
     store: StoreSettings = StoreSettings()
     source: SourceSettings = SourceSettings()
     columns: Columns = Field(default_factory=dict)
-    filter: Filter = Field(default_factory=dict)
+    filter: Filter = Field(default_factory=dict, description="rows that count: source column = the values they have")
     repairs: Repairs = Repairs()
     rules: RuleSettings = RuleSettings()
     limits: Limits = Limits()
@@ -260,13 +261,6 @@ class Issuer(Settings):
     service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: Retention = Retention()
     four_eyes: FourEyes = FourEyes()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_parts(cls, given: Any) -> Any:
-        if isinstance(given, dict) and "scale" in given:
-            raise ValueError("[scale] is no longer used, one process reads an extract: delete the table")
-        return given
 
     @model_validator(mode="after")
     def _safe(self) -> Self:

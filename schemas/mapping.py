@@ -190,7 +190,10 @@ def _ordered(span: Any) -> Any:
     return span
 
 
-Texts = Annotated[tuple[Header, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
+_OneOrMore = BeforeValidator(
+    lambda given: (given,) if isinstance(given, str) else given, json_schema_input_type=Header | tuple[Header, ...]
+)
+Texts = Annotated[tuple[Header, ...], _OneOrMore]
 
 
 class Cell(Settings):
@@ -246,15 +249,6 @@ class Cell(Settings):
         "reject", description="what a text that is not in `lookup` means: its row is rejected, it is empty, or kept"
     )
     when: Filter | None = Field(None, description="rows that have it, as in `[filter]`; in others it is empty")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, given: Any) -> Any:
-        known = [field.alias or name for name, field in cls.model_fields.items()]
-        for key in given if isinstance(given, dict) else ():
-            if key not in known:
-                raise ValueError(f"unknown key {key!r}; nearest: {nearest(key, known)!r}")
-        return given
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

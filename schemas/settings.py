@@ -5,11 +5,10 @@ In every table unknown keys are errors, and values never change after reading.
 
 from __future__ import annotations
 
-import re
 from datetime import date, time
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 Change = Literal["name", "address", "expiration", "reissue"]
 
@@ -37,17 +36,6 @@ Cron = Annotated[str, StringConstraints(pattern=r"^\S+( \S+){4}$")]
 Address = Annotated[str, StringConstraints(pattern=r"^(https?://\S+[^/])?$")]
 
 
-def _like(pattern: str, what: str) -> AfterValidator:
-    """Return a validator of text whose error says what the text must be."""
-
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"this must be {what}")
-        return text
-
-    return AfterValidator(check)
-
-
 class Settings(BaseModel):
     """One table of the TOML."""
 
@@ -57,14 +45,14 @@ class Settings(BaseModel):
 class StoreSettings(Settings):
     """For a `root` on S3: how objects are written, whose bucket it is, and the tag that says that a file is clean."""
 
-    kms_key: Annotated[str, _like(r"[A-Za-z0-9:/_-]{1,256}", "an id, an ARN or alias/NAME")] | None = Field(
+    kms_key: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/_-]{1,256}$")] | None = Field(
         None, description="KMS key (id, ARN or `alias/NAME`) that every object is encrypted with: SSE-KMS"
     )
     bucket_key: bool | None = Field(
         None,
         description="with `kms_key`: whether S3 uses a bucket key, which saves calls of KMS; unset: as the bucket says",
     )
-    owner: Annotated[str, _like("[0-9]{12}", "an AWS account, 12 digits in quotes")] | None = Field(
+    owner: Annotated[str, StringConstraints(pattern="^[0-9]{12}$")] | None = Field(
         None, description="AWS account of the bucket; a bucket of any other account refuses every call"
     )
     lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = Field(
@@ -73,12 +61,12 @@ class StoreSettings(Settings):
     lock_days: int | None = Field(
         None, ge=1, le=36500, description="days that `lock_mode` keeps them from being deleted"
     )
-    verdict_tag: Annotated[str, _like(r"[A-Za-z0-9 +=._:/@-]{1,128}", "the key of a tag")] | None = Field(
+    verdict_tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,128}$")] | None = Field(
         None,
         description="tag by which a malware scanner gives its verdict, such as `GuardDutyMalwareScanStatus`; "
         "no dropped file is read before it has it",
     )
-    verdict_clean: Annotated[str, _like(r"[A-Za-z0-9 +=._:/@-]{1,256}", "the value of a tag")] = Field(
+    verdict_clean: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,256}$")] = Field(
         "NO_THREATS_FOUND", description="value of that tag on a clean file; a file with any other value is never read"
     )
 

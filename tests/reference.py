@@ -5,25 +5,22 @@
 
 from __future__ import annotations
 
-import inspect
-import json
-import types
+import re
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Final, get_args
 
 import click
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from flows.cli.main import COMMANDS as ENTRIES
 from flows.cli.main import GROUPS, command_of
 from flows.commands.entry import Entry, Form
 from schemas import portal, rules
 from schemas.issuer import Issuer
-from schemas.mapping import STEPS, Cell
+from schemas.mapping import STEPS
 from schemas.reasons import LINES, PARTNER, ROWS, reason
+from schemas.reference import keys, tables
 from schemas.row_settings import RuleSettings, Severity
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
@@ -32,8 +29,10 @@ MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
 SETTINGS: Final = f"""# Settings
 
 {MADE}
-One TOML file per issuer, named after it. Unknown keys are errors. `cardlink --json check ISSUER` shows every setting
-with its value and where it comes from: the file, a default or the environment.
+One TOML file per issuer, named after it. Unknown keys are errors. `cardlink settings` prints this page's tables, and
+`cardlink settings KEY` one of their keys. `cardlink --json check ISSUER` shows every setting with its value and where
+it comes from: the file, a default or the environment. The first line that `cardlink init` writes names the JSON Schema
+beside the file: editors complete and check by it (VS Code with Even Better TOML, others with taplo).
 """
 
 COLUMNS: Final = """
@@ -142,13 +141,14 @@ and these; what is accepted is what the column accepts."""
 
 def settings_page() -> str:
     """Return every key of the issuer's TOML, the portal's columns and the environment."""
-    text = SETTINGS + "\n## Top level\n\n" + _keys(_scalars(Issuer)) + "\n## Tables\n"
-    for name, field in _tables(Issuer):
+    models = tables()
+    sections = [name for name in Issuer.model_fields if name in models or name == "filter"]
+    text = SETTINGS + "\n## Top level\n\n" + _keys("", sections) + "\n## Tables\n"
+    for name in sections:
         if name in ("columns", "filter"):
-            text += COLUMNS + "\n" + _keys(_fields(Cell)) + _examples() if name == "columns" else FILTER
+            text += COLUMNS + "\n" + _keys(name) + _examples() if name == "columns" else FILTER
             continue
-        model = _model(field)
-        text += f"\n### `[{name}]`\n\n{inspect.getdoc(model)}\n\n{_keys(_scalars(model))}"
+        text += f"\n### `[{name}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
     columns = "".join(f"| `{one.name}` | {one.accepts} |\n" for one in portal.COLUMNS)
     variables = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items())
     return text + PORTAL + columns + ENVIRONMENT + variables
@@ -205,67 +205,29 @@ def write(folder: Path = DEPLOY) -> None:
         (folder / name).write_text(page(), "utf-8")
 
 
-def _scalars(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    tables = {name for name, _ in _tables(model)}
-    return ((name, field) for name, field in _fields(model) if name not in tables)
-
-
-def _fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    return ((field.alias or name, field) for name, field in model.model_fields.items())
-
-
 def _examples() -> str:
     """Return the steps by example."""
     rows = (f"| `{name}` | `{one.example}` | `{one.text}` | `{one.result}` |\n" for name, one in STEPS.items())
     return "\n| step | example | of | makes |\n|---|---|---|---|\n" + "".join(rows)
 
 
-def _tables(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    """Return the keys of a model that are tables of the TOML."""
-    named = ("columns", "filter") if model is Issuer else ()
-    return [(name, field) for name, field in model.model_fields.items() if name in named or _model(field) is not None]
+def _keys(table: str, without: Collection[str] = ()) -> str:
+    shown = (one for one in keys() if one.table == table and one.name not in without)
+    rows = (
+        (f"`{one.name}`", _values(one.takes), _default(one.default), one.meaning, f"`{one.example}`") for one in shown
+    )
+    lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
+    return "| key | value | default | meaning | example |\n|---|---|---|---|---|\n" + "".join(
+        f"| {line} |\n" for line in lines
+    )
 
 
-def _model(field: FieldInfo) -> Any:
-    kinds = [field.annotation, *get_args(field.annotation)]
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+def _values(text: str) -> str:
+    return re.sub(r'"[^"]*"|true|false', r"`\g<0>`", text)
 
 
-def _keys(fields: Iterable[tuple[str, FieldInfo]]) -> str:
-    rows = [
-        f"| `{name}` | {_values(field.annotation)} | {_default(field)} | {field.description} |\n"
-        for name, field in fields
-    ]
-    return "| key | value | default | meaning |\n|---|---|---|---|\n" + "".join(rows)
-
-
-def _values(kind: Any) -> str:
-    """Return what a key takes, as a TOML writes it."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _values(inner[0])
-    if origin is Literal:
-        return ", ".join(f"`{json.dumps(one)}`".replace("|", "\\|") for one in inner)
-    if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_values(one) for one in inner if one is not type(None)))
-    if origin is tuple:
-        return f"list of {_values(inner[0])}" if inner[-1] is ... else f"list of {len(inner)} {_values(inner[0])}"
-    if origin is dict:
-        return f"table of {_values(inner[0])}"
-    if kind is Cell:
-        return "table"
-    plain: dict[Any, str] = {str: "text", bool: "`true`, `false`", int: "number", float: "number"}
-    return plain[kind] if kind in plain else str(kind.__name__)
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    default = field.get_default(call_default_factory=True, validated_data={})
-    if default is None or default == "" or default == ():
-        return ""
-    shown = list(default) if isinstance(default, tuple | dict) else default
-    return f"`{json.dumps(shown)}`"
+def _default(text: str) -> str:
+    return f"`{text}`" if text not in ("", "required") else text
 
 
 def _command(entry: Entry[...], heading: str) -> str:

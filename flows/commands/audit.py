@@ -60,7 +60,7 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     issuer_context, place = wire(context.folder, issuer), keys_of(run).report("audit.zip")
     store = issuer_context.adapters.store
     files, proof, found = audit.evidence(issuer_context, run), audit.verify(store, issuer), history(store, run)
-    settings = {one.name: one.value for one in effective_settings(context.folder, issuer_context.issuer)}
+    settings = effective_settings(context.folder, issuer_context.issuer)
     files["settings.json"] = json.dumps(settings, indent=1, default=str).encode()
     files["history.json"] = json.dumps([one._asdict() for one in found], indent=1).encode()
     steps = [(*one[:3], "; ".join(f"{name}: {fact}" for name, fact in one.facts.items())) for one in found]

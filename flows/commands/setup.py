@@ -1,4 +1,4 @@
-"""Before the first night: a first TOML, and a check that everything is in place."""
+"""Before the first night: a first TOML."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 from flows.commands.entry import Context, entry
-from flows.commands.parameters import Cli, Day, ExtractName, Issuer
+from flows.commands.parameters import Cli
 from flows.commands.result import Result
-from flows.commands.submit import would_send
-from flows.wiring import FileThereError, effective_settings, issuer_file, load_issuer, wire
+from flows.commands.settings import write_schema
+from flows.wiring import FileThereError, issuer_file, load_issuer
 
 TOML = """\
+#:schema ./cardlink.schema.json
 # {issuer}: where its extracts are, how its columns map, its portal settings and limits.
 issuer = "{issuer}"
 root = "{root}" # s3://bucket/prefix or a directory; extracts are in <root>/{issuer}/extracts/
@@ -53,49 +54,14 @@ def init(
         with extract.open("rb") as stream:
             mapping = first_tables(stream, extract.name)
     context.folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(TOML.format(issuer=issuer, root=root, zeros="0" * 40, mapping=mapping), "utf-8")
+    file.write_text(
+        TOML.format(issuer=issuer, root=root, zeros="0" * 40, mapping=mapping),
+        "utf-8",
+    )
     try:
         load_issuer(context.folder, issuer)
     except BaseException:
         file.unlink()
         raise
+    write_schema(context.folder)
     return Result({"file": str(file)}, [f"{file} written; edit its [portal]"], f"cardlink check {issuer}")
-
-
-@entry("check", form="the dry run of `rerun` checks an extract; settings are checked where they are edited")
-def check(context: Context, issuer: Issuer, extract: ExtractName = "", *, business_date: Day = None) -> Result:
-    """Check settings, key and store, and with EXTRACT every row of it; nothing is sent.
-
-    Args:
-        issuer: Whose settings.
-        extract: An extract below the issuer's extracts.
-        business_date: The business date, if the extract's name does not say it.
-    """
-    from flows.runs.probe import race
-    from flows.submissions.dry_run import rehearse
-    from flows.submissions.submit import Request
-
-    issuer_context = wire(context.folder, issuer)
-    with issuer_context.sealer() as sealer:
-        fingerprints, warnings = sealer.fingerprints, [warning.text for warning in sealer.warnings]
-    race(issuer_context.adapters.store, f"{issuer}/probe/")
-    settings = effective_settings(context.folder, issuer_context.issuer)
-    facts: dict[str, object] = {
-        "issuer": issuer,
-        "settings": {one.name: {"value": one.value, "from": one.origin} for one in settings},
-        "fingerprints": list(fingerprints),
-        "warnings": warnings,
-        "store": issuer_context.issuer.root,
-    }
-    lines = [
-        f"settings   {context.folder / issuer}.toml",
-        *(f"key        {fingerprint}: the trial seal is as expected" for fingerprint in fingerprints),
-        *(f"warning    {warning}" for warning in warnings),
-        f"store      {issuer_context.issuer.root}: of concurrent writes to a key, only one succeeds",
-    ]
-    if not extract:
-        return Result(facts, lines, f"cardlink submit {issuer} --dry-run")
-    done = rehearse(issuer_context, Request(extract, business_date))
-    facts["extract"] = done.facts
-    next_step = "" if done.refused or done.already else f"cardlink submit {issuer}"
-    return Result(facts, [*lines, "", *would_send(done)], next_step, 3 if done.refused and not done.already else 0)

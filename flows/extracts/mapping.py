@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.errors import ExtractError
 from flows.extracts.errors import DatesError, MissingColumnsError, UnknownColumnsError
 from flows.extracts.header import RECORD
 from flows.extracts.reader import Block
@@ -31,6 +32,14 @@ from schemas.mapping import (
 )
 
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
+
+
+Note = Callable[[ExtractError], None]
+
+
+def stop(error: ExtractError) -> None:
+    """Raise what is wrong; a check notes it and goes on."""
+    raise error
 
 
 class Dates(NamedTuple):
@@ -78,12 +87,17 @@ class Mapping(NamedTuple):
 
 
 def plan_mapping(
-    header: Sequence[str], issuer: Issuer, name: str, template: dict[str, str], beside: Collection[str] = ()
+    header: Sequence[str],
+    issuer: Issuer,
+    name: str,
+    template: dict[str, str],
+    beside: Collection[str] = (),
+    note: Note = stop,
 ) -> Mapping:
     """Plan how rows under `header` become the portal's columns; without `[columns]`, the portal's names are expected.
 
-    `template`: the portal's own names of its columns; `beside`: headers that are always allowed. Raises
-    MissingColumnsError, and UnknownColumnsError where `strict` is set or `[columns]` is not.
+    `template`: the portal's own names of its columns; `beside`: headers that are always allowed. `note` is told of
+    MissingColumnsError, and of UnknownColumnsError where `strict` is set or `[columns]` is not.
     """
     asked: Columns = dict(issuer.columns) or _portal_columns(header, template)
     finder = _Finder(header)
@@ -94,10 +108,10 @@ def plan_mapping(
         built += (_column(REISSUE, reissue, finder).alias(REISSUE),)
     counts = _counting(issuer.filter, finder)
     if finder.missing:
-        raise MissingColumnsError(name=name, columns="; ".join(finder.missing))
+        note(MissingColumnsError(name=name, columns="; ".join(finder.missing)))
     unknown = [found for found in header if found not in finder.used and found not in beside]
     if unknown and (issuer.source.strict or not issuer.columns):
-        raise UnknownColumnsError(name=name, columns=", ".join(unknown))
+        note(UnknownColumnsError(name=name, columns=", ".join(unknown)))
     return Mapping(built, counts, dict(_dates(asked, finder)), name)
 
 
@@ -118,10 +132,12 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
     return mapped, excluded
 
 
-def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Callable[[], Iterator[Block]]) -> Mapping:
+def with_dates(
+    mapping: Mapping, first: pl.DataFrame, reread: Callable[[], Iterator[Block]], note: Note = stop
+) -> Mapping:
     """Return the mapping with a form for every column of dates; all rows decide where the `first` leave a doubt.
 
-    Raises DatesError where `auto` fits several forms or none, or no date at all has the form of the settings.
+    DatesError, where `auto` fits several forms or none, or no date at all has the form of the settings, goes to `note`.
     """
     columns = list(mapping.columns)
     counts = pl.lit(value=True) if mapping.counts is None else mapping.counts
@@ -135,8 +151,8 @@ def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Callable[[], Itera
         elif len(forms) != 1:
             problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
         if problem:
-            raise DatesError(name=mapping.name, column=dates.source, problem=problem)
-        if dates.form == AUTO:
+            note(DatesError(name=mapping.name, column=dates.source, problem=problem))
+        elif dates.form == AUTO:
             at = portal.columns().index(target)
             columns[at] = date_part(dates.text, forms[0], target, real=True).alias(target)
     return mapping._replace(columns=tuple(columns))

@@ -78,7 +78,7 @@ class Scan:
         self.number = sequence_number(proofs, source.key, self._extract.before)
         self.held = out_of_sequence(context, source, as_of, self.number, planned, opened)
         beside = BESIDE if self._selected else ()
-        mapping = plan_mapping(self._extract.header, issuer, source.key, context.header.names, beside)
+        mapping = plan_mapping(self._extract.header, issuer, source.key, context.header.names, beside, scope.note)
         reread = partial(_reread, context, stream, source)
         self.route = Route(issuer, mapping, as_of, source, scope, context.header.order, reread)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import polars as pl
 from flows.errors import CardlinkError
 from flows.extracts.delivery import business_date
 from flows.extracts.open import open_extract
+from flows.reports.lists import UNSENT
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext
@@ -21,16 +22,17 @@ from flows.runs.prior_state import ATTEMPT, seen_rows
 from flows.runs.store import Entry
 from flows.submissions.build import Scan
 from flows.submissions.drift import departures
-from flows.submissions.gates import OPENABLE, GateFacts, Numbered, refusal
+from flows.submissions.gates import OPENABLE, GateFacts, Numbered, refusal, refusals
 from flows.submissions.pending import changed_from
 from flows.submissions.plan import DuplicateExtractError, RunInputs, dismiss_line, expected_run, find_extract, identify
-from flows.submissions.rows import RowScope, SelectedRows
+from flows.submissions.rows import Inspection, RowScope, SelectedRows
 from flows.submissions.submit import Request, guards, plans_of_extract, refuse_resend
 from schemas.ledger import AWAITING, FATES
 from schemas.manifest import Counts, SourceIdentity
 from schemas.portal import CUID
 
 FIRST_ROWS = 5  # row numbers named for each reason
+REJECTS = "what `cardlink check ISSUER EXTRACT --rejects FILE` writes"
 
 
 class ReasonRows(NamedTuple):
@@ -90,8 +92,11 @@ def check_extract(
     opened: Collection[str] = (),
     nights: EarlierRuns | None = None,
     new_run: str = "",
+    inspection: Inspection | None = None,
 ) -> Checked:
     """Check the whole extract as a submit after `nights` would; where it would pass, it is added to them.
+
+    What is wrong with mapping and gates is noted in `inspection`, where there is one.
 
     Raises DismissedError, DuplicateExtractError.
     """
@@ -110,18 +115,22 @@ def check_extract(
     sizes: list[int] = []
     reasons, sent = [], []
     with open_extract(context, entry, source) as stream:
-        scope, planned = RowScope(prior=survey.known if survey else None), nights.numbered
+        scope, planned = RowScope(prior=survey.known if survey else None, inspection=inspection), nights.numbered
         scan = Scan(context, stream, source, as_of, scope, opened=opened, planned=planned)
         for piece in scan:
             sizes += [chunk.height for chunk in piece.chunks]
             reasons += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
+            if inspection is not None:
+                inspection.unsent.append(piece.others.filter(UNSENT))
             if changed:
                 changed.add(piece)
             if survey:
                 sent += [_attempts(chunk) for chunk in piece.chunks]
-    changes = changed.error(scan.counts) if changed else None
-    refused = changes or scan.held or _refusal(context, source.key, run, scan, opened, nights)
-    if refused is None:
+    gates = [changed.error(scan.counts) if changed else None, scan.held]
+    errors = [*filter(None, gates), *_refusals(context, source.key, run, scan, opened, nights)]
+    if inspection is not None:
+        inspection.errors += errors
+    if not errors:
         nights.numbered += [Numbered(scan.number, run, as_of)] if scan.number is not None else []
         nights.sent += sent
         nights.read.append(Night(as_of, scan.counts.read, scan.route.sample.profile()))
@@ -134,7 +143,7 @@ def check_extract(
         chunk_rows=tuple(sizes),
         found=_found(pl.concat(reasons)),
         repairs=dict(scan.route.repairs),
-        refused=str(refused or ""),
+        refused=str(errors[0]) if errors else "",
     )
 
 
@@ -161,17 +170,17 @@ def check_selection(
     return SelectionOutcome(scan.counts, chunks, str(refusal(facts, context.issuer, OPENABLE) or ""))
 
 
-def _refusal(
+def _refusals(
     context: IssuerContext, extract: str, run: str, scan: Scan, opened: Collection[str], nights: EarlierRuns
-) -> CardlinkError | None:
-    """Return the gate's error that would refuse the run, if the nights before it were committed."""
+) -> Iterator[CardlinkError]:
+    """Return the gates' errors that would refuse the run, if the nights before it were committed."""
     this, route = keys_of(run).run, scan.route
     between = [one for one in nights.read if one.day < this.day]
     before = (nights_before(context.adapters.store, this) + between)[-HABIT:]
     drift = departures(route.sample.profile(), before, context.issuer.limits.max_drift)
     rows, seen = [one.read for one in before], seen_rows(route.reasons)
-    facts = GateFacts(extract, scan.counts, rows, route.test_cards, route.other_cards, seen, drift)
-    return refusal(facts, context.issuer, opened)
+    facts = GateFacts(extract, scan.counts, rows, route.test_cards, route.other_cards, seen, drift, REJECTS)
+    return refusals(facts, context.issuer, opened)
 
 
 def _attempts(chunk: pl.DataFrame) -> pl.DataFrame:
@@ -193,7 +202,9 @@ def _found(reasons: pl.DataFrame) -> tuple[ReasonRows, ...]:
     return tuple(ReasonRows(code, rows, tuple(first)) for code, rows, first in ordered.iter_rows())
 
 
-def rehearse(context: IssuerContext, request: Request, nights: EarlierRuns | None = None) -> Checked:
+def rehearse(
+    context: IssuerContext, request: Request, nights: EarlierRuns | None = None, inspection: Inspection | None = None
+) -> Checked:
     """Check every row as a submit would after `nights`; SentTwiceError where a new run would send a card twice."""
     store = context.adapters.store
     refuse_resend(context, request)
@@ -206,5 +217,5 @@ def rehearse(context: IssuerContext, request: Request, nights: EarlierRuns | Non
     dying = {run for run in recent if not has_manifest(store, keys_of(run))}  # a real run finishes these first
     committed = [plan.run for plan in whole if plan.run in dying or read_manifest(store, keys_of(plan.run)) is not None]
     day = request.business_date or (whole[-1].as_of if whole else None)  # a rerun keeps the date of its plan
-    checked = check_extract(context, request.extract, day, request.opened, nights, request.new_run)
+    checked = check_extract(context, request.extract, day, request.opened, nights, request.new_run, inspection)
     return checked._replace(already=committed[-1] if committed else "")

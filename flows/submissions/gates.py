@@ -45,9 +45,7 @@ class RejectRateError(GateError):
     message = (
         "{extract}: {refused} of {read} rows rejected, above limits.max_reject_rate = {limit}. Nothing was committed."
     )
-    next_step = (
-        "Read the run's report/rejects.csv; correct the extract at its source, or submit with --open reject-rate."
-    )
+    next_step = "Read {rejects}; correct the extract at its source, or submit with --open reject-rate."
 
 
 class RowJumpError(GateError):
@@ -94,32 +92,38 @@ class GateFacts(NamedTuple):
     real_cards: int
     seen: int  # rows whose card has or awaits a link
     drift: Sequence[str] = ()  # how columns depart from those before
+    rejects: str = "the run's report/rejects.csv"  # where each refused row is listed
 
 
 def refusal(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> CardlinkError | None:
     """Return the error of the first gate that fails, or None."""
+    return next(refusals(facts, issuer, opened), None)
+
+
+def refusals(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> Iterator[CardlinkError]:
+    """Yield the error of each gate that fails."""
     counts, limits, test = facts.counts, issuer.limits, issuer.test
     if counts.trailer is not None and counts.trailer != counts.read:
-        return TrailerMismatchError(extract=facts.extract, trailer=counts.trailer, read=counts.read)
+        yield TrailerMismatchError(extract=facts.extract, trailer=counts.trailer, read=counts.read)
     if test and facts.real_cards:
-        return WrongCardsError(extract=facts.extract, count=facts.real_cards, kind="real", test="true")
+        yield WrongCardsError(extract=facts.extract, count=facts.real_cards, kind="real", test="true")
     if not test and facts.test_cards:
-        return WrongCardsError(extract=facts.extract, count=facts.test_cards, kind="test", test="false")
+        yield WrongCardsError(extract=facts.extract, count=facts.test_cards, kind="test", test="false")
     if REJECT_RATE not in opened and counts.rejected > limits.max_reject_rate * counts.read:
-        return RejectRateError(
-            extract=facts.extract, refused=counts.rejected, read=counts.read, limit=limits.max_reject_rate
+        rejected, limit = counts.rejected, limits.max_reject_rate
+        yield RejectRateError(
+            extract=facts.extract, refused=rejected, read=counts.read, limit=limit, rejects=facts.rejects
         )
     most = 0 if issuer.resend.seen_before == "refuse" else limits.max_seen_before
     if SEEN_BEFORE not in opened and not issuer.full_portfolio and facts.seen > most * counts.read:
-        return SeenBeforeError(
+        yield SeenBeforeError(
             extract=facts.extract, seen=facts.seen, read=counts.read, limit=f"{most:.0%}", others=counts.submitted
         )
     usual = round(median(facts.before)) if len(facts.before) > 2 else counts.read  # two runs show no usual size
     if ROW_JUMP not in opened and abs(counts.read - usual) > limits.max_row_jump * usual:
-        return RowJumpError(extract=facts.extract, read=counts.read, runs=len(facts.before), median=usual)
+        yield RowJumpError(extract=facts.extract, read=counts.read, runs=len(facts.before), median=usual)
     if facts.drift and limits.drift == "refuse" and DRIFT not in opened:
-        return DriftError(extract=facts.extract, how="; ".join(facts.drift))
-    return None
+        yield DriftError(extract=facts.extract, how="; ".join(facts.drift))
 
 
 LOOK_BACK = timedelta(days=60)  # a number that was used before is not a repeat: the issuer began again

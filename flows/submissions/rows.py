@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.extracts.mapping import REISSUE, Mapping, map_rows, with_dates
+from flows.errors import CardlinkError
+from flows.extracts.mapping import REISSUE, Mapping, Note, map_rows, stop, with_dates
 from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
 from flows.submissions.chunking import lines
@@ -25,9 +26,10 @@ from flows.submissions.repairs import EVIDENCE, Decided, Evidence, refuse_scient
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import hash_cvv
-from schemas.expressions import is_test_card
+from schemas.expressions import UNREADABLE, is_test_card
 from schemas.issuer import Issuer
 from schemas.manifest import SourceIdentity
+from schemas.mapping import present
 from schemas.portal import CUID, MONTH, PAN, POSTAL_CODE, YEAR, columns
 
 EXCLUDED = "row.filter.excluded"
@@ -36,12 +38,48 @@ _KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag",
 _UNCHECKED = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
 
 
+class Inspection:
+    """What a check learns of the rows: errors it went on after, what fills the columns, and the rows not sent."""
+
+    def __init__(self) -> None:
+        self.errors: list[CardlinkError] = []
+        self.unsent: list[pl.DataFrame] = []  # ledger records
+        self.verdicts = Counter[tuple[str, str, str]]()  # column, code, severity
+        self.filled = Counter[str]()
+        self.shapes = dict[str, list[str]]()
+        self.rows = 0
+
+    def add(self, mapped: pl.DataFrame) -> None:
+        """Count what fills the portal's columns; their shapes are those of the first rows."""
+        cells = mapped.select(present(pl.col(name)) for name in columns())
+        self.shapes = self.shapes or {name: _shapes(cells[name]) for name in columns()}
+        self.filled.update(cells.select(pl.all().count()).row(0, named=True))
+        self.rows += cells.height
+
+
+_MASKS = {r"^\S{40,}$": "A" * 21, r"[\p{L}\p{M}]": "A", r"\p{N}": "9", "[^ -~]": "?", "^(.{20}).+$": "$1..."}
+
+
+def _shapes(cells: pl.Series) -> list[str]:
+    """Return the three most frequent shapes: A is a letter, 9 a digit, ? what cannot be printed; none of a hash."""
+    shape = cells.drop_nulls().replace(UNREADABLE, "(unreadable)").alias("shape")
+    for pattern, mask in _MASKS.items():
+        shape = shape.str.replace_all(pattern, mask)
+    return shape.value_counts().sort("count", "shape", descending=[True, False])["shape"].head(3).to_list()
+
+
 class RowScope(NamedTuple):
     """Which rows of an extract a run sends, and what earlier runs know of its cards."""
 
     selected: SelectedRows | None = None
     prior: PriorState | None = None
+    inspection: Inspection | None = None  # of a check
     keep_cells: bool = False  # all columns are kept, with the CVV as in the source (single links, interface.md 2.8)
+
+    @property
+    def note(self) -> Note:
+        """What is done with an error of the mapping: a check notes it and goes on."""
+        return stop if self.inspection is None else self.inspection.errors.append
 
 
 EVERY_ROW = RowScope()
@@ -98,9 +136,11 @@ class Route:
         """Map, normalise, repair and validate a block; blocks come in order."""
         rules, selected = self._issuer.rules, self._scope.selected
         if not self._dated:
-            self._mapping, self._dated = with_dates(self._mapping, block.rows, self._reread), True
+            self._mapping, self._dated = with_dates(self._mapping, block.rows, self._reread, self._scope.note), True
         mapped, excluded = map_rows(block.rows, self._mapping)
         self.sample.add(mapped)
+        if self._scope.inspection is not None:
+            self._scope.inspection.add(mapped)
         rows, unread = normalise(mapped, rules), block.refused
         decided = self._decide(rows)
         if selected is not None:
@@ -115,6 +155,8 @@ class Route:
         if self._scope.prior is not None and self._issuer.full_portfolio:
             named = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
             verdicts = pl.concat([verdicts, rows.filter("cuid_made").select("row", **named).select(*VERDICT)])
+        if self._scope.inspection is not None:
+            self._scope.inspection.verdicts.update(verdicts.select("column", "code", "severity").iter_rows())
         return Validated(rows, verdicts, unread, excluded)
 
     def _decide(self, rows: pl.DataFrame) -> Decided:

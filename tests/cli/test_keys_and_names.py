@@ -44,7 +44,8 @@ def refusal(folder: Path, *arguments: str) -> tuple[str, str]:
     done = cardlink(folder, "--json", *arguments)
     said = json.loads(done.stdout)
     assert 2 == done.returncode
-    return said["error"], said["message"]
+    found = [(one["error"], one["text"]) for one in said.get("checks", ()) if one["error"]]
+    return found[0] if found else (said["error"], said["message"])
 
 
 @pytest.mark.parametrize("command", [["check", "bank"], ["submit", "bank"]])

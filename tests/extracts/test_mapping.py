@@ -399,7 +399,6 @@ def test_a_name_is_taken_apart_by_its_form(form: str, text: str, last: str, firs
     [
         ({"from": "E", "format": "YYYYMMM"}, "nearest: 'YYYYMM'"),
         ({"from": "E", "format": "MM"}, "nearest: 'YYMM'"),
-        ({"from": "E", "formt": "MMYY"}, "unknown key 'formt'; nearest: 'format'"),
         ({"from": "E", "split": ","}, "`split` and `part` belong together"),
         ({"from": "E", "constant": "x"}, "give exactly one of"),
         ({"from": "E", "with": "-"}, "`with` needs `join`"),

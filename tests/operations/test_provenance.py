@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flows.wiring import settings_in_effect
+from schemas.reference import settings_in_effect
 
 EFFECTIVE = {"root": "store", "test": False, "limits": {"rate": 0.1, "jump": 0.5}, "columns": {}}
 
@@ -10,7 +10,7 @@ EFFECTIVE = {"root": "store", "test": False, "limits": {"rate": 0.1, "jump": 0.5
 def test_every_setting_says_whether_the_file_or_a_default_gave_it() -> None:
     found = settings_in_effect(EFFECTIVE, {"root": "store", "limits": {"rate": 0.1}}, {})
 
-    origins = {one.name: one.origin for one in found}
+    origins = {name: one["from"] for name, one in found.items()}
     assert {
         "root": "file",
         "test": "default",
@@ -41,4 +41,4 @@ def test_of_the_environment_paths_and_regions_are_told_and_secrets_only_named() 
         "AWS_ENDPOINT_URL": "https://s3.example",
         "CARDLINK_ALERT_WEBHOOK_URL": "https://hooks.example",
         "CARDLINK_ANYTHING": "(set)",
-    } == {one.name: one.value for one in found}
+    } == {name: one["value"] for name, one in found.items()}

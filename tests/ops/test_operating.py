@@ -146,35 +146,35 @@ def test_installing_again_changes_nothing(stage: Stage) -> None:
 
 def test_the_night_completes_and_its_name_can_be_read(night: Night) -> None:
     assert night.ended.state == "Completed"
-    name = r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d: 126 read, 72 sent in 2 chunks; .*upload 2"
+    name = r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d: 131 read, 74 sent in 2 chunks; .*upload 2"
     assert re.fullmatch(name, night.ended.name)
 
 
 def test_the_state_says_what_came_of_the_night(night: Night) -> None:
-    assert "126 read, 72 sent in 2 chunks; 52 refused, 2 duplicate; upload 2" == night.ended.message
+    assert "131 read, 74 sent in 2 chunks; 55 refused, 2 duplicate; upload 2" == night.ended.message
 
 
 @pytest.mark.slow
 def test_the_state_says_what_came_of_a_dry_run(story: Story) -> None:
     assert "Completed" == story.rehearsed.state
-    assert "dry run: 126 read, 72 would be sent in 2 chunks; 52 refused, 2 duplicate" == story.rehearsed.message
+    assert "dry run: 131 read, 74 would be sent in 2 chunks; 55 refused, 2 duplicate" == story.rehearsed.message
 
 
 def test_the_page_of_the_night_holds_counts_to_do_and_the_next_step(night: Night) -> None:
     found = night.stage.artifacts()
 
     run, night_page = found[f"{night.run}-submit"]["data"], found[f"{ISSUER}-night"]["data"]
-    assert "| submitted | 72 |" in run
+    assert "| submitted | 74 |" in run
     assert f"**Next:** `cardlink outbox list {ISSUER}`" in run
     assert f"{night.run}-00001.csv.pgp | waiting" in night_page
-    assert "72 sent in 2 chunks" in night_page
+    assert "74 sent in 2 chunks" in night_page
 
 
 def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: Night) -> None:
     text = "\n".join(night.ended.logs)
 
     assert len(night.ended.logs) <= 12
-    assert f"{night.run}: 126 read, 72 submitted, 52 rejected" in text
+    assert f"{night.run}: 131 read, 74 submitted, 55 rejected" in text
     assert not re.search(r"\d{13,}", text.replace(night.run, ""))
 
 
@@ -411,7 +411,7 @@ def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Pag
 @pytest.mark.slow
 @needs_browser
 def test_the_list_of_runs_and_the_page_of_the_night_say_what_came_of_it(page: Page, story: Story, night: Night) -> None:
-    sentence = "126 read, 72 sent in 2 chunks; 52 refused, 2 duplicate; upload 2"
+    sentence = "131 read, 74 sent in 2 chunks; 55 refused, 2 duplicate; upload 2"
     page.go(f"{story.stage.url}/runs")
     page.see(sentence)
 

@@ -82,7 +82,7 @@ class Reaper:
     def survive(self, what: str, work: Callable[[], T]) -> T:
         """Do a step; now and then the process is killed within it, and it is run again an hour later."""
         while self.chance.random() < self.deaths:
-            self.store.die_after(self.chance.randrange(self.usual.get(what, 40)))
+            self.store.die_after(self.chance.randrange(max(1, self.usual.get(what, 40))))
             try:
                 done = work()
             except KilledError:

@@ -98,8 +98,8 @@ def _judge_repeats(story: Story, bank: Bank, findings: Findings) -> None:
     attempts = defaultdict[str, list[tuple[date, Made]]](list)
     for day, made in bank.portal.received:
         attempts[made.card].append((day, made))
-    made = sorted((one for one in story.operator.closed if one.decision not in (LINK, EXPLAINED)), reverse=True)
-    decided = {one.chunk: one.day for one in made}  # the first about a chunk: another may follow about other rows
+    closed = sorted((one for one in story.operator.closed if one.decision not in (LINK, EXPLAINED)), reverse=True)
+    decided = {one.chunk: one.day for one in closed}  # the first about a chunk: another may follow about other rows
     for sendings in attempts.values():
         for (_, before), (day, _) in pairwise(sendings):
             if not _caused(bank, before, day, decided):

@@ -1,0 +1,208 @@
+"""What can be set, and whether all that is set works: the reference of the settings, and the check before a night."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flows.commands.entry import Context, entry
+from flows.commands.parameters import Day, ExtractName, Issuer
+from flows.commands.result import Result, Table
+from flows.commands.submit import would_send
+from flows.errors import CardlinkError, OperatorError, full_text
+from flows.wiring import FileThereError, effective_settings, kept_from_others, load_issuer, wire
+
+if TYPE_CHECKING:
+    from flows.runs.context import IssuerContext
+    from flows.submissions.rows import Inspection
+    from flows.submissions.submit import Request
+
+
+class NoSettingError(OperatorError):
+    """A key was asked about that does not exist."""
+
+    message = "There is no setting {key!r}; nearest: {nearest}."
+    next_step = "`cardlink settings` prints all of them."
+
+
+@entry("settings", form="it prints a reference; `deploy/SETTINGS.md` is the same as a page")
+def settings(context: Context, key: str = "", *, schema: bool = False) -> Result:
+    """Explain every key of the issuer's TOML with an example, or one of them.
+
+    Args:
+        key: A key, such as encoding or source.encoding, or a table, such as source.
+        schema: Write the JSON Schema beside the TOML files anew, by which editors complete and check them.
+    """
+    from schemas.mapping import nearest
+    from schemas.reference import keys, tables
+
+    if schema:
+        file = str(write_schema(context.folder))
+        return Result({"file": file}, [f"{file} written"])
+    named = [one for one in keys() if key in ("", one.table, one.name, one.path)]
+    if not named:
+        known = {name: one.path for one in keys() for name in (one.name, one.path)}
+        raise NoSettingError(key=key, nearest=known[nearest(key, known)])
+    lines, table = list[str](), ""
+    for one in named:
+        if one.table != table and key in ("", one.table):
+            table = one.table
+            lines += ["", f"[{table}]  {tables()[table]['description'].splitlines()[0]}"]
+        default = one.default if one.default in ("", "required") else f"default: {one.default}"
+        about = "; ".join(filter(None, (f"takes {one.takes}", default)))
+        name = one.name if table == one.table else one.path
+        lines += [name, *(f"    {text}" for text in (one.meaning, about, f"example: {one.name} = {one.example}"))]
+    return Result({"keys": [{"path": one.path, **one._asdict()} for one in named]}, lines)
+
+
+def write_schema(folder: Path) -> Path:
+    """Write the JSON Schema that the first line of each TOML names; return where."""
+    from schemas.reference import SCHEMA_FILE, json_schema
+
+    file = folder / SCHEMA_FILE
+    file.write_text(json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return file
+
+
+WORST = (0, 75, 3, 2, 4, 1)  # exit codes: the last of those found is the command's
+OF_MAPPING = ("MissingColumnsError", "UnknownColumnsError", "DatesError")
+
+
+class Finding(NamedTuple):
+    """What a check found of one part: what is fine, or an error's text with its name and exit code."""
+
+    part: str
+    text: str
+    error: str = ""
+    exit_code: int = 0
+
+
+def _wrong(part: str, error: CardlinkError) -> Finding:
+    return Finding(part, full_text(error), type(error).__name__, error.exit_code)
+
+
+@entry("check", form="the dry run of `rerun` checks an extract; settings are checked where they are edited")
+def check(
+    context: Context,
+    issuer: Issuer,
+    extract: ExtractName = "",
+    *,
+    business_date: Day = None,
+    rejects: Path | None = None,
+) -> Result:
+    """Check settings, keys and store, and with EXTRACT its mapping and every row; all that is wrong is shown at once.
+
+    Nothing is sent. The exit code is that of the worst finding.
+
+    Args:
+        issuer: Whose settings.
+        extract: An extract below the issuer's extracts.
+        business_date: The business date, if the extract's name does not say it.
+        rejects: A new file for the rows of EXTRACT that would not be sent, with their reasons, without card numbers.
+    """
+    from flows.runs.probe import race
+    from flows.submissions.rows import Inspection
+    from flows.submissions.submit import Request
+
+    if rejects is not None and rejects.exists():
+        raise FileThereError(path=str(rejects))
+    found, warnings, fingerprints, inspection = list[Finding](), list[str](), list[str](), Inspection()
+    wired = _wired(context.folder, issuer, found)
+    root, facts = wired.issuer.root, dict[str, Any](issuer=issuer, store=wired.issuer.root)
+    with _part(found, "key"), wired.sealer() as sealer:
+        fingerprints += sealer.fingerprints
+        warnings += [warning.text for warning in sealer.warnings]
+        found += [Finding("key", f"{one}: the trial seal is as expected") for one in fingerprints]
+    with _part(found, "own key"), wired.opener() as opener:
+        found += [Finding("own key", "it can open what is PGP-encrypted to us")] if opener else []
+    with _part(found, "store"):
+        race(wired.adapters.store, f"{issuer}/probe/")
+        found.append(Finding("store", f"{root}: of concurrent writes to a key, only one succeeds"))
+    warnings += kept_from_others(wired.issuer, context.folder)
+    rows = _rows(wired, Request(extract, business_date), inspection, found, facts) if extract else []
+    if rejects is not None:
+        found.append(_write(rejects, inspection))
+    columns = _columns(wired, inspection)
+    facts |= {"fingerprints": fingerprints, "warnings": warnings, "columns": columns.records}
+    facts |= {"settings": effective_settings(context.folder, wired.issuer), "checks": [one._asdict() for one in found]}
+    lines = [f"{one.part:<10}{'WRONG' if one.error else 'ok':<7}{one.text}" for one in found]
+    lines += [f"{'warning':<17}{one}" for one in warnings]
+    code = max((one.exit_code for one in found), key=WORST.index)
+    done = facts.get("extract")
+    next_step = "" if code or (done and done["already"]) else f"cardlink submit {issuer}{'' if done else ' --dry-run'}"
+    of_columns: list[str | Table] = ["", columns] if inspection.rows else []
+    return Result(facts, [*lines, *of_columns, *rows], next_step, code)
+
+
+@contextmanager
+def _part(found: list[Finding], part: str) -> Iterator[None]:
+    """Make a finding of an error, so that the check goes on."""
+    try:
+        yield
+    except CardlinkError as error:
+        found.append(_wrong(part, error))
+
+
+def _wired(folder: Path, name: str, found: list[Finding]) -> IssuerContext:
+    """Return the context of an issuer, without what is wrong in its settings where it can do without."""
+    issuer = load_issuer(folder, name, lambda error: found.append(_wrong("settings", error)))
+    found += [Finding("settings", "what follows is checked without these keys" if found else f"{folder / name}.toml")]
+    with _part(found, "settings"):
+        return wire(folder, name, issuer)
+    portal = issuer.portal.model_copy(update={"template": None})
+    return wire(folder, name, issuer.model_copy(update={"portal": portal}))
+
+
+def _rows(
+    context: IssuerContext, request: Request, inspection: Inspection, found: list[Finding], facts: dict[str, Any]
+) -> list[str | Table]:
+    """Check the mapping and the rows of an extract; return what is shown of the rows."""
+    from flows.submissions.dry_run import rehearse
+
+    of_file, shown = list[Finding](), list[str | Table]()
+    with _part(of_file, "file"):
+        done = rehearse(context, request, None, inspection)
+        facts["extract"], shown = done.facts, would_send(done)[1:]
+        if done.already or not inspection.errors:
+            of_file, inspection.errors = [Finding("file", done.verdict)], []
+    wrong = [_wrong("mapping" if type(one).__name__ in OF_MAPPING else "file", one) for one in inspection.errors]
+    if not any(one.part == "mapping" for one in wrong):
+        filled = f"{len(+inspection.filled)} of the portal's columns have content"
+        found.append(Finding("mapping", filled if inspection.rows else "not checked: no row could be read"))
+    found += [*sorted(wrong, key=lambda one: one.part != "mapping"), *of_file]
+    return shown
+
+
+def _write(path: Path, inspection: Inspection) -> Finding:
+    """Write the rows that would not be sent, as rejects.csv of a run has them."""
+    from flows.reports.lists import unsent
+    from flows.runs.documents import csv_pieces
+    from schemas.reports import Refusals
+
+    frames = [unsent(records) for records in inspection.unsent]
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.writelines(csv_pieces(frames, Refusals.dtypes()))
+    except OSError as error:
+        return Finding("rejects", f"{path} cannot be written: {error.strerror}", type(error).__name__, 2)
+    return Finding("rejects", f"{path}: {sum(frame.height for frame in frames):,} lines, one per row and reason")
+
+
+def _columns(context: IssuerContext, inspection: Inspection) -> Table:
+    """Show where each of the portal's columns comes from, how much of it there is, its shapes and its verdicts."""
+    from schemas.portal import columns
+    from schemas.reference import toml
+
+    mapped = context.issuer.model_dump(mode="json", by_alias=True, exclude_unset=True, include={"columns"})["columns"]
+    sources = {name: toml(spec) for name, spec in mapped.items()} or dict.fromkeys(columns(), "its own name")
+    rows = []
+    for name in columns() if inspection.rows else ():
+        verdicts = ((code, how, number) for (at, code, how), number in inspection.verdicts.items() if at == name)
+        broken = [f"{number:,} {code.rpartition('.')[2]} ({how})" for code, how, number in verdicts]
+        filled = f"{int(inspection.filled[name] * 1000 / inspection.rows) / 10:g} %"
+        rows.append((name, sources.get(name, "")[:60], filled, "  ".join(inspection.shapes[name]), ", ".join(broken)))
+    return Table(("column", "from", "filled", "shapes", "verdicts"), rows)
