@@ -204,12 +204,13 @@ def begin_process() -> None:
     remove_dead_homes()
 
 
-def wire(folder: Path, name: str) -> IssuerContext:
-    """Return an issuer's context with the real adapters; nothing is connected before a step uses it."""
+def wire(folder: Path, name: str, root: Path | None = None) -> IssuerContext:
+    """Return an issuer's context with the real adapters, `root` instead of its own; nothing is connected before use."""
     from flows.runs.context import IssuerContext
     from flows.runs.identity import default_header, header_from_template
 
     issuer = load_issuer(folder, name)
+    issuer = issuer if root is None else issuer.model_copy(update={"root": str(root)})
     header = default_header()
     if template := issuer.portal.template:
         header = header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)

@@ -84,7 +84,7 @@ class EarlierRuns:
 
 def check_extract(
     context: IssuerContext,
-    name: str,
+    name: str | Entry,
     day: date | None,
     opened: Collection[str] = (),
     nights: EarlierRuns | None = None,
@@ -92,9 +92,11 @@ def check_extract(
 ) -> Checked:
     """Check the whole extract as a submit after `nights` would; where it would pass, it is added to them.
 
+    An extract by its name, or a file that is not among the issuer's extracts.
+
     Raises DismissedError, DuplicateExtractError.
     """
-    entry = find_extract(context, name)
+    entry = find_extract(context, name) if isinstance(name, str) else name
     source = identify(context.adapters.store, entry)
     as_of = business_date(context, entry, day)
     survey = survey_cards(context, nights.sent if nights else ()) if guards(context.issuer) else None
