@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 import polars as pl
 
-from flows.extracts.decode import line_blocks
+from flows.extracts.decode import decodes, line_blocks
 from flows.extracts.errors import EncodingError, HeaderError, TruncatedError
 from flows.extracts.header import header_names
 from schemas.expressions import luhn_holds
@@ -56,12 +56,8 @@ class Column(NamedTuple):
         return [value for value in self.values if value]
 
 
-class Sample(NamedTuple):
-    """An extract as far as it was looked at: guesses for `[source]`, its columns; `named`: by a header."""
-
-    source: tuple[Guess, ...]
-    columns: tuple[Column, ...]
-    named: bool
+# Guesses for `[source]`, the columns, and whether a header names them.
+Sample = tuple[tuple[Guess, ...], tuple[Column, ...], bool]
 
 
 class _Lines(NamedTuple):
@@ -94,7 +90,7 @@ def _read(stream: BinaryIO, encoding: str, name: str) -> _Lines:
             some += rows if total < FIRST else rows[:1]
             total, last = total + len(rows), rows[-1] if rows else last
             odd = [] if block.isascii() else [line for line in rows if not line.isascii()]
-            right = sum(_is_utf8(line) for line in odd)
+            right = sum(decodes(line, "utf-8") for line in odd)
             valid, wrong = valid + right, wrong + len(odd) - right
     kind, others, doubt = "utf-8", [value for value in ("utf-8", "cp1252") if wrong and valid], ""
     if wrong > valid:
@@ -106,12 +102,6 @@ def _read(stream: BinaryIO, encoding: str, name: str) -> _Lines:
     guess = Guess("encoding", quoted(encoding), "what its bytes are", doubt, tuple(map(quoted, others)))
     ends = block.rstrip(b"\x1a")[-1:] in (b"", b"\n")
     return _Lines([line.decode(kind, "replace") for line in some], last.decode(kind, "replace"), total, ends, guess)
-
-
-def _is_utf8(line: bytes) -> bool:
-    with suppress(UnicodeError):
-        return bool(line.decode())
-    return False
 
 
 def _records(lines: Sequence[str], delimiter: str, quoting: str) -> Iterator[list[str]]:
@@ -135,8 +125,8 @@ def _delimited(lines: _Lines, name: str) -> Sample | None:
     times, size, delimiter = max(divided)
     header, at = _header(lines.some[:ABOVE], size, SourceSettings.model_validate({"delimiter": delimiter}), name)
     above, data = [line for line in lines.some[:at] if not _SEP.match(line)], lines.some[at + bool(header) :]
-    mark = re.match(r"[#*!]" if header else r"[A-Za-z]{1,8}|[#*!]", (above or [""])[0])
-    comment = mark[0] if mark and not any(line.startswith(mark[0]) for line in data) else ""
+    tag = re.match(r"[#*!]" if header else r"[A-Za-z]{1,8}|[#*!]", (above or [""])[0])
+    comment = tag[0] if tag and not any(line.startswith(tag[0]) for line in data) else ""
     titles = sum(1 for line in above if not (comment and line.startswith(comment)))
     trailer = list(_trailer(lines, lines.total - at - bool(header) - 1, delimiter))
     rows = [fields for fields in _records(data[: -1 if trailer else None], delimiter, quoting) if len(fields) == size]
@@ -152,7 +142,7 @@ def _delimited(lines: _Lines, name: str) -> Sample | None:
     if not header:
         written.append(Guess("names", quoted(names), "no line names the columns: call them what you like"))
     written += [Guess("comment", quoted(comment), "lines that begin like this are no rows")] if comment else []
-    return Sample((*written, *_rest(lines, trailer)), tuple(columns), bool(header))
+    return (*written, *_rest(lines, trailer)), tuple(columns), bool(header)
 
 
 def _header(lines: Sequence[str], size: int, settings: SourceSettings, name: str) -> tuple[tuple[str, ...], int]:
@@ -210,7 +200,7 @@ def _fixed(lines: _Lines, name: str) -> Sample:
     columns = (
         Column(f"at = [{span[0]}, {span[1]}]", "", tuple(cells)) for span, cells in zip(spans, values, strict=True)
     )
-    return Sample((*written, *_rest(lines, _trailer(lines, lines.total - above - 1, ""))), tuple(columns), named=False)
+    return (*written, *_rest(lines, _trailer(lines, lines.total - above - 1, ""))), tuple(columns), False
 
 
 def _spans(lines: Sequence[str]) -> list[tuple[int, int]]:
@@ -228,8 +218,9 @@ def _spans(lines: Sequence[str]) -> list[tuple[int, int]]:
         return []
     edges = {0, card, card + 16, len(places)}
     for at in range(1, len(places)):
-        begins = filled[at - 1] < 0.005 and filled[at] > 0.03
-        edges |= {at} if begins or (digits[at] != digits[at - 1] and filled[at] and filled[at - 1]) else set()
+        turns = digits[at] != digits[at - 1] and filled[at] and filled[at - 1] and "-" not in places[at - 1]
+        numbers = all(digits[at : at + 4]) or all(digits[max(at - 4, 0) : at])
+        edges |= {at} if (turns and numbers) or (filled[at - 1] < 0.005 and filled[at] > 0.03) else set()
     after = next((at for at in range(card + 16, len(places)) if not digits[at]), len(places))
     edges |= {after - 3} if after - card - 16 in (7, 9, 11) else set()  # a date and the CVV
     spans = pairwise(sorted(edges.difference(range(card + 1, card + 16))))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import cache
+from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 import polars as pl
@@ -23,6 +24,11 @@ from schemas.rules import REQUIRED
 SURE, LIKELY = 0.95, 0.5  # share of values that have the shape of their column
 # Columns that values alone may show, always with a question.
 BLIND = {*REQUIRED, EXPIRY, portal.CUID, portal.CVV, portal.EMAIL, portal.PHONE} - {portal.COUNTRY, portal.IS_PRIMARY}
+BEFORE_NAMES = (
+    portal.CVV_HASH, portal.CVV, portal.EMAIL, portal.POSTAL_CODE, portal.SUBNATIONAL, portal.COUNTRY, portal.CUID,
+    portal.CUSTOMER_KEY, portal.NICKNAME, portal.ADDRESS2, portal.PHONE
+)  # fmt: skip
+AFTER_NAMES = (portal.ADDRESS1, portal.CITY, portal.NAME_ON_CARD, portal.IS_PRIMARY)
 WITHOUT = {
     portal.CUID: "Which column differs for each cardholder? Without one, cardlink makes a reference up",
     portal.CVV: "Is there no CVV? A link may not open without",
@@ -31,54 +37,46 @@ Ranked = list[tuple[float, float, Column]]  # how well the header fits, share of
 
 
 class Draft(NamedTuple):
-    """What is guessed: `[source]` and `[columns]`; the headers, and whether every card is a test card."""
+    """What is guessed of an extract; its headers, and whether every card is a test card."""
 
-    source: tuple[Guess, ...]
-    columns: tuple[Guess, ...]
+    guesses: tuple[Guess, ...]
     headers: tuple[str, ...]
     test: bool
 
     @property
     def doubts(self) -> list[Guess]:
         """The guesses that have a question."""
-        return [one for one in (*self.source, *self.columns) if one.question]
+        return [one for one in self.guesses if one.question]
 
     def answered(self, doubt: Guess, value: str) -> Draft:
         """Return the draft with the value that a person chose; also of what is made of the same column."""
-        sure = {"value": value, "reason": "as answered", "question": "", "others": ()}
         alike = {one.key for one in self.doubts if doubt.value and one[1:] == doubt[1:]} | {doubt.key}
-        source, columns = (
-            tuple(one._replace(**sure) if one.key in alike else one for one in part) for part in self[:2]
-        )
-        return self._replace(source=source, columns=columns)
+        sure = (Guess(one.key, value, "as answered") if one.key in alike else one for one in self.guesses)
+        return self._replace(guesses=tuple(sure))
 
     @property
     def toml(self) -> str:
-        """The tables `[source]` and `[columns]`."""
-        lines = ["[source]", *_lines(self.source, "{}"), "", "[columns]", *_lines(self.columns, '"{}"')]
-        used = " ".join(one.value for one in self.columns)
+        """The tables `[source]` and `[columns]`, with reasons and questions."""
+        lines, used = ["[source]"], " ".join(one.value for one in self.guesses)
+        for one in self.guesses:
+            name = quoted(one.key) if "." in one.key else one.key
+            lines += ["", "[columns]"] if one.key == portal.CUID else []
+            lines += [f"# ? {one.question}"] if one.question else []
+            lines += [f"{name} = {one.value} # {one.reason}" if one.value else f"# {name} = ... # {one.reason}"]
+            lines += [f"#   or: {name} = {other}" for other in one.others if other]
         unused = [name for name in self.headers if quoted(name) not in used]
-        lines += [f"# not used: {', '.join(unused)}"] if unused else []
         kinds = [name for name in unused if "status" in words_of(name)]
+        lines += [f"# not used: {', '.join(unused)}"] if unused else []
         lines += [f"# ? Do rows count whatever {name} says? Otherwise, name what counts in [filter]" for name in kinds]
         return "\n".join(lines) + "\n"
 
 
-def _lines(guesses: Sequence[Guess], key: str) -> Iterator[str]:
-    for one in guesses:
-        name = key.format(one.key)
-        yield from [f"# ? {one.question}"] if one.question else ()
-        yield f"{name} = {one.value} # {one.reason}" if one.value else f"# {name} = ... # {one.reason}"
-        yield from (f"#   or: {name} = {other}" for other in one.others if other)
-
-
 def first_draft(stream: BinaryIO, name: str, today: date) -> Draft:
     """Return what is guessed of an extract from its lines; ExtractError where they cannot be told apart."""
-    sample = take_sample(stream, name)
-    columns = _Columns(sample.columns, sample.named, today)
-    guesses = {one.key: one for one in columns.guesses()}
-    ordered = tuple(guesses[target] for target in portal.columns() if target in guesses)
-    return Draft(sample.source, ordered, tuple(filter(None, (one.name for one in sample.columns))), columns.test)
+    source, found, named = take_sample(stream, name)
+    columns = _Columns(found, named, today)
+    guesses = sorted(columns.guesses(), key=lambda one: portal.columns().index(one.key))
+    return Draft((*source, *guesses), tuple(one.name for one in found if one.name), columns.test)
 
 
 class _Columns:
@@ -95,26 +93,19 @@ class _Columns:
         """Yield a guess for each portal column that has one or needs one, what values show best first."""
         yield self._pan()
         yield from self._pair(portal.YEAR, portal.MONTH, EXPIRY)
-        for target in (portal.CVV_HASH, portal.CVV, portal.EMAIL, portal.POSTAL_CODE, portal.SUBNATIONAL):
-            yield from self._one(target)
-        for target in (
-            portal.COUNTRY,
-            portal.CUID,
-            portal.CUSTOMER_KEY,
-            portal.NICKNAME,
-            portal.ADDRESS2,
-            portal.PHONE,
-        ):
-            yield from self._one(target)
+        yield from chain.from_iterable(map(self._one, BEFORE_NAMES))
         yield from self._pair(portal.FIRST_NAME, portal.LAST_NAME, NAME)
-        for target in (portal.ADDRESS1, portal.CITY, portal.NAME_ON_CARD, portal.IS_PRIMARY):
-            yield from self._one(target)
+        yield from chain.from_iterable(map(self._one, AFTER_NAMES))
 
     def _ranked(self, target: str) -> Ranked:
         """Return the free columns that may be it, best first."""
         found = [(fit(one.name, target), self._share(target, one), one) for one in self._free]
         blind = target == portal.PAN or (target in BLIND and not self._named)
-        likely = [one for one in found if (one[0] and one[1] >= LIKELY) or (blind and one[1] > SURE)]
+        likely = [
+            (said, share, one)
+            for said, share, one in found
+            if (said and share >= LIKELY) or (blind and share > SURE and len({*one.present}) > 2)
+        ]
         return sorted(likely, key=lambda one: (-one[0], not one[2].present, -round(one[1], 1)))
 
     def _share(self, target: str, column: Column) -> float:
@@ -149,7 +140,7 @@ class _Columns:
     def _best(self, target: str, ranked: Ranked) -> Guess:
         """Return the best column; with a question where another is as good, or its values are of another shape."""
         (header, share, best), others = ranked[0], [one[2].spec for one in ranked[1:] if one[0] > ranked[0][0] - 0.25]
-        question = f"Is it {best.name}, or another?" if others else ""
+        question = f"Is it {best.name or best.source}, or another?" if others else ""
         if share < SURE:
             question = f"{1 - share:.0%} of {best.name} are unlike it: is it the right column?"
         if target == portal.CUID and len({*best.present}) < 0.9 * len(best.values):
@@ -175,9 +166,9 @@ class _Columns:
     def _pair(self, one: str, other: str, whole: str) -> Iterator[Guess]:
         """Yield two portal columns: from a column each, or from one that holds both, with a format."""
         apart, together = (self._ranked(one), self._ranked(other)), self._ranked(whole)
-        if all(apart) and not (together and (together[0][0] > apart[0][0][0] or not self._named)):
+        if all(apart) and (self._named or not together):
             first = self._best(one, apart[0])
-            yield from (first, self._best(other, apart[1] if self._named else self._ranked(other)))
+            yield from (first, self._best(other, self._ranked(other)))
             return
         if not together:
             yield from (self._missing(one), self._missing(other))
@@ -272,6 +263,9 @@ def _name_forms(values: Sequence[str]) -> list[str]:
         if (share := sum(mark in value for value in values) / len(values)) > LIKELY:
             return [form] if share > SURE else [form, "FIRST LAST"]
     parts = [value.lower().split() for value in values if " " in value]
+    unclear = sum(sum(len(word) > 3 for word in words) > 2 or "," in "".join(words) for words in parts) > 0.02 * len(
+        parts
+    )
     first, last = (sum(words[at] in COMMON for words in parts) for at in (0, -1))
     forms = ["FIRST LAST", "LAST FIRST"] if first >= last else ["LAST FIRST", "FIRST LAST"]
-    return forms[:1] if max(first, last) > max(2, 4 * min(first, last)) else forms
+    return forms[:1] if max(first, last) > max(2, 4 * min(first, last)) and not unclear else forms

@@ -33,38 +33,37 @@ _WORDS = {
     for spelling in words
 }
 _GLUED = re.compile("|".join(sorted((word for word in _WORDS if len(word) > 1), key=len, reverse=True)))
-_NOISE = frozenset({"customer", "card", "code", "date", "flag", "value", "on", "billing", "primary", "account", "full"})
+# What a header may say besides.
+_NOISE = frozenset({"customer", "card", "code", "date", "flag", "value", "on", "billing", "primary", "account", "full",
+                    "number", "name", "line", "1", "address"})  # fmt: skip
 
 EXPIRY, NAME, HOUSE = "expiry", "name", "house"  # what one column may hold of two, and a part of one
 _LETTERS = r"[^\d@]*[^\W\d][^\d@]*"
 # What a header says, in our words, one phrase or several; and a regex of the values, "" where another test decides.
 ASKED: Final = {
-    portal.CUID: ("customer number|customer account number|customer", r"(?=.*\d)[\w./ -]{1,40}|[\w-]{8,40}"),
-    portal.PAN: ("card number|card account number|primary account number|card", ""),
+    portal.CUID: ("customer number|customer", r"(?=.*\d)[\w./ -]{1,40}|[\w-]{8,40}"),
+    portal.PAN: ("card number|card", ""),
     portal.YEAR: ("expiration year", r"\d{2}|20\d{2}"),
     portal.MONTH: ("expiration month", "0?[1-9]|1[0-2]"),
     EXPIRY: ("expiration|expiration month year", ""),
-    portal.NAME_ON_CARD: ("emboss name|name on card|emboss line 1|emboss", _LETTERS),
+    portal.NAME_ON_CARD: ("emboss|name on card", _LETTERS),
     portal.CVV_HASH: ("cvv hash|cvv 2 hash", expressions.HASH_SHAPE),
-    portal.CVV: ("cvv|cvv 2|cvv number|security code|security number", r"\d{1,4}"),
+    portal.CVV: ("cvv|cvv 2|security", r"\d{1,4}"),
     portal.CUSTOMER_KEY: ("customer key", ".*"),
     portal.NICKNAME: ("nickname", ".*"),
-    portal.ADDRESS1: (
-        "address|address 1|address line 1|address line|street address|street 1|street|street name",
-        r".*[^\W\d].*",
-    ),
-    portal.ADDRESS2: ("address 2|address line 2|unit|unit number|street 2", ".*"),
-    portal.CITY: ("city|city name|address city", _LETTERS),
-    portal.SUBNATIONAL: ("state|address state", ""),
-    portal.COUNTRY: ("country|address country", ""),
-    portal.POSTAL_CODE: ("zip|zip 5|address zip", r"\d{3,5}|\d{5}-?\d{4}|[A-Za-z]\d[A-Za-z][ -]?\d[A-Za-z]\d"),
-    portal.EMAIL: ("email|email address|e billing", r"\S+@\S+\.\w+"),
-    portal.PHONE: ("phone|phone number", r"[+(]{0,2}\d[\d ().+/-]{5,20}\d( ?x\d+)?"),
+    portal.ADDRESS1: ("address|street", r"(?=.*[^\W\d]).{4,}"),
+    portal.ADDRESS2: ("address 2|street 2|unit", ".*"),
+    portal.CITY: ("city", _LETTERS),
+    portal.SUBNATIONAL: ("state", ""),
+    portal.COUNTRY: ("country", ""),
+    portal.POSTAL_CODE: ("zip|zip 5", r"\d{3,5}|\d{5}-?\d{4}|[A-Za-z]\d[A-Za-z][ -]?\d[A-Za-z]\d"),
+    portal.EMAIL: ("email|e billing", r"\S+@\S+\.\w+"),
+    portal.PHONE: ("phone", r"[+(]{0,2}\d[\d ().+/-]{5,20}\d( ?x\d+)?"),
     portal.FIRST_NAME: ("first name|first", _LETTERS),
     portal.LAST_NAME: ("last name|last", _LETTERS),
-    NAME: ("name|customer name|full name|emboss name|name on card|emboss", _LETTERS),
-    portal.IS_PRIMARY: ("primary|primary address", "(?i)true|false|t|f|y|n|yes|no|1|0"),
-    HOUSE: ("house number|street number|house", r"\d{1,6}[ -]?\w?(?:/\d)?"),
+    NAME: ("name|emboss|name on card", _LETTERS),
+    portal.IS_PRIMARY: ("primary", "(?i)true|false|t|f|y|n|yes|no|1|0"),
+    HOUSE: ("house|number street", r"\d{1,6}[ -]?\w?(?:/\d)?"),
 }
 STATES = {place for country in (places.US, places.CANADA) for place in places.subnational_spellings(country)}
 # First names that tell `FIRST LAST` from `LAST FIRST`.
@@ -78,7 +77,7 @@ COMMON = frozenset(
 @cache
 def words_of(header: str) -> frozenset[str]:
     """Return what a header says, in our words: camelCase, abbreviations and words without a gap are understood."""
-    plain = unicodedata.normalize("NFKD", re.sub(r"^.*\.(?=\w)", "", header)).encode("ascii", "ignore").decode()
+    plain = unicodedata.normalize("NFKD", header).encode("ascii", "ignore").decode()
     found: list[str] = []
     for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+", plain):
         token = part.lower()

@@ -33,7 +33,7 @@ from schemas.portal import (
 )
 from tests.night import DAY
 
-Row = Mapping[str, str]
+Row = dict[str, str]
 Cell = str | Callable[[Row], str]  # a portal column, or what a cell is made of
 PLAIN = ("Smith", "Ng", "Garcia", "Nguyen", "Roy", "Begay", "Brown", "Lopez", "Clark", "Young")
 FIRST = ("Ann", "James", "Mary", "Liam", "Emma", "Noah", "Olivia", "Chloe", "David", "Susan", "Ty", "Aoife")
@@ -150,36 +150,36 @@ def constant(value: str) -> Callable[[Row], str]:
 def seven() -> dict[str, Export]:
     """Return the seven exports that a new issuer is most likely to have."""
     rows, accents = people(60), people(60, plain=False)
-    excel = {
+    excel: Mapping[str, Cell] = {
         "Customer No": CUID, "Card Number": PAN, "Valid Thru": made("{MM}/{YY}"), "CVV": CVV,
         "First Name": FIRST_NAME, "Last Name": LAST_NAME, "Street": ADDRESS1, "Apt": ADDRESS2, "City": CITY,
         "State": SUBNATIONAL, "Zip Code": POSTAL_CODE, "E-Mail": EMAIL, "Phone": PHONE,
     }  # fmt: skip
-    camel = {
+    camel: Mapping[str, Cell] = {
         "customerId": CUID, "cardNumber": PAN, "expMonth": made("{M}"), "expYear": made("{YYYY}"), "cvv": CVV,
         "firstName": FIRST_NAME, "lastName": LAST_NAME, "addressLine1": ADDRESS1, "addressLine2": ADDRESS2,
         "city": CITY, "state": SUBNATIONAL, "postalCode": POSTAL_CODE, "country": COUNTRY, "email": EMAIL,
     }  # fmt: skip
-    upper = {
+    upper: Mapping[str, Cell] = {
         "CUSTOMER NUMBER": CUID, "CARD NUMBER": PAN, "EXPIRATION DATE": made("{YYYY}{MM}"), "CVV2": CVV,
         "FIRST NAME": FIRST_NAME, "LAST NAME": LAST_NAME, "ADDRESS LINE 1": ADDRESS1, "ADDRESS LINE 2": ADDRESS2,
         "CITY NAME": CITY, "STATE CODE": SUBNATIONAL, "ZIP CODE": POSTAL_CODE, "BRANCH": made("{n}"),
     }  # fmt: skip
-    short = {
+    short: Mapping[str, Cell] = {
         "CUST_NBR": CUID, "CRD_NBR": PAN, "EXP_DT": made("{MM}{YY}"), "CVC": CVV, "FST_NM": FIRST_NAME,
         "LST_NM": LAST_NAME, "ADDR_LN_1": ADDRESS1, "ADDR_LN_2": ADDRESS2, "CTY": CITY, "ST": SUBNATIONAL,
         "ZIP_CD": POSTAL_CODE, "PH_NBR": PHONE,
     }  # fmt: skip
-    core = {
+    core: Mapping[str, Cell] = {
         "CIF": CUID, "PAN": PAN, "EXPIRY": made("{YYYY}{MM}{DD}"), "CVV2": CVV, "NAME": made("{last}, {first}"),
         "ADDR1": ADDRESS1, "ADDR2": ADDRESS2, "CITY": CITY, "ST": SUBNATIONAL, "ZIP": POSTAL_CODE,
     }  # fmt: skip
-    tab = {
+    tab: Mapping[str, Cell] = {
         "Member ID": CUID, "Cardholder Name": made("{first} {last}"), "Card No.": PAN,
         "Expires": made("{DD}/{MM}/{YYYY}"), "Security Code": CVV, "Address": ADDRESS1, "Unit": ADDRESS2,
         "Town": CITY, "State": SUBNATIONAL, "ZIP": POSTAL_CODE, "Mobile": PHONE,
     }  # fmt: skip
-    snake = {
+    snake: Mapping[str, Cell] = {
         "customer_id": CUID, "account_number": account, "card_number": PAN, "card_exp": made("{YYYY}-{MM}"),
         "cvv": CVV, "first_name": FIRST_NAME, "last_name": LAST_NAME, "house_number": house, "street": street,
         "city": CITY, "state": SUBNATIONAL, "zip": POSTAL_CODE, "opened_on": constant("2019-04-01"),

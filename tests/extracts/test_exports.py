@@ -52,13 +52,13 @@ def verdict(export: Export) -> str:
     """Compare every cell with what the export holds; a column that differs, or is missing, must be asked."""
     draft = drafted(export)
     asked = {one.key for one in draft.doubts}
-    needed = {name for name in export.truth[0] if name not in {one.key for one in draft.columns if one.value}}
+    needed = {name for name in export.truth[0] if name not in {one.key for one in draft.guesses if one.value}}
     if needed:
         return SAID if needed <= asked else WRONG
     try:
         rows = mapped(export, draft)
     except CardlinkError:
-        return SAID if asked & {one.key for one in draft.source} else WRONG
+        return SAID if any("." not in key for key in asked) else WRONG
     if rows.height != len(export.truth):
         return WRONG
     names = [name for name in portal.columns() if name in export.truth[0]]
