@@ -128,7 +128,8 @@ def _delimited(lines: _Lines, name: str) -> Sample | None:
     tag = re.match(r"[#*!]" if header else r"[A-Za-z]{1,8}|[#*!]", (above or [""])[0])
     comment = tag[0] if tag and not any(line.startswith(tag[0]) for line in data) else ""
     titles = sum(1 for line in above if not (comment and line.startswith(comment)))
-    trailer = list(_trailer(lines, lines.total - at - bool(header) - 1, delimiter))
+    found = _trailer(lines, lines.total - at - bool(header) - 1, delimiter)
+    trailer = [one for one in found if not comment or one.key != "comment"]  # there is one setting for it
     rows = [fields for fields in _records(data[: -1 if trailer else None], delimiter, quoting) if len(fields) == size]
     names = header or tuple(f"column_{place}" for place in range(1, size + 1))
     columns = (Column(f"from = {quoted(one)}", one, tuple(row[at] for row in rows)) for at, one in enumerate(names))

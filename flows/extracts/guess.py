@@ -25,7 +25,7 @@ SURE, LIKELY = 0.95, 0.5  # share of values that have the shape of their column
 # Columns that values alone may show, always with a question.
 BLIND = {*REQUIRED, EXPIRY, portal.CUID, portal.CVV, portal.EMAIL, portal.PHONE} - {portal.COUNTRY, portal.IS_PRIMARY}
 BEFORE_NAMES = (
-    portal.CVV_HASH, portal.CVV, portal.EMAIL, portal.POSTAL_CODE, portal.SUBNATIONAL, portal.COUNTRY, portal.CUID,
+    portal.CVV, portal.CVV_HASH, portal.EMAIL, portal.POSTAL_CODE, portal.SUBNATIONAL, portal.COUNTRY, portal.CUID,
     portal.CUSTOMER_KEY, portal.NICKNAME, portal.ADDRESS2, portal.PHONE
 )  # fmt: skip
 AFTER_NAMES = (portal.ADDRESS1, portal.CITY, portal.NAME_ON_CARD, portal.IS_PRIMARY)
@@ -205,6 +205,8 @@ class _Columns:
             unclear = [one for one in self._free if "primary" in words_of(one.name)]
             question = f"Does {unclear[0].name} say it? Then write a `lookup`" if unclear else ""
             yield Guess(target, '{ constant = "TRUE" }', "no column: a row has one address", question)
+        elif target == portal.CVV and self._ranked(portal.CVV_HASH):
+            return
         elif target in REQUIRED or target in WITHOUT or (not self._named and target == portal.ADDRESS2):
             yield self._missing(target, WITHOUT.get(target, "Which column is it?"))
 

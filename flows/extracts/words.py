@@ -11,19 +11,22 @@ from schemas import expressions, places, portal
 
 # A word of ours, and its spellings in headers.
 _SPELLINGS = """
-    number no nbr num nr nmbr numb id identifier ident key ref reference nummer numero | date dt dte thru through until
-    customer cust cus client clnt member memb mbr party cardholder holder crdhldr chd person owner | card crd crdt carte
-    customer_number cif cifno cuid custno | card_number pan cardno | old prev previous former prior replaced | on the of
+    number no nbr num nr nmbr numb id identifier ident key ref reference nummer numero
+    date dt dte thru through to until
+    customer cust cus client clnt member memb mbr party cardholder holder crdhldr chd ch person owner
+    card crd crdt carte | customer_number cif cifno cuid custno | card_number pan cardno
+    old prev previous former prior replaced | on the of
     expiration exp expiry expir expire expires expdt expdate valid validity good xpir | month mo mon mth mm mnth mois
-    year yr yy yyyy annee | first_name firstname fname givenname forename prenom fstnm | first fst frst given
-    last_name lastname lname surname familyname nom lstnm | last lst family sur | name nm nme names | full complete
-    emboss embossed embossing embossname printed | address addr adr addrs adresse | line ln lin | street str strt rue
-    house hse building bldg civic | unit apt apartment suite ste flat | city cty town municipality locality ville
-    state st stt province prov region subnational | zip zp zipcode postalcode postcode postal post pstl | phone phn
-    country ctry cntry cntr nation pays | email emailaddress courriel | phone telephone tel mobile cell telno ph
-    cvv cvc cvn cid csc | hash hashed sha digest | primary prim pri main | flag ind indicator flg is | code cd cde
-    status sts stat | account acct acc | billing bill mailing mail residential res legal physical current home
-    security verification | value val text txt field fld desc | nickname productname
+    year yr yy yyyy annee | first_name firstname fname givenname forename prenom fstnm fnm | first fst frst given
+    last_name lastname lname surname familyname nom lstnm lnm | last lst family sur | name nm nme names | full complete
+    emboss emb embossed embossing embossname printed | address addr adr addrs adresse | line ln lin
+    street str strt rue | house hse building bldg civic | unit apt apartment suite ste flat
+    city cty town municipality locality ville | state st stt province prov region subnational
+    zip zp zipcode postalcode postcode postal post pstl | phone phn | country ctry cntry cntr nation pays
+    email emailaddress courriel | phone telephone tel mobile cell telno ph | cvv cvc cvn cid csc
+    hash hashed sha digest | primary prim pri main | flag ind indicator flg is | code cd cde | status sts stat
+    account acct acc | billing bill mailing mail residential residence res legal physical current home
+    security sec verification | value val text txt field fld desc | nickname productname
 """
 _WORDS = {
     spelling: own.split("_")
@@ -42,12 +45,12 @@ _LETTERS = r"[^\d@]*[^\W\d][^\d@]*"
 # What a header says, in our words, one phrase or several; and a regex of the values, "" where another test decides.
 ASKED: Final = {
     portal.CUID: ("customer number|customer", r"(?=.*\d)[\w./ -]{1,40}|[\w-]{8,40}"),
-    portal.PAN: ("card number|card", ""),
+    portal.PAN: ("card number|card|primary account number", ""),
     portal.YEAR: ("expiration year", r"\d{2}|20\d{2}"),
     portal.MONTH: ("expiration month", "0?[1-9]|1[0-2]"),
     EXPIRY: ("expiration|expiration month year", ""),
     portal.NAME_ON_CARD: ("emboss|name on card", _LETTERS),
-    portal.CVV_HASH: ("cvv hash|cvv 2 hash", expressions.HASH_SHAPE),
+    portal.CVV_HASH: ("cvv hash|cvv 2 hash|cvv|cvv 2", expressions.HASH_SHAPE),
     portal.CVV: ("cvv|cvv 2|security", r"\d{1,4}"),
     portal.CUSTOMER_KEY: ("customer key", ".*"),
     portal.NICKNAME: ("nickname", ".*"),
@@ -69,8 +72,8 @@ STATES = {place for country in (places.US, places.CANADA) for place in places.su
 # First names that tell `FIRST LAST` from `LAST FIRST`.
 COMMON = frozenset(
     """james john robert michael william david richard joseph thomas charles mary patricia jennifer linda elizabeth
-    barbara susan jessica sarah karen ann anne anna emma olivia noah liam daniel matthew mark paul steven andrew jane
-    laura maria jose juan luis carlos sophie marie pierre peter george kevin brian emily amy lisa nancy""".split()  # noqa: SIM905  a list of sixty lines
+    barbara susan jessica sarah karen ann anne anna emma olivia noah liam daniel matthew mark paul steven andrew
+    jane laura maria jose juan luis carlos sophie marie pierre peter george kevin brian emily amy lisa nancy""".split()  # noqa: SIM905  a list of sixty lines
 )
 
 
