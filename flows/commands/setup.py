@@ -10,7 +10,7 @@ from flows.commands.parameters import Cli, Day, ExtractName, Issuer
 from flows.commands.result import Result, Table
 from flows.commands.submit import would_send
 from flows.errors import CardlinkError, full_text
-from flows.wiring import FileThereError, effective_settings, issuer_file, load_issuer, now, wire
+from flows.wiring import FileThereError, FileUnreadableError, effective_settings, issuer_file, load_issuer, now, wire
 
 if TYPE_CHECKING:
     from flows.extracts.guess import Draft
@@ -63,7 +63,12 @@ def init(
     if extract is not None:
         from flows.extracts.guess import first_draft
 
-        with extract.open("rb") as stream:
+        try:
+            stream = extract.open("rb")
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise FileUnreadableError(file=str(extract), purpose="--from", reason=reason) from None
+        with stream:
             draft = first_draft(stream, extract.name, now().date())
         draft = draft if yes or not context.terminal.attended else _answered(draft, context.terminal)
         doubts = [f"{one.key}: {one.question}" for one in draft.doubts]

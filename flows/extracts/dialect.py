@@ -134,9 +134,7 @@ def _delimited(lines: _Lines, name: str) -> Sample | None:
     names = header or tuple(f"column_{place}" for place in range(1, size + 1))
     columns = (Column(f"from = {quoted(one)}", one, tuple(row[at] for row in rows)) for at, one in enumerate(names))
     written = [
-        Guess(
-            "delimiter", quoted(delimiter), f"it divides {times / len(lines.some):.0%} of the lines into {size} fields"
-        ),
+        Guess("delimiter", quoted(delimiter), f"it divides {times:,} of {len(lines.some):,} lines into {size} fields"),
         Guess("quoting", quoted(quoting), "how cells with quotes are written"),
         Guess("header_rows", str(titles + 1 if header else 0), "the last of them has the names" if header else "none"),
     ]
@@ -171,13 +169,15 @@ def _trailer(lines: _Lines, rows: int, delimiter: str) -> Iterator[Guess]:
         count = next(filter(None, (re.search(f"{rows:0{width}}", last) for width in range(12, 4, -1))), None)
     if count is None:
         asked = f"The last line has not the number of rows, {rows:,}: what is it?"
-        yield Guess("comment", quoted(tag[0]), "the last line is no row", asked if re.search("[0-9]", last) else "")
+        mark = re.sub("[A-Za-z0-9].*$", "", last[tag.end() :])[:1]
+        if not any(line.startswith(tag[0] + mark) for line in lines.some if line != last):
+            asked = asked if re.search("[0-9]", last) else ""
+            yield Guess("comment", quoted(tag[0] + mark), "the last line is no row", asked)
         return
     pattern = f"^{re.escape(tag[0])}"
     for part in re.findall("[0-9]+|[A-Za-z]+|.", last[tag.end() : count.start()]):
-        pattern += (
-            "[0-9]+" if part.isdigit() else "[A-Za-z]+" if part.isalpha() else re.escape(part).replace("\\ ", " ")
-        )
+        mark = re.escape(part).replace("\\ ", " ")  # polars rejects an escaped space
+        pattern += "[0-9]+" if part.isdigit() else "[A-Za-z]+" if part.isalpha() else mark
     digits = "+" if delimiter else f"{{{len(count[0])}}}"
     yield Guess("trailer", quoted(f"{pattern}([0-9]{digits})"), "the last line; the group is the number of rows")
 
@@ -188,19 +188,14 @@ def _fixed(lines: _Lines, name: str) -> Sample:
     data = [line for line in lines.some if len(line) == width and _CARD.search(line)]
     spans = _spans(data) if times > 0.9 * len(lines.some) - 2 and width > 30 else []
     if not spans:
-        raise HeaderError(
-            name=name, problem="no delimiter divides its lines alike, nor have they fields of fixed width"
-        )
+        raise HeaderError(name=name, problem="no delimiter divides its lines alike, and they have no fixed width")
     above = lines.some.index(data[0])
     written = (
         Guess("format", '"fixed"', "no delimiter divides the lines, and they are equally long"),
         Guess("width", str(width), "characters of a line"),
         Guess("header_rows", str(above), "lines above the data"),
     )
-    values = [[line[first - 1 : last].strip() for line in data] for first, last in spans]
-    columns = (
-        Column(f"at = [{span[0]}, {span[1]}]", "", tuple(cells)) for span, cells in zip(spans, values, strict=True)
-    )
+    columns = (Column(f"at = [{a}, {b}]", "", tuple(line[a - 1 : b].strip() for line in data)) for a, b in spans)
     return (*written, *_rest(lines, _trailer(lines, lines.total - above - 1, ""))), tuple(columns), False
 
 
