@@ -124,7 +124,7 @@ class _Columns:
             known = STATES if target == portal.SUBNATIONAL else places.country_spellings().keys()
             right = sum(" ".join(value.upper().replace(".", " ").split()) in known for value in values)
         else:
-            right = sum(bool(re.fullmatch(ASKED[target][1], value)) for value in values)
+            right = sum(bool(re.fullmatch(ASKED[target][1], value, re.DOTALL)) for value in values)
         return right / len(values)
 
     def _guess(self, key: str, value: str, reason: str, question: str, others: Sequence[str], *used: Column) -> Guess:

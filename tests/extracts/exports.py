@@ -200,9 +200,9 @@ def seven() -> dict[str, Export]:
     }
 
 
-def twenty() -> dict[str, Export]:
-    """Return twenty more, each with a difficulty of its own."""
-    rows, both = people(60), people(60, canada=True)
+def thirty() -> dict[str, Export]:
+    """Return thirty more, each with a difficulty of its own."""
+    rows, hard, both = people(60), people(60, plain=False), people(60, canada=True)
     whole = {**BASE, **NAMES, **ADDRESS}
 
     def plus(**more: Cell) -> Mapping[str, Cell]:
@@ -294,6 +294,37 @@ def twenty() -> dict[str, Export]:
                         "ADDRLINE1": ADDRESS1, "ADDRLINE2": ADDRESS2, "CITY": CITY, "STATECD": SUBNATIONAL,
                         "ZIPCD": POSTAL_CODE}),
             tuple(row | {NAME_ON_CARD: f"{row[FIRST_NAME]} {row[LAST_NAME]}".upper()} for row in truth(rows, *WITH)),
+        ),
+        "a masked number under the better name": Export(
+            text(rows, {"CARD_NUMBER": lambda row: row[PAN][:6] + "******" + row[PAN][-4:],
+                        "PAN_CLEAR": PAN,
+                        **{name: cell for name, cell in whole.items() if cell != PAN}}), truth(rows, *WITH)
+        ),
+        "whole names of many words": Export(
+            text(hard, {**named, "NAME": made("{first} {last}")}, delimiter=";"), truth(hard, *WITH)
+        ),
+        "a trailer that counts the lines around": Export(
+            text(rows, whole, above="H,20261120", below="T,62"), truth(rows, *WITH)
+        ),
+        "header and trailer as wide as the rows": Export(
+            text(rows, whole, above=f"HDR,20261120,BANK{8 * ','}", below=f"TRL,{{rows}}{9 * ','}"), truth(rows, *WITH)
+        ),
+        "paths as headers": Export(
+            text(rows, {"holder.id": CUID, "card.number": PAN, "card.expiry.month": MONTH, "card.expiry.year": YEAR,
+                        "card.cvv": CVV, "holder.first_name": FIRST_NAME, "holder.last_name": LAST_NAME,
+                        "address.line1": ADDRESS1, "address.line2": ADDRESS2, "address.city": CITY,
+                        "address.state": SUBNATIONAL, "address.zip": POSTAL_CODE}), truth(rows, *WITH)
+        ),
+        "cells of several lines": Export(
+            text(rows, {**whole, "ADDRESS2": constant("Apt 4,\nfloor 2")}),
+            truth(rows, *WITH, **{ADDRESS2: constant("Apt 4, floor 2")}),
+        ),
+        "other dates beside": Export(
+            text(rows, {"DOB": constant("19700101"), "ISSUED": made("20{YY}0101"), **whole,
+                        "LAST_TXN_DT": made("{MM}{YY}")}), truth(rows, *WITH)
+        ),
+        "a cuid for a household": Export(
+            text(rows, {**whole, "CUSTOMER_ID": lambda row: f"C{int(row['index']) // 2}"}), truth(rows, *WITH)
         ),
         "a status of each card": Export(
             text(rows, plus(CARD_STATUS=lambda row: "AAAC"[int(row["index"]) % 4])), truth(rows, *WITH)
