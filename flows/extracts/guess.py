@@ -37,7 +37,7 @@ Ranked = list[tuple[float, float, Column]]  # how well the header fits, share of
 
 
 class Draft(NamedTuple):
-    """What is guessed of an extract; its headers, and whether every card is a test card."""
+    """What is guessed of an extract, its headers, and whether every card is a test card."""
 
     guesses: tuple[Guess, ...]
     headers: tuple[str, ...]
@@ -147,7 +147,7 @@ class _Columns:
             question = f"{best.name} repeats, or is empty in some rows: does it differ for each cardholder?"
             others += [one.spec for one in self._free if len({*one.values}) > 0.99 * len(one.values)][:4]
         how = "name and values" if header else "values"
-        return self._guess(target, best.spec, f"by its {how} ({share:.0%} are alike)", question, others, best)
+        return self._guess(target, best.spec, f"{how} fit ({share:.0%})", question, others, best)
 
     def _pan(self) -> Guess:
         """Return the card number: right check digits, few BINs, all different."""
@@ -265,9 +265,7 @@ def _name_forms(values: Sequence[str]) -> list[str]:
         if (share := sum(mark in value for value in values) / len(values)) > LIKELY:
             return [form] if share > SURE else [form, "FIRST LAST"]
     parts = [value.lower().split() for value in values if " " in value]
-    unclear = sum(sum(len(word) > 3 for word in words) > 2 or "," in "".join(words) for words in parts) > 0.02 * len(
-        parts
-    )
+    long = [words for words in parts if sum(len(word) > 3 for word in words) > 2 or "," in "".join(words)]
     first, last = (sum(words[at] in COMMON for words in parts) for at in (0, -1))
     forms = ["FIRST LAST", "LAST FIRST"] if first >= last else ["LAST FIRST", "FIRST LAST"]
-    return forms[:1] if max(first, last) > max(2, 4 * min(first, last)) and not unclear else forms
+    return forms[:1] if max(first, last) > max(2, 4 * min(first, last)) and len(long) <= 0.02 * len(parts) else forms
