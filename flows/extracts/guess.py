@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 import polars as pl
 
 from flows.extracts.dialect import Column, Guess, quoted, take_sample
-from flows.extracts.words import ASKED, COMMON, EXPIRY, HOUSE, NAME, STATES, fit, words_of
+from flows.extracts.words import ASKED, COMMON, EXPIRY, HOUSE, PAIRS, STATES, fit, words_of
 from schemas import expressions, places, portal
 from schemas.mapping import READINGS, date_shape
 from schemas.rules import REQUIRED
@@ -24,11 +24,6 @@ from schemas.rules import REQUIRED
 SURE, LIKELY = 0.95, 0.5  # share of values that have the shape of their column
 # Columns that values alone may show, always with a question.
 BLIND = {*REQUIRED, EXPIRY, portal.CUID, portal.CVV, portal.EMAIL, portal.PHONE} - {portal.COUNTRY, portal.IS_PRIMARY}
-BEFORE_NAMES = (
-    portal.CVV, portal.CVV_HASH, portal.EMAIL, portal.POSTAL_CODE, portal.SUBNATIONAL, portal.COUNTRY, portal.CUID,
-    portal.CUSTOMER_KEY, portal.NICKNAME, portal.ADDRESS2, portal.PHONE
-)  # fmt: skip
-AFTER_NAMES = (portal.ADDRESS1, portal.CITY, portal.NAME_ON_CARD, portal.IS_PRIMARY)
 WITHOUT = {
     portal.CUID: "Which column differs for each cardholder? Without one, cardlink makes a reference up",
     portal.CVV: "Is there no CVV? A link may not open without",
@@ -90,12 +85,14 @@ class _Columns:
         self.test = False
 
     def guesses(self) -> Iterator[Guess]:
-        """Yield a guess for each portal column that has one or needs one, what values show best first."""
-        yield self._pan()
-        yield from self._pair(portal.YEAR, portal.MONTH, EXPIRY)
-        yield from chain.from_iterable(map(self._one, BEFORE_NAMES))
-        yield from self._pair(portal.FIRST_NAME, portal.LAST_NAME, NAME)
-        yield from chain.from_iterable(map(self._one, AFTER_NAMES))
+        """Yield a guess for each portal column that has one or needs one."""
+        for target in ASKED:
+            if target in PAIRS:
+                yield from self._pair(*PAIRS[target], target)
+            elif target == portal.PAN:
+                yield self._pan()
+            elif target not in (*chain(*PAIRS.values()), HOUSE):
+                yield from self._one(target)
 
     def _ranked(self, target: str) -> Ranked:
         """Return the free columns that may be it, best first."""

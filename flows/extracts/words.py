@@ -42,30 +42,32 @@ _NOISE = frozenset({"customer", "card", "code", "date", "flag", "value", "on", "
 
 EXPIRY, NAME, HOUSE = "expiry", "name", "house"  # what one column may hold of two, and a part of one
 _LETTERS = r"[^\d@]*[^\W\d][^\d@]*"
+PAIRS: Final = {EXPIRY: (portal.YEAR, portal.MONTH), NAME: (portal.FIRST_NAME, portal.LAST_NAME)}
 # What a header says, in our words, one phrase or several; and a regex of the values, "" where another test decides.
+# In the order in which they are guessed: what values show best first, so that it is not taken for something else.
 ASKED: Final = {
-    portal.CUID: ("customer number|customer", r"(?=.*\d)[\w./ -]{1,40}|[\w-]{8,40}"),
     portal.PAN: ("card number|card|primary account number", ""),
-    portal.YEAR: ("expiration year", r"\d{2}|20\d{2}"),
-    portal.MONTH: ("expiration month", "0?[1-9]|1[0-2]"),
     EXPIRY: ("expiration|expiration month year", ""),
-    portal.NAME_ON_CARD: ("emboss|name on card", _LETTERS),
-    portal.CVV_HASH: ("cvv hash|cvv 2 hash|cvv|cvv 2", expressions.HASH_SHAPE),
     portal.CVV: ("cvv|cvv 2|security", r"\d{1,4}"),
-    portal.CUSTOMER_KEY: ("customer key", ".*"),
-    portal.NICKNAME: ("nickname", ".*"),
-    portal.ADDRESS1: ("address|street", r"(?=.*[^\W\d]).{4,}"),
-    portal.ADDRESS2: ("address 2|street 2|unit", ".*"),
-    portal.CITY: ("city", _LETTERS),
+    portal.CVV_HASH: ("cvv hash|cvv 2 hash|cvv|cvv 2", expressions.HASH_SHAPE),
+    portal.EMAIL: ("email|e billing", r"\S+@\S+\.\w+"),
+    portal.POSTAL_CODE: ("zip|zip 5", r"\d{3,5}|\d{5}-?\d{4}|[A-Za-z]\d[A-Za-z][ -]?\d[A-Za-z]\d"),
     portal.SUBNATIONAL: ("state", ""),
     portal.COUNTRY: ("country", ""),
-    portal.POSTAL_CODE: ("zip|zip 5", r"\d{3,5}|\d{5}-?\d{4}|[A-Za-z]\d[A-Za-z][ -]?\d[A-Za-z]\d"),
-    portal.EMAIL: ("email|e billing", r"\S+@\S+\.\w+"),
+    portal.CUID: ("customer number|customer", r"(?=.*\d)[\w./ -]{1,40}|[\w-]{8,40}"),
+    portal.CUSTOMER_KEY: ("customer key", ".*"),
+    portal.NICKNAME: ("nickname", ".*"),
+    portal.ADDRESS2: ("address 2|street 2|unit", ".*"),
     portal.PHONE: ("phone", r"[+(]{0,2}\d[\d ().+/-]{5,20}\d( ?x\d+)?"),
+    NAME: ("name|emboss|name on card", _LETTERS),
+    portal.ADDRESS1: ("address|street", r"(?=.*[^\W\d]).{4,}"),
+    portal.CITY: ("city", _LETTERS),
+    portal.NAME_ON_CARD: ("emboss|name on card", _LETTERS),
+    portal.IS_PRIMARY: ("primary", "(?i)true|false|t|f|y|n|yes|no|1|0"),
+    portal.YEAR: ("expiration year", r"\d{2}|20\d{2}"),
+    portal.MONTH: ("expiration month", "0?[1-9]|1[0-2]"),
     portal.FIRST_NAME: ("first name|first", _LETTERS),
     portal.LAST_NAME: ("last name|last", _LETTERS),
-    NAME: ("name|emboss|name on card", _LETTERS),
-    portal.IS_PRIMARY: ("primary", "(?i)true|false|t|f|y|n|yes|no|1|0"),
     HOUSE: ("house|number street", r"\d{1,6}[ -]?\w?(?:/\d)?"),
 }
 STATES = {place for country in (places.US, places.CANADA) for place in places.subnational_spellings(country)}
