@@ -23,7 +23,9 @@ FIRST, BLOCK = 2000, 1 << 14  # lines looked at in the beginning; after it, one 
 ABOVE = 12  # most lines above the data
 COMMENTS = ("#", "*", "!")
 _SEP = re.compile('"?sep=', re.IGNORECASE)
-_TAG = re.compile(r'"?(?:TRL|TRA?I?LE?R|TLR|TR|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+)(?=[^A-Za-z-]|$)|[(*#=-]+')
+_TAG = re.compile(
+    r'["(*#=-]*(?:TRL|TRA?I?LE?R|TLR|TR|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+)(?=[^A-Za-z-]|$)|[(*#=-]+'
+)
 _ODD = re.compile("[a-z][À-ÞŽŠŒŸ]|[^\x00-\x7fÀ-ɏªº°½¼·’‘´–-]")  # hardly ever in cp1252 text
 _CARD = re.compile("[0-9]{12}|[0-9]{4}[ -][0-9]{4}[ -][0-9]{4}")
 
@@ -92,12 +94,13 @@ def _read(stream: BinaryIO, encoding: str, name: str) -> _Lines:
             odd = [] if block.isascii() else [line for line in rows if not line.isascii()]
             right = sum(decodes(line, "utf-8") for line in odd)
             valid, wrong = valid + right, wrong + len(odd) - right
-    kind, others, doubt = "utf-8", [value for value in ("utf-8", "cp1252") if wrong and valid], ""
+    kind, others, doubt = "utf-8", list[str](), ""
     if wrong > valid:
         kind = encoding = "cp1252"
         odd_text = _ODD.search("\n".join(line.decode(kind, "replace") for line in some))
         doubt = "Some characters are unusual in cp1252: are names with accents right?" if odd_text else ""
-    if others:
+    if wrong and valid:
+        others = ["utf-8" if kind == "cp1252" else "cp1252"]
         doubt = f"{valid:,} lines are UTF-8 and {wrong:,} are not: which are right?"
     guess = Guess("encoding", quoted(encoding), "what its bytes are", doubt, tuple(map(quoted, others)))
     ends = block.rstrip(b"\x1a")[-1:] in (b"", b"\n")
@@ -164,7 +167,8 @@ def _trailer(lines: _Lines, rows: int, delimiter: str) -> Iterator[Guess]:
     last, tag = lines.last, _TAG.match(lines.last)
     if tag is None or _CARD.search(last.replace(f"{rows:09d}", "")):
         return
-    count = next((run for run in re.finditer("[0-9]+", last) if int(run[0]) == rows), None)
+    runs = sorted(re.finditer("[0-9]+", last), key=lambda run: abs(int(run[0]) - rows))
+    count = next((run for run in runs if 0.8 * rows < int(run[0]) <= rows), None)  # cells may span lines
     if count is None and not delimiter:  # fixed width: within a longer run of digits
         count = next(filter(None, (re.search(f"{rows:0{width}}", last) for width in range(12, 4, -1))), None)
     if count is None:
@@ -179,7 +183,10 @@ def _trailer(lines: _Lines, rows: int, delimiter: str) -> Iterator[Guess]:
         mark = re.escape(part).replace("\\ ", " ")  # polars rejects an escaped space
         pattern += "[0-9]+" if part.isdigit() else "[A-Za-z]+" if part.isalpha() else mark
     digits = "+" if delimiter else f"{{{len(count[0])}}}"
-    yield Guess("trailer", quoted(f"{pattern}([0-9]{digits})"), "the last line; the group is the number of rows")
+    asked = (
+        "" if int(count[0]) == rows else f"It says {int(count[0]):,}, and {rows:,} lines are above: is it the count?"
+    )
+    yield Guess("trailer", quoted(f"{pattern}([0-9]{digits})"), "the last line; the group is the number of rows", asked)
 
 
 def _fixed(lines: _Lines, name: str) -> Sample:

@@ -24,6 +24,7 @@ from schemas.rules import REQUIRED
 SURE, LIKELY = 0.95, 0.5  # share of values that have the shape of their column
 # Columns that values alone may show, always with a question.
 BLIND = {*REQUIRED, EXPIRY, portal.CUID, portal.CVV, portal.EMAIL, portal.PHONE} - {portal.COUNTRY, portal.IS_PRIMARY}
+NO_MATTER = (portal.EMAIL, portal.PHONE, portal.NAME_ON_CARD)  # their values are no reason to leave them out
 WITHOUT = {
     portal.CUID: "Which column differs for each cardholder? Without one, cardlink makes a reference up",
     portal.CVV: "Is there no CVV? A link may not open without",
@@ -32,7 +33,7 @@ Ranked = list[tuple[float, float, Column]]  # how well the header fits, share of
 
 
 class Draft(NamedTuple):
-    """What is guessed of an extract, its headers, and whether every card is a test card."""
+    """What is guessed of an extract, its headers, and whether its cards are test cards."""
 
     guesses: tuple[Guess, ...]
     headers: tuple[str, ...]
@@ -101,7 +102,9 @@ class _Columns:
         likely = [
             (said, share, one)
             for said, share, one in found
-            if (said and share >= LIKELY) or (blind and share > SURE and len({*one.present}) > 2)
+            if (said and share >= LIKELY)
+            or (said >= 1 and target in NO_MATTER)
+            or (blind and share > SURE and len({*one.present}) > 2)
         ]
         return sorted(likely, key=lambda one: (-one[0], not one[2].present, -round(one[1], 1)))
 
@@ -153,7 +156,8 @@ class _Columns:
             return self._missing(portal.PAN)
         header, share, best = max(ranked, key=lambda one: (one[0], len({*one[2].present})))
         cards = {re.sub("[ -]", "", value) for value in best.present}
-        self.test = all(card in expressions.PUBLISHED or card.startswith(expressions.GENERATED) for card in cards)
+        test = [card for card in cards if card in expressions.PUBLISHED or card.startswith(expressions.GENERATED)]
+        self.test = len(test) > LIKELY * len(cards)
         bins, others = len({card[: expressions.BIN] for card in cards}), [one[2] for one in ranked if one[2] != best]
         doubtful = others or share < SURE or (self._named and not header) or len(cards) < 0.9 * len(best.present)
         question = f"Is {best.name or 'it'} the number of the card?" if doubtful else ""

@@ -128,6 +128,17 @@ def test_one_date_in_the_whole_file_decides_between_two_forms() -> None:
     assert 'format = "MM/DD/YYYY"' in draft.toml
 
 
+def test_the_sample_extract_is_understood_with_all_its_bad_rows(tmp_path: Path) -> None:
+    file = next(Path("sample_data/extracts").glob("*.csv"))
+
+    done = cardlink(tmp_path, "init", "bank", "--from", str(file))
+
+    issuer = load_issuer(tmp_path, "bank")
+    assert (3, True, 20) == (done.exit_code, issuer.test, len(issuer.columns))
+    assert "^\\#TRAILER,([0-9]+)" == issuer.source.trailer
+    assert "55 of 131 rows rejected" in done.stdout
+
+
 def test_a_file_that_is_not_there_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     done = cardlink(tmp_path, "init", "bank", "--from", str(tmp_path / "export.csv"))
 
