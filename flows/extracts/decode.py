@@ -83,8 +83,8 @@ def without_escapes(block: bytes, delimiter: str) -> bytes:
 
 def _line_as_utf8(line: bytes, encoding: str) -> bytes:
     if encoding == "utf-8":
-        return line if _decodes(line, encoding) else UNREADABLE
-    if _decodes(line, "utf-8") or not _decodes(line, encoding):
+        return line if decodes(line, encoding) else UNREADABLE
+    if decodes(line, "utf-8") or not decodes(line, encoding):
         return UNREADABLE
     text = line.decode(encoding)
     return UNREADABLE if re.search("[\x80-\x9f]", text) else text.encode()  # C1 controls: the text is cp1252
@@ -97,7 +97,8 @@ def _is_utf8(block: bytes) -> bool:
     return False
 
 
-def _decodes(data: bytes, encoding: str) -> bool:
+def decodes(data: bytes, encoding: str) -> bool:
+    """Return whether bytes are text in an encoding."""
     with suppress(UnicodeError):
         data.decode(encoding)
         return True

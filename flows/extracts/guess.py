@@ -1,196 +1,272 @@
-"""A first guess of `[source]` and `[columns]` from the beginning of an extract.
+"""A first `[source]` and `[columns]` for an extract: a reason beside each guess, a question beside each doubt.
 
-Header names go into the text, cells never: values only decide between formats.
+Header names go into the text, cells never. A guess without a question is one that header and values support together.
 """
 
 from __future__ import annotations
 
-import codecs
-import csv
-import io
-import json
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import date
+from functools import cache
+from itertools import chain
 from typing import BinaryIO, NamedTuple
 
-from flows.extracts.decode import line_blocks
-from flows.extracts.errors import EncodingError, HeaderError, TruncatedError
-from flows.extracts.header import header_names
-from schemas import portal
-from schemas.issuer import SourceSettings
+import polars as pl
+
+from flows.extracts.dialect import Column, Guess, quoted, take_sample
+from flows.extracts.words import ASKED, COMMON, EXPIRY, HOUSE, PAIRS, STATES, fit, words_of
+from schemas import expressions, places, portal
 from schemas.mapping import READINGS, date_shape
 from schemas.rules import REQUIRED
 
-HEAD = 1 << 20  # bytes looked at for all but the end
-SAMPLE = 200  # records looked at
-DELIMITERS = ",;\t|"
-COMMENTS = ("#", "*", "!")
-_SEP = re.compile('"?sep=', re.IGNORECASE)
-# What issuers call the columns, in lower case letters and digits only.
-WORDS = {
-    portal.CUID: ("cuid", "customerid", "custid", "customernumber", "custno", "cardholderid", "memberid", "clientid"),
-    portal.PAN: ("pan", "cardnumber", "cardno", "cardnum", "primaryaccountnumber"),
-    portal.YEAR: ("expirationyear", "expyear", "expyy", "expiryyear"),
-    portal.MONTH: ("expirationmonth", "expmonth", "expmm", "expirymonth"),
-    portal.NAME_ON_CARD: ("nameoncard", "embossname", "embossedname", "embossingname"),
-    portal.CVV_HASH: ("cvvhash", "cvv2hash"),
-    portal.CVV: ("cvv", "cvv2", "cvc", "cvc2", "securitycode"),
-    portal.NICKNAME: ("nickname", "productname"),
-    portal.ADDRESS1: ("address1", "addressline1", "addr1", "addrline1", "street", "street1", "streetaddress"),
-    portal.ADDRESS2: ("address2", "addressline2", "addr2", "addrline2", "street2", "apt", "unit"),
-    portal.CITY: ("city", "town"),
-    portal.SUBNATIONAL: ("subnational", "state", "province", "stateprovince", "region", "statecode"),
-    portal.COUNTRY: ("country", "countrycode"),
-    portal.POSTAL_CODE: ("postalcode", "postcode", "zip", "zipcode", "zip5"),
-    portal.EMAIL: ("email", "emailaddress", "mail"),
-    portal.PHONE: ("phone", "phonenumber", "mobile", "mobilephone", "telephone", "cell"),
-    portal.FIRST_NAME: ("firstname", "givenname", "fname", "forename"),
-    portal.LAST_NAME: ("lastname", "surname", "familyname", "lname"),
-    portal.IS_PRIMARY: ("isprimary", "primary", "primaryaddress"),
+SURE, LIKELY = 0.95, 0.5  # share of values that have the shape of their column
+# Columns that values alone may show, always with a question.
+BLIND = {*REQUIRED, EXPIRY, portal.CUID, portal.CVV, portal.EMAIL, portal.PHONE} - {portal.COUNTRY, portal.IS_PRIMARY}
+NO_MATTER = (portal.EMAIL, portal.PHONE, portal.NAME_ON_CARD)  # their values are no reason to leave them out
+WITHOUT = {
+    portal.CUID: "Which column differs for each cardholder? Without one, cardlink makes a reference up",
+    portal.CVV: "Is there no CVV? A link may not open without",
 }
-EXPIRY = ("expiry", "expirydate", "expiration", "expirationdate", "exp", "expdate", "validthru", "goodthru")
-FULL_NAME = ("name", "fullname", "cardholdername", "customername", "holdername")
+Ranked = list[tuple[float, float, Column]]  # how well the header fits, share of the values that do, the column
 
 
-class Sample(NamedTuple):
-    """The beginning of an extract: the settings that read it, its header, and the values of each column."""
+class Draft(NamedTuple):
+    """What is guessed of an extract, its headers, and whether its cards are test cards."""
 
-    settings: SourceSettings
-    header: tuple[str, ...]
-    values: tuple[tuple[str, ...], ...]
+    guesses: tuple[Guess, ...]
+    headers: tuple[str, ...]
+    test: bool
 
+    @property
+    def doubts(self) -> list[Guess]:
+        """The guesses that have a question."""
+        return [one for one in self.guesses if one.question]
 
-def first_tables(stream: BinaryIO, name: str) -> str:
-    """Return TOML tables `[source]` and `[columns]`, guessed from the beginning and end of an extract; ExtractError."""
-    sample = _sample(stream.read(HEAD), name)
-    stream.seek(0)
-    last = _last_byte(stream, sample.settings.encoding, name)
-    return f"{_source_table(sample.settings, last)}\n{_columns_table(sample)}"
+    def answered(self, doubt: Guess, value: str) -> Draft:
+        """Return the draft with the value that a person chose; also of what is made of the same column."""
+        alike = {one.key for one in self.doubts if doubt.value and one[1:] == doubt[1:]} | {doubt.key}
+        sure = (Guess(one.key, value, "as answered") if one.key in alike else one for one in self.guesses)
+        return self._replace(guesses=tuple(sure))
 
-
-def _last_byte(stream: BinaryIO, encoding: str, name: str) -> bytes:
-    """Return the last byte of an extract, b"" where it is cut off."""
-    last = b""
-    with suppress(TruncatedError, EncodingError):
-        for block in line_blocks(stream, encoding, name):
-            last = block
-        return last.rstrip(b"\x1a")[-1:]
-    return b""
-
-
-def _sample(head: bytes, name: str) -> Sample:
-    encoding, text = _decoded(head, name)
-    lines = text.splitlines()
-    at = next((number for number, line in enumerate(lines) if _is_header(line)), 0)
-    delimiter = max(DELIMITERS, key=lines[at].count)
-    comment = lines[0][0] if at and lines[0][:1] in COMMENTS else None
-    titles = 0 if comment or _SEP.match(lines[0]) else at
-    settings = SourceSettings.model_validate(
-        {"encoding": encoding, "delimiter": delimiter, "comment": comment, "header_rows": titles + 1}
-    )
-    header, rows = header_names(lines[at], settings, name), []
-    with suppress(csv.Error):  # the reader will report the line; a guess can do without
-        records = csv.reader(lines[at + 1 : at + 1 + SAMPLE], delimiter=delimiter)
-        rows = [row for row in records if len(row) == len(header)]
-    return Sample(settings, header, tuple(tuple(row[at].strip() for row in rows) for at in range(len(header))))
+    @property
+    def toml(self) -> str:
+        """The tables `[source]` and `[columns]`, with reasons and questions."""
+        lines, used = ["[source]"], " ".join(one.value for one in self.guesses)
+        for one in self.guesses:
+            name = quoted(one.key) if "." in one.key else one.key
+            lines += ["", "[columns]"] if one.key == portal.CUID else []
+            lines += [f"# ? {one.question}"] if one.question else []
+            lines += [f"{name} = {one.value} # {one.reason}" if one.value else f"# {name} = ... # {one.reason}"]
+            lines += [f"#   or: {name} = {other}" for other in one.others if other]
+        unused = [name for name in self.headers if quoted(name) not in used]
+        kinds = [name for name in unused if "status" in words_of(name)]
+        lines += [f"# not used: {', '.join(unused)}"] if unused else []
+        lines += [f"# ? Do rows count whatever {name} says? Otherwise, name what counts in [filter]" for name in kinds]
+        return "\n".join(lines) + "\n"
 
 
-def _guess_columns(sample: Sample) -> dict[str, str]:
-    """Return portal column -> TOML value, for every column that a header suggests."""
-    plain = {header: _plain(header) for header in sample.header}
-    found: dict[str, str] = {}
-    for target in portal.columns():
-        known = (*WORDS.get(target, ()), _plain(target))
-        match = next((header for word in known for header in sample.header if plain[header] == word), None)
-        if match is not None:
-            found[target] = _quoted(match)
-    for header, values in zip(sample.header, sample.values, strict=True):
-        for target, form in _taken_apart(plain[header], values).items():
-            found.setdefault(target, f'{{ from = {_quoted(header)}, format = "{form}" }}')
-    return found
+def first_draft(stream: BinaryIO, name: str, today: date) -> Draft:
+    """Return what is guessed of an extract from its lines; ExtractError where they cannot be told apart."""
+    source, found, named = take_sample(stream, name)
+    columns = _Columns(found, named, today)
+    guesses = sorted(columns.guesses(), key=lambda one: portal.columns().index(one.key))
+    return Draft((*source, *guesses), tuple(one.name for one in found if one.name), columns.test)
 
 
-def _taken_apart(plain: str, values: Sequence[str]) -> dict[str, str]:
-    """Return portal column -> format, for a header whose values combine two columns."""
-    if plain in EXPIRY:
-        return dict.fromkeys((portal.YEAR, portal.MONTH), _date_form(values))
-    if plain in FULL_NAME and values and all("/" in value for value in values):
-        return dict.fromkeys((portal.FIRST_NAME, portal.LAST_NAME), "SURNAME/GIVEN")
-    return {}
+class _Columns:
+    """The columns of a sample, and what each portal column is made of."""
+
+    def __init__(self, columns: Sequence[Column], named: bool, today: date) -> None:
+        self._free = [one for one in columns if "old" not in words_of(one.name)]
+        known = sum(any(fit(one.name, target) for target in ASKED) for one in columns)
+        self._named, self._today = named and known > 2, today
+        self._zip: Column | None = None
+        self.test = False
+
+    def guesses(self) -> Iterator[Guess]:
+        """Yield a guess for each portal column that has one or needs one."""
+        for target in ASKED:
+            if target in PAIRS:
+                yield from self._pair(*PAIRS[target], target)
+            elif target == portal.PAN:
+                yield self._pan()
+            elif target not in (*chain(*PAIRS.values()), HOUSE):
+                yield from self._one(target)
+
+    def _ranked(self, target: str) -> Ranked:
+        """Return the free columns that may be it, best first."""
+        found = [(fit(one.name, target), self._share(target, one), one) for one in self._free]
+        blind = target == portal.PAN or (target in BLIND and not self._named)
+        likely = [
+            (said, share, one)
+            for said, share, one in found
+            if (said and share >= LIKELY)
+            or (said >= 1 and target in NO_MATTER)
+            or (blind and share > SURE and len({*one.present}) > 2)
+        ]
+        return sorted(likely, key=lambda one: (-one[0], not one[2].present, -round(one[1], 1)))
+
+    def _share(self, target: str, column: Column) -> float:
+        """Return the share of a column's values that have the shape of a portal column."""
+        values = column.present
+        if not values:  # an optional column that no cardholder has yet
+            return float(target in portal.columns() and target not in REQUIRED and fit(column.name, target) >= 1)
+        if target == portal.PAN:
+            cards = pl.Series([re.sub("[ -]", "", value) for value in values])
+            holds = pl.lit(cards).str.contains("^[2-6][0-9]{15}$") & expressions.luhn_holds(pl.lit(cards))
+            right = int(pl.select(holds).to_series().sum())
+        elif target == EXPIRY:
+            steps, forms = self._dates(values)
+            right = round(_fitting(_cut(values, steps), forms[0], self._today) * len(values)) if forms else 0
+        elif target in (portal.SUBNATIONAL, portal.COUNTRY):
+            known = STATES if target == portal.SUBNATIONAL else places.country_spellings().keys()
+            right = sum(" ".join(value.upper().replace(".", " ").split()) in known for value in values)
+        else:
+            right = sum(bool(re.fullmatch(ASKED[target][1], value, re.DOTALL)) for value in values)
+        return right / len(values)
+
+    def _guess(self, key: str, value: str, reason: str, question: str, others: Sequence[str], *used: Column) -> Guess:
+        self._free = [one for one in self._free if one not in used]
+        if not self._named and key != portal.PAN:
+            question = question or "Is it the right column? None has a name"
+        return Guess(key, value, reason, question, tuple(dict.fromkeys(others)))
+
+    def _missing(self, key: str, question: str = "Which column is it?") -> Guess:
+        need = "required; " if key in REQUIRED else ""
+        return Guess(key, "", f"{need}no column looks like it", question, tuple(one.spec for one in self._free[:9]))
+
+    def _best(self, target: str, ranked: Ranked) -> Guess:
+        """Return the best column; with a question where another is as good, or its values are of another shape."""
+        (header, share, best), others = ranked[0], [one[2].spec for one in ranked[1:] if one[0] > ranked[0][0] - 0.25]
+        question = f"Is it {best.name or best.source}, or another?" if others else ""
+        if share < SURE:
+            question = f"{1 - share:.0%} of {best.name} are unlike it: is it the right column?"
+        if target == portal.CUID and len({*best.present}) < 0.9 * len(best.values):
+            question = f"{best.name} repeats, or is empty in some rows: does it differ for each cardholder?"
+            others += [one.spec for one in self._free if len({*one.values}) > 0.99 * len(one.values)][:4]
+        how = "name and values" if header else "values"
+        return self._guess(target, best.spec, f"{how} fit ({share:.0%})", question, others, best)
+
+    def _pan(self) -> Guess:
+        """Return the card number: right check digits, few BINs, all different."""
+        ranked = self._ranked(portal.PAN)
+        if not ranked:
+            return self._missing(portal.PAN)
+        header, share, best = max(ranked, key=lambda one: (one[0], len({*one[2].present})))
+        cards = {re.sub("[ -]", "", value) for value in best.present}
+        test = [card for card in cards if card in expressions.PUBLISHED or card.startswith(expressions.GENERATED)]
+        self.test = len(test) > LIKELY * len(cards)
+        bins, others = len({card[: expressions.BIN] for card in cards}), [one[2] for one in ranked if one[2] != best]
+        doubtful = others or share < SURE or (self._named and not header) or len(cards) < 0.9 * len(best.present)
+        question = f"Is {best.name or 'it'} the number of the card?" if doubtful else ""
+        reason = f"16 digits, check digits right in {share:.0%}, {bins} BIN, {len(cards):,} different"
+        return self._guess(portal.PAN, best.spec, reason, question, [one.spec for one in others], best, *others)
+
+    def _pair(self, one: str, other: str, whole: str) -> Iterator[Guess]:
+        """Yield two portal columns: from a column each, or from one that holds both, with a format."""
+        apart, together = (self._ranked(one), self._ranked(other)), self._ranked(whole)
+        if all(apart) and (self._named or not together):
+            first = self._best(one, apart[0])
+            yield from (first, self._best(other, self._ranked(other)))
+            return
+        if not together:
+            yield from (self._missing(one), self._missing(other))
+            return
+        (header, share, best), values = together[0], list[str]()
+        rivals = [two[2] for two in together[1:] if two[0] > header - 0.25]
+        for column in (best, *rivals):
+            steps, forms = self._dates(column.present) if whole == EXPIRY else ("", _name_forms(column.present))
+            values += [f"{{ {column.source}{steps}, format = {quoted(form)} }}" for form in forms]
+        question = "" if share > SURE else f"{1 - share:.0%} of {best.name} are unlike it: is it the right column?"
+        question = "How is it written, or is it another column?" if len(values) > 1 else question
+        reason = "the one form that fits" if len(values) == 1 else "the likeliest of several forms"
+        yield from (self._guess(key, values[0], reason, question, values[1:], best) for key in (one, other))
+
+    def _one(self, target: str) -> Iterator[Guess]:
+        """Yield a portal column that is one source column, or can do without."""
+        if ranked := self._ranked(target):
+            best, guess = ranked[0][2], self._best(target, ranked)
+            if target == portal.POSTAL_CODE:
+                self._zip = best
+                if any(value.isdigit() and len(value) < 5 for value in best.present):
+                    guess = guess._replace(value=f"{{ {best.source}, pad = 5 }}", reason="ZIPs lost their zeros")
+            houses = self._ranked(HOUSE) if target == portal.ADDRESS1 and self._named else []
+            if houses:
+                self._free.remove(houses[0][2])
+                value = f"{{ join = [{houses[0][2].spec}, {best.spec}] }}"
+                both = sum(bool(re.match(r"\d+\w?\s", street)) for street in best.present) > 0.05 * len(best.present)
+                asked = f"Has {best.name} the house number too?" if both else guess.question
+                guess = Guess(target, value, "house number and street stand apart", asked, (best.spec, *guess.others))
+            yield guess
+        elif target == portal.COUNTRY:
+            yield self._country()
+        elif target == portal.IS_PRIMARY:
+            unclear = [one for one in self._free if "primary" in words_of(one.name)]
+            question = f"Does {unclear[0].name} say it? Then write a `lookup`" if unclear else ""
+            yield Guess(target, '{ constant = "TRUE" }', "no column: a row has one address", question)
+        elif target == portal.CVV and self._ranked(portal.CVV_HASH):
+            return
+        elif target in REQUIRED or target in WITHOUT or (not self._named and target == portal.ADDRESS2):
+            yield self._missing(target, WITHOUT.get(target, "Which column is it?"))
+
+    def _country(self) -> Guess:
+        """Return the country that the postal codes show: a constant where all are of one."""
+        codes = self._zip.present if self._zip else []
+        canadian = sum(code[:1].isalpha() for code in codes)
+        if self._zip and 0 < canadian < len(codes):
+            first = {**dict.fromkeys("0123456789", places.US), **dict.fromkeys("ABCEGHJKLMNPRSTVXY", places.CANADA)}
+            table = ", ".join(f"{letter} = {quoted(country)}" for letter, country in first.items())
+            value = f"{{ {self._zip.source}, slice = [1, 1], lookup = {{ {table} }} }}"
+            return Guess(portal.COUNTRY, value, "no column: by the first character of the postal code")
+        country = places.CANADA if canadian else places.US
+        question = "" if codes else "Are all cardholders in one country?"
+        reason = f"no column: all postal codes are of {country}"
+        return Guess(portal.COUNTRY, f'{{ constant = "{country}" }}', reason, question)
+
+    def _dates(self, values: Sequence[str]) -> tuple[str, list[str]]:
+        """Return the steps before a date's format, and the formats that fit as many values as the best one."""
+        steps, sizes = "", {len(value) for value in values if value.isdigit()}
+        timed = {re.sub(r"[ T]\d\d:\d\d.*$", "", value) for value in values}
+        if len({*map(len, timed)}) == 1 and timed.isdisjoint(values):
+            steps = f", slice = [1, {len(timed.pop())}]"
+        if len(sizes) == 2 and max(sizes) - min(sizes) == 1 and max(sizes) in (4, 6, 8):
+            steps = f", pad = {max(sizes)}"
+        texts = _cut(values, steps)
+        shares = {form: _fitting(texts, form, self._today) for form in READINGS}
+        best = max(shares.values())
+        fitting = [form for form, share in shares.items() if share > max(LIKELY, 0.98 * best)]
+        return steps, sorted(fitting, key=lambda form: form.startswith("DD"))  # the American order first
 
 
-def _plain(header: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", header.rsplit(".", 1)[-1].lower())
+def _cut(values: Sequence[str], steps: str) -> list[str]:
+    """Return the values after a step of `_dates`."""
+    size = int((re.findall("[0-9]+", steps) or ["99"])[-1])
+    return [value.zfill(size) if "pad" in steps else value[:size] for value in values]
 
 
-def _quoted(header: str) -> str:
-    return json.dumps(header, ensure_ascii=False)  # a JSON string is a TOML string
+@cache
+def _year(form: str) -> re.Pattern[str]:
+    return re.compile(date_shape(form, "Y", real=True))
 
 
-def _decoded(head: bytes, name: str) -> tuple[str, str]:
-    """Return the encoding that reads `head`, and its text up to the last whole line."""
-    for encoding in ("utf-8", "utf-16", "cp1252"):
-        try:
-            whole = _beginning(head[: len(head) & ~1] if encoding == "utf-16" else head, encoding, name)
-            text = codecs.getincrementaldecoder("cp1252" if encoding == "cp1252" else "utf-8")().decode(whole)
-        except (EncodingError, UnicodeError):
-            continue
-        if text.strip():
-            return encoding, text[: text.rfind("\n") + 1] or text
-    raise HeaderError(name=name, problem="the file has none in UTF-8, UTF-16 or cp1252")
+def _fitting(values: Sequence[str], form: str, today: date) -> float:
+    """Return the share of the values that are, in this form, the date of a card: ten years old to twenty ahead."""
+    right = 0
+    for value, times in Counter(values).items():
+        if found := _year(form).match(value):
+            right += times * (today.year - 10 <= 2000 + int(found[1]) % 100 <= today.year + 20)
+    return right / len(values)
 
 
-def _beginning(head: bytes, encoding: str, name: str) -> bytes:
-    """Return what can be read of a beginning that may end in the middle of compressed data."""
-    found = b""
-    with suppress(TruncatedError):
-        for block in line_blocks(io.BytesIO(head), encoding, name, 1 << 12):
-            found += block
-    return found
-
-
-def _is_header(line: str) -> bool:
-    return max(map(line.count, DELIMITERS)) >= 2 and not _SEP.match(line) and line[:1] not in COMMENTS
-
-
-def _date_form(values: Sequence[str]) -> str:
-    """Return the first format that fits every value, MMYY if none does."""
-    present = [value for value in values if value]
-    fitting = (form for form in READINGS if all(re.match(date_shape(form, real=True), value) for value in present))
-    return next(fitting, "MMYY") if present else "MMYY"
-
-
-def _source_table(settings: SourceSettings, last: bytes) -> str:
-    lines = [
-        "[source]",
-        'pattern = "*"                # which files under extracts/ are this issuer\'s',
-        f"delimiter = {json.dumps(settings.delimiter)}",
-        f'encoding = "{settings.encoding}"',
-        f"header_rows = {settings.header_rows}              # the last of them has the column names",
-    ]
-    if settings.comment:
-        lines.append(f"comment = {json.dumps(settings.comment)}              # lines that begin like this are skipped")
-    ending = "true  # the last line has one: a file whose last line does not was cut off"
-    if last not in (b"", b"\n"):
-        ending = "false # the last line has none; with true it would be refused as cut off"
-    lines += [
-        "# trailer = '^TRL,([0-9]+)'  # a last line with the row count in the group",
-        f"final_newline = {ending}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _columns_table(sample: Sample) -> str:
-    guessed = _guess_columns(sample)
-    lines = ["[columns]"]
-    for target in portal.columns():
-        if target in guessed:
-            lines.append(f'"{target}" = {guessed[target]}')
-        elif target in REQUIRED:
-            lines.append(f'# "{target}" = ""  # required; no header looks like it')
-    used = " ".join(guessed.values())
-    left = [header for header in sample.header if _quoted(header) not in used]
-    if left:
-        lines.append(f"# not used: {', '.join(left)}")
-    return "\n".join(lines) + "\n"
+def _name_forms(values: Sequence[str]) -> list[str]:
+    """Return how whole names are written; several forms where that is in doubt."""
+    for mark, form in ((",", "LAST, FIRST"), ("/", "LAST/FIRST")):
+        if (share := sum(mark in value for value in values) / len(values)) > LIKELY:
+            return [form] if share > SURE else [form, "FIRST LAST"]
+    parts = [value.lower().split() for value in values if " " in value]
+    long = [words for words in parts if sum(len(word) > 3 for word in words) > 2 or "," in "".join(words)]
+    first, last = (sum(words[at] in COMMON for words in parts) for at in (0, -1))
+    forms = ["FIRST LAST", "LAST FIRST"] if first >= last else ["LAST FIRST", "FIRST LAST"]
+    return forms[:1] if max(first, last) > max(2, 4 * min(first, last)) and len(long) <= 0.02 * len(parts) else forms

@@ -87,7 +87,7 @@ class EarlierRuns:
 
 def check_extract(
     context: IssuerContext,
-    name: str,
+    name: str | Entry,
     day: date | None,
     opened: Collection[str] = (),
     nights: EarlierRuns | None = None,
@@ -96,11 +96,12 @@ def check_extract(
 ) -> Checked:
     """Check the whole extract as a submit after `nights` would; where it would pass, it is added to them.
 
-    What is wrong with mapping and gates is noted in `inspection`, where there is one.
+    An extract by its name, or a file that is not among the issuer's extracts. What is wrong with mapping and gates is
+    noted in `inspection`, where there is one.
 
     Raises DismissedError, DuplicateExtractError.
     """
-    entry = find_extract(context, name)
+    entry = find_extract(context, name) if isinstance(name, str) else name
     source = identify(context.adapters.store, entry)
     as_of = business_date(context, entry, day)
     survey = survey_cards(context, nights.sent if nights else ()) if guards(context.issuer) else None

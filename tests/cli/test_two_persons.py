@@ -242,7 +242,8 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
 
     assert reads == {
         "init", "check", "outbox list", "outbox fetch", "history", "report", "worklist", "status", "extracts",
-        "trace", "corrections", "audit verify", "audit export", "job follow", "sample", "simulate", "practice", "settings",
+        "trace", "corrections", "audit verify", "audit export", "job follow", "sample", "simulate", "practice",
+        "settings",
     }  # fmt: skip
     assert by_hand >= {"submit", "outbox release", "resubmit", "backfill", "deliver", "dismiss", "mend close"}
     assert all([one.name for one in entry.parameters][-1] == "actor" for entry in ENTRIES if entry.changes)

@@ -2,12 +2,13 @@ import gzip
 import io
 import tomllib
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import pytest
 
 from flows.extracts.errors import HeaderError, NotCsvError
-from flows.extracts.guess import first_tables
+from flows.extracts.guess import first_draft
 from flows.extracts.mapping import plan_mapping
 from schemas import portal
 from schemas.issuer import Issuer, SourceSettings
@@ -24,7 +25,7 @@ ROW = "C1,4242424242424242,{},Zoë,Smith,123,12 Main St,,Boston,MA,02108,US,z@ex
 
 
 def guess(data: bytes) -> str:
-    return first_tables(io.BytesIO(data), "a.csv")
+    return first_draft(io.BytesIO(data), "a.csv", date(2026, 11, 20)).toml
 
 
 def tables(text: str, encoding: str = "utf-8") -> dict[str, Any]:
@@ -95,20 +96,30 @@ def test_lines_above_the_header_are_understood(above: str) -> None:
 def test_a_name_with_the_surname_first_is_seen() -> None:
     guessed = tables("PAN,NAME,CITY\n4242424242424242,DOE/JANE,Boston\n")
 
-    assert {"from": "NAME", "format": "SURNAME/GIVEN"} == guessed["columns"][portal.LAST_NAME]
+    assert {"from": "NAME", "format": "LAST/FIRST"} == guessed["columns"][portal.LAST_NAME]
 
 
-def test_an_extract_without_header_is_refused_without_showing_it() -> None:
+def test_an_extract_without_header_gets_names_and_a_question_for_all_but_the_card() -> None:
+    text = guess(damaged.GOOD.partition(b"\n")[2])
+
+    guessed = tomllib.loads(text)
+    assert (0, "column_1") == (guessed["source"]["header_rows"], guessed["source"]["names"][0])
+    assert text.count("# ? ") > 8
+    assert "4242" not in text
+
+
+def test_a_file_of_no_rows_is_refused_without_showing_it() -> None:
     with pytest.raises(HeaderError) as caught:
-        guess(damaged.GOOD.partition(b"\n")[2])
+        guess(b"4242424242424242\nAnn Smith\n")
 
-    assert "4242" not in str(caught.value)
+    assert not any(cell in str(caught.value) for cell in ("4242", "Ann"))
 
 
 @pytest.mark.parametrize("cut", range(0, 12))
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
 def test_a_beginning_cut_off_anywhere_is_enough(cut: int, encoding: str) -> None:
     data = f"{HEADER}\n{ROW.format('1127')}\nC2,,,Zoë Æon".encode(encoding)
+    cut -= cut % len("\0".encode(encoding.replace("16", "16-le")))  # half a character of UTF-16 is refused
 
     guessed = tomllib.loads(guess(data[: len(data) - cut]))
 
