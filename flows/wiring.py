@@ -46,7 +46,7 @@ class NoIssuerError(OperatorError):
 class IssuerNameError(OperatorError):
     """Something that cannot be an issuer's name, such as a path, stands where an issuer is named."""
 
-    message = "{issuer!r} is no name of an issuer: lower case, digits and hyphens, at most 41."
+    message = "{issuer!r} is not an issuer name: lower case, digits and hyphens, at most 41 characters."
     next_step = "Name it as its TOML file is named, without the folder; the folder is --config or CARDLINK_CONFIG."
 
 
@@ -60,7 +60,7 @@ class ConfigurationError(OperatorError):
 class ActorError(OperatorError):
     """The name given for who is acting is none that this installation accepts."""
 
-    message = "{actor!r} cannot act here: names must match {rule}."
+    message = "{actor!r} is not an accepted actor name; names must match {rule}."
     next_step = "Give your own name with --actor; CARDLINK_ACTORS says which names are accepted."
 
 
@@ -352,9 +352,9 @@ def actors() -> str:
 
 def person(given: str, *, at_terminal: bool) -> str:
     """Return the name of the person who acts, "" for a schedule; at a terminal by default the user; ActorError."""
-    name = given or (os.environ.get("CARDLINK_ACTOR") or _user() if at_terminal else "")
+    name = redact(given or (os.environ.get("CARDLINK_ACTOR") or _user() if at_terminal else ""))
     if not re.fullmatch(actors(), name) and (given or (at_terminal and os.environ.get("CARDLINK_ACTORS"))):
-        raise ActorError(actor=redact(name), rule=actors())
+        raise ActorError(actor=name, rule=actors())
     return name
 
 

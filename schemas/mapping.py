@@ -121,7 +121,7 @@ def _format(text: str) -> str:
         return text
     raise ValueError(
         f"{text!r} is no format: a date has YYYY or YY, MM or MON, and perhaps DD, in any order; a name is one of "
-        f"{', '.join(map(repr, NAMES))}; nearest: {nearest(text, (*READINGS, *NAMES))!r}"
+        f"{', '.join(map(repr, NAMES))}; did you mean {nearest(text, (*READINGS, *NAMES))!r}?"
     )
 
 
@@ -279,7 +279,7 @@ STEPS = {name: step for name, field in Cell.model_fields.items() for step in fie
 
 def _portal_column(name: str) -> str:
     if name not in portal.columns():
-        raise ValueError(f"the portal has no column {name!r}; nearest: {nearest(name, portal.columns())!r}")
+        raise ValueError(f"the portal has no column {name!r}; did you mean {nearest(name, portal.columns())!r}?")
     return name
 
 

@@ -109,11 +109,16 @@ def toml(value: Any) -> str:
         return f"[{', '.join(map(toml, value))}]"
     if isinstance(value, str) and re.search(r'["\\]', value) and "'" not in value and value.isprintable():
         return f"'{value}'"
-    return json.dumps(value, ensure_ascii=False)
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    """Return a value as JSON writes it; a TOML reads that, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _bare(key: str) -> str:
-    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
+    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else _text(key)
 
 
 Place = tuple[str | int, ...]  # the keys and positions that lead to a value of the TOML
@@ -162,10 +167,10 @@ def _what(place: Place, errors: Sequence[ErrorDetails]) -> str:
     if ours:
         return ours[0]
     if first["type"] == "extra_forbidden":
-        return f"unknown key; nearest: {_nearest_key(table, name)}"
+        return f"unknown key; did you mean {_nearest_key(table, name)}?"
     if first["type"] == "literal_error":
         options = re.findall(r"'([^']+)'", first["ctx"]["expected"])
-        return f"takes {', '.join(map(toml, options))}; nearest: {toml(nearest(str(first['input']), options))}"
+        return f"takes {', '.join(map(toml, options))}; did you mean {toml(nearest(str(first['input']), options))}?"
     what = f"takes {key.takes}" if key and (len(errors) > 1 or "a valid " in first["msg"]) else first["msg"]
     return f"{what}; for example: {name} = {key.example}" if key else what
 
@@ -197,7 +202,7 @@ def _line(text: str, place: Place) -> int:
 
 OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
 # Variables whose values are no secrets; of the others only that they are set is shown.
-REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
+REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_ACTORS", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
 
 
 def settings_in_effect(

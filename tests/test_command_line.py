@@ -342,4 +342,4 @@ def test_a_wrong_format_in_the_toml_is_one_sentence_with_the_nearest_right_one(b
         load_issuer(bank, "bank")
 
     assert 1 == str(caught.value).count("columns.")
-    assert "nearest: 'YYYYMM'" in str(caught.value)
+    assert "did you mean 'YYYYMM'" in str(caught.value)

@@ -16,7 +16,7 @@ SHOWN = 20  # findings on a terminal; --json has them all
 
 @entry("audit verify", form=AUDIT)
 def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
-    """Prove ISSUER's audit trail: name the first record, manifest, chunk or ledger changed, removed or put between.
+    """Verify ISSUER's audit trail: name the first record, manifest, chunk or ledger changed, removed or inserted.
 
     Args:
         head: The head that an earlier proof showed, kept elsewhere; the trail must still contain it.

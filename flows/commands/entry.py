@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 REQUIRED = inspect.Parameter.empty
 WAITING = 3  # exit code where a second person is needed
-ACTOR = "Who you are; recorded beside the worker. On the command line by default the user of the machine."
-APPROVE = "The number of another person's request for exactly this, which is carried out now."
+ACTOR = "Who you are; recorded beside the worker. On the command line, the user of the machine by default."
+APPROVE = "ID of another person's request for exactly this command, which is then carried out."
 
 
 class _NoTerminal:
@@ -207,7 +207,7 @@ class Entry(Generic[P]):
                 return run(context, **own)
         would = run(context, **{**own, "dry_run": True}) if "dry_run" in self.run.__annotations__ else Result({})
         number, record = request(issuer_context, asked)
-        waits = f"nothing was done yet; a second person is needed until {record.until:%Y-%m-%d %H:%M} UTC"
+        waits = f"nothing has been done yet; a second person must carry it out by {record.until:%Y-%m-%d %H:%M} UTC"
         facts = {"request": number, "until": record.until.isoformat(), "digest": record.digest, "would": would.facts}
         shown = [f"request {number} of {record.actor}: {waits}", *would.shown]
         return Result(facts, shown, f"{record.line} --approve {number} --actor YOUR_NAME", WAITING)

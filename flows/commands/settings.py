@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class NoSettingError(OperatorError):
     """A key was asked about that does not exist."""
 
-    message = "There is no setting {key!r}; nearest: {nearest}."
+    message = "There is no setting {key!r}. Did you mean {nearest}?"
     next_step = "`cardlink settings` prints all of them."
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from flows.extracts.errors import EncodingError, HeaderError, TruncatedError
 from flows.extracts.header import header_names
 from schemas.expressions import luhn_holds
 from schemas.issuer import SourceSettings
+from schemas.reference import toml
 
 FIRST, BLOCK = 2000, 1 << 14  # lines looked at in the beginning; after it, one in each block of so many bytes
 ABOVE = 12  # most lines above the data
@@ -50,7 +50,7 @@ class Column(NamedTuple):
     @property
     def spec(self) -> str:
         """The column as a portal column is made of it alone."""
-        return quoted(self.name) if self.name else f"{{ {self.source} }}"
+        return toml(self.name) if self.name else f"{{ {self.source} }}"
 
     @property
     def present(self) -> list[str]:
@@ -102,7 +102,7 @@ def _read(stream: BinaryIO, encoding: str, name: str) -> _Lines:
     if wrong and valid:
         others = ["utf-8" if kind == "cp1252" else "cp1252"]
         doubt = f"{valid:,} lines are UTF-8 and {wrong:,} are not: which are right?"
-    guess = Guess("encoding", quoted(encoding), "what its bytes are", doubt, tuple(map(quoted, others)))
+    guess = Guess("encoding", toml(encoding), "what its bytes are", doubt, tuple(map(toml, others)))
     ends = block.rstrip(b"\x1a")[-1:] in (b"", b"\n")
     return _Lines([line.decode(kind, "replace") for line in some], last.decode(kind, "replace"), total, ends, guess)
 
@@ -135,15 +135,15 @@ def _delimited(lines: _Lines, name: str) -> Sample | None:
     trailer = [one for one in found if not comment or one.key != "comment"]  # there is one setting for it
     rows = [fields for fields in _records(data[: -1 if trailer else None], delimiter, quoting) if len(fields) == size]
     names = header or tuple(f"column_{place}" for place in range(1, size + 1))
-    columns = (Column(f"from = {quoted(one)}", one, tuple(row[at] for row in rows)) for at, one in enumerate(names))
+    columns = (Column(f"from = {toml(one)}", one, tuple(row[at] for row in rows)) for at, one in enumerate(names))
     written = [
-        Guess("delimiter", quoted(delimiter), f"it divides {times:,} of {len(lines.some):,} lines into {size} fields"),
-        Guess("quoting", quoted(quoting), "how cells with quotes are written"),
+        Guess("delimiter", toml(delimiter), f"it divides {times:,} of {len(lines.some):,} lines into {size} fields"),
+        Guess("quoting", toml(quoting), "how cells with quotes are written"),
         Guess("header_rows", str(titles + 1 if header else 0), "the last of them has the names" if header else "none"),
     ]
     if not header:
-        written.append(Guess("names", quoted(names), "no line names the columns: call them what you like"))
-    written += [Guess("comment", quoted(comment), "lines that begin like this are no rows")] if comment else []
+        written.append(Guess("names", toml(names), "no line names the columns: call them what you like"))
+    written += [Guess("comment", toml(comment), "lines that begin like this are no rows")] if comment else []
     return (*written, *_rest(lines, trailer)), tuple(columns), bool(header)
 
 
@@ -176,7 +176,7 @@ def _trailer(lines: _Lines, rows: int, delimiter: str) -> Iterator[Guess]:
         mark = re.sub("[A-Za-z0-9].*$", "", last[tag.end() :])[:1]
         if not any(line.startswith(tag[0] + mark) for line in lines.some if line != last):
             asked = asked if re.search("[0-9]", last) else ""
-            yield Guess("comment", quoted(tag[0] + mark), "the last line is no row", asked)
+            yield Guess("comment", toml(tag[0] + mark), "the last line is no row", asked)
         return
     pattern = f"^{re.escape(tag[0])}"
     for part in re.findall("[0-9]+|[A-Za-z]+|.", last[tag.end() : count.start()]):
@@ -186,7 +186,7 @@ def _trailer(lines: _Lines, rows: int, delimiter: str) -> Iterator[Guess]:
     asked = (
         "" if int(count[0]) == rows else f"It says {int(count[0]):,}, and {rows:,} lines are above: is it the count?"
     )
-    yield Guess("trailer", quoted(f"{pattern}([0-9]{digits})"), "the last line; the group is the number of rows", asked)
+    yield Guess("trailer", toml(f"{pattern}([0-9]{digits})"), "the last line; the group is the number of rows", asked)
 
 
 def _fixed(lines: _Lines, name: str) -> Sample:
@@ -236,8 +236,3 @@ def _rest(lines: _Lines, trailer: Iterator[Guess] | list[Guess]) -> Iterator[Gue
     reason = "a file that ends without a newline was cut off" if lines.ends else "the last line has no newline"
     yield Guess("final_newline", str(lines.ends).lower(), reason)
     yield Guess("pattern", '"*"', "which files below extracts/ are extracts")
-
-
-def quoted(text: object) -> str:
-    """Return a text or a list of texts as TOML: a JSON string is a TOML string."""
-    return json.dumps(text, ensure_ascii=False)

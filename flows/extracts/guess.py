@@ -15,10 +15,11 @@ from typing import BinaryIO, NamedTuple
 
 import polars as pl
 
-from flows.extracts.dialect import Column, Guess, quoted, take_sample
+from flows.extracts.dialect import Column, Guess, take_sample
 from flows.extracts.words import ASKED, COMMON, EXPIRY, HOUSE, PAIRS, STATES, fit, words_of
 from schemas import expressions, places, portal
 from schemas.mapping import READINGS, date_shape
+from schemas.reference import toml
 from schemas.rules import REQUIRED
 
 SURE, LIKELY = 0.95, 0.5  # share of values that have the shape of their column
@@ -55,12 +56,12 @@ class Draft(NamedTuple):
         """The tables `[source]` and `[columns]`, with reasons and questions."""
         lines, used = ["[source]"], " ".join(one.value for one in self.guesses)
         for one in self.guesses:
-            name = quoted(one.key) if "." in one.key else one.key
+            name = toml(one.key) if "." in one.key else one.key
             lines += ["", "[columns]"] if one.key == portal.CUID else []
             lines += [f"# ? {one.question}"] if one.question else []
             lines += [f"{name} = {one.value} # {one.reason}" if one.value else f"# {name} = ... # {one.reason}"]
             lines += [f"#   or: {name} = {other}" for other in one.others if other]
-        unused = [name for name in self.headers if quoted(name) not in used]
+        unused = [name for name in self.headers if toml(name) not in used]
         kinds = [name for name in unused if "status" in words_of(name)]
         lines += [f"# not used: {', '.join(unused)}"] if unused else []
         lines += [f"# ? Do rows count whatever {name} says? Otherwise, name what counts in [filter]" for name in kinds]
@@ -178,7 +179,7 @@ class _Columns:
         rivals = [two[2] for two in together[1:] if two[0] > header - 0.25]
         for column in (best, *rivals):
             steps, forms = self._dates(column.present) if whole == EXPIRY else ("", _name_forms(column.present))
-            values += [f"{{ {column.source}{steps}, format = {quoted(form)} }}" for form in forms]
+            values += [f"{{ {column.source}{steps}, format = {toml(form)} }}" for form in forms]
         question = "" if share > SURE else f"{1 - share:.0%} of {best.name} are unlike it: is it the right column?"
         question = "How is it written, or is it another column?" if len(values) > 1 else question
         reason = "the one form that fits" if len(values) == 1 else "the likeliest of several forms"
@@ -217,7 +218,7 @@ class _Columns:
         canadian = sum(code[:1].isalpha() for code in codes)
         if self._zip and 0 < canadian < len(codes):
             first = {**dict.fromkeys("0123456789", places.US), **dict.fromkeys("ABCEGHJKLMNPRSTVXY", places.CANADA)}
-            table = ", ".join(f"{letter} = {quoted(country)}" for letter, country in first.items())
+            table = ", ".join(f"{letter} = {toml(country)}" for letter, country in first.items())
             value = f"{{ {self._zip.source}, slice = [1, 1], lookup = {{ {table} }} }}"
             return Guess(portal.COUNTRY, value, "no column: by the first character of the postal code")
         country = places.CANADA if canadian else places.US

@@ -1,4 +1,4 @@
-"""The proof of an issuer's audit trail: what was changed, removed or put between; and the evidence of one run."""
+"""The proof of an issuer's audit trail: what was changed, removed or inserted; and the evidence of one run."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from schemas.manifest import Manifest
 from schemas.records import PARTS, Approval, AuditEntry
 
 READERS = 16  # objects read at a time
-CHANGED, REMOVED, BETWEEN, BROKEN = "changed", "removed", "put between", "does not follow the entry before it"
-REPORTS = ("summary.json", "chunks.csv", "breaks.csv")  # those without cardholders and links
+CHANGED, REMOVED, INSERTED, BROKEN = "changed", "removed", "inserted", "does not follow the entry before it"
+REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
 
 
 class NothingToAcceptError(OperatorError):
     """The object is no finding, or none that can be accepted."""
 
-    message = "{key} is no record that `cardlink audit verify {issuer}` finds changed, removed or put between."
-    next_step = "Name one of its findings; entries of the trail, chunks and ledgers cannot be accepted, only restored."
+    message = "{key} is not a finding of `cardlink audit verify {issuer}` that can be accepted."
+    next_step = (
+        "Name a record that is changed, removed or inserted; trail entries, chunks and ledgers must be restored."
+    )
 
 
 class Finding(NamedTuple):
@@ -88,7 +90,7 @@ def verify(store: Store, issuer: str, head: str = "") -> Proof:
     findings += _contents(store, issuer, {one.key for one in findings})
     heads = [f"{one.number}:{digest(one.content)[:16]}" for one in entries]
     if head and head not in heads:
-        findings.append(Finding(trail(issuer), f"without the entry {head} of an earlier proof", len(heads)))
+        findings.append(Finding(trail(issuer), f"lacks the entry {head} of an earlier proof", len(heads)))
     accepted = {key for _, entry in sound if entry.reason for key in entry.objects} - {one.key for one in findings}
     ranked = sorted(findings, key=lambda one: (one.entry or len(heads) + 1, one.key))
     there = sum(1 for sha256 in stored.values() if sha256)
@@ -170,7 +172,7 @@ def _broken(store: Store, issuer: str, entries: Sequence[_Entry]) -> Iterator[Fi
             yield Finding(one.key, BROKEN, one.number)
         before = digest(one.content) if one.document else None
     wanted = {one.key for one in entries}
-    yield from (Finding(entry.key, BETWEEN) for entry in store.keys(trail(issuer)) if entry.key not in wanted)
+    yield from (Finding(entry.key, INSERTED) for entry in store.keys(trail(issuer)) if entry.key not in wanted)
 
 
 def _judge(
@@ -179,7 +181,7 @@ def _judge(
     """Return what is wrong with a record, by the entries that name it; without any entry nothing was named yet."""
     if sha256 in [entry.objects[key] for _, entry in named] or (sha256 and (key in older or not entries)):
         return None
-    what = REMOVED if not sha256 else CHANGED if named else BETWEEN
+    what = REMOVED if not sha256 else CHANGED if named else INSERTED
     number, entry = named[0] if named else (0, None)
     return Finding(key, what, number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}") if entry else Finding(key, what)
 
@@ -205,7 +207,7 @@ def _content(store: Store, manifest: Manifest) -> Iterator[Finding]:
     listed = [entry.key for prefix in (keys.chunks, keys.ledger) for entry in store.keys(prefix)]
     for key, sha256 in _digests(store, sorted({*listed, *known})).items():
         if sha256 != known.get(key) and (sha256 or key in must):
-            yield Finding(key, BETWEEN if key not in known else CHANGED if sha256 else REMOVED)
+            yield Finding(key, INSERTED if key not in known else CHANGED if sha256 else REMOVED)
     for first in () if "ledger" in gone else range(0, len(manifest.chunks), GROUP):
         with suppress(ConflictError):
             written = SealRecords(store, keys.seals, first // GROUP)

@@ -27,7 +27,10 @@ class ApprovalError(OperatorError):
     """A request for a second person cannot be carried out."""
 
     message = "Request {number} was not carried out: {why}. Nothing was done."
-    next_step = "Another person repeats exactly the line of the request in time, or the same command asks anew."
+    next_step = (
+        "Have a different person run the request's line unchanged before it expires, or run the command without "
+        "--approve to make a new request."
+    )
 
 
 class Asked(NamedTuple):
@@ -69,7 +72,7 @@ def carrying_out(context: IssuerContext, number: str, asked: Asked) -> Iterator[
     now = {"at": adapters.now(), "by": redact(adapters.actor), "actor": asked.actor, "what": "carried out"}
     used = chain[0].model_copy(update=now)
     if not add_next(adapters.store, place, len(chain) + 1, used):
-        raise ApprovalError(number=number, why="somebody else carries it out just now")
+        raise ApprovalError(number=number, why="somebody else is carrying it out right now")
     try:
         yield chain[0].actor
     except BaseException:
@@ -87,9 +90,9 @@ def _objection(context: IssuerContext, chain: Sequence[Approval], asked: Asked) 
     if context.adapters.now() >= first.until:
         return f"it expired on {first.until:%Y-%m-%d %H:%M}"
     if asked.actor.casefold() in ("", first.actor.casefold()):
-        return f"{first.actor} asked for it; another person must carry it out"
+        return f"{first.actor} made it; a different person must carry it out"
     same = _digest(context, asked) == first.digest
-    return "" if same else f"it is for other parameters or files; it was asked as: {first.line}"
+    return "" if same else f"it was made for other parameters or files: {first.line}"
 
 
 def _digest(context: IssuerContext, asked: Asked) -> str:

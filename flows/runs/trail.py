@@ -1,6 +1,6 @@
 """The audit trail of an issuer: a chain of create-only entries that names each record, by digest, before it is written.
 
-An entry holds the digest of the one before. So a record or an entry that is changed, removed, swapped or put between
+An entry holds the digest of the one before. So a record or an entry that is changed, removed, swapped or inserted
 does not fit any more. What a killed process named and never wrote shows as removed, until somebody accepts it.
 """
 

@@ -24,7 +24,7 @@ SCATTERED, SCATTER = 1 << 32, np.uint64(2654435761)  # by the golden ratio, so t
 NIGHTS, FEWEST = 10, 5  # compared with, and needed to know what is usual
 
 FILLED = "filled in {now:.0%} of the rows, usually {usual:.0%}"
-VARIED = "as varied as {values:,.0f} values, usually {many:,.0f}"
+VARIED = "spread over about {values:,.0f} values, usually {many:,.0f}"
 LONGER = "{now:.0%} of the cells are longer than {key} characters, usually {usual:.0%}"
 FORM = "{now:.0%} of the cells have the form {key} (A: letters, 9: digits, X: both), usually {usual:.0%}"
 BEGINS = "{now:.0%} of the cards begin with {key}, usually {usual:.0%}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,29 +16,33 @@ from pandera.errors import SchemaErrors
 from flows.errors import BugError
 from schemas import rules
 from schemas.portal import columns
-from schemas.row_settings import RuleSettings
+from schemas.row_settings import RuleSettings, Severity
 
 VERDICT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String
 }  # fmt: skip
 
 SCREEN = "screen"
-GROUPS = ("reject", "warn", SCREEN)
+SEVERITIES: tuple[Severity, ...] = ("reject", "warn")
 _NONE = pl.DataFrame(schema=VERDICT | {"rank": pl.UInt32})
 
 
-class RuleGroup(NamedTuple):
-    """Rules that are asked together: the expression of each, and its verdict where it fails."""
+class SeverityRules(NamedTuple):
+    """The rules of one severity: the expression of each, and its verdict where it fails."""
 
     holds: tuple[pl.Expr, ...]
     reported: pl.DataFrame  # column, code, severity, and rank: the rule's place in the table
 
 
 class Contract(NamedTuple):
-    """The pandera schema for a business date and an issuer's settings, and its rules one by one."""
+    """A pandera schema for a business date and an issuer's settings, and its rules one by one.
+
+    `screened` has the rules with a screen: it is asked about the rows that fail the check SCREEN of this one.
+    """
 
     schema: pa.DataFrameSchema
-    by_group: dict[str, RuleGroup]
+    by_severity: dict[str, SeverityRules]
+    screened: Contract | None = None
 
 
 def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
@@ -48,52 +52,67 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
     each severity: the first rule it breaks. Raises BugError, without any value, where the columns are not the schema's.
     """
     contract = contract_of(rules.RULES, as_of, settings)
-    problem = "pandera and the rules disagree"
     try:
-        failed = _failed(contract.schema, rows)
-        if failed is not None:
-            asked = contract.by_group
-            verdicts = [_by_rule(rows.filter(mask), asked[one], sure=one != SCREEN) for one, mask in failed.items()]
-            ranked = pl.concat([_NONE, *verdicts]).sort("row", "rank")
-            return ranked.unique(["row", "column", "severity"], keep="first", maintain_order=True).select(*VERDICT)
+        ranked = pl.concat([_NONE, *_verdicts(contract, rows)]).sort("row", "rank")
+        return ranked.unique(["row", "column", "severity"], keep="first", maintain_order=True).select(*VERDICT)
     except Exception as error:  # noqa: BLE001  polars' and pandera's own may hold cells: ours is raised below
-        problem = type(error).__name__
+        problem = "pandera and the rules disagree" if isinstance(error, _DisagreeError) else type(error).__name__
     raise BugError(place="validate", kind=problem)
+
+
+class _DisagreeError(Exception):
+    """Pandera's checks are not those of the table, or a row fails one of them and no rule."""
+
+
+def _verdicts(contract: Contract, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield verdicts with their ranks; rows whose shape a screen names are validated by the rules behind it."""
+    for name, mask in _failed(contract.schema, rows).items():
+        if name != SCREEN:
+            yield _by_rule(rows.filter(mask), contract.by_severity[name])
+        elif contract.screened is not None:
+            yield from _verdicts(contract.screened, rows.filter(mask))
 
 
 @lru_cache(8)
 def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings) -> Contract:
-    """Make the pandera schema of the table: the columns in order, and one composite check for each group of rules.
+    """Make the pandera schema of the table: the columns in order, and one composite check for each severity.
 
-    A group has the rules of one severity, or those that have a screen: their check asks one shape of each column, and
-    only rows that have it are asked rule by rule.
+    Rules with a screen have a schema of their own; one check asks which rows have the shape without which none of them
+    can be broken.
     """
-    asked: dict[str, RuleGroup] = {}
-    checks = []
-    severities = {rule.code: rule.severity_by(settings) for rule in table}
-    groups = {
-        rule.code: SCREEN if rule.screen and severities[rule.code] != "off" else severities[rule.code] for rule in table
-    }
-    for group in GROUPS:
-        ranked = [(rank, rule) for rank, rule in enumerate(table) if groups[rule.code] == group]
-        holds = {rule.code: rule.expression(as_of, settings) for _, rule in ranked}
+    ranked = [(rank, rule) for rank, rule in enumerate(table) if rule.severity_by(settings) in SEVERITIES]
+    behind = [(rank, rule) for rank, rule in ranked if rule.screen]
+    plain = _contract([one for one in ranked if one not in behind], as_of, settings, behind)
+    return plain._replace(screened=_contract(behind, as_of, settings)) if behind else plain
+
+
+Ranked = Sequence[tuple[int, rules.Rule]]
+
+
+def _contract(ranked: Ranked, as_of: date, settings: RuleSettings, behind: Ranked = ()) -> Contract:
+    asked: dict[str, SeverityRules] = {}
+    shapes = [rules.unlike(name, *(one.screen for _, one in behind if one.column == name)) for name in columns()]
+    checks = [_check(SCREEN, shapes)] if behind else []
+    for severity in SEVERITIES:
+        mine = [(rank, rule) for rank, rule in ranked if rule.severity_by(settings) == severity]
+        holds = {rule.code: rule.expression(as_of, settings) for _, rule in mine}
         reported = {
-            "column": [rule.column for _, rule in ranked],
+            "column": [rule.column for _, rule in mine],
             "code": list(holds),
-            "severity": [severities[code] for code in holds],
-            "rank": [rank for rank, _ in ranked],
+            "severity": [severity] * len(mine),
+            "rank": [rank for rank, _ in mine],
         }
         types = {name: _NONE.schema[name] for name in reported}
         named = tuple(one.alias(code) for code, one in holds.items())
-        asked[group] = RuleGroup(named, pl.DataFrame(reported, types))
-        broad = [holds[rule.code] for _, rule in ranked if groups.get(rule.narrows) != group]
-        if group == SCREEN:
-            broad = [rules.unlike(name, *(one.screen for _, one in ranked if one.column == name)) for name in columns()]
-        if ranked:
-            # 0: pandera would keep the values of the cells that fail
-            checks.append(pa.Check(_composite(broad), name=group, n_failure_cases=0))
+        asked[severity] = SeverityRules(named, pl.DataFrame(reported, types))
+        if mine:
+            checks.append(_check(severity, [holds[rule.code] for _, rule in mine if rule.narrows not in holds]))
     cells = {name: pa.Column(pl.String, nullable=True) for name in columns()}
     return Contract(pa.DataFrameSchema(cells, checks=checks, strict=True, ordered=True), asked)
+
+
+def _check(name: str, holds: Sequence[pl.Expr]) -> pa.Check:
+    return pa.Check(_composite(holds), name=name, n_failure_cases=0)  # pandera would keep the values of cells that fail
 
 
 def _composite(holds: Sequence[pl.Expr]) -> Callable[[Any], pl.LazyFrame]:
@@ -106,8 +125,8 @@ def _composite(holds: Sequence[pl.Expr]) -> Callable[[Any], pl.LazyFrame]:
     return check
 
 
-def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Series] | None:
-    """Return, for each group with failures, which rows fail its check; None where the columns are wrong."""
+def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Series]:
+    """Return, for each check with failures, which rows fail it; _DisagreeError where the columns are wrong."""
     failed: dict[str, pl.Series] = {}
     with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
         try:
@@ -115,18 +134,15 @@ def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Seri
         except SchemaErrors as errors:
             for error in errors.schema_errors:
                 name = getattr(error.check, "name", None)
-                if name not in GROUPS or not isinstance(error.check_output, pl.DataFrame):
-                    return None
+                if name not in (*SEVERITIES, SCREEN) or not isinstance(error.check_output, pl.DataFrame):
+                    raise _DisagreeError from None
                 failed[name] = ~error.check_output.to_series()
     return failed
 
 
-def _by_rule(rows: pl.DataFrame, asked: RuleGroup, *, sure: bool) -> pl.DataFrame:
-    """Return row, rank, column, code, severity of every rule that these rows break.
-
-    Raises ValueError where a row breaks none, though it is `sure` that it must.
-    """
+def _by_rule(rows: pl.DataFrame, asked: SeverityRules) -> pl.DataFrame:
+    """Return row, rank, column, code, severity of every rule that these rows break; _DisagreeError for none."""
     rule, at = np.nonzero(~rows.select(asked.holds).to_numpy().T)
-    if sure and len(np.unique(at)) != rows.height:
-        raise ValueError("a row fails the composite check and no rule")
+    if len(np.unique(at)) != rows.height:
+        raise _DisagreeError
     return asked.reported[rule].insert_column(0, rows["row"][at])

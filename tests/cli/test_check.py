@@ -220,7 +220,7 @@ def test_settings_names_the_nearest_of_a_key_that_does_not_exist(tmp_path: Path)
     done = cardlink(tmp_path, "settings", "encodng")
 
     assert (2, "") == (done.returncode, done.stdout)
-    assert "nearest: source.encoding" in done.stderr
+    assert "Did you mean source.encoding?" in done.stderr
 
 
 def test_init_writes_the_schema_that_the_first_line_of_the_toml_names(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_path_is_refused_wherever_an_issuer_is_named(tmp_path: Path, command: 
 
     error, message = refusal(here, *command.split(), *arguments)
 
-    assert ("IssuerNameError", True) == (error, "'../x/aaa' is no name of an issuer" in message)
+    assert ("IssuerNameError", True) == (error, "'../x/aaa' is not an issuer name" in message)
     assert [] == list(here.iterdir())
 
 

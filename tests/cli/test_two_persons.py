@@ -103,8 +103,8 @@ def test_a_release_waits_for_a_second_person_and_records_both(bank: Bench, run: 
 @pytest.mark.parametrize(
     ("arguments", "who", "why"),
     [
-        (("1",), "anna", "anna asked for it"),
-        (("1",), "ANNA", "anna asked for it"),
+        (("1",), "anna", "anna made it"),
+        (("1",), "ANNA", "anna made it"),
         ((), "bert", "other parameters"),
         (("2",), "bert", "other parameters"),
     ],
@@ -249,11 +249,16 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
     assert all([one.name for one in entry.parameters][-1] == "actor" for entry in ENTRIES if entry.changes)
 
 
-def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_no_link(bank: Bench, run: str, tmp_path: Path) -> None:
+def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardholder_nor_link(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
     number = asked(tmp_path, "outbox", "release", run, "1", *WHY)
     typed(tmp_path, "outbox", "release", run, "1", *WHY, "--actor", "bert", "--approve", number)
     bank.answer()
+    short = next(entry.key for entry in bank.store.keys("bank/results/"))
+    bank.store.replace(short, [bank.content(short).rpartition(b"\n")[0].rpartition(b"\n")[0] + b"\n"])
     typed(tmp_path, "ingest", "bank")
+    assert "RESULT_SHORT" in bank.report(run, "breaks.csv").decode()
 
     done = facts(typed(tmp_path, "audit", "export", "bank", run))
 
@@ -268,6 +273,7 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_no_link(bank: Be
     links = bank.report(run, "links.csv").decode().splitlines()[1:]
     secrets = {cell for line in links for cell in line.split(",") if cell.startswith("https://") or len(cell) > 20}
     assert secrets
+    secrets |= set(bank.ledger(run)["cuid"].drop_nulls())
     assert not [name for name, text in files.items() if any(secret in text for secret in secrets)]
     assert 0 == typed(tmp_path, "audit", "verify", "bank").exit_code
 

@@ -397,8 +397,8 @@ def test_a_name_is_taken_apart_by_its_form(form: str, text: str, last: str, firs
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({"from": "E", "format": "YYYYMMM"}, "nearest: 'YYYYMM'"),
-        ({"from": "E", "format": "MM"}, "nearest: 'YYMM'"),
+        ({"from": "E", "format": "YYYYMMM"}, "did you mean 'YYYYMM'"),
+        ({"from": "E", "format": "MM"}, "did you mean 'YYMM'"),
         ({"from": "E", "split": ","}, "`split` and `part` belong together"),
         ({"from": "E", "constant": "x"}, "give exactly one of"),
         ({"from": "E", "with": "-"}, "`with` needs `join`"),

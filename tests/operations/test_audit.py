@@ -1,4 +1,4 @@
-"""The audit trail: whatever is changed, removed, swapped or put between is found, and the first of it is named."""
+"""The audit trail: whatever is changed, removed, swapped or inserted is found, and the first of it is named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.operations.audit import BETWEEN, CHANGED, REMOVED, NothingToAcceptError, accept, verify
+from flows.operations.audit import CHANGED, INSERTED, REMOVED, NothingToAcceptError, accept, verify
 from flows.operations.outbox import move
 from flows.operations.purge import purge
 from flows.operations.remediation import dismiss
@@ -183,7 +183,7 @@ def test_what_was_written_before_the_trail_is_named_as_not_chained(tmp_path: Pat
     assert (len(before), ()) == (proof.older, proof.findings)
     old.store.create(f"{keys_of(run).events}20261120-more.json", b"{}")
     (tmp_path / next(key for key in before if "/events/" in key)).unlink()
-    assert {BETWEEN, REMOVED} == {one.what for one in verify(old.store, BANK).findings}
+    assert {INSERTED, REMOVED} == {one.what for one in verify(old.store, BANK).findings}
 
 
 def test_a_store_of_an_earlier_version_that_nobody_has_used_since_has_nothing_to_find(tmp_path: Path) -> None:

@@ -71,19 +71,19 @@ def test_what_an_editor_and_cardlink_say_of_a_misspelt_key_agrees(one: Any) -> N
 @pytest.mark.parametrize(
     ("right", "wrong", "sentence"),
     [
-        ('encoding = "cp1252"', 'encodng = "cp1252"', "line #, source.encodng: unknown key; nearest: encoding"),
-        ("test = true", 'encoding = "cp1252"', "line #, encoding: unknown key; nearest: source.encoding"),
-        ("[limits]", "[limit]", "line #, limit: unknown key; nearest: limits"),
-        ('quoting = "excel"', 'quoting = "exel"', 'takes "doubled", "excel", "backslash"; nearest: "excel"'),
+        ('encoding = "cp1252"', 'encodng = "cp1252"', "line #, source.encodng: unknown key; did you mean encoding"),
+        ("test = true", 'encoding = "cp1252"', "line #, encoding: unknown key; did you mean source.encoding"),
+        ("[limits]", "[limit]", "line #, limit: unknown key; did you mean limits"),
+        ('quoting = "excel"', 'quoting = "exel"', 'takes "doubled", "excel", "backslash"; did you mean "excel"'),
         ("width = 320", 'width = "wide"', "line #, source.width: takes number; for example: width = 320"),
         ('["mon", "tue", "wed", "thu", "fri"]', '["monday"]', 'schedule.days.0: takes "mon", "tue"'),
-        ("pad = 5", "pda = 5", "line #, columns.service_card.address.postal_code.pda: unknown key; nearest: pad"),
+        ("pad = 5", "pda = 5", "line #, columns.service_card.address.postal_code.pda: unknown key; did you mean pad"),
         ('CARD_STATUS = "A"', "CARD_STATUS = 1", "line #, filter.CARD_STATUS: Input should be a valid string"),
         ('root = "s3', '# root = "s3', 'root: Field required; for example: root = "s3://first-bank-cards/cardlink"'),
-        ('"service_card.pan" =', '"service_card.pam" =', "nearest: 'service_card.pan'"),
+        ('"service_card.pan" =', '"service_card.pam" =', "did you mean 'service_card.pan'"),
         ("lock_days = 400", "lock_days = 0", "greater than or equal to 1; for example: lock_days = 400"),
         ("s3://first", "s3://me:secret@first", "the file as a whole: root contains credentials"),
-        ("[service]", "[service]\ncolour = 1", "line @, service.colour: unknown key; nearest: "),
+        ("[service]", "[service]\ncolour = 1", "line @, service.colour: unknown key; did you mean "),
         ("strict = true", "strict = yes", "Invalid value (at line #, column 10)"),
         ("strict = true", "strict = true # caf\udce9", "line # is not in UTF-8"),
     ],
@@ -132,7 +132,7 @@ def test_a_toml_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> No
 
 
 VALUES = st.recursive(
-    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x7f")) | st.booleans() | st.integers(-9, 9),
+    st.text(st.characters(exclude_categories=["Cs"])) | st.booleans() | st.integers(-9, 9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="ascii")), inner),
     max_leaves=5,
 )

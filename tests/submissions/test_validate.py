@@ -367,16 +367,37 @@ def test_pandera_judges_every_row_and_keeps_no_value(monkeypatch: pytest.MonkeyP
 
     validate(rows, DAY, RuleSettings())
 
-    assert [rows.height] == heights
+    (every, screened) = heights  # rows with the shape of a screen are judged by the rules behind it
+    assert every == rows.height > screened > 0
     assert [0] * len(caught) == [errors.failure_cases.height for errors in caught]
     assert not any("4242" in str(errors) for errors in caught)
 
 
 def test_the_schema_has_the_columns_of_the_interface_in_order_and_a_check_for_each_group() -> None:
-    schema = contract_of(RULES, DAY, RuleSettings()).schema
+    contract = contract_of(RULES, DAY, RuleSettings())
 
-    assert columns() == tuple(schema.columns)
-    assert ["reject", "warn", "screen"] == [check.name for check in schema.checks]
+    assert contract.screened is not None
+    for one, names in ((contract, ["screen", "reject", "warn"]), (contract.screened, ["reject", "warn"])):
+        assert columns() == tuple(one.schema.columns)
+        assert names == [check.name for check in one.schema.checks]
+
+
+def test_pandera_decides_about_a_row_with_the_shape_of_a_screen_that_breaks_no_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passed: list[int] = []
+    ask = DataFrameSchema.validate
+    rows = portal_rows({}, {CUID: "20261120123456789012"})
+
+    def spy(schema: DataFrameSchema, frame: pl.DataFrame, **options: Any) -> Any:
+        done = ask(schema, frame, **options)  # raises where a check fails
+        passed.append(frame.height)
+        return done
+
+    monkeypatch.setattr(DataFrameSchema, "validate", spy)
+
+    assert validate(rows, DAY, RuleSettings()).is_empty()
+    assert [1] == passed
 
 
 @pytest.mark.parametrize(
