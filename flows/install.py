@@ -18,8 +18,9 @@ from uuid import UUID
 from flows.commands.entry import Context, entry
 from flows.commands.parameters import Cli
 from flows.commands.result import Result
+from flows.configuration import FileThereError, issuers, load_issuer
 from flows.errors import OperatorError
-from flows.wiring import Channels, FileThereError, channels, config_folder, issuers, load_issuer, shipped, work_pool
+from flows.wiring import Channels, channels, config_folder, shipped, work_pool
 
 if TYPE_CHECKING:
     from prefect.blocks.abstract import NotificationBlock

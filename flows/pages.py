@@ -15,10 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from flows.configuration import issuers, load_issuer
 from flows.errors import CardlinkError, OperatorError
 from flows.redaction import harden_process
 from flows.runs.store import read
-from flows.wiring import config_folder, issuers, load_issuer, open_store, reports_url
+from flows.wiring import config_folder, open_store, reports_url
 
 SHORTEST = 16  # characters of a token
 TYPES = {

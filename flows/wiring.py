@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import getpass
 import hashlib
 import os
@@ -10,8 +9,7 @@ import random
 import re
 import socket
 import time
-import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
@@ -21,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from flows.errors import CardlinkError, OperatorError
+from flows.configuration import issuer_file, load_issuer, read_file, read_toml
+from flows.errors import OperatorError
 from flows.partner_api.service import NoServiceError, ServiceSecretsError
 from flows.redaction import harden_process, hiding, redact
 
@@ -36,46 +35,11 @@ if TYPE_CHECKING:
     from schemas.manifest import Manifest
 
 
-class NoIssuerError(OperatorError):
-    """The issuer has no TOML."""
-
-    message = "No issuer {issuer} in {folder}. Available: {available}."
-    next_step = "Create one with `cardlink init {issuer}`, or name the folder with --config or CARDLINK_CONFIG."
-
-
-class IssuerNameError(OperatorError):
-    """Something that cannot be an issuer's name, such as a path, stands where an issuer is named."""
-
-    message = "{issuer!r} is not an issuer name: lower case, digits and hyphens, at most 41 characters."
-    next_step = "Name it as its TOML file is named, without the folder; the folder is --config or CARDLINK_CONFIG."
-
-
-class ConfigurationError(OperatorError):
-    """The issuer's TOML has an unknown or wrong key."""
-
-    message = "{file}: {problems}."
-    next_step = "Correct the file; `cardlink settings` explains every key."
-
-
 class ActorError(OperatorError):
     """The name given for who is acting is none that this installation accepts."""
 
     message = "{actor!r} is not an accepted actor name; names must match {rule}."
     next_step = "Give your own name with --actor; CARDLINK_ACTORS says which names are accepted."
-
-
-class FileUnreadableError(OperatorError):
-    """A file named in the configuration or the environment cannot be read."""
-
-    message = "{file} ({purpose}) cannot be read: {reason}."
-    next_step = "Correct the path or the permissions of the file."
-
-
-class FileThereError(OperatorError):
-    """The command would overwrite a file."""
-
-    message = "{path} already exists. Nothing was written."
-    next_step = "Move it away first, or name another."
 
 
 _PERSON: ContextVar[str] = ContextVar("person", default="")
@@ -86,93 +50,6 @@ LOCAL_CONNECTIONS = 4  # a disk responds at once: more threads only wait for eac
 def config_folder() -> Path:
     """Return the folder of the issuers' TOML files."""
     return Path(os.environ.get("CARDLINK_CONFIG") or ".")
-
-
-def issuers(folder: Path) -> list[str]:
-    """Return the names of the issuers configured in a folder: its TOML files with `issuer` and `root`."""
-    named = []
-    for file in sorted(folder.glob("*.toml")):
-        try:
-            content = read_toml(file)[0]
-        except OperatorError:
-            continue
-        if {"issuer", "root"} <= content.keys():
-            named.append(file.stem)
-    return named
-
-
-def issuer_file(folder: Path, name: str) -> Path:
-    """Return where an issuer's TOML is; IssuerNameError for anything but a plain name."""
-    from schemas.issuer import ISSUER
-
-    if not re.fullmatch(ISSUER, name):
-        raise IssuerNameError(issuer=redact(name))
-    return folder / f"{name}.toml"
-
-
-def read_toml(file: Path) -> tuple[dict[str, Any], str]:
-    """Return the content of a TOML file, and its text; FileUnreadableError, ConfigurationError."""
-    try:
-        text = read_file(file, "the issuer's TOML").decode("utf-8-sig")
-        return tomllib.loads(text), text
-    except tomllib.TOMLDecodeError as error:
-        problem = str(error)
-    except UnicodeDecodeError as error:
-        line = 1 + error.object.count(b"\n", 0, error.start)
-        problem = f"line {line} is not in UTF-8"
-    raise ConfigurationError(file=str(file), problems=problem)
-
-
-def load_issuer(folder: Path, name: str, note: Callable[[CardlinkError], None] | None = None) -> Issuer:
-    """Read `<folder>/<name>.toml`; ConfigurationError names every wrong or unknown key.
-
-    With `note`, the error goes there, and the issuer is returned without these keys where it can do without.
-    """
-    from pydantic import ValidationError
-
-    from schemas.issuer import Issuer
-    from schemas.reference import problems, without
-
-    file = issuer_file(folder, name)
-    if not file.is_file():
-        raise NoIssuerError(issuer=redact(name), folder=str(folder), available=", ".join(issuers(folder)) or "none")
-    given, text = read_toml(file)
-    given |= _with_lookups({"columns": given.get("columns", {})}, folder)
-    issuer, found = None, list[str]()
-    try:
-        issuer = Issuer.model_validate(given)
-    except ValidationError as invalid:
-        wrong = problems(invalid, given, text)
-        found += wrong.values()
-        with suppress(ValidationError):
-            issuer = Issuer.model_validate(without(given, wrong))
-    if issuer is not None and issuer.issuer != name:
-        found.append(f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer')
-        issuer = None
-    error = ConfigurationError(file=str(file), problems=redact(". ".join(found)))
-    if issuer is None or (found and note is None):
-        raise error
-    if found and note is not None:
-        note(error)
-    return issuer
-
-
-def _with_lookups(given: Any, folder: Path) -> Any:
-    """Return `[columns]` with the content of each lookup file in its place; ConfigurationError names a wrong line."""
-    if isinstance(given, list):
-        return [_with_lookups(one, folder) for one in given]
-    if not isinstance(given, dict):
-        return given
-    filled = {key: _with_lookups(value, folder) for key, value in given.items()}
-    if isinstance(name := given.get("lookup"), str):
-        filled["lookup"] = table = {}
-        text = read_file(folder / name, "a lookup of [columns]").decode("utf-8-sig", "replace")
-        for number, row in enumerate(csv.reader(text.splitlines()), 1):
-            if len(row) != 2 or row[0].strip() in table or "\ufffd" in "".join(row):
-                problem = f"line {number} is not a text and its replacement in UTF-8, or a text a second time"
-                raise ConfigurationError(file=str(folder / name), problems=problem)
-            table[row[0].strip()] = row[1].strip()
-    return filled
 
 
 def effective_settings(folder: Path, issuer: Issuer) -> dict[str, dict[str, Any]]:
@@ -410,12 +287,3 @@ def _opener_key() -> str:
     """Return a digest of the private key's file, never of its passphrase."""
     key_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE")
     return hashlib.sha256(read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE")).hexdigest() if key_file else ""
-
-
-def read_file(path: Path, purpose: str) -> bytes:
-    """Return the bytes of a file an operator named; FileUnreadableError."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-    raise FileUnreadableError(file=str(path), purpose=purpose, reason=reason)

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from flows.wiring import ConfigurationError, load_issuer
+from flows.configuration import ConfigurationError, load_issuer
 from schemas.mapping import Cell
 from schemas.portal import CUID, PAN, columns
 from tests import keys

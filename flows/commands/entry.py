@@ -28,7 +28,8 @@ from typing import (
 
 from flows.commands.parameters import Cli, Help, Text
 from flows.commands.result import Result
-from flows.wiring import acting, actors, issuers, load_issuer, person, wire
+from flows.configuration import issuers, load_issuer
+from flows.wiring import acting, actors, person, wire
 
 if TYPE_CHECKING:
     from flows.partner_api.terminal import Terminal

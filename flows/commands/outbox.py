@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from flows.commands.entry import Context, Form, Second, entry
 from flows.commands.parameters import Cli, DryRun, Help, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table, artifact
-from flows.wiring import edges, load_issuer, now
+from flows.configuration import load_issuer
+from flows.wiring import edges, now
 
 if TYPE_CHECKING:
     from flows.runs.chunks import Item, Move

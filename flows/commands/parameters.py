@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Annotated, NamedTuple
 
-from flows.wiring import config_folder, issuers
+from flows.configuration import issuers
+from flows.wiring import config_folder
 from schemas.breaks import DECISIONS, KINDS
 
 

@@ -11,8 +11,9 @@ from flows.commands.entry import Context, Form, Second, entry
 from flows.commands.parameters import Cli, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table
 from flows.commands.results import break_lines
+from flows.configuration import load_issuer
 from flows.errors import OperatorError, TryAgainError
-from flows.wiring import load_issuer, service_client, wire
+from flows.wiring import service_client, wire
 
 if TYPE_CHECKING:
     from flows.runs.attempts import SingleLink

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 from flows.commands.entry import Context, entry
 from flows.commands.parameters import Cli, Day, Issuer, Number, Range, Share
 from flows.commands.result import Result
+from flows.configuration import read_file
 from flows.errors import OperatorError
-from flows.wiring import now, read_file, wire
+from flows.wiring import now, wire
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext

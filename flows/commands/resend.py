@@ -24,7 +24,8 @@ from flows.commands.parameters import (
 )
 from flows.commands.result import Result, Table
 from flows.commands.submit import LONGEST, outcome, run_facts, submitted
-from flows.wiring import FileThereError, wire
+from flows.configuration import FileThereError
+from flows.wiring import wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 if TYPE_CHECKING:

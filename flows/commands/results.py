@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from flows.commands.entry import DRY_OR_SEND, Context, Form, entry
 from flows.commands.parameters import Cli, DryRun, Issuer, Number, Reason, RunName
 from flows.commands.result import Link, Result, Table, artifact
-from flows.wiring import edges, issuers, load_issuer, now, open_store, report_link, wire
+from flows.configuration import issuers, load_issuer
+from flows.wiring import edges, now, open_store, report_link, wire
 
 if TYPE_CHECKING:
     from flows.reports.cardholder import Attempt

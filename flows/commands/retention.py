@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from flows.commands.entry import Context, Form, Second, entry
 from flows.commands.parameters import Issuer
 from flows.commands.result import Result, Table, artifact
-from flows.wiring import cleaner, issuers, wire
+from flows.configuration import issuers
+from flows.wiring import cleaner, wire
 
 if TYPE_CHECKING:
     from flows.operations.purge import PurgePlan

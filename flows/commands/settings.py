@@ -13,8 +13,9 @@ from flows.commands.entry import Context, entry
 from flows.commands.parameters import Day, ExtractName, Issuer
 from flows.commands.result import Result, Table
 from flows.commands.submit import would_send
+from flows.configuration import FileThereError, load_issuer
 from flows.errors import CardlinkError, OperatorError, full_text
-from flows.wiring import FileThereError, effective_settings, kept_from_others, load_issuer, wire
+from flows.wiring import effective_settings, kept_from_others, wire
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext

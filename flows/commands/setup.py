@@ -10,8 +10,9 @@ from flows.commands.parameters import Cli
 from flows.commands.result import Result, Table
 from flows.commands.settings import write_schema
 from flows.commands.submit import would_send
+from flows.configuration import FileThereError, FileUnreadableError, issuer_file, load_issuer
 from flows.errors import CardlinkError, full_text
-from flows.wiring import FileThereError, FileUnreadableError, issuer_file, load_issuer, now, wire
+from flows.wiring import now, wire
 
 if TYPE_CHECKING:
     from flows.extracts.guess import Draft

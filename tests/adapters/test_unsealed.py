@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flows.adapters.unsealed import PlainSealer, UnsealedCardError
+from flows.configuration import load_issuer
 from flows.runs.sealing import Plain, Sealed
-from flows.wiring import load_issuer, wire
+from flows.wiring import wire
 from schemas.expressions import PUBLISHED
 from schemas.issuer import Issuer
 from schemas.portal import PAN

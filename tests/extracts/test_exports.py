@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
+from flows.configuration import load_issuer
 from flows.errors import CardlinkError
 from flows.extracts.guess import Draft, first_draft
 from flows.extracts.mapping import map_rows, plan_mapping, with_dates
 from flows.extracts.reader import Block, read_extract
 from flows.submissions.normalise import normalise
-from flows.wiring import load_issuer
 from schemas import portal
 from schemas.issuer import Issuer
 from tests.cli.terminal import on_terminal

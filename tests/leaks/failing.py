@@ -14,7 +14,7 @@ import polars as pl
 
 OURS: Final = (
     *(f"flows.{room}" for room in ("runs", "extracts", "submissions", "results", "reports", "resend", "operations")),
-    *("flows.partner_api", "flows.adapters", "flows.wiring", "schemas"),
+    *("flows.partner_api", "flows.adapters", "flows.configuration", "flows.wiring", "schemas"),
 )
 BOUNDARY: Final = ("flows.errors", "flows.redaction")  # what is being tested
 

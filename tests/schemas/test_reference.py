@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 import schemas
-from flows.wiring import ConfigurationError, load_issuer
+from flows.configuration import ConfigurationError, load_issuer
 from schemas.issuer import Issuer
 from schemas.reference import json_schema, keys, toml
 

@@ -19,6 +19,7 @@ import pytest
 
 from flows import wiring
 from flows.adapters.gpg_sealer import GpgOpener
+from flows.configuration import load_issuer
 from flows.runs.documents import keys_of, read_manifest
 from flows.runs.keys import extracts
 from flows.runs.sealing import Opener
@@ -201,7 +202,7 @@ def _bank(year: Year, issuer: str, store: MortalStore, opener: Opener, source: s
     keyring = Keyring([reader])
     portal = Portal(keyring, today=FIRST, fail_share=0.04, seed=plan.seed)
     deliverer = Deliverer(issuer, year.people, plan.rows, random.Random(f"{plan.seed} {issuer}"), trailer)
-    bench = Bench(store, wiring.load_issuer(folder, issuer), year.now)
+    bench = Bench(store, load_issuer(folder, issuer), year.now)
     return Bank(deliverer, bench, Partner(portal, keyring, delay=1), reader)
 
 

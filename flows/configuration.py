@@ -1,0 +1,148 @@
+"""The issuers' TOML files: which there are, and what each says, checked by its model; and the errors of named files."""
+
+from __future__ import annotations
+
+import csv
+import re
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.errors import CardlinkError, OperatorError
+from flows.redaction import redact
+
+if TYPE_CHECKING:
+    from schemas.issuer import Issuer
+
+
+class NoIssuerError(OperatorError):
+    """The issuer has no TOML."""
+
+    message = "No issuer {issuer} in {folder}. Available: {available}."
+    next_step = "Create one with `cardlink init {issuer}`, or name the folder with --config or CARDLINK_CONFIG."
+
+
+class IssuerNameError(OperatorError):
+    """Something that cannot be an issuer's name, such as a path, stands where an issuer is named."""
+
+    message = "{issuer!r} is not an issuer name: lower case, digits and hyphens, at most 41 characters."
+    next_step = "Name it as its TOML file is named, without the folder; the folder is --config or CARDLINK_CONFIG."
+
+
+class ConfigurationError(OperatorError):
+    """The issuer's TOML has an unknown or wrong key."""
+
+    message = "{file}: {problems}."
+    next_step = "Correct the file; `cardlink settings` explains every key."
+
+
+class FileUnreadableError(OperatorError):
+    """A file named in the configuration or the environment cannot be read."""
+
+    message = "{file} ({purpose}) cannot be read: {reason}."
+    next_step = "Correct the path or the permissions of the file."
+
+
+class FileThereError(OperatorError):
+    """The command would overwrite a file."""
+
+    message = "{path} already exists. Nothing was written."
+    next_step = "Move it away first, or name another."
+
+
+def issuers(folder: Path) -> list[str]:
+    """Return the names of the issuers configured in a folder: its TOML files with `issuer` and `root`."""
+    named = []
+    for file in sorted(folder.glob("*.toml")):
+        try:
+            content = read_toml(file)[0]
+        except OperatorError:
+            continue
+        if {"issuer", "root"} <= content.keys():
+            named.append(file.stem)
+    return named
+
+
+def issuer_file(folder: Path, name: str) -> Path:
+    """Return where an issuer's TOML is; IssuerNameError for anything but a plain name."""
+    from schemas.issuer import ISSUER
+
+    if not re.fullmatch(ISSUER, name):
+        raise IssuerNameError(issuer=redact(name))
+    return folder / f"{name}.toml"
+
+
+def read_toml(file: Path) -> tuple[dict[str, Any], str]:
+    """Return the content of a TOML file, and its text; FileUnreadableError, ConfigurationError."""
+    try:
+        text = read_file(file, "the issuer's TOML").decode("utf-8-sig")
+        return tomllib.loads(text), text
+    except tomllib.TOMLDecodeError as error:
+        problem = str(error)
+    except UnicodeDecodeError as error:
+        line = 1 + error.object.count(b"\n", 0, error.start)
+        problem = f"line {line} is not in UTF-8"
+    raise ConfigurationError(file=str(file), problems=problem)
+
+
+def load_issuer(folder: Path, name: str, note: Callable[[CardlinkError], None] | None = None) -> Issuer:
+    """Read `<folder>/<name>.toml`; ConfigurationError names every wrong or unknown key.
+
+    With `note`, the error goes there, and the issuer is returned without these keys where it can do without.
+    """
+    from pydantic import ValidationError
+
+    from schemas.issuer import Issuer
+    from schemas.reference import problems, without
+
+    file = issuer_file(folder, name)
+    if not file.is_file():
+        raise NoIssuerError(issuer=redact(name), folder=str(folder), available=", ".join(issuers(folder)) or "none")
+    given, text = read_toml(file)
+    given |= _with_lookups({"columns": given.get("columns", {})}, folder)
+    issuer, found = None, list[str]()
+    try:
+        issuer = Issuer.model_validate(given)
+    except ValidationError as invalid:
+        wrong = problems(invalid, given, text)
+        found += wrong.values()
+        with suppress(ValidationError):
+            issuer = Issuer.model_validate(without(given, wrong))
+    if issuer is not None and issuer.issuer != name:
+        found.append(f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer')
+        issuer = None
+    error = ConfigurationError(file=str(file), problems=redact(". ".join(found)))
+    if issuer is None or (found and note is None):
+        raise error
+    if found and note is not None:
+        note(error)
+    return issuer
+
+
+def _with_lookups(given: Any, folder: Path) -> Any:
+    """Return `[columns]` with the content of each lookup file in its place; ConfigurationError names a wrong line."""
+    if isinstance(given, list):
+        return [_with_lookups(one, folder) for one in given]
+    if not isinstance(given, dict):
+        return given
+    filled = {key: _with_lookups(value, folder) for key, value in given.items()}
+    if isinstance(name := given.get("lookup"), str):
+        filled["lookup"] = table = {}
+        text = read_file(folder / name, "a lookup of [columns]").decode("utf-8-sig", "replace")
+        for number, row in enumerate(csv.reader(text.splitlines()), 1):
+            if len(row) != 2 or row[0].strip() in table or "\ufffd" in "".join(row):
+                problem = f"line {number} is not a text and its replacement in UTF-8, or a text a second time"
+                raise ConfigurationError(file=str(folder / name), problems=problem)
+            table[row[0].strip()] = row[1].strip()
+    return filled
+
+
+def read_file(path: Path, purpose: str) -> bytes:
+    """Return the bytes of a file an operator named; FileUnreadableError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    raise FileUnreadableError(file=str(path), purpose=purpose, reason=reason)
