@@ -82,14 +82,18 @@ def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings
     """
     ranked = [(rank, rule) for rank, rule in enumerate(table) if rule.severity_by(settings) in SEVERITIES]
     behind = [(rank, rule) for rank, rule in ranked if rule.screen]
-    plain = _contract([one for one in ranked if one not in behind], as_of, settings, behind)
-    return plain._replace(screened=_contract(behind, as_of, settings)) if behind else plain
+    cells = {name: pa.Column(pl.String, nullable=True) for name in columns()}
+    plain = _contract(cells, [one for one in ranked if one not in behind], as_of, settings, behind)
+    return plain._replace(screened=_contract({}, behind, as_of, settings)) if behind else plain
 
 
 Ranked = Sequence[tuple[int, rules.Rule]]
 
 
-def _contract(ranked: Ranked, as_of: date, settings: RuleSettings, behind: Ranked = ()) -> Contract:
+def _contract(
+    cells: dict[str, pa.Column], ranked: Ranked, as_of: date, settings: RuleSettings, behind: Ranked = ()
+) -> Contract:
+    """Make a schema of these columns, none where they were judged already, and of the checks of these rules."""
     asked: dict[str, SeverityRules] = {}
     shapes = [rules.unlike(name, *(one.screen for _, one in behind if one.column == name)) for name in columns()]
     checks = [_check(SCREEN, shapes)] if behind else []
@@ -107,8 +111,7 @@ def _contract(ranked: Ranked, as_of: date, settings: RuleSettings, behind: Ranke
         asked[severity] = SeverityRules(named, pl.DataFrame(reported, types))
         if mine:
             checks.append(_check(severity, [holds[rule.code] for _, rule in mine if rule.narrows not in holds]))
-    cells = {name: pa.Column(pl.String, nullable=True) for name in columns()}
-    return Contract(pa.DataFrameSchema(cells, checks=checks, strict=True, ordered=True), asked)
+    return Contract(pa.DataFrameSchema(cells, checks=checks, strict=bool(cells), ordered=True), asked)
 
 
 def _check(name: str, holds: Sequence[pl.Expr]) -> pa.Check:
