@@ -10,7 +10,13 @@ from tests.leaks.nights import BY_COMMAND, GateFacts
 from tests.leaks.place import Place
 
 
-@pytest.mark.parametrize("night", BY_COMMAND, ids=lambda night: night.name)
+@pytest.mark.parametrize(
+    "night",
+    [
+        pytest.param(one, id=one.name, marks=[pytest.mark.slow] if "every command" in one.name else [])
+        for one in BY_COMMAND
+    ],
+)
 def test_a_night_leaves_no_card_where_none_belongs(night: GateFacts, tmp_path: Path) -> None:
     place = Place(tmp_path)
 

@@ -1,7 +1,7 @@
 """The night as operators run it: deployments of deploy/prefect.yaml on a real server, by a real process worker,
 started from the command line and from the forms of the UI in a real browser.
 
-One file, since all of it stands on one stage that takes half a minute to put up. What comes after the night is slow.
+One file, since all of it stands on one stage that takes half a minute to put up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)"
 )
 EXTRACT = "sample-bank-20261120.csv"
-pytestmark = pytest.mark.timeout(3600)  # the first test of each fixture pays for all that the fixture does
+# The demo, in `make test`, runs the same flows on a server embedded in it.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # the first test of each fixture pays for all it does
 
 
 class Night(NamedTuple):
@@ -117,7 +118,6 @@ def test_every_deployment_of_the_file_stands_on_the_server(stage: Stage) -> None
     assert deployments_of(ISSUER) == set(found)
 
 
-@pytest.mark.slow
 def test_an_issuer_that_is_added_has_deployments_of_its_own_beside_those_there_were(story: Story) -> None:
     found = story.stage.deployments()
 
@@ -134,7 +134,6 @@ def test_each_deployment_has_its_limit_of_one_and_runs_anywhere(stage: Stage) ->
     assert all(one["path"] in (None, ".", "") and not one["pull_steps"] for one in found)
 
 
-@pytest.mark.slow
 def test_installing_again_changes_nothing(stage: Stage) -> None:
     before = (stage.deployments(), len(stage.call("automations/filter", {})))
 
@@ -154,7 +153,6 @@ def test_the_state_says_what_came_of_the_night(night: Night) -> None:
     assert "131 read, 74 sent in 2 chunks; 55 refused, 2 duplicate; upload 2" == night.ended.message
 
 
-@pytest.mark.slow
 def test_the_state_says_what_came_of_a_dry_run(story: Story) -> None:
     assert "Completed" == story.rehearsed.state
     assert "dry run: 131 read, 74 would be sent in 2 chunks; 55 refused, 2 duplicate" == story.rehearsed.message
@@ -204,7 +202,6 @@ def test_a_schedule_of_a_deployed_flow_makes_scheduled_runs(stage: Stage) -> Non
     stage.call(f"deployments/{often}", method="DELETE")
 
 
-@pytest.mark.slow
 def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> None:
     asked = {"run": story.run, "which": "errors to resubmit as is", "reason": "the portal was busy"}
 
@@ -217,7 +214,6 @@ def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> No
     assert [1] == [one["rows"] for one in sent if one["run"] != story.run]
 
 
-@pytest.mark.slow
 def test_a_rerun_that_would_send_cards_twice_is_refused_and_explains_itself(story: Story) -> None:
     assert story.twice.state == "Failed"
     assert "would be sent twice" in story.twice.message
@@ -242,7 +238,6 @@ def test_a_wrong_parameter_is_refused_before_anything_is_stored(
     assert named in said
 
 
-@pytest.mark.slow
 def test_the_ingest_shows_the_balance_and_where_the_report_lies(story: Story) -> None:
     found = story.stage.artifacts()
 
@@ -251,13 +246,11 @@ def test_the_ingest_shows_the_balance_and_where_the_report_lies(story: Story) ->
     assert "report.html" in found[f"{story.run}-report"]["data"]
 
 
-@pytest.mark.slow
 def test_a_day_off_is_skipped_and_announced(story: Story) -> None:
     assert story.skipped.state == "Skipped"
     assert any("no night today" in line for line in story.skipped.logs)
 
 
-@pytest.mark.slow
 def test_a_missed_extract_is_delivered_once_and_closes_when_it_comes(story: Story) -> None:
     def about(words: str) -> list[str]:
         return [one["text"] for one in story.stage.delivered if words in one["subject"]]
@@ -270,7 +263,6 @@ def test_a_missed_extract_is_delivered_once_and_closes_when_it_comes(story: Stor
     assert len(about(f"{LATE}: Night skipped")) == 1
 
 
-@pytest.mark.slow
 def test_placements_without_a_service_completes_and_shows_its_funnel(story: Story) -> None:
     ended = story.stage.do(f"placements-{ISSUER}", issuer=ISSUER)
 
@@ -280,7 +272,6 @@ def test_placements_without_a_service_completes_and_shows_its_funnel(story: Stor
     assert funnel[2]["count"] > 0
 
 
-@pytest.mark.slow
 def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: Story) -> None:
     stage, name = story.stage, f"reconciliation-{LATE}"
     with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
@@ -293,7 +284,6 @@ def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: 
     assert found == [Failure(name, "Failed")]
 
 
-@pytest.mark.slow
 def test_metrics_lie_in_the_store_and_prefects_own_are_served(story: Story) -> None:
     ours = (story.stage.folder / "store" / LATE / "metrics" / "openmetrics.txt").read_text()
     with urlopen(f"{story.stage.url}/api/metrics", timeout=120) as answer:
@@ -303,7 +293,6 @@ def test_metrics_lie_in_the_store_and_prefects_own_are_served(story: Story) -> N
     assert any(family.name.startswith("prefect_") for family in theirs)
 
 
-@pytest.mark.slow
 def test_prefects_database_holds_no_card_number(story: Story) -> None:
     extract = (story.stage.folder / "store" / ISSUER / "extracts" / EXTRACT).read_bytes()
     numbers = set(re.findall(rb"(?<!\d)[2-6]\d{15}(?!\d)", extract))
@@ -324,7 +313,6 @@ def test_the_night_ran_on_postgresql(night: Night) -> None:
     assert "database is locked" not in log
 
 
-@pytest.mark.slow
 def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(story: Story) -> None:
     span = {"issuer": LATE, "first_day": "2020-01-01", "last_day": "2100-01-01"}
     found = story.stage.artifacts()
@@ -343,7 +331,6 @@ def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(st
     assert [one["rows"] for one in json.loads(rehearsed)] == [one["rows"] for one in chunks]  # as the dry run showed
 
 
-@pytest.mark.slow
 def test_a_renewal_shows_from_its_form_how_many_links_are_due(story: Story) -> None:
     done = story.stage.do(f"renew-{ISSUER}", issuer=ISSUER, within_days=365, mode="dry run")
 
@@ -359,7 +346,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield opened
 
 
-@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize(
     ("deployment", "texts"),
@@ -389,7 +375,6 @@ def test_the_form_of_each_deployment_shows_help_and_choices(
         page.see(text)
 
 
-@pytest.mark.slow
 @needs_browser
 def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Page, story: Story) -> None:
     story.stage.form(page, "rerun")
@@ -408,7 +393,6 @@ def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Pag
     page.see("sample-bank-rerun")
 
 
-@pytest.mark.slow
 @needs_browser
 def test_the_list_of_runs_and_the_page_of_the_night_say_what_came_of_it(page: Page, story: Story, night: Night) -> None:
     sentence = "131 read, 74 sent in 2 chunks; 55 refused, 2 duplicate; upload 2"
@@ -422,7 +406,6 @@ def test_the_list_of_runs_and_the_page_of_the_night_say_what_came_of_it(page: Pa
     assert page.text().count(sentence) >= 2
 
 
-@pytest.mark.slow
 @needs_browser
 def test_the_link_on_the_page_of_the_ingest_opens_the_report(page: Page, story: Story) -> None:
     found = story.stage.artifacts()
@@ -439,7 +422,6 @@ def test_the_link_on_the_page_of_the_ingest_opens_the_report(page: Page, story: 
     assert story.stage.settings["CARDLINK_REPORTS_URL"] in str(url)
 
 
-@pytest.mark.slow
 @needs_browser
 def test_a_mistake_of_the_operator_is_one_sentence_without_a_stack_trace(page: Page, story: Story) -> None:
     other = "as codes or corrections say"
@@ -457,7 +439,6 @@ def test_a_mistake_of_the_operator_is_one_sentence_without_a_stack_trace(page: P
         assert not re.search(r"--[a-z]", page.text())
 
 
-@pytest.mark.slow
 @needs_browser
 def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_first(page: Page, story: Story) -> None:
     story.stage.form(page, "outbox")
@@ -473,7 +454,6 @@ def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_f
     assert done.message.startswith("dry run, nothing was recorded")
 
 
-@pytest.mark.slow
 @needs_browser
 def test_a_wrong_parameter_is_refused_by_the_form_in_plain_words(page: Page, story: Story) -> None:
     story.stage.form(page, "outbox")
@@ -485,7 +465,6 @@ def test_a_wrong_parameter_is_refused_by_the_form_in_plain_words(page: Page, sto
     page.see("'last night' does not match")
 
 
-@pytest.mark.slow
 @needs_browser
 def test_the_artifacts_of_the_night_render_as_tables(page: Page, story: Story) -> None:
     found = story.stage.artifacts()
@@ -495,7 +474,6 @@ def test_the_artifacts_of_the_night_render_as_tables(page: Page, story: Story) -
         page.see(text)
 
 
-@pytest.mark.slow
 @needs_browser
 def test_the_worklist_is_shown_with_the_command_for_each_thing_to_do(page: Page, story: Story) -> None:
     done = story.stage.do("worklist", issuer=ISSUER)
@@ -510,7 +488,6 @@ def test_the_worklist_is_shown_with_the_command_for_each_thing_to_do(page: Page,
         page.see(line["command"])
 
 
-@pytest.mark.slow
 @needs_browser
 def test_the_page_of_a_dry_run_shows_what_would_be_sent_and_where_other_rows_go(page: Page, story: Story) -> None:
     found = story.stage.artifacts()
@@ -522,7 +499,6 @@ def test_the_page_of_a_dry_run_shows_what_would_be_sent_and_where_other_rows_go(
         page.see(text)
 
 
-@pytest.mark.slow
 def test_make_ui_says_where_to_look_and_ends_with_all_its_processes(tmp_path: Path) -> None:
     port = free_port()
     settings = {**os.environ, "CARDLINK_UI_PORT": str(port), "PYTHONPATH": str(ROOT)}

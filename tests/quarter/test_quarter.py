@@ -13,6 +13,7 @@ from tests.night import BANK
 from tests.quarter.life import Plan, Quarter, lived
 from tests.quarter.recount import Witness, cardholders, forgotten, sent_without_cause
 
+pytestmark = pytest.mark.slow  # a life takes its time in any size
 SMALL = Plan(nights=14, stride=7, rows=120, per_chunk=30, deaths=0.3)
 
 

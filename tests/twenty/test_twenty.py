@@ -12,6 +12,7 @@ import pytest
 from tests.twenty.life import Plan, Story, lived
 from tests.twenty.recount import Findings, recount
 
+pytestmark = pytest.mark.slow  # a life takes its time in any size
 SMALL = Plan(nights=4, rows=8, per_chunk=4)
 
 

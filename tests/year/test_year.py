@@ -12,6 +12,7 @@ from tests.year.deliveries import ODD
 from tests.year.life import Plan, Year, lived
 from tests.year.recount import Findings, recount
 
+pytestmark = pytest.mark.slow  # a life takes its time in any size
 SMALL = Plan(nights=8, stride=9, rows=30, per_chunk=20, deaths=0.2)
 SHORT = Plan(nights=3, stride=9, rows=20, per_chunk=20, deaths=0.0, seed=10)
 UNGUARDED = "final_newline = false\n", '\n[resend]\nseen_before = "send"\n'
