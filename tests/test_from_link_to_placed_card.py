@@ -115,6 +115,7 @@ def run_demo(folder: Path, rows: int) -> None:
     assert all(at_one[site] <= number <= anywhere[site] for site, number in sites.items())
 
 
+@pytest.mark.slow
 def test_a_night_from_bulk_links_to_placed_cards_is_counted_as_the_services_books_have_it(tmp_path: Path) -> None:
     run_demo(tmp_path, 200)
 

@@ -12,6 +12,7 @@ from flows.reports.summary import duration
 from flows.runs.keys import reconciliation
 from tests.twelve import NIGHTS, Story, live
 
+pytestmark = pytest.mark.slow  # twelve nights take their time
 AWAITED = ("chunks to upload", "results overdue", "results awaited")  # of the worklist
 
 

@@ -91,6 +91,7 @@ def respelled(extract: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_straightforward_script_sends_the_same_rows_in_the_same_words(tmp_path: Path) -> None:
     scene = make_scene(tmp_path / "scene", 2500, bad=0.2)
     out = tmp_path / "out"

@@ -126,9 +126,11 @@ def test_a_beginning_cut_off_anywhere_is_enough(cut: int, encoding: str) -> None
     assert encoding == SourceSettings.model_validate(guessed["source"]).encoding
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("rows", "pack"),  # twenty thousand are longer than what else is looked at
+    [(1, bytes), (1, gzip.compress), (20_000, bytes), pytest.param(20_000, gzip.compress, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(("end", "written"), [("\n", True), ("\r\n", True), ("", False)])
-@pytest.mark.parametrize("rows", [1, 20_000])  # the second is longer than what else is looked at
 def test_whether_the_last_line_ends_in_a_newline_is_seen_at_the_end(
     pack: Callable[[bytes], bytes], end: str, written: bool, rows: int
 ) -> None:

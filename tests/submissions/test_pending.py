@@ -84,6 +84,7 @@ def test_a_directory_restored_from_a_backup_after_a_key_rotation_has_nothing_to_
     assert 3 == len(list(manifests(restored.store, BANK)))
 
 
+@pytest.mark.slow
 def test_a_bucket_copied_to_another_after_a_key_rotation_has_nothing_to_do(moto_server: servers.S3Server) -> None:
     store, client = servers.store(moto_server, "copied"), servers.client(moto_server.endpoint)
     bench = three_nights(Bench(store, issuer()))

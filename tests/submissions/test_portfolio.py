@@ -39,8 +39,8 @@ def test_the_first_night_sends_everybody_and_the_second_only_the_newcomer(tmp_pa
     ("kind", "change"),
     [
         ("name", {FIRST_NAME: "Augusta"}),
-        ("address", {ADDRESS1: "2 Main St"}),
-        ("expiration", {YEAR: "31"}),
+        pytest.param("address", {ADDRESS1: "2 Main St"}, marks=pytest.mark.slow),
+        pytest.param("expiration", {YEAR: "31"}, marks=pytest.mark.slow),
         ("expiration", {MONTH: "12"}),
     ],
 )
