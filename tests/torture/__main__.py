@@ -16,6 +16,7 @@ from tests.torture.kills import kill_many
 from tests.torture.night import Children, GateFacts, undisturbed
 from tests.torture.nursery import forkserver
 from tests.torture.places import Place, directories, prefixes
+from tests.torture.power import lose_power
 from tests.torture.races import race_many
 from tests.torture.tally import Tally
 from tests.torture.whole_system import live_many
@@ -32,6 +33,7 @@ def torture(size: int, folder: Path, seed: int) -> Iterator[Tally]:
         yield race_many(night, children, s3, some, seed)
         yield fault_directories(night, local, some, seed)
         yield fault_s3(night, s3, some, seed)
+        yield lose_power(night, children, local, some, seed)
     yield live_many(some)
 
 

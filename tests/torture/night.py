@@ -137,11 +137,18 @@ class Children:
         self, do: str, place: Place, *, crash: Any = None, now: datetime = BEGIN, actor: str = "first:1"
     ) -> tuple[int, Path]:
         """Start a child; return its process id and the file it will tell in what it came to."""
-        answer = self.folder / f"{actor}.json"
+        job = self.job(do, place, crash=crash, now=now, actor=actor)
+        answer = Path(job["answer"])
         answer.unlink(missing_ok=True)
-        settings = _issuer().model_dump(mode="json")
+        return self.nursery.start(job), answer
+
+    def job(
+        self, do: str, place: Place, *, crash: Any = None, now: datetime = BEGIN, actor: str = "first:1"
+    ) -> dict[str, Any]:
+        """Return what a child is told to do."""
+        settings, answer = _issuer().model_dump(mode="json"), str(self.folder / f"{actor}.json")
         job = {"do": do, "place": place, "crash": crash, "now": now.isoformat(), "actor": actor, "extract": EXTRACT}
-        return self.nursery.start({**job, "key": self.key, "issuer": settings, "answer": str(answer)}), answer
+        return {**job, "key": self.key, "issuer": settings, "answer": answer}
 
 
 @contextmanager

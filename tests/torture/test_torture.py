@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.leaks.tracing import can_trace
 from tests.torture.__main__ import torture
+from tests.torture.night import Children, undisturbed
+from tests.torture.nursery import forkserver
+from tests.torture.places import Place, directories
+from tests.torture.power import lose_power
 from tests.torture.whole_system import live_many
 
 
@@ -13,6 +18,17 @@ def test_nothing_is_lost_and_nothing_is_doubled_whatever_ends_a_night(tmp_path: 
     tallies = list(torture(12, tmp_path, seed=1))
 
     assert [loss for tally in tallies for loss in tally.losses] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_trace(), reason="needs strace, and the right to trace")
+def test_a_disk_that_only_says_that_it_has_synced_is_found_out(tmp_path: Path) -> None:
+    with forkserver() as born, undisturbed(Place(str(tmp_path / "quiet"))) as night:
+        children, places = Children(born, tmp_path), directories(tmp_path / "stores")
+
+        tally = lose_power(night, children, places, 4, synced=False)
+
+    assert [loss for loss in tally.losses if "a commit that was reported" in loss]
 
 
 @pytest.mark.parametrize("systems", [3, pytest.param(24, marks=pytest.mark.slow)])
