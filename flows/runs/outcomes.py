@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.runs.documents import write_parquet
+from flows.runs.documents import shaped, write_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import Entry, Store, read
@@ -42,6 +42,7 @@ OUTCOME: dict[str, pl.DataType] = {
 }
 
 DECISION = "decision"  # `how` of a row without an answer, about which an operator decided
+NAMED = 24  # hex digits of a digest that name an object, and are enough to know a file by
 READERS = 8  # objects fetched at a time, of a few megabytes each
 FILES = "files"  # the metadata key of the facts about the result files
 
@@ -96,7 +97,7 @@ def write_outcomes(store: Store, keys: RunKeys, taken: datetime, answers: Sequen
     heights = [answer.rows.height for answer in answers]
     numbers = pl.Series("number", np.repeat(np.arange(len(answers), dtype=np.uint16), heights))
     rows = pl.concat([answer.rows for answer in answers]).with_columns(numbers)
-    key = f"{keys.outcomes}{digest(''.join(sorted(files)).encode())[:24]}.parquet"
+    key = f"{keys.outcomes}{digest(''.join(sorted(files)).encode())[:NAMED]}.parquet"
     write_parquet(store, key, rows, {FILES: pl.DataFrame(facts, FILE, orient="row").write_json()})
     return key
 
@@ -119,7 +120,7 @@ class StoredOutcomes:
 
     def has_results_for(self, result: str) -> bool:
         """Return whether the result file of that key answers any chunk of the run."""
-        return digest(result.encode()) in self._files.drop_nulls("chunk")["file"]
+        return digest(result.encode())[:NAMED] in self._files.drop_nulls("chunk")["file"]
 
     def of(self, chunks: Collection[int]) -> list[Attributed]:
         """Return the attributed result files that concern any of these chunks."""
@@ -133,11 +134,17 @@ def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
     data = read(store, key)
     files = _files(data)
     if files is None:
-        rows = pl.read_parquet(BytesIO(data), columns=_SPOKEN.columns[1:]).unique()
+        rows = _marked(key, pl.read_parquet(BytesIO(data))).unique()
     else:
         chunks = pl.read_parquet(BytesIO(data), columns=[*NUMBER, "chunk"]).unique()
         rows = chunks.join(files, on="number").select(_SPOKEN.columns[1:])
-    return rows.select(pl.lit(key).alias("key"), *_SPOKEN.columns[1:])
+    return rows.select(pl.lit(key).alias("key"), pl.col("file").str.head(NAMED), *_SPOKEN.columns[2:])
+
+
+def _marked(key: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of an older version, which have the facts of their file beside them: the first had no `file`."""
+    facts = FILE | {name: kind for name, kind in rows.schema.items() if name not in FILE}
+    return shaped(rows, facts).with_columns(pl.col("file").fill_null(key.rpartition("/")[2].removesuffix(".parquet")))
 
 
 def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attributed]:
@@ -145,10 +152,11 @@ def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attr
     data = read(store, key)
     rows, files = pl.read_parquet(BytesIO(data)), _files(data)
     if files is None:  # an older version wrote the facts about the file into every row
+        rows = _marked(key, rows)
         files = rows.select(*FILE).unique("file", maintain_order=True).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
         rows = rows.join(files.select("file", "number"), on="file", how="left", maintain_order="left")
     heights = rows.group_by("number").agg(pl.len())
-    facts = files.filter(pl.col("file").is_in(list(selected))).join(heights, on="number").sort("number")
+    facts = files.filter(pl.col("file").str.head(NAMED).is_in(list(selected))).join(heights, on="number").sort("number")
     if facts.height < files.height:
         rows = rows.filter(pl.col("number").is_in(facts["number"].implode()))
     outcomes, start = rows.select(*OUTCOME), 0
