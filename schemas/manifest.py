@@ -20,12 +20,7 @@ def version(number: int) -> Any:
 
 
 class Document(BaseModel):
-    """A small immutable JSON object; `format` is its version, which the first does not write.
-
-    A change of its fields is a new version: `format: int = version(2)` in its class. A field more has a default, and is
-    left out where it has it (`exclude_if`), so that what earlier versions wrote keeps its bytes. A change of meaning is
-    a field more, without a default, in place of the old one: earlier versions then refuse the document.
-    """
+    """A small immutable JSON object; `format` is its version. DESIGN.md says how one is changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     format: int = version(1)

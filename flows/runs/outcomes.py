@@ -131,30 +131,14 @@ class StoredOutcomes:
 
 def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
     """Return which chunks the files of an object concern."""
-    data = read(store, key)
-    files = _files(data)
-    if files is None:
-        rows = _marked(key, pl.read_parquet(BytesIO(data))).unique()
-    else:
-        chunks = pl.read_parquet(BytesIO(data), columns=[*NUMBER, "chunk"]).unique()
-        rows = chunks.join(files, on="number").select(_SPOKEN.columns[1:])
-    return rows.select(pl.lit(key).alias("key"), pl.col("file").str.head(NAMED), *_SPOKEN.columns[2:])
-
-
-def _marked(key: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of an older version, which have the facts of their file beside them: the first had no `file`."""
-    facts = FILE | {name: kind for name, kind in rows.schema.items() if name not in FILE}
-    return shaped(rows, facts).with_columns(pl.col("file").fill_null(key.rpartition("/")[2].removesuffix(".parquet")))
+    rows, files = _opened(store, key, [*NUMBER, "chunk"])
+    spoken = rows.select(*NUMBER, "chunk").unique().join(files, on="number")
+    return spoken.select(pl.lit(key).alias("key"), pl.col("file").str.head(NAMED), *_SPOKEN.columns[2:])
 
 
 def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attributed]:
     """Yield some of the files of an object."""
-    data = read(store, key)
-    rows, files = pl.read_parquet(BytesIO(data)), _files(data)
-    if files is None:  # an older version wrote the facts about the file into every row
-        rows = _marked(key, rows)
-        files = rows.select(*FILE).unique("file", maintain_order=True).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
-        rows = rows.join(files.select("file", "number"), on="file", how="left", maintain_order="left")
+    rows, files = _opened(store, key)
     heights = rows.group_by("number").agg(pl.len())
     facts = files.filter(pl.col("file").str.head(NAMED).is_in(list(selected))).join(heights, on="number").sort("number")
     if facts.height < files.height:
@@ -168,9 +152,21 @@ def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attr
         start += height
 
 
-def _files(data: bytes) -> pl.DataFrame | None:
-    """Return the facts about the files of an object, each with its number; None where they are columns of the rows."""
+def _opened(store: Store, key: str, columns: list[str] | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows of an object, at least these columns, and the facts about its files, each with its number.
+
+    Older versions wrote the facts about the file into every row, the first ones without `file`: the object was its.
+    """
+    data = read(store, key)
     facts = pl.read_parquet_metadata(BytesIO(data)).get(FILES)
-    if facts is None:
-        return None
-    return pl.read_json(facts.encode(), schema=FILE).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
+    if facts is not None:
+        return pl.read_parquet(BytesIO(data), columns=columns), _numbered(pl.read_json(facts.encode(), schema=FILE))
+    rows = pl.read_parquet(BytesIO(data))
+    own = pl.col("file").fill_null(key.rpartition("/")[2].removesuffix(".parquet"))
+    rows = shaped(rows, {**rows.schema, **FILE}).with_columns(own)
+    files = _numbered(rows.select(*FILE).unique("file", maintain_order=True))
+    return rows.join(files.select("file", "number"), on="file", how="left", maintain_order="left"), files
+
+
+def _numbered(files: pl.DataFrame) -> pl.DataFrame:
+    return files.with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names

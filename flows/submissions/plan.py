@@ -251,10 +251,9 @@ def _new_submission(
 def _fits(context: IssuerContext, source: SourceIdentity, open_run: Submission, asked: RunInputs) -> bool:
     """Return whether a run that was never committed can be finished as it was planned, if it was."""
     plan = read_plan(context.adapters.store, keys := keys_of(open_run.run))
-    if plan is not None:
-        refuse_newer(plan, keys.plan)
-    else:
-        return not asked.dated or keys_of(open_run.run).run.day == asked.as_of
+    if plan is None:
+        return not asked.dated or keys.run.day == asked.as_of
+    refuse_newer(plan, keys.plan)
     same = (plan.known, plan.source.key) == (asked.known, source.key)
     return same and not _changes(context, plan, asked)
 
