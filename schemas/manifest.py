@@ -10,13 +10,25 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+FACTS = 1  # version of the JSON objects that are no Document: events, alerts, summaries
 RECIPE = 4  # goes up when the same extract and settings would give other chunks
 
 
+def version(number: int) -> Any:
+    """Return the field `format` of a document that is written in this version."""
+    return Field(number, exclude_if=lambda written: written == 1)
+
+
 class Document(BaseModel):
-    """A small immutable JSON object of a run."""
+    """A small immutable JSON object; `format` is its version. DESIGN.md says how one is changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    format: int = version(1)
+
+    @property
+    def newer(self) -> bool:
+        """Whether a version later than this one wrote it."""
+        return self.format > int(type(self).model_fields["format"].default)
 
 
 class SourceIdentity(Document):

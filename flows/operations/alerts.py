@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -15,9 +14,10 @@ from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs.chunks import outbox
 from flows.runs.context import IssuerContext
 from flows.runs.documents import nights_before, read_end, read_manifest, read_plan, refusal, run_ids, run_status
-from flows.runs.identity import canonical, date_in_name, day_off, due, local_day
+from flows.runs.identity import date_in_name, day_off, due, facts_as_stored, local_day
 from flows.runs.keys import RunId, RunKeys, extracts
-from flows.runs.store import Store, read
+from flows.runs.store import Store
+from flows.runs.versions import read_facts
 from flows.submissions.drift import departures
 from flows.submissions.pending import WAITING, ExtractState, extract_states
 from schemas.records import Abandoned
@@ -120,7 +120,7 @@ def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Ch
     standing, _ = _history(store, issuer)
     for change in changes(standing, holding(context, failures)):
         step = {"at": context.adapters.now().isoformat(), "opened": change.opened, **change.alert._asdict()}
-        store.create(_key(issuer, change, "json"), canonical(step))  # False: another watcher was first
+        store.create(_key(issuer, change, "json"), facts_as_stored(step))  # False: another watcher was first
     return _history(store, issuer)[1]
 
 
@@ -259,8 +259,8 @@ def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], l
     done = {(step["place"], step["number"]) for step in steps if step["what"] == "told"}
     last = dict(written)  # keys come in order: the highest number of each chain stays
     wanted = {*last.items(), *written} - (done - set(last.items()))
-    steps_written = {step: json.loads(read(store, f"{prefix}{step[0]}/{step[1]}.json")) for step in wanted}
-    content = {step: Alert(*(one[name] for name in Alert._fields)) for step, one in steps_written.items()}
+    read = {step: read_facts(store, f"{prefix}{step[0]}/{step[1]}.json") or {} for step in wanted}
+    content = {step: Alert(*(one[name] for name in Alert._fields)) for step, one in read.items()}
     standing = {place: (int(number), content[place, number]) for place, number in last.items()}
     return standing, [Change(content[step], int(step[1])) for step in sorted(wanted - done)]
 

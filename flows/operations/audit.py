@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -9,9 +10,7 @@ from io import BytesIO
 from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from pydantic import ValidationError
-
-from flows.errors import OperatorError
+from flows.errors import CardlinkError, OperatorError
 from flows.operations.remediation import checked_reason
 from flows.runs.chains import records
 from flows.runs.chunks import stored_chunks
@@ -20,7 +19,8 @@ from flows.runs.documents import UnknownRunError, keys_of, manifests, read_plan,
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import approvals, dismissed, extracts, purged, trail
 from flows.runs.store import ConflictError, ObjectMissingError, Store, read
-from flows.runs.trail import ENTRY, RECORDS, AuditTrail, entry_key, record_keys, sealed
+from flows.runs.trail import ENTRY, RECORDS, AuditTrail, entry_key, record_keys
+from flows.runs.versions import parsed
 from flows.submissions.publish import GROUP, SealRecords
 from schemas.manifest import Manifest
 from schemas.records import PARTS, Approval, AuditEntry
@@ -151,14 +151,16 @@ def _entries(store: Store, issuer: str) -> list[_Entry]:
     with ThreadPoolExecutor(READERS) as readers:
         contents = readers.map(lambda key: _stored(store, key), wanted)
         return [
-            _Entry(at, key, one, _parsed(one)) for at, (key, one) in enumerate(zip(wanted, contents, strict=True), 1)
+            _Entry(at, key, one, _parsed(one, key))
+            for at, (key, one) in enumerate(zip(wanted, contents, strict=True), 1)
         ]
 
 
-def _parsed(content: bytes) -> AuditEntry | None:
-    with suppress(ValidationError):
-        entry = AuditEntry.model_validate_json(content)
-        return entry if canonical(sealed(entry)) == content else None
+def _parsed(content: bytes, key: str) -> AuditEntry | None:
+    with suppress(CardlinkError):
+        entry, stored = parsed(content, key, AuditEntry), json.loads(content)  # its seal is of unknown fields too
+        whole = canonical({**stored, "seal": digest(canonical({**stored, "seal": ""}))}) == content
+        return entry if whole else None
     return None
 
 

@@ -29,6 +29,7 @@ from schemas.ledger import LINKED
 from schemas.manifest import Manifest
 from schemas.records import Confirmed, Delivery
 from schemas.settings import CHANGES
+from schemas.tables import parquet
 
 CARD = ["cuid", "last_4", "expiration"]
 LINK = ["cuid", "url"]
@@ -102,9 +103,7 @@ def deliver(context: IssuerContext, *, dry_run: bool = False) -> Delivered:
         return done
     if fresh and not add_next(store, deliveries(issuer), number, record):
         raise DeliveredMeanwhileError(issuer=issuer, number=number)
-    out = BytesIO()
-    changes.write_parquet(out)
-    for name, data in {PARQUET: out.getvalue(), **contents}.items():
+    for name, data in {PARQUET: parquet(changes), **contents}.items():
         store.create(folder(issuer, number) + name, data)
     return done
 

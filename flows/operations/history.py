@@ -5,7 +5,6 @@ Nothing is written for it: plan, claims, events, records and manifest are the au
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from flows.runs.documents import UnknownRunError, keys_of, read_end, read_plan, 
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import Store, read
+from flows.runs.versions import read_events
 from flows.submissions.plan import dismissals
 from schemas.records import PARTS, Abandoned, Closing, Reseal
 
@@ -31,7 +31,7 @@ class HistoryEvent(NamedTuple):
 def history(store: Store, run: str) -> list[HistoryEvent]:
     """Return everything that happened to a run, oldest first; UnknownRunError where no run has that id."""
     keys = keys_of(run)
-    noted = [json.loads(read(store, entry.key)) for entry in list(store.keys(keys.events))]
+    noted = read_events(store, list(store.keys(keys.events)))
     events = (HistoryEvent(event.pop("at"), event.pop("what"), event.pop("by"), event) for event in noted)
     found = [*_planned(store, keys), *_claimed(store, keys), *events, *_ended(store, keys)]
     found += _records(store, keys)
@@ -54,8 +54,7 @@ def _planned(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
 def _claimed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
     """Yield who claimed the run and who gave it back; renewals are left out."""
     holder = ""  # empty once the claim was given back
-    for entry in list(store.keys(keys.claims)):
-        claim = json.loads(read(store, entry.key))
+    for claim in read_events(store, list(store.keys(keys.claims))):
         since, until = (datetime.fromisoformat(claim[name]) for name in ("since", "until"))
         returned = until <= since
         if returned or claim["holder"] != holder:

@@ -13,9 +13,10 @@ from flows.operations.alerts import open_alerts
 from flows.reports.across import FIGURES
 from flows.runs.chunks import OPEN, State, outboxes
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_facts, read_manifest, run_ids, run_statuses
+from flows.runs.documents import read_manifest, run_ids, run_statuses
 from flows.runs.keys import RunKeys, reconciliation
 from flows.runs.store import Store
+from flows.runs.versions import read_facts
 from flows.submissions.pending import pending
 
 

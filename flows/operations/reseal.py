@@ -33,6 +33,7 @@ from flows.runs.keys import RunKeys
 from flows.runs.prior_state import check_values
 from flows.runs.sealing import Plain, Sealer
 from flows.runs.store import Cleaner, Store, write_once
+from flows.runs.versions import refuse_newer
 from flows.submissions.build import Scan
 from flows.submissions.chunking import write_chunk
 from flows.submissions.plan import SettingsChangedError
@@ -134,6 +135,7 @@ def reseal(
     UnknownRunError, ChunkStateError, SettingsChangedError, SourceGoneError, RowsDifferError, PartialRunError.
     """
     why, manifest = checked_reason(reason), committed(context.adapters.store, run)
+    refuse_newer(manifest, keys_of(run).manifest)
     keys = keys_of(run)
     if (plan := read_plan(context.adapters.store, keys)) is None:
         raise UnknownRunError(run=run)

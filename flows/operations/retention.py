@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_end, read_summary
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Entry, Store, read
+from flows.runs.versions import read_events
 from schemas.breaks import Break
 from schemas.manifest import Manifest
 from schemas.records import Abandoned, Part
@@ -156,7 +156,8 @@ def state_of(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) ->
     """Return the state of a run that has these objects."""
     end = read_end(context.adapters.store, keys)
     if isinstance(end, Manifest):
-        return _committed(context, keys, entries)
+        state = _committed(context, keys, entries)
+        return state._replace(open=(*state.open, "written by a newer cardlink")) if end.newer else state
     holder = held(context.adapters.store, keys.claims, context.adapters.now())
     working = (f"claimed by {holder.holder}",) if holder else ()
     if isinstance(end, Abandoned):
@@ -167,7 +168,7 @@ def state_of(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) ->
 def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) -> State:
     store, summary = context.adapters.store, read_summary(context.adapters.store, keys)
     items = outbox(context.adapters, str(keys.run))
-    events = [json.loads(read(store, entry.key)) for entry in entries if entry.key.startswith(keys.events)]
+    events = read_events(store, [entry for entry in entries if entry.key.startswith(keys.events)])
     committed = min((item.clock for item in items), default=_written(keys.manifest, entries))
     since = last_answer(committed, events)
     if summary is None:  # a run that was cancelled as a whole never has one

@@ -32,6 +32,7 @@ from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, fou
 from schemas.ledger import LINKED
 from schemas.manifest import Manifest
 from schemas.partner_api.link_placements import AUTHENTICATED, BILLABLE, ENDS, PLACED, TRANSACTIONS
+from schemas.tables import parquet
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 ROW = pl.Schema({"position": pl.UInt32(), **dict.fromkeys(TRANSACTIONS, pl.String())})
@@ -145,10 +146,8 @@ def _keep(store: Store, key: str, entry: Entry) -> None:
     name = redact(entry.key.rpartition("/")[2])  # a report may be named after a card
     report = read_transactions(read(store, entry.key) if entry.size <= LIMIT else b"", name)
     problems = report.problems if entry.size <= LIMIT else (TOO_LARGE,)
-    out = BytesIO()
     facts = {"name": report.name, "problems": json.dumps(problems), "version": _version(entry)}
-    report.rows.write_parquet(out, compression="zstd", metadata=facts)
-    store.replace(key, [out.getvalue()])
+    store.replace(key, [parquet(report.rows, facts, compression="zstd")])
 
 
 def _facts(content: bytes) -> dict[str, str]:

@@ -34,21 +34,23 @@ from flows.runs.documents import (
     read_ledger,
     read_manifest,
     read_rows,
+    read_summary,
     refuse_purged,
     rows_key,
     run_ids,
     run_status,
     write_parquet,
 )
-from flows.runs.identity import canonical, local_day
+from flows.runs.identity import facts_as_stored, local_day
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.prior_state import CHECKS
 from flows.runs.store import Entry, Store, prefetch
+from flows.runs.versions import NewerDocumentError, written_in
 from schemas import ledger, reports
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
-from schemas.manifest import LedgerPart, Manifest
+from schemas.manifest import FACTS, LedgerPart, Manifest
 
 AS_SENT = ["expiration", "origin", *CHECKS]  # kept with the outcome: later runs need them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
@@ -137,6 +139,8 @@ def _reportable(store: Store, keys: RunKeys) -> Manifest:
     if manifest is None:
         raise UnknownRunError(run=str(keys.run))
     refuse_purged(store, keys)
+    if (written := written_in(read_summary(store, keys) or {})) > FACTS:
+        raise NewerDocumentError(key=keys.report("summary.json"), format=written)
     return manifest
 
 
@@ -228,7 +232,7 @@ def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: p
     from flows.reports.workbook import run_workbook
 
     store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
-    store.replace(keys.report("summary.json"), [canonical(summary)])
+    store.replace(keys.report("summary.json"), [facts_as_stored(summary)])
     reported = {**summary, "trend": _trend(store, keys)}
     store.replace(keys.report("report.xlsx"), [run_workbook(reported, chunks)])
     store.replace(keys.report("report.html"), [run_page(reported, chunks).encode()])

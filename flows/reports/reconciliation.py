@@ -25,19 +25,11 @@ from flows.results.markers import read_waiting
 from flows.runs.attempts import active_twice, prompted_links
 from flows.runs.chains import commits_since, last_record
 from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import (
-    csv_pieces,
-    keys_of,
-    manifests,
-    read_facts,
-    read_purged,
-    read_summary,
-    refusals,
-    without_ledger,
-)
+from flows.runs.documents import csv_pieces, keys_of, manifests, read_purged, read_summary, refusals, without_ledger
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, deliveries, placements, reconciliation
 from flows.runs.store import Store, read
+from flows.runs.versions import read_facts
 from schemas.ledger import ERROR, REJECTED
 from schemas.manifest import Manifest
 from schemas.records import Delivery

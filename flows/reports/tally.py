@@ -5,7 +5,6 @@ Its size does not grow with the rows.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -19,7 +18,8 @@ from flows.runs.attempts import ARRIVED
 from flows.runs.context import DROPPED
 from flows.runs.documents import keys_of
 from flows.runs.outcomes import Attributed
-from flows.runs.store import Store, read
+from flows.runs.store import Store
+from flows.runs.versions import read_events
 from schemas import ledger
 from schemas.breaks import Break
 from schemas.ledger import ERROR, LINKED
@@ -183,9 +183,8 @@ def _start(store: Store, manifest: Manifest) -> tuple[str, datetime]:
     """Return when the extract was dropped; of a renewal, and where no event has it, when the run was planned."""
     keys = keys_of(manifest.run)
     if manifest.selection is None or manifest.selection.kind != "renew":
-        for entry in list(store.keys(keys.events)):
-            dropped = json.loads(read(store, entry.key)).get(DROPPED) if "-committed-" in entry.key else None
-            if dropped:
-                return EXTRACT, datetime.fromisoformat(dropped)
+        for event in read_events(store, [one for one in store.keys(keys.events) if "-committed-" in one.key]):
+            if DROPPED in event:
+                return EXTRACT, datetime.fromisoformat(event[DROPPED])
     with store.open(keys.plan) as plan:
         return PLAN, plan.entry.modified

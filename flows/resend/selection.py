@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
-from io import BytesIO
 from typing import NamedTuple
 
 import polars as pl
@@ -32,6 +31,7 @@ from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import CUID
 from schemas.reasons import reason
+from schemas.tables import parquet
 
 REFUSED = (ERROR, ledger.REJECTED, ledger.DUPLICATE)
 ASKED = {name: RUN_ROW[name] for name in ("row", "cuid", "last_4", "state", "reasons")} | {
@@ -201,9 +201,7 @@ def rows_digest(rows: pl.DataFrame) -> str:
 
 def write_selection(context: IssuerContext, keys: RunKeys, rows: pl.DataFrame) -> None:
     """Store which rows (row, origin) of its source a run sends; the same rows are the same bytes."""
-    out = BytesIO()
-    shaped(rows, PICK).sort("row").write_parquet(out)
-    write_once(context.adapters.store, keys.selection, out.getvalue())
+    write_once(context.adapters.store, keys.selection, parquet(shaped(rows, PICK).sort("row")))
 
 
 def replaced_rows(

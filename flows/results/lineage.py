@@ -6,7 +6,6 @@ follows those.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from flows.runs.documents import (
     shaped,
 )
 from flows.runs.store import ObjectMissingError, Store, read
+from flows.runs.versions import read_events
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import LedgerPart, Manifest
@@ -216,7 +216,8 @@ def _attempts(store: Store, manifest: Manifest) -> Iterator[Attempt]:
         if keys is None or repeat is None or read_purged(store, keys, "ledger") is not None:
             continue
         rows = pl.concat(part.select("row", "origin", "state") for part in run_rows(store, repeat))
-        yield Attempt(json.loads(read(store, entry.key))["at"], repeat, rows.select("origin", "state"))
+        [event] = read_events(store, [entry])
+        yield Attempt(event["at"], repeat, rows.select("origin", "state"))
         roots = rows.select(pl.col("row").alias("origin"), pl.col("origin").alias("root"))
         for later in _attempts(store, repeat):
             deeper = later.rows.join(roots, on="origin", maintain_order="left")

@@ -7,9 +7,9 @@ reported again only if that changed its outcome.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -22,7 +22,8 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import has_manifest, keys_of
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import ingested
-from flows.runs.store import Entry, ObjectMissingError, Store, read
+from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, read
+from flows.runs.versions import read_facts
 
 BATCH_PREFIX = "files-"  # of an object with the markers of many files; version 0.1 wrote one object per marker
 WAITING = "waiting"  # the object with the files that wait
@@ -63,13 +64,9 @@ def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None
 
 
 def _read(store: Store, key: str) -> frozenset[str]:
-    try:
-        reported = json.loads(read(store, key))
-    except ValueError:  # raised below without a chain
-        reported = None
-    if not isinstance(reported, dict):
-        raise MarkSpoiledError(key=key)
-    return frozenset(reported)
+    with suppress(ConflictError):
+        return frozenset(read_facts(store, key) or ())
+    raise MarkSpoiledError(key=key)
 
 
 class Waiting(BaseModel):

@@ -183,10 +183,12 @@ def _answered(store: Store, manifest: Manifest, cancelled: frozenset[int]) -> It
     """Yield the attempts of a run that has a report."""
     keys = keys_of(manifest.run)
     for part in manifest.ledger:
-        content = read(store, rows_key(keys, part))
+        key = rows_key(keys, part)
+        content = read(store, key)
         digest = hashlib.sha256(content + repr(sorted(cancelled)).encode()).hexdigest()
         # a row that counts as an error by decision has no answer: its card is sent again, whatever the policy
-        rows = from_parquet(content, [*SENT], pl.col("how").ne_missing(DECISION))
+        answered, records = pl.col("how").ne_missing(DECISION), read_ledger(store, keys, [part], RECORD)
+        rows = from_parquet(content, key, [*SENT], answered, records)
         rows = rows.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # no date was given
         yield Attempts(manifest.run, _without(rows, cancelled), digest)
 

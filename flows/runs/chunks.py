@@ -11,7 +11,6 @@ A result answers a chunk in any state: ingest works whether or not an operator m
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -22,7 +21,8 @@ from flows.runs.context import Adapters
 from flows.runs.documents import UnknownRunError, keys_of, manifests, read_manifest, read_purged, read_summary
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import StoredOutcomes
-from flows.runs.store import Store, read
+from flows.runs.store import Store
+from flows.runs.versions import read_events
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.manifest import Manifest, ManifestChunk
 from schemas.records import Closing, Reseal
@@ -148,7 +148,7 @@ def _outbox(store: Store, manifest: Manifest) -> list[Item]:
 
 def chunk_states(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:
     """Return every chunk of a run with its state by the run's events; those in `answered` are answered."""
-    events = [json.loads(read(store, entry.key)) for entry in list(store.keys(keys.events)) if _WHAT.search(entry.key)]
+    events = read_events(store, [entry for entry in store.keys(keys.events) if _WHAT.search(entry.key)])
     moves = [_moved(event, manifest) for event in events if event["what"] in MOVES]
     return items(manifest.run, as_it_lies(store, manifest).chunks, _committed(store, keys, events), moves, answered)
 

@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 from flows.redaction import redact
-from flows.runs.identity import Header, canonical, digest
+from flows.runs.identity import Header, digest, facts_as_stored
 from flows.runs.keys import FOLDER_TIME, RunKeys, checked
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError, Source, Store
@@ -54,7 +54,7 @@ def record_event(
     """
     moment = adapters.now()
     reported = {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
-    event = canonical({"what": what, "at": moment.isoformat(), "by": redact(adapters.actor), **reported})
+    event = facts_as_stored({"what": what, "at": moment.isoformat(), "by": redact(adapters.actor), **reported})
     name = f"{moment:%Y%m%dT%H%M%S%f}-{what.replace(' ', '-')}-{digest(event)[:8]}.json"
     return adapters.store.create(keys.events + (once or name), event)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,14 +11,16 @@ from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from flows.errors import OperatorError
 from flows.runs.identity import digest
 from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
 from flows.runs.store import ConflictError, ObjectMissingError, Store, read
+from flows.runs.versions import NewerDocumentError, parsed, read_events, read_facts
 from schemas.manifest import LedgerPart, Manifest, Plan, Profile
 from schemas.records import Abandoned, Part, Purged
+from schemas.tables import FORMAT, parquet
 
 T = TypeVar("T", bound=BaseModel)
 REPLACED = "replaced"  # the event of a run that was planned anew before its commit
@@ -75,19 +76,11 @@ def keys_of(run: str) -> RunKeys:
 
 
 def read_document(store: Store, key: str, kind: type[T]) -> T | None:
-    """Return a JSON document, None where there is none; ConflictError where it is not one that cardlink wrote."""
+    """Return a JSON document, None where there is none; raises as `parsed` does."""
     try:
-        return _parse(read(store, key), key, kind)
+        return parsed(read(store, key), key, kind)
     except ObjectMissingError:
         return None
-
-
-def _parse(content: bytes, key: str, kind: type[T]) -> T:
-    try:
-        return kind.model_validate_json(content)
-    except ValidationError:  # its text quotes the content: ours is raised below, without a chain
-        pass
-    raise ConflictError(key=key)
 
 
 def run_ids(store: Store, issuer: str) -> list[RunId]:
@@ -116,8 +109,8 @@ def read_end(store: Store, keys: RunKeys) -> Manifest | Abandoned | None:
     except ObjectMissingError:
         return None
     if content.startswith(b'{"abandoned":true'):
-        return _parse(content, keys.manifest, Abandoned)
-    return _parse(content, keys.manifest, Manifest)
+        return parsed(content, keys.manifest, Abandoned)
+    return parsed(content, keys.manifest, Manifest)
 
 
 def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
@@ -176,20 +169,10 @@ def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
     return read_facts(store, keys.report("summary.json"))
 
 
-def read_facts(store: Store, key: str) -> dict[str, Any] | None:
-    """Return the facts of a summary.json, None where there is none."""
-    try:
-        found: dict[str, Any] = json.loads(read(store, key))
-    except ObjectMissingError:
-        return None
-    return found
-
-
 def refusal(store: Store, keys: RunKeys) -> tuple[str, str] | None:
     """Return the error that refused a run at its last attempt, and when; None where none did."""
-    noted = [entry.key for entry in store.keys(keys.events) if _REFUSED.search(entry.key)]
-    event = json.loads(read(store, max(noted))) if noted else {}
-    return (str(event["why"]), str(event["at"])) if event else None
+    noted = [entry for entry in store.keys(keys.events) if _REFUSED.search(entry.key)]
+    return next(((str(event["why"]), str(event["at"])) for event in read_events(store, noted[-1:])), None)
 
 
 def refusals(store: Store, issuer: str, committed: Collection[Manifest]) -> dict[str, str]:
@@ -251,7 +234,7 @@ def read_ledger(
             raise
         if digest(data) != part.sha256:
             raise ConflictError(key=key)
-        yield from_parquet(data, columns, only)
+        yield from_parquet(data, key, columns, only)
 
 
 def headline(verdict: str, awaiting: int) -> str:
@@ -305,25 +288,34 @@ def read_rows(
 ) -> Iterator[pl.DataFrame]:
     """Yield these columns (None: all) of a run's reconciled rows, part by part; `only` filters the rows."""
     for part in parts:
-        yield from_parquet(read(store, rows_key(keys, part)), columns, only)
+        yield from_parquet(read(store, key := rows_key(keys, part)), key, columns, only)
 
 
-def from_parquet(data: bytes, columns: list[str] | None, only: pl.Expr | None) -> pl.DataFrame:
-    """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not decoded."""
+def from_parquet(
+    data: bytes, key: str, columns: list[str] | None, only: pl.Expr | None, records: Iterable[pl.DataFrame] = ()
+) -> pl.DataFrame:
+    """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not decoded.
+
+    What older versions did not write is taken from the `records` of its rows, else null. Raises NewerDocumentError
+    where a newer one no longer writes it.
+    """
     rows = pl.scan_parquet(BytesIO(data))
-    if columns is not None:
-        known = rows.collect_schema()
-        absent = [pl.lit(None, _LATER[name]).alias(name) for name in columns if name in _LATER and name not in known]
-        rows = rows.with_columns(absent)
+    if lacking := columns and set(columns) - set(rows.collect_schema()):
+        written = int(pl.read_parquet_metadata(BytesIO(data)).get("format", 1))
+        if written > FORMAT:
+            raise NewerDocumentError(key=key, format=written)
+        beside = [one.lazy().select("row", *lacking) for one in records]
+        for one in beside:
+            rows = rows.join(one, on="row", how="left", maintain_order="left")
+        if not beside:
+            rows = rows.with_columns(pl.lit(None, _LATER[name]).alias(name) for name in lacking)
     return (rows if only is None else rows.filter(only)).select(columns or pl.all()).collect()
 
 
 def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
     """Write a derived frame as Parquet, with `metadata`."""
-    out = BytesIO()
     # links are random: a higher level compresses no better
-    frame.write_parquet(out, compression="zstd", compression_level=1, metadata=metadata)
-    store.replace(key, [out.getvalue()])
+    store.replace(key, [parquet(frame, metadata, compression="zstd", compression_level=1)])
 
 
 def shaped(rows: pl.DataFrame, schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:

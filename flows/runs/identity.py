@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from flows.errors import OperatorError
 from schemas.issuer import PROOFS, Issuer
+from schemas.manifest import FACTS
 from schemas.portal import INTERFACE, columns
 from schemas.settings import WEEK, Schedule
 
@@ -71,6 +72,11 @@ def canonical(document: BaseModel | dict[str, Any]) -> bytes:
     """Return JSON with sorted keys and no spaces: equal documents are equal bytes."""
     plain = document.model_dump(mode="json") if isinstance(document, BaseModel) else document
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def facts_as_stored(facts: dict[str, Any]) -> bytes:
+    """Return the bytes of a JSON object that is no Document, with its version unless that is the first."""
+    return canonical({**facts, "format": FACTS} if FACTS > 1 else facts)
 
 
 def digest(data: bytes) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.runs.documents import write_parquet
+from flows.runs.documents import shaped, write_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import Entry, Store, read
@@ -42,6 +42,7 @@ OUTCOME: dict[str, pl.DataType] = {
 }
 
 DECISION = "decision"  # `how` of a row without an answer, about which an operator decided
+NAMED = 24  # hex digits of a digest that name an object, and are enough to know a file by
 READERS = 8  # objects fetched at a time, of a few megabytes each
 FILES = "files"  # the metadata key of the facts about the result files
 
@@ -96,7 +97,7 @@ def write_outcomes(store: Store, keys: RunKeys, taken: datetime, answers: Sequen
     heights = [answer.rows.height for answer in answers]
     numbers = pl.Series("number", np.repeat(np.arange(len(answers), dtype=np.uint16), heights))
     rows = pl.concat([answer.rows for answer in answers]).with_columns(numbers)
-    key = f"{keys.outcomes}{digest(''.join(sorted(files)).encode())[:24]}.parquet"
+    key = f"{keys.outcomes}{digest(''.join(sorted(files)).encode())[:NAMED]}.parquet"
     write_parquet(store, key, rows, {FILES: pl.DataFrame(facts, FILE, orient="row").write_json()})
     return key
 
@@ -119,7 +120,7 @@ class StoredOutcomes:
 
     def has_results_for(self, result: str) -> bool:
         """Return whether the result file of that key answers any chunk of the run."""
-        return digest(result.encode()) in self._files.drop_nulls("chunk")["file"]
+        return digest(result.encode())[:NAMED] in self._files.drop_nulls("chunk")["file"]
 
     def of(self, chunks: Collection[int]) -> list[Attributed]:
         """Return the attributed result files that concern any of these chunks."""
@@ -130,25 +131,16 @@ class StoredOutcomes:
 
 def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
     """Return which chunks the files of an object concern."""
-    data = read(store, key)
-    files = _files(data)
-    if files is None:
-        rows = pl.read_parquet(BytesIO(data), columns=_SPOKEN.columns[1:]).unique()
-    else:
-        chunks = pl.read_parquet(BytesIO(data), columns=[*NUMBER, "chunk"]).unique()
-        rows = chunks.join(files, on="number").select(_SPOKEN.columns[1:])
-    return rows.select(pl.lit(key).alias("key"), *_SPOKEN.columns[1:])
+    rows, files = _opened(store, key, [*NUMBER, "chunk"])
+    spoken = rows.select(*NUMBER, "chunk").unique().join(files, on="number")
+    return spoken.select(pl.lit(key).alias("key"), pl.col("file").str.head(NAMED), *_SPOKEN.columns[2:])
 
 
 def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attributed]:
     """Yield some of the files of an object."""
-    data = read(store, key)
-    rows, files = pl.read_parquet(BytesIO(data)), _files(data)
-    if files is None:  # an older version wrote the facts about the file into every row
-        files = rows.select(*FILE).unique("file", maintain_order=True).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
-        rows = rows.join(files.select("file", "number"), on="file", how="left", maintain_order="left")
+    rows, files = _opened(store, key)
     heights = rows.group_by("number").agg(pl.len())
-    facts = files.filter(pl.col("file").is_in(list(selected))).join(heights, on="number").sort("number")
+    facts = files.filter(pl.col("file").str.head(NAMED).is_in(list(selected))).join(heights, on="number").sort("number")
     if facts.height < files.height:
         rows = rows.filter(pl.col("number").is_in(facts["number"].implode()))
     outcomes, start = rows.select(*OUTCOME), 0
@@ -160,9 +152,21 @@ def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attr
         start += height
 
 
-def _files(data: bytes) -> pl.DataFrame | None:
-    """Return the facts about the files of an object, each with its number; None where they are columns of the rows."""
+def _opened(store: Store, key: str, columns: list[str] | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows of an object, at least these columns, and the facts about its files, each with its number.
+
+    Older versions wrote the facts about the file into every row, the first ones without `file`: the object was its.
+    """
+    data = read(store, key)
     facts = pl.read_parquet_metadata(BytesIO(data)).get(FILES)
-    if facts is None:
-        return None
-    return pl.read_json(facts.encode(), schema=FILE).with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
+    if facts is not None:
+        return pl.read_parquet(BytesIO(data), columns=columns), _numbered(pl.read_json(facts.encode(), schema=FILE))
+    rows = pl.read_parquet(BytesIO(data))
+    own = pl.col("file").fill_null(key.rpartition("/")[2].removesuffix(".parquet"))
+    rows = shaped(rows, {**rows.schema, **FILE}).with_columns(own)
+    files = _numbered(rows.select(*FILE).unique("file", maintain_order=True))
+    return rows.join(files.select("file", "number"), on="file", how="left", maintain_order="left"), files
+
+
+def _numbered(files: pl.DataFrame) -> pl.DataFrame:
+    return files.with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names

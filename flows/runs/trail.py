@@ -36,11 +36,6 @@ def entry_key(issuer: str, number: int) -> str:
     return link(f"{trail(issuer)}{number // FOLDER:04d}/", number)
 
 
-def sealed(entry: AuditEntry) -> AuditEntry:
-    """Return an entry with its seal, which shows a changed byte also where no entry follows."""
-    return entry.model_copy(update={"seal": digest(canonical(entry.model_copy(update={"seal": ""})))})
-
-
 def record_keys(store: Store, issuer: str) -> Iterator[str]:
     """Yield the keys of an issuer's records: decisions and facts that are created once and kept."""
     return (one.key for one in store.keys(f"{issuer}/") if RECORDS.fullmatch(one.key))
@@ -63,7 +58,8 @@ class AuditTrail:
             for at in range(number + 1, number + LOST):
                 older = () if at > 1 else tuple(record_keys(self._store, issuer))
                 who = {"before": before, "at": self._now(), "by": self._by, "reason": reason}
-                content = canonical(sealed(AuditEntry(**who, objects=dict(objects), older=older)))
+                entry = AuditEntry(**who, objects=dict(objects), older=older)
+                content = canonical(entry.model_copy(update={"seal": digest(canonical(entry))}))
                 if self._store.create(entry_key(issuer, at), content):
                     self._last[issuer] = at, digest(content)
                     return

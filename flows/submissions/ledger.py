@@ -19,6 +19,7 @@ from schemas import ledger
 from schemas.ledger import Ledger
 from schemas.manifest import LedgerPart
 from schemas.portal import CUID
+from schemas.tables import parquet
 
 PART_ROWS = 250_000
 
@@ -129,11 +130,10 @@ class LedgerWriter:
         frame = pl.concat(records).sort("row")
         check_records(frame)
         name = f"part-{number:05d}.parquet"
-        key, out = self._keys.ledger + name, BytesIO()
-        frame.write_parquet(out, compression="zstd", statistics=True)
-        self._store.create(key, out.getvalue())
+        key, data = self._keys.ledger + name, parquet(frame, compression="zstd", statistics=True)
+        self._store.create(key, data)
         stored = read(self._store, key)
-        if stored != out.getvalue() and not _same(stored, frame):
+        if stored != data and not _same(stored, frame):
             raise ConflictError(key=key)
         return LedgerPart(name=name, rows=frame.height, sha256=digest(stored))
 

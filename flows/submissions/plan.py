@@ -19,6 +19,7 @@ from flows.runs.documents import REPLACED, finished, has_manifest, keys_of, plan
 from flows.runs.identity import canonical, differences, digest, row_settings
 from flows.runs.keys import RunId, dismissed, extracts, link, submissions
 from flows.runs.store import Entry, Store, StoreBusyError, prefetch, write_once
+from flows.runs.versions import refuse_newer
 from schemas.manifest import RECIPE, Document, Manifest, Plan, Selection, SourceIdentity
 from schemas.records import Dismissal
 
@@ -249,9 +250,10 @@ def _new_submission(
 
 def _fits(context: IssuerContext, source: SourceIdentity, open_run: Submission, asked: RunInputs) -> bool:
     """Return whether a run that was never committed can be finished as it was planned, if it was."""
-    plan = read_plan(context.adapters.store, keys_of(open_run.run))
+    plan = read_plan(context.adapters.store, keys := keys_of(open_run.run))
     if plan is None:
-        return not asked.dated or keys_of(open_run.run).run.day == asked.as_of
+        return not asked.dated or keys.run.day == asked.as_of
+    refuse_newer(plan, keys.plan)
     same = (plan.known, plan.source.key) == (asked.known, source.key)
     return same and not _changes(context, plan, asked)
 
@@ -259,9 +261,11 @@ def _fits(context: IssuerContext, source: SourceIdentity, open_run: Submission, 
 def _used_up(context: IssuerContext, submission: Submission) -> bool:
     """Return whether a run of selected rows cannot be the one asked for; the same rows may be sent again by another."""
     store, keys = context.adapters.store, keys_of(submission.run)
-    plan = read_plan(store, keys)
-    changed = plan is not None and plan.settings != row_settings(context.issuer, context.header)
-    return changed or has_manifest(store, keys)
+    if has_manifest(store, keys):
+        return True
+    if (plan := read_plan(store, keys)) is not None:
+        refuse_newer(plan, keys.plan)
+    return plan is not None and plan.settings != row_settings(context.issuer, context.header)
 
 
 def _changes(context: IssuerContext, stored: Plan, asked: RunInputs) -> list[str]:

@@ -144,7 +144,7 @@ def finish_commits(context: IssuerContext) -> None:
     """Write the manifests of runs that died right after they were added to the commits: they are complete."""
     store, issuer = context.adapters.store, context.issuer.issuer
     for manifest in recent_commits(store, issuer):
-        if not has_manifest(store, keys_of(manifest.run)):
+        if not has_manifest(store, keys_of(manifest.run)) and not manifest.newer:  # it is finished by its version
             with suppress(AbandonedError):  # an operator was first
                 _commit(context, manifest)
 
