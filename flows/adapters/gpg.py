@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from subprocess import Popen
+from subprocess import PIPE, Popen
 from typing import Any, Final
 
 import gnupg
 
 from flows.adapters.gpg_home import private_home
+from flows.errors import CardlinkError, LimitError, translated
 from flows.runs import sealing
 from flows.runs.openpgp import Content
+from flows.stopping import groups
 
 PATIENCE: Final = 120.0  # seconds; sealing a group of 64 chunks takes one
 QUIET: Final = (
@@ -36,17 +39,34 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
         self._patience = patience
         super().__init__(**settings)
 
+    def _open_subprocess(self, args: Sequence[str], passphrase: bool = False) -> Popen[bytes]:
+        """Start gpg in a process group of its own: whatever it starts dies with it, and no Ctrl-C reaches it."""
+        try:
+            command = self.make_args(args, passphrase)
+            return Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.env, process_group=0)
+        except OSError as error:
+            if isinstance(limit := translated("gpg", error), LimitError):
+                raise limit from None
+            raise
+
     def _collect_output(self, process: Popen[bytes], *args: Any, **kwargs: Any) -> int:
-        timer = threading.Timer(self._patience, process.kill)
+        timer = threading.Timer(self._patience, _kill, [process.pid])
         timer.daemon = True
+        groups.add(process.pid)
         timer.start()
         try:
             code: int = super()._collect_output(process, *args, **kwargs)
         finally:
             timer.cancel()
+            groups.discard(process.pid)
         if code < 0:  # raised here, before python-gnupg reports the resulting broken pipe
             raise sealing.GpgHungError(seconds=self._patience)
         return code
+
+
+def _kill(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 class Keyring(ExitStack):
@@ -80,13 +100,16 @@ class Keyring(ExitStack):
             raise sealing.GpgMissingError(reason=reason)
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
-        """Return python-gnupg's result, None if it raised (its exceptions may hold rows); GpgHungError if killed."""
+        """Return python-gnupg's result, None if it raised (its exceptions may hold rows); GpgHungError, LimitError."""
         try:
             return work(self.gpg)
-        except sealing.GpgHungError:
+        except CardlinkError:
             raise
-        except Exception:  # noqa: BLE001  broken pipes, statuses python-gnupg cannot read
-            return None
+        except Exception as error:  # noqa: BLE001  broken pipes, statuses python-gnupg cannot read
+            limit = translated("gpg", error)
+        if isinstance(limit, LimitError):
+            raise limit
+        return None
 
 
 @contextmanager

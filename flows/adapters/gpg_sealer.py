@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from flows.adapters.gpg import PATIENCE, Keyring, memory_files
 from flows.adapters.gpg_keys import import_public_keys
-from flows.errors import BugError
+from flows.errors import BugError, LimitError
 from flows.runs.openpgp import Compression, Content, blocks, content, inspect
 from flows.runs.sealing import (
     GpgHungError,
@@ -132,7 +132,7 @@ class GpgSealer(ExitStack):
                 result = self._encrypt("".join(f"{path}\n" for path in paths).encode(), "--multifile")
                 suffix = ".asc" if self._armor else ".gpg"
                 return [Path(path + suffix).read_bytes() for path in paths] if _clean(result, len(paths)) else None
-        except OSError:  # no space for files or ciphertext: sealing one by one uses pipes instead
+        except (OSError, LimitError):  # no room for files or ciphertext: sealing one by one uses pipes instead
             return None
 
     def _seal_one(self, chunk: Content) -> Sealed:

@@ -23,7 +23,7 @@ from tests.leftovers import ended
 
 CHUNKS = 150
 PATIENCE = 300.0  # seconds: a machine with other work is slow, not wrong
-COMMAND = [sys.executable, "-c", "from flows.cli.main import main; main()", "--json"]
+COMMAND = [sys.executable, "-c", "from flows.cli.__main__ import run; run()", "--json"]
 TOML = """
 issuer = "bank"
 root = "store"
