@@ -104,19 +104,16 @@ class LimitError(TryAgainError):
     """The machine, or a limit of this process, gave no more memory, room, files, processes or threads."""
 
     message = "{place} could not go on: {reason}."
-    next_step = (
-        "Free some or raise the limit (ulimit -a), then run the same command again; it resumes where it stopped."
-    )
+    next_step = "Free some or raise the limit (ulimit -a), then run the same command again; it resumes."
 
 
-LIMITS = {
-    *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
-}
+LIMITS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def translated(place: str, error: BaseException) -> CardlinkError:
-    """Return our error for a foreign one, without its text: the limit that was met, or an error of our own."""
+    """Return our error for any one, without its text: itself, the limit that was met, or an error of our own."""
+    if isinstance(error, CardlinkError):
+        return error
     number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", 0)
     if number in LIMITS:
         return LimitError(place=place, reason=os.strerror(number).lower())

@@ -72,6 +72,12 @@ def whole() -> Iterator[None]:
             signal.raise_signal(number)
 
 
+def kill(group: int) -> None:
+    """Kill what is left of a process group."""
+    with suppress(OSError):
+        os.killpg(group, signal.SIGKILL)
+
+
 def _receive(number: int) -> None:
     if not _heard.first and _heard.phase != "deaf":
         _heard.first = signal.Signals(number).name
@@ -92,6 +98,5 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
     with suppress(OSError):
         os.write(2, f"cardlink: {MESSAGE.format(signal=_heard.first)} {NEXT_STEP}\n".encode())
     for group in [*groups]:
-        with suppress(OSError):
-            os.killpg(group, signal.SIGKILL)
+        kill(group)
     os._exit(EXIT_CODE)

@@ -159,7 +159,7 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
         finally:
             stopping.enter("over")
     except BaseException as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell; panics are no Exception
-        ours = error if isinstance(error, CardlinkError) else translated(entry.name, error)
+        ours = translated(entry.name, error)
         stop = stopping.received() or ("SIGINT" if isinstance(error, KeyboardInterrupt) else "")
         if stop and not isinstance(ours, TryAgainError):  # whatever it broke on its way out
             ours = StoppedError(signal=stop)
@@ -168,14 +168,11 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
         say(f"cardlink: {result.facts['message']}", err=True)
     else:
         print_result(result, as_json=shared["json"])
-    code = result.exit_code
-    if UNPRINTED and not code:
-        say(
-            f"cardlink: {'Done, but the' if entry.changes else 'The'} output could not be printed ({UNPRINTED[0]}).",
-            err=True,
-        )
-        code = 0 if entry.changes or "pipe" in UNPRINTED[0] else stopping.EXIT_CODE  # a reader that left saw enough
-    sys.exit(code)
+    if UNPRINTED and not result.exit_code:
+        done = "Done, but the" if entry.changes else "The"
+        say(f"cardlink: {done} output could not be printed ({UNPRINTED[0]}).", err=True)
+        sys.exit(0 if entry.changes or "pipe" in UNPRINTED[0] else stopping.EXIT_CODE)  # who left a pipe saw enough
+    sys.exit(result.exit_code)
 
 
 def _failed(error: CardlinkError) -> Result:

@@ -158,15 +158,8 @@ def answer_chunks(
     if secret_key is None and context.issuer.portal.sealed:
         raise NoKeyGivenError
     with _opener(secret_key) as opener:
-        facts = answer(
-            context.issuer,
-            context.adapters.store,
-            list(context.header.names.values()),
-            opener,
-            behaviour,
-            today,
-            expires,
-        )
+        store, header = context.adapters.store, list(context.header.names.values())
+        facts = answer(context.issuer, store, header, opener, behaviour, today, expires)
     lines = [f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"]
     lines += [f"refused {chunk}: {why}" for chunk, why in facts["refused"]]
     return Result(facts, lines, f"cardlink ingest {context.issuer.issuer}", 2 if facts["refused"] else 0)

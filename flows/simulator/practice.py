@@ -35,7 +35,7 @@ class Behaviour(NamedTuple):
 
 def portal_key(folder: Path) -> tuple[Path, str]:
     """Make the simulated portal's key pair in a folder, once; return the secret key's file and the fingerprint."""
-    from flows.adapters.gpg_sealer import make_portal_key
+    from flows.simulator.portal_key import make_portal_key
 
     secret, fingerprint = folder / "portal-secret.asc", folder / "portal.fingerprint"
     if not fingerprint.exists():

@@ -24,7 +24,7 @@ from tests.torture.whole_system import live_many
 
 def torture(size: int, folder: Path, seed: int) -> Iterator[Tally]:
     """Yield the tallies of `size` kills and signals, a third as many races and faults, and some whole systems."""
-    with _stage(folder) as (night, children, server):
+    with stage(folder) as (night, children, server):
         local, s3 = directories(folder / "stores"), prefixes(server, f"torture-{seed}")
         some = max(1, size // 6)
         yield kill_many(night, children, local, size - size // 2, seed)
@@ -39,7 +39,8 @@ def torture(size: int, folder: Path, seed: int) -> Iterator[Tally]:
 
 
 @contextmanager
-def _stage(folder: Path) -> Iterator[tuple[GateFacts, Children, servers.S3Server]]:
+def stage(folder: Path) -> Iterator[tuple[GateFacts, Children, servers.S3Server]]:
+    """Set up what every torture needs: a quiet night, children, an S3 server."""
     with (
         forkserver() as born,
         servers.ministack(folder / "s3") as server,

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from flows.adapters.gpg_sealer import PortalKey
 from flows.cli.__main__ import run
 from flows.errors import CardlinkError, guarded
 from flows.runs.sealing import Sealer
+from flows.simulator.portal_key import PortalKey
 from schemas.issuer import Issuer
 from tests.night import Bench
 from tests.torture.crash import Boundaries, Crash, CrashingSealer, CrashingStore
