@@ -12,7 +12,7 @@ from flows.commands.parameters import Cli, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table
 from flows.commands.results import break_lines
 from flows.configuration import load_issuer
-from flows.errors import OperatorError
+from flows.errors import OperatorError, TryAgainError
 from flows.wiring import service_client, wire
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ class OneWayError(OperatorError):
 
     message = "Name either a row of a run, or an issuer with --prompt."
     next_step = "Type `cardlink link RUN ROW`, or `cardlink link ISSUER --prompt` at a terminal."
+
+
+class FollowingStoppedError(TryAgainError):
+    """Following was stopped; the job continues."""
+
+    message = "Stopped following job {job} of {issuer}. The job continues; its open requests will time out."
+    next_step = "To follow it again: cardlink job follow {issuer} {job}"
 
 
 class OtherIssuerError(OperatorError):
@@ -100,10 +107,17 @@ def job_follow(
     settings = load_issuer(context.folder, issuer)
     every = settings.service.follow_every_seconds if settings.service else EVERY_SECONDS
     with service_client(settings) as client:
-        watcher, clock = Watcher(context.terminal), Clock(time.monotonic, time.sleep, every)
-        ended = follow(client, job, watcher, clock, polling=poll)
-    lines = [f"job {ended.job_id}: {ended.status}, {ended.termination_type}", ended.meaning]
-    return Result({"issuer": issuer, **ended._asdict()}, lines, exit_code=0 if ended.placed else NO_LINK_OR_CARD)
+        try:
+            watcher, clock = Watcher(context.terminal), Clock(time.monotonic, time.sleep, every)
+            ended = follow(client, job, watcher, clock, polling=poll)
+        except KeyboardInterrupt:
+            pass
+        else:
+            lines = [f"job {ended.job_id}: {ended.status}, {ended.termination_type}", ended.meaning]
+            return Result(
+                {"issuer": issuer, **ended._asdict()}, lines, exit_code=0 if ended.placed else NO_LINK_OR_CARD
+            )
+    raise FollowingStoppedError(issuer=issuer, job=job)
 
 
 @entry("placements", form=Form("placements", "placements of {issuer}", 12, retries=(60, 600), actor="optional"))
