@@ -22,8 +22,7 @@ def run() -> None:
         if getattr(sys, name) is None:  # closed: else a file of a store could get its number, and what is printed
             os.open(os.devnull, os.O_RDONLY)  # takes the lowest free number; writing to it fails
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  for the life of the process
-    room = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if 0 <= room < ROOM:  # below it, libraries in Rust abort
+    if 0 <= (room := resource.getrlimit(resource.RLIMIT_AS)[0]) < ROOM:  # below it, libraries in Rust abort
         _refuse(f"The limit of address space (ulimit -v) is {room >> 20} MB; raise it to {ROOM >> 20} MB or more.", 2)
     try:
         os.getcwd()  # noqa: PTH109  pathlib takes time
