@@ -19,7 +19,6 @@ EXIT_CODE: Final = 75
 MESSAGE: Final = "Stopped by {signal}."
 NEXT_STEP: Final = "Run the same command again; it resumes from what is already published, and repeats nothing."
 
-Phase = Literal["deaf", "starting", "working", "over"]
 _heard = SimpleNamespace(phase="deaf", first="")
 groups: set[int] = set()  # process groups of children, which end with us
 
@@ -33,7 +32,7 @@ def listen() -> None:
             signal.signal(one, _stop)
 
 
-def enter(phase: Phase) -> None:
+def enter(phase: Literal["working", "over"]) -> None:
     """Let the first stop signal raise KeyboardInterrupt while we are working, and not when that is over."""
     _heard.phase = phase if _heard.phase != "deaf" else "deaf"
 
