@@ -125,6 +125,7 @@ def test_a_submit_told_to_end_gives_its_claim_back_and_leaves_nothing_running(
     assert (0, CHUNKS) == (code, told["runs"][0]["chunks"])
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="/proc tells what a process hears")
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_command_told_to_end_before_it_has_loaded_its_libraries_says_one_sentence(stop: signal.Signals) -> None:
     command = [sys.executable, "-m", "flows.cli", "status"]
