@@ -136,7 +136,7 @@ def _outcome(ended: Ended, plan: Plan) -> str:
 
 def _wrong(ended: Ended, plan: Plan, homes: list[Path]) -> list[str]:
     """Name what a stopped command did wrong."""
-    found = [f"a gpg home: {home}" for home in homes]
+    found = [f"a gpg home after {ended.seconds:.0f} s: {home}" for home in homes]
     if ended.code not in (DONE, AGAIN, -plan.number):
         found.append(f"exit code {ended.code}: {ended.said[-3:]}")
     if any(line.startswith(("Traceback", "Exception ignored")) for line in ended.said):
