@@ -15,6 +15,8 @@ cell of an extract.
 
 from __future__ import annotations
 
+import errno
+import os
 import traceback
 from collections.abc import Callable
 from functools import partial, wraps
@@ -98,6 +100,28 @@ def kind_and_place(error: BaseException) -> str:
     return type(error).__name__ + (f" at {PurePath(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "")
 
 
+class LimitError(TryAgainError):
+    """The machine, or a limit of this process, gave no more memory, room, files, processes or threads."""
+
+    message = "{place} could not go on: {reason}."
+    next_step = "Free some or raise the limit (ulimit -a), then run the same command again; it resumes."
+
+
+LIMITS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+
+def translated(place: str, error: BaseException) -> CardlinkError:
+    """Return our error for any one, without its text: itself, the limit that was met, or an error of our own."""
+    if isinstance(error, CardlinkError):
+        return error
+    number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", 0)
+    if number in LIMITS:
+        return LimitError(place=place, reason=os.strerror(number).lower())
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return LimitError(place=place, reason="no thread could be started (ulimit -u or -v)")
+    return BugError(place=place, kind=kind_and_place(error))
+
+
 def guarded(run: Callable[P, T]) -> Callable[P, T]:
     """Let only our errors out of a flow or task: a foreign one becomes a BugError without its text and chain.
 
@@ -110,8 +134,10 @@ def guarded(run: Callable[P, T]) -> Callable[P, T]:
             return run(*args, **options)
         except CardlinkError as error:
             ours = type(error)(**error.fields)  # a fresh one: no chain and no frames that hold rows
-        except Exception as error:  # noqa: BLE001 - the boundary itself
-            ours = BugError(place=run.__name__, kind=kind_and_place(error))
+        except BaseException as error:  # the boundary itself; stop signals and cancellations pass
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            ours = translated(run.__name__, error)
         raise ours
 
     return inner

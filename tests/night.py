@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, PortalKey
+from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
 from flows.adapters.local import LocalStore
 from flows.partner_api.funnel import run_funnel
 from flows.reports.ingest import Ingested, ingest
@@ -30,6 +30,7 @@ from flows.runs.store import Store
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
+from flows.simulator.portal_key import PortalKey
 from flows.submissions.submit import Request, Submitted, submit
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest

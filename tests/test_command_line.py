@@ -43,7 +43,11 @@ def cardlink(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command as a process of a machine without Prefect."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    starter = [sys.executable, "-c", "import sys; sys.modules['prefect'] = None; from flows.cli.main import run; run()"]
+    starter = [
+        sys.executable,
+        "-c",
+        "import sys; sys.modules['prefect'] = None; from flows.cli.__main__ import run; run()",
+    ]
     return subprocess.run([*starter, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
 
 

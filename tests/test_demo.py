@@ -32,7 +32,7 @@ class Demo(NamedTuple):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     folder = tmp_path_factory.mktemp("demo")
-    starter = [sys.executable, "-c", "from flows.cli.main import main; main()"]
+    starter = [sys.executable, "-c", "from flows.cli.__main__ import run; run()"]
     done = subprocess.run(
         [*starter, "demo", "--dir", str(folder / "demo")],
         cwd=ROOT,

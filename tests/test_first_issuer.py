@@ -46,7 +46,7 @@ def installed(wheel: Path, tmp_path: Path) -> Path:
     with ZipFile(wheel) as archive:
         archive.extractall(content)
     programs.mkdir()
-    (programs / "cardlink").write_text(f"#!{sys.executable}\nfrom flows.cli.main import run\nrun()\n")
+    (programs / "cardlink").write_text(f"#!{sys.executable}\nfrom flows.cli.__main__ import run\nrun()\n")
     (programs / "cardlink").chmod(0o755)
     (programs / "activate").write_text(f'export PATH="{programs}:$PATH" PYTHONPATH="{content}"\n')
     return tmp_path

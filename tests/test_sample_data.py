@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from flows.adapters.gpg_sealer import GpgOpener, PortalKey
+from flows.adapters.gpg_sealer import GpgOpener
 from flows.extracts import grammar
 from flows.reports.ingest import ingest
 from flows.runs.context import IssuerContext
@@ -21,6 +21,7 @@ from flows.runs.documents import keys_of, read_ledger
 from flows.runs.keys import results
 from flows.runs.store import read
 from flows.simulator.portal import Portal
+from flows.simulator.portal_key import PortalKey
 from flows.simulator.validation import luhn_holds
 from flows.submissions.submit import Request, submit
 from flows.wiring import wire

@@ -9,14 +9,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from subprocess import Popen
+from subprocess import PIPE, Popen
 from typing import Any, Final
 
 import gnupg
 
 from flows.adapters.gpg_home import private_home
+from flows.errors import BugError, LimitError, translated
 from flows.runs import sealing
 from flows.runs.openpgp import Content
+from flows.stopping import groups, kill
 
 PATIENCE: Final = 120.0  # seconds; sealing a group of 64 chunks takes one
 QUIET: Final = (
@@ -36,14 +38,21 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
         self._patience = patience
         super().__init__(**settings)
 
+    def _open_subprocess(self, args: Sequence[str], passphrase: bool = False) -> Popen[bytes]:
+        """Start gpg in a process group of its own: whatever it starts dies with it, and no Ctrl-C reaches it."""
+        command = self.make_args(args, passphrase)
+        return Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.env, process_group=0)
+
     def _collect_output(self, process: Popen[bytes], *args: Any, **kwargs: Any) -> int:
-        timer = threading.Timer(self._patience, process.kill)
+        timer = threading.Timer(self._patience, kill, [process.pid])
         timer.daemon = True
+        groups.add(process.pid)
         timer.start()
         try:
             code: int = super()._collect_output(process, *args, **kwargs)
         finally:
             timer.cancel()
+            groups.discard(process.pid)
         if code < 0:  # raised here, before python-gnupg reports the resulting broken pipe
             raise sealing.GpgHungError(seconds=self._patience)
         return code
@@ -68,25 +77,25 @@ class Keyring(ExitStack):
         logging.getLogger("gnupg").setLevel(logging.WARNING)  # DEBUG would log keys and statuses
         env = {"LC_ALL": "C", "LANGUAGE": "C", "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}"}
         more = [*QUIET, *([] if agent else ["--no-autostart"]), *options]
-        reason = ""
         with ExitStack() as failed:
             failed.push(self)
             try:
                 self.gpg = _TimedGPG(patience, gpgbinary=binary, gnupghome=str(self.home), options=more, env=env)
-                failed.pop_all()
             except (OSError, ValueError) as error:
-                reason = type(error).__name__
-        if reason:
-            raise sealing.GpgMissingError(reason=reason)
+                limit = translated("gpg", error.__context__ or error)  # python-gnupg raises another one for it
+                missing = sealing.GpgMissingError(reason=type(error).__name__)
+                raise limit if isinstance(limit, LimitError) else missing from None
+            failed.pop_all()
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
-        """Return python-gnupg's result, None if it raised (its exceptions may hold rows); GpgHungError if killed."""
+        """Return python-gnupg's result, None if it raised (its exceptions may hold rows); GpgHungError, LimitError."""
         try:
             return work(self.gpg)
-        except sealing.GpgHungError:
-            raise
-        except Exception:  # noqa: BLE001  broken pipes, statuses python-gnupg cannot read
-            return None
+        except Exception as error:  # noqa: BLE001  broken pipes, statuses python-gnupg cannot read
+            ours = translated("gpg", error)
+        if not isinstance(ours, BugError):
+            raise ours
+        return None
 
 
 @contextmanager

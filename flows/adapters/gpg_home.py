@@ -12,9 +12,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from flows.errors import LimitError
+from flows.stopping import whole
 
 MEMORY: Final = Path("/dev/shm")  # noqa: S108  mkdtemp makes a private folder in it; files there never touch a disk
 SHARED: Final = (MEMORY, Path("/tmp"))  # noqa: S108  as above; every process of a user looks there
@@ -28,18 +31,32 @@ SOCKET_ROOM: Final = 86  # longest path of a home: the agent's sockets below it 
 @contextmanager
 def private_home(*, agent: bool) -> Iterator[Path]:
     """Give a folder (0700, short path) that no other process removes while this one lives; end its agent, if any."""
-    fit = (root for root in _roots() if len(str(root)) + LONGEST <= SOCKET_ROOM and _has_room(root))
-    home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=next(fit, SHARED[-1])))
-    with (home / "holding").open("wb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # for as long as this process lives: the kernel unlocks it on a kill
+    with ExitStack() as held:
+        home = None
+        try:
+            with whole():
+                home = _made(held)
+            yield home
+        finally:
+            with whole():
+                if home:
+                    _remove(home, agent=agent)
+
+
+def _made(held: ExitStack) -> Path:
+    """Make a home whose lock is held until `held` ends; LimitError where there is no room for one."""
+    roots = [root for root in _roots() if len(str(root)) + LONGEST <= SOCKET_ROOM]
+    for root in filter(_has_room, roots):
+        home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
+        lock = held.enter_context((home / "holding").open("wb"))
+        fcntl.flock(lock, fcntl.LOCK_EX)  # for as long as this process lives: the kernel unlocks it on a kill
         (home / "holding").rename(home / "held")  # locked from the moment it can be seen
         for link in _links(home):
             with suppress(OSError):
                 link.symlink_to(home)
-        try:
-            yield home
-        finally:
-            _remove(home, agent=agent)
+        return home
+    full = f"less than {ROOM >> 20} MB are free in each of {', '.join(map(str, roots))}, or they are read-only"
+    raise LimitError(place="gpg", reason=full)
 
 
 def remove_dead_homes() -> None:
@@ -51,12 +68,12 @@ def remove_dead_homes() -> None:
 def _roots() -> list[Path]:
     """Return the folders a home may be in, in order of preference: TMPDIR if it is set, then memory."""
     named = [Path(folder)] if (folder := os.environ.get("TMPDIR")) else []
-    return list(dict.fromkeys([*named, MEMORY, Path(tempfile.gettempdir()), *SHARED]))
+    return list(dict.fromkeys([*named, *SHARED]))
 
 
 def _has_room(root: Path) -> bool:
     """Return whether a home fits in a folder; a container's memory may be small, and we must not fill it."""
-    return os.access(root, os.W_OK | os.X_OK) and (root != MEMORY or shutil.disk_usage(root).free >= ROOM)
+    return os.access(root, os.W_OK | os.X_OK) and shutil.disk_usage(root).free >= ROOM
 
 
 def _links(home: Path) -> list[Path]:

@@ -10,11 +10,11 @@ from datetime import date, timedelta
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 from flows.adapters.gpg import PATIENCE, Keyring, memory_files
 from flows.adapters.gpg_keys import import_public_keys
-from flows.errors import BugError
+from flows.errors import BugError, LimitError
 from flows.runs.openpgp import Compression, Content, blocks, content, inspect
 from flows.runs.sealing import (
     GpgHungError,
@@ -35,38 +35,6 @@ _OPTIONS: Final = (
     *("--cipher-algo", "AES256"),  # gpg 2.2 picks 3DES if the key states no preferences
     *("--compress-algo", "none", "--no-literal"),  # the content is already a compressed literal packet
 )
-
-Algorithm = Literal["rsa2048", "rsa3072", "rsa4096", "curve25519"]
-_PARTS: Final = {
-    "rsa2048": ("RSA\nKey-Length: 2048", "RSA\nSubkey-Length: 2048"),
-    "rsa3072": ("RSA\nKey-Length: 3072", "RSA\nSubkey-Length: 3072"),
-    "rsa4096": ("RSA\nKey-Length: 4096", "RSA\nSubkey-Length: 4096"),
-    "curve25519": ("EDDSA\nKey-Curve: ed25519", "ECDH\nSubkey-Curve: cv25519"),
-}
-# Without --openpgp gpg 2.4 asks for AEAD, which 2.2 cannot read; with it, the digest would be SHA-1.
-BUILDING: Final = ("--openpgp", "--cert-digest-algo", "SHA256")
-_PORTAL_KEY: Final = """\
-Key-Type: {0}
-Key-Usage: sign,cert
-Subkey-Type: {1}
-Subkey-Usage: encrypt
-Name-Real: Throwaway portal
-Name-Email: portal@example.com
-Expire-Date: 2y
-%no-protection
-%commit
-"""
-
-
-class PortalKey(NamedTuple):
-    """A throwaway key pair: armored public and secret key, 40-hex fingerprint."""
-
-    public: bytes
-    secret: bytes
-    fingerprint: str
-
-    def __repr__(self) -> str:
-        return f"PortalKey({self.fingerprint})"
 
 
 class GpgSealer(ExitStack):
@@ -132,7 +100,7 @@ class GpgSealer(ExitStack):
                 result = self._encrypt("".join(f"{path}\n" for path in paths).encode(), "--multifile")
                 suffix = ".asc" if self._armor else ".gpg"
                 return [Path(path + suffix).read_bytes() for path in paths] if _clean(result, len(paths)) else None
-        except OSError:  # no space for files or ciphertext: sealing one by one uses pipes instead
+        except (OSError, LimitError):  # no room for files or ciphertext: sealing one by one uses pipes instead
             return None
 
     def _seal_one(self, chunk: Content) -> Sealed:
@@ -217,18 +185,6 @@ def trial_seal(sealer: Sealer) -> None:
     (sealed,) = sealer.seal([Plain("trial.csv", b"trial\n")])
     if sealed.trouble:
         raise SealBrokenError(reason=sealed.trouble, expected=", ".join(sealer.fingerprints))
-
-
-def make_portal_key(algorithm: Algorithm = "rsa2048") -> PortalKey:
-    """Make a throwaway key pair as the portal would, for the demo and for practice without the partner."""
-    with Keyring(agent=True, options=BUILDING) as ring:
-        built = ring.ask(lambda gpg: gpg.gen_key(_PORTAL_KEY.format(*_PARTS[algorithm])))
-        if built is None or not built.fingerprint:
-            raise BugError(place="making a throwaway key", kind="gpg")
-        export = {"passphrase": "", "expect_passphrase": False}
-        public = ring.ask(lambda gpg: gpg.export_keys(built.fingerprint))
-        secret = ring.ask(lambda gpg: gpg.export_keys(built.fingerprint, secret=True, **export))
-    return PortalKey(public.encode(), secret.encode(), built.fingerprint)
 
 
 def _clean(result: Any, count: int) -> bool:

@@ -256,9 +256,8 @@ def _with_our_errors(key: str, act: Callable[[], T]) -> T:
         return act()
     except OSError as error:
         number = error.errno or 0
-    raise _translated(
-        key, number
-    )  # not kept in a variable: error and frame would keep each other alive, and the callers' rows
+    # Not kept in a variable: error and frame would keep each other alive, and the callers' rows
+    raise _translated(key, number)
 
 
 def _translated(key: str, number: int) -> CardlinkError:

@@ -5,9 +5,9 @@ Results on stdout, everything else on stderr: prompts, and the progress of a pas
 
 from __future__ import annotations
 
-import atexit
 import gc
 import json
+import os
 import signal
 import sys
 import time
@@ -15,17 +15,16 @@ from collections.abc import Iterable
 from datetime import date
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
-from flows import demo, install
+from flows import demo, install, stopping
 from flows.commands.entry import REQUIRED, Context, Entry, Parameter, entries_of
 from flows.commands.every import ENTRIES
 from flows.commands.parameters import OneOf, Range
 from flows.commands.result import Result
-from flows.errors import BugError, CardlinkError, TryAgainError, full_text, kind_and_place
+from flows.errors import CardlinkError, TryAgainError, full_text, translated
 from flows.redaction import redacted, shown
 from flows.wiring import begin_process, config_folder
 
@@ -52,20 +51,8 @@ def main(context: click.Context, config: Path | None, as_json: bool, verbose: bo
     Exit codes: 0 done and balanced, 1 unexpected, 2 usage or configuration, 3 done but rejects or errors
     above the limit, 4 out of balance, 75 try again.
     """
-    begin_process()
     gc.set_threshold(200_000, 10, 10)  # imported modules stay: scanning them takes a quarter of a short submit's CPU
-    signal.signal(signal.SIGTERM, _stop)
     context.obj = {"config": config or config_folder(), "json": as_json, "verbose": verbose}
-
-
-def run() -> None:
-    """Be the command; at exit, skip the final garbage collection."""
-    atexit.register(gc.freeze)
-    main()
-
-
-def _stop(signum: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt(signum)
 
 
 def add(group: click.Group, entries: Iterable[Entry[...]]) -> None:
@@ -82,8 +69,8 @@ def add(group: click.Group, entries: Iterable[Entry[...]]) -> None:
 class StoppedError(TryAgainError):
     """The process was asked to end."""
 
-    message = "Stopped by signal {signal}. Nothing was committed by this command."
-    next_step = "Run the same command again; it resumes from what is already published."
+    message = stopping.MESSAGE
+    next_step = stopping.NEXT_STEP
 
 
 class _Date(click.DateTime):
@@ -162,19 +149,29 @@ def _type(one: Parameter) -> click.ParamType[Any]:
 def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
     """Run a command, print its result, and turn errors into exit codes."""
     shared = invoked.obj
+    UNPRINTED.clear()
     try:
-        progress = partial(ProgressLine, verbose=shared["verbose"])
-        result = entry.invoke(Context(shared["config"], progress, Terminal(), local_files=True), given)
-    except CardlinkError as error:
-        result = _failed(error)
-    except KeyboardInterrupt as stop:
-        result = _failed(StoppedError(signal=stop.args[0] if stop.args else signal.SIGINT))
-    except Exception as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell, so kind and place pass
-        result = _failed(BugError(place=entry.name, kind=kind_and_place(error)))
+        try:
+            stopping.enter("working")
+            begin_process()
+            progress = partial(ProgressLine, verbose=shared["verbose"])
+            result = entry.invoke(Context(shared["config"], progress, Terminal(), local_files=True), given)
+        finally:
+            stopping.enter("over")
+    except BaseException as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell; panics are no Exception
+        ours = translated(entry.name, error)
+        stop = stopping.received() or ("SIGINT" if isinstance(error, KeyboardInterrupt) else "")
+        if stop and not isinstance(ours, TryAgainError):  # whatever it broke on its way out
+            ours = StoppedError(signal=stop)
+        result = _failed(ours)
     if "error" in result.facts and not shared["json"]:
         say(f"cardlink: {result.facts['message']}", err=True)
     else:
         print_result(result, as_json=shared["json"])
+    if UNPRINTED and not result.exit_code:
+        done = "Done, but the" if entry.changes else "The"
+        say(f"cardlink: {done} output could not be printed ({UNPRINTED[0]}).", err=True)
+        sys.exit(0 if entry.changes or "pipe" in UNPRINTED[0] else stopping.EXIT_CODE)  # who left a pipe saw enough
     sys.exit(result.exit_code)
 
 
@@ -185,9 +182,21 @@ def _failed(error: CardlinkError) -> Result:
 OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and in a log
 
 
+UNPRINTED: list[str] = []  # why results could not be printed
+
+
 def say(line: str, *, err: bool = False) -> None:
     """Print a line as `shown`: it may repeat what the partner or an issuer wrote."""
-    click.echo(shown(line), err=err)
+    _print(shown(line), err=err)
+
+
+def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text; where that fails the command goes on without, since its work matters more."""
+    try:
+        click.echo(text, err=err, nl=nl)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if err else 1)  # also for what Python prints at its end
+        UNPRINTED.extend([] if err else [str(error.strerror)])
 
 
 class Terminal:
@@ -223,7 +232,7 @@ def print_result(result: Result, *, as_json: bool) -> None:
     """Print a result as text, its next step on stderr, or as one JSON object."""
     if as_json:
         facts = {**result.facts, "next": result.next_step, "exit_code": result.exit_code}
-        click.echo(json.dumps(redacted(facts), default=str).replace("\x7f", "\\u007f"))
+        _print(json.dumps(redacted(facts), default=str).replace("\x7f", "\\u007f"))
         return
     for line in result.lines:
         say(line)
@@ -252,7 +261,7 @@ class ProgressLine:
         self._next = now + self._pause
         line = f"{self._extract}: {describe_pace(progress.rows, progress.share, now - self._began)}"
         if self._terminal:
-            click.echo(f"\r{line:<{self._width}}", err=True, nl=False)
+            _print(f"\r{line:<{self._width}}", err=True, nl=False)
             self._width = len(line)
         else:
             say(line, err=True)
@@ -263,7 +272,7 @@ class ProgressLine:
     def __exit__(self, *_: object) -> None:
         """Leave a terminal's line empty for what comes after."""
         if self._width:
-            click.echo("\r" + " " * self._width + "\r", err=True, nl=False)
+            _print("\r" + " " * self._width + "\r", err=True, nl=False)
 
 
 COMMANDS = [*ENTRIES, *entries_of(demo, install)]

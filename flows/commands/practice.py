@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,22 +12,13 @@ from flows.commands.entry import Context, entry
 from flows.commands.parameters import Cli, Day, Issuer, Number, Range, Share
 from flows.commands.result import Result
 from flows.configuration import read_file
-from flows.errors import OperatorError
 from flows.wiring import now, wire
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
-    from flows.runs.sealing import Opener
     from flows.simulator.practice import Behaviour
 
 NO_FORM = "practice is for a terminal"
-
-
-class NoKeyGivenError(OperatorError):
-    """Sealed chunks can be opened only with the portal's secret key."""
-
-    message = "Chunks are sealed for the portal, and its secret key was not given."
-    next_step = "Name the simulated portal's key with --secret-key FILE."
 
 
 @entry("sample", form=NO_FORM)
@@ -141,7 +131,7 @@ def practice(
 
     with ExitStack() as stack:
         store = stack.enter_context(simulator.s3_server("cards")) if s3 else {}
-        opener = stack.enter_context(_opener(secret))
+        opener = stack.enter_context(simulator.portal_opener(read_file(secret, "--secret-key")))
         header = list(wired.header.names.values()) if wired else list(columns())
         behaviour = simulator.Behaviour(fail, shuffle, seed)
         facts = simulator.serve(wired and wired.issuer, header, opener, behaviour, port, clock, announce)
@@ -153,37 +143,13 @@ def answer_chunks(
     context: IssuerContext, secret_key: Path | None, behaviour: Behaviour, today: date, expires: date | None = None
 ) -> Result:
     """Let the simulated portal answer every committed chunk without a result; NoKeyGivenError without its key."""
-    from flows.simulator.practice import answer
+    from flows.simulator.practice import NoKeyGivenError, answer, portal_opener
 
     if secret_key is None and context.issuer.portal.sealed:
         raise NoKeyGivenError
-    with _opener(secret_key) as opener:
-        facts = answer(
-            context.issuer,
-            context.adapters.store,
-            list(context.header.names.values()),
-            opener,
-            behaviour,
-            today,
-            expires,
-        )
+    with portal_opener(read_file(secret_key, "--secret-key") if secret_key else None) as opener:
+        store, header = context.adapters.store, list(context.header.names.values())
+        facts = answer(context.issuer, store, header, opener, behaviour, today, expires)
     lines = [f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"]
     lines += [f"refused {chunk}: {why}" for chunk, why in facts["refused"]]
     return Result(facts, lines, f"cardlink ingest {context.issuer.issuer}", 2 if facts["refused"] else 0)
-
-
-class _NoOpener:
-    def open(self, message: bytes, limit: int) -> bytes:
-        raise NoKeyGivenError
-
-
-@contextmanager
-def _opener(secret_key: Path | None) -> Iterator[Opener]:
-    """Open what is sealed for the portal; without its key the simulator accepts only unencrypted uploads."""
-    from flows.adapters.gpg_sealer import GpgOpener
-
-    if secret_key is None:
-        yield _NoOpener()
-        return
-    with GpgOpener([read_file(secret_key, "--secret-key")]) as opener:
-        yield opener

@@ -181,14 +181,9 @@ def _seal(
         chunks += _publish(context, sealer, keys, keys.sealed(generation), names, group)
     select_chunks(outbox(context.adapters, manifest.run), manifest.run, FITS, "sealed anew", numbers)
     record = Reseal(
-        at=context.adapters.now(),
-        by=redact(context.adapters.actor),
-        reason=why,
-        run=manifest.run,
-        generation=generation,
-        recipients=sealer.fingerprints,
-        chunks=tuple(sorted(chunks, key=lambda one: one.number)),
-    )
+        at=context.adapters.now(), by=redact(context.adapters.actor), reason=why, run=manifest.run,
+        generation=generation, recipients=sealer.fingerprints, chunks=tuple(sorted(chunks, key=lambda one: one.number)),
+    )  # fmt: skip
     if not add_next(store, keys.reseals, len(chain) + 1, record):
         raise LeaseLostError(prefix=keys.claims)
 

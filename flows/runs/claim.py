@@ -20,6 +20,7 @@ from flows.runs.context import Adapters
 from flows.runs.documents import read_document
 from flows.runs.keys import link
 from flows.runs.store import Cleaner, Store
+from flows.stopping import whole
 from schemas.manifest import Document
 
 CLAIM = timedelta(minutes=3)  # how long a dead run keeps its rerun waiting
@@ -161,17 +162,19 @@ def claimed(adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: fl
     mine, claim = True, None
     try:
         try:
-            claim = Claim(Lease.take(adapters.store, prefix, adapters.actor, adapters.now(), ttl), adapters, beat)
+            with whole():  # an interrupted request could be carried out after we have looked
+                claim = Claim(Lease.take(adapters.store, prefix, adapters.actor, adapters.now(), ttl), adapters, beat)
         except ClaimedError:
             mine = False
             raise
         yield claim
     finally:
-        if claim is not None:
-            claim.end()
-        if mine:  # also where a signal came just after the claim was written
-            with suppress(CardlinkError):  # the error that ended the work counts; the claim runs out by itself
-                end(adapters.store, prefix, adapters.actor, adapters.now(), only=adapters.actor)
+        with whole():
+            if claim is not None:
+                claim.end()
+            if mine:  # also where a signal came just after the claim was written
+                with suppress(CardlinkError):  # the error that ended the work counts; the claim runs out by itself
+                    end(adapters.store, prefix, adapters.actor, adapters.now(), only=adapters.actor)
 
 
 def clean_up(adapters: Adapters, *prefixes: str) -> int:

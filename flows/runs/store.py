@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from flows.errors import OperatorError, TryAgainError
 from flows.runs.identity import digest
+from flows.stopping import received
 
 T = TypeVar("T")
 
@@ -244,14 +245,14 @@ class Retry:
     cap: float = 5.0
 
     def __call__(self, attempt: Callable[[], T], on: type[Exception]) -> T:
-        """Return what `attempt` returns; an `on` error is tried again and the last one is raised."""
+        """Return what `attempt` returns; an `on` error is tried again, until a stop signal; the last one is raised."""
         began = self.clock()
         for number in range(self.attempts - 1):
             try:
                 return attempt()
             except on:
                 wait = self.random() * min(self.cap, self.first * 2.0**number)
-                if self.clock() + wait - began > self.budget:
+                if received() or self.clock() + wait - began > self.budget:
                     raise
             self.sleep(wait)
         return attempt()

@@ -33,9 +33,33 @@ class Behaviour(NamedTuple):
     seed: int
 
 
+class NoKeyGivenError(OperatorError):
+    """Sealed chunks can be opened only with the portal's secret key."""
+
+    message = "Chunks are sealed for the portal, and its secret key was not given."
+    next_step = "Name the simulated portal's key with --secret-key FILE."
+
+
+class _NoOpener:
+    def open(self, message: bytes, limit: int) -> bytes:
+        raise NoKeyGivenError
+
+
+@contextmanager
+def portal_opener(secret_key: bytes | None) -> Iterator[Opener]:
+    """Open what is sealed for the portal; without its key the simulator accepts only unencrypted uploads."""
+    from flows.adapters.gpg_sealer import GpgOpener
+
+    if secret_key is None:
+        yield _NoOpener()
+        return
+    with GpgOpener([secret_key]) as opener:
+        yield opener
+
+
 def portal_key(folder: Path) -> tuple[Path, str]:
     """Make the simulated portal's key pair in a folder, once; return the secret key's file and the fingerprint."""
-    from flows.adapters.gpg_sealer import make_portal_key
+    from flows.simulator.portal_key import make_portal_key
 
     secret, fingerprint = folder / "portal-secret.asc", folder / "portal.fingerprint"
     if not fingerprint.exists():

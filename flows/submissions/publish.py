@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 from pydantic import RootModel
 
-from flows.errors import OperatorError, TryAgainError
+from flows.errors import LimitError, OperatorError, TryAgainError
 from flows.runs.chains import CONTESTS, records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
@@ -161,6 +161,8 @@ class Publisher:
     def _publish(self, group: Sequence[ChunkDraft]) -> list[Outcome]:
         try:
             return self._publish_group(group)
+        except LimitError:  # of this machine, so no chunk will fare better
+            raise
         except TryAgainError as error:  # its seal records could not be read or written
             return [Outcome(draft.number, None, type(error).__name__) for draft in group]
 

@@ -118,6 +118,8 @@ def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnPro
 def _commit(context: IssuerContext, manifest: Manifest, extract: Entry | None = None) -> bool:
     """Write manifest and what follows; False where a twin wrote it, AbandonedError where an operator was first."""
     adapters, keys = context.adapters, keys_of(manifest.run)
+    if manifest.counts.submitted:  # before the commit, which nothing repeats; the issuer need not wait for results
+        write_unsent(adapters.store, keys, manifest, portfolio=context.issuer.full_portfolio)
     try:
         ours = write_once(adapters.store, keys.manifest, canonical(manifest))
     except ConflictError:
@@ -126,9 +128,7 @@ def _commit(context: IssuerContext, manifest: Manifest, extract: Entry | None = 
     if ours:
         dropped = {DROPPED: extract.modified.isoformat()} if extract else {}
         record_event(adapters, keys, "committed", rows=manifest.counts.submitted, **dropped)
-    if manifest.counts.submitted:  # the issuer need not wait for the partner's results
-        write_unsent(adapters.store, keys, manifest, portfolio=context.issuer.full_portfolio)
-    else:
+    if not manifest.counts.submitted:
         from flows.reports.rebuild import rebuild  # rare, and its page and workbook take 60 ms to import
 
         rebuild(context, manifest.run)  # nothing was sent, so no result will ever bring its report

@@ -43,7 +43,7 @@ def test_a_hung_or_killed_gpg_is_trouble_of_every_chunk_in_the_group(tmp_path: P
 
 def test_a_gpg_that_hangs_from_the_start_is_passing_trouble(tmp_path: Path) -> None:
     with pytest.raises(GpgHungError):
-        sealer_to(keys.sound(), gpg=gpg_that(tmp_path, "exec sleep 30"), patience=0.3)
+        sealer_to(keys.sound(), gpg=gpg_that(tmp_path, "sleep 3000"), patience=0.3)  # its child holds the pipe
 
 
 def test_when_one_chunk_of_a_group_fails_the_others_are_sealed(tmp_path: Path) -> None:
@@ -100,7 +100,8 @@ import os, sys
 from datetime import date
 from flows.runs.sealing import Plain
 from flows.adapters.gpg import Keyring
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, make_portal_key
+from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
+from flows.simulator.portal_key import make_portal_key
 
 key = make_portal_key("curve25519")
 sealer = GpgSealer([key.public], [key.fingerprint], armor=False, compression="zip", today=date.today())

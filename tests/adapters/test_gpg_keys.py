@@ -9,7 +9,7 @@ import pytest
 
 from flows.adapters.gpg import Keyring
 from flows.adapters.gpg_keys import import_public_keys
-from flows.adapters.gpg_sealer import GpgOpener, PortalKey
+from flows.adapters.gpg_sealer import GpgOpener
 from flows.errors import CardlinkError, OperatorError
 from flows.runs.openpgp import inspect
 from flows.runs.sealing import (
@@ -24,6 +24,7 @@ from flows.runs.sealing import (
     SecretKeyGivenError,
     SubkeyExpiredError,
 )
+from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.adapters.sealers import CHUNKS, TODAY, sealer_to
 

@@ -8,7 +8,7 @@ import pytest
 
 from flows.adapters.gpg import Keyring
 from flows.adapters.gpg_keys import import_public_keys
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, PortalKey
+from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
 from flows.errors import CardlinkError
 from flows.runs.openpgp import inspect
 from flows.runs.sealing import (
@@ -24,6 +24,7 @@ from flows.runs.sealing import (
     SubkeyPinnedError,
     WeakKeyError,
 )
+from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.adapters.key_kinds import FUTURE, LATER, LATEST, LONG_AGO, key, revoke, stock, sub, used_by_gpg
 from tests.adapters.sealers import CHUNKS, TODAY

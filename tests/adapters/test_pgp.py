@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.adapters.gpg_sealer import Algorithm, GpgOpener, trial_seal
+from flows.adapters.gpg_sealer import GpgOpener, trial_seal
 from flows.errors import BugError
 from flows.runs.sealing import Plain, SealedUnreadableError, SecretKeyUnreadableError
+from flows.simulator.portal_key import Algorithm
 from tests import keys
 from tests.adapters.sealers import CHUNKS, gpg_that, sealer_to
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.adapters.gpg_sealer import Algorithm
+from flows.simulator.portal_key import Algorithm
 from tests import keys
 from tests.adapters.sealers import CHUNKS, sealer_to
 

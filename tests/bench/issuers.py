@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.adapters.gpg_sealer import GpgOpener, make_portal_key
+from flows.adapters.gpg_sealer import GpgOpener
 from flows.adapters.local import LocalStore
 from flows.runs.documents import keys_of, manifests, read_ledger, run_ids
 from flows.runs.store import Store, read
 from flows.simulator.extract import write_sample
+from flows.simulator.portal_key import make_portal_key
 from flows.ui import POOL, environment, server
 from schemas.ledger import SUBMITTED
 from tests.bench.measure import machine

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.adapters.gpg_sealer import PortalKey
 from flows.runs.documents import keys_of
 from flows.runs.keys import extracts, results
 from flows.simulator.extract import write_sample
+from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.adapters import key_kinds
 from tests.night import DAY

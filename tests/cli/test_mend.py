@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from flows.adapters.gpg_sealer import PortalKey
 from flows.cli.main import main
+from flows.simulator.portal_key import PortalKey
 from flows.wiring import open_store
 from schemas.expressions import PUBLISHED
 from tests import keys

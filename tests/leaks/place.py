@@ -26,7 +26,7 @@ from tests.leftovers import ended
 ROOT = Path(__file__).parents[2]
 BANK = "bank"
 EXTRACT = "bank-20261120.csv"
-STARTER = ("-c", "from flows.cli.main import main; main()")
+STARTER = ("-c", "from flows.cli.__main__ import run; run()")
 TOML = """
 issuer = "bank"
 root = "store"

@@ -29,7 +29,7 @@ from tests.leftovers import ended
 from tests.night import DAY, NOON, Bench, local_bench, uncommit
 
 WHY = "the machine was switched off"
-COMMAND = [sys.executable, "-c", "from flows.cli.main import main; main()", "--json"]
+COMMAND = [sys.executable, "-c", "from flows.cli.__main__ import run; run()", "--json"]
 TOML = """
 issuer = "bank"
 root = "store"

@@ -118,7 +118,7 @@ class Stage(NamedTuple):
 
     def cardlink(self, *arguments: str) -> dict[str, Any]:
         """Run a command of the command line beside the flows."""
-        starter = [sys.executable, "-c", "from flows.cli.main import main; main()", "--json"]
+        starter = [sys.executable, "-c", "from flows.cli.__main__ import run; run()", "--json"]
         done = subprocess.run([*starter, *arguments], cwd=self.folder, env=self.settings, capture_output=True)
         found: dict[str, Any] = json.loads(done.stdout)
         return found

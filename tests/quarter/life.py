@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import polars as pl
 
-from flows.adapters.gpg_sealer import GpgOpener, PortalKey
+from flows.adapters.gpg_sealer import GpgOpener
 from flows.operations.purge import PurgePlan, plan_purge, purge
 from flows.operations.remediation import close_break
 from flows.operations.reseal import reseal
@@ -30,6 +30,7 @@ from flows.runs.documents import keys_of, manifests, read_summary
 from flows.runs.keys import extracts
 from flows.runs.sealing import Opener
 from flows.simulator.portal import Portal
+from flows.simulator.portal_key import PortalKey
 from schemas.actions import RESUBMIT
 from schemas.breaks import RESULT_SHORT
 from schemas.manifest import Manifest

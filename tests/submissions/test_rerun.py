@@ -170,6 +170,24 @@ def test_a_claim_that_was_taken_the_moment_a_signal_came_is_given_back(tmp_path:
         pass
 
 
+def test_a_submit_that_was_stopped_right_after_its_commit_has_left_its_lists(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    extract = bench.drop(40, bad=0.2)
+
+    class Stopping(FailingStore):
+        def create(self, key: str, data: bytes) -> bool:
+            created = self.store.create(key, data)
+            if key.endswith("/manifest.json"):
+                raise Stopped
+            return created
+
+    with pytest.raises(Stopped):
+        replace(bench, store=Stopping(bench.store, lambda *_: None)).submit(extract)
+
+    assert bench.submit(extract).already
+    assert [key for key in bench.snapshot() if key.endswith("report/rejects.csv")]
+
+
 def test_a_clock_set_back_while_a_run_works_and_after_it_died_keeps_nobody_waiting(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(5)

@@ -1,4 +1,4 @@
-"""`python -m tests.torture N SEED`: N kills, races and faults in proportion, on both storages; prints the numbers."""
+"""`python -m tests.torture N SEED`: N kills and signals, races and faults in proportion, on both storages."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from tests.torture.nursery import forkserver
 from tests.torture.places import Place, directories, prefixes
 from tests.torture.power import lose_power
 from tests.torture.races import race_many
+from tests.torture.signals import signal_many
 from tests.torture.tally import Tally
 from tests.torture.whole_system import live_many
 
 
 def torture(size: int, folder: Path, seed: int) -> Iterator[Tally]:
-    """Yield the tallies of `size` kills, a third as many races and nights of faults, and some whole systems."""
-    with _stage(folder) as (night, children, server):
+    """Yield the tallies of `size` kills and signals, a third as many races and faults, and some whole systems."""
+    with stage(folder) as (night, children, server):
         local, s3 = directories(folder / "stores"), prefixes(server, f"torture-{seed}")
         some = max(1, size // 6)
         yield kill_many(night, children, local, size - size // 2, seed)
@@ -33,12 +34,15 @@ def torture(size: int, folder: Path, seed: int) -> Iterator[Tally]:
         yield race_many(night, children, s3, some, seed)
         yield fault_directories(night, local, some, seed)
         yield fault_s3(night, s3, some, seed)
+        yield signal_many(night, children, local, size - size // 2, seed)
+        yield signal_many(night, children, s3, size // 2, seed)
         yield lose_power(night, children, local, some, seed)
     yield live_many(some)
 
 
 @contextmanager
-def _stage(folder: Path) -> Iterator[tuple[GateFacts, Children, servers.S3Server]]:
+def stage(folder: Path) -> Iterator[tuple[GateFacts, Children, servers.S3Server]]:
+    """Set up what every torture needs: a quiet night, children, an S3 server."""
     with (
         forkserver() as born,
         servers.ministack(folder / "s3") as server,

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-import signal
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
+from unittest.mock import patch
 
-from flows.adapters.gpg_sealer import PortalKey
-from flows.errors import CardlinkError, TryAgainError, guarded
+from flows.cli.__main__ import run
+from flows.errors import CardlinkError, guarded
 from flows.runs.sealing import Sealer
+from flows.simulator.portal_key import PortalKey
 from schemas.issuer import Issuer
 from tests.night import Bench
 from tests.torture.crash import Boundaries, Crash, CrashingSealer, CrashingStore
 from tests.torture.places import Place
-
-
-class TerminatedError(TryAgainError):
-    """What the command line makes of SIGTERM."""
-
-    message = "Stopped by a signal."
 
 
 @dataclass
@@ -41,7 +37,6 @@ class CrashingBench(Bench):
 
 def work(job: dict[str, Any]) -> int:
     """Do a job; leave what it came to, and the boundaries it passed, in its file."""
-    signal.signal(signal.SIGTERM, _terminate)
     boundaries = Boundaries(Crash(*job["crash"]) if job["crash"] else None)
     public, secret, fingerprint = job["key"]
     bench = CrashingBench(
@@ -67,5 +62,20 @@ def _do(bench: Bench, job: dict[str, Any]) -> str:
     return "already" if bench.submit(job["extract"]).already else "committed"
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise TerminatedError
+def command(job: dict[str, Any]) -> int:
+    """Be the command line on a store that passes boundaries; leave what it printed in files."""
+    folder = Path(job["folder"])
+    os.chdir(folder)
+    sys.argv = ["cardlink", *job["argv"]]
+    sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115  until the end
+    boundaries = Boundaries(Crash(*job["crash"]) if job["crash"] else None)
+    code: Any = 1
+    try:
+        with patch("flows.wiring.open_store", lambda *_: CrashingStore(Place(*job["place"]).open(), boundaries)):
+            run()
+    except SystemExit as end:
+        code = end.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    (folder / "passed.json").write_text(json.dumps(boundaries.passed))
+    return int(code or 0)

@@ -81,6 +81,12 @@ class GateFacts:
         _put(bench.store, self.answered)
         return bench
 
+    def until_reported(self, place: Place) -> Bench:
+        """Return the bench as it was at the end."""
+        bench = self.bench(place)
+        _put(bench.store, self.reported)
+        return bench
+
     def drop_results(self, bench: Bench) -> None:
         """Drop the partner's answers, unless they are there."""
         _put(bench.store, {key: data for key, data in self.answered.items() if key.startswith(results(BANK))})
@@ -149,6 +155,35 @@ class Children:
         settings, answer = _issuer().model_dump(mode="json"), str(self.folder / f"{actor}.json")
         job = {"do": do, "place": place, "crash": crash, "now": now.isoformat(), "actor": actor, "extract": EXTRACT}
         return {**job, "key": self.key, "issuer": settings, "answer": answer}
+
+    def command(self, argv: list[str], place: Place, *, crash: Any = None) -> tuple[int, Path]:
+        """Start a command line on a store; return its process id and the folder of what it prints."""
+        folder = self.folder / "command"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{BANK}.toml").write_text(_TOML.format(keys.sound().fingerprint, PER_CHUNK))
+        (folder / "portal.asc").write_text(self.key[0])
+        for left in ("passed.json", "stdout", "stderr"):
+            (folder / left).unlink(missing_ok=True)
+        return self.nursery.start({"argv": argv, "place": place, "crash": crash, "folder": str(folder)}), folder
+
+    def passed(self, folder: Path) -> dict[str, int]:
+        """Return the boundaries that a command passed."""
+        found: dict[str, int] = json.loads((folder / "passed.json").read_text())
+        return found
+
+
+_TOML = """
+issuer = "bank"
+root = "store"
+test = true
+[limits]
+max_reject_rate = 0.5
+max_error_rate = 0.5
+[portal]
+fingerprints = ["{}"]
+allowed_hosts = ["links.example.com"]
+rows_per_chunk = {}
+"""
 
 
 @contextmanager

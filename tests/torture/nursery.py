@@ -66,11 +66,22 @@ def _start(job: dict[str, Any]) -> int:
         return process
     code = 1
     try:
-        from tests.torture.child import work  # after the fork: see above
+        if "argv" in job:
+            _begin_command(job)
+        from tests.torture.child import command, work  # after the fork: see above
 
-        code = work(job)
+        code = command(job) if "argv" in job else work(job)
     finally:
         os._exit(code)  # without what the parent would do at its end
+
+
+def _begin_command(job: dict[str, Any]) -> None:
+    """Begin as the entry point does, before anything that takes time, and print to files."""
+    from flows import stopping
+
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(f"{job['folder']}/{name}", os.O_WRONLY | os.O_CREAT), number)
+    stopping.listen()
 
 
 def _wait(process: int) -> int:

@@ -20,10 +20,13 @@ from flows.runs.keys import extracts
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
+from tests.torture.__main__ import stage
+from tests.torture.places import directories
+from tests.torture.signals import signal_many
 
 CHUNKS = 150
 PATIENCE = 300.0  # seconds: a machine with other work is slow, not wrong
-COMMAND = [sys.executable, "-c", "from flows.cli.main import main; main()", "--json"]
+COMMAND = [sys.executable, "-c", "from flows.cli.__main__ import run; run()", "--json"]
 TOML = """
 issuer = "bank"
 root = "store"
@@ -35,15 +38,15 @@ rows_per_chunk = 5
 """
 
 
-def configured(folder: Path) -> Path:
-    """Return a folder with an issuer, its key, and an extract of 150 chunks."""
+def configured(folder: Path, chunks: int = CHUNKS) -> Path:
+    """Return a folder with an issuer, its key, and an extract of so many chunks."""
     key = keys.sound()
     (folder / "bank.toml").write_text(TOML.format(key.fingerprint))
     (folder / "portal.asc").write_bytes(key.public)
     drop = folder / "store" / extracts("bank")
     drop.mkdir(parents=True)
     with (drop / "bank-20261120.csv").open("wb") as out:
-        write_sample(out, CHUNKS * 5, as_of=date(2026, 11, 20))
+        write_sample(out, chunks * 5, as_of=date(2026, 11, 20))
     return folder
 
 
@@ -97,14 +100,22 @@ def children(session: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "moment", ["claims/*.json", pytest.param("seals/*.json", marks=pytest.mark.slow), "chunks/*-00050.csv.pgp"]
+    ("moment", "stop"),
+    [
+        ("claims/*.json", signal.SIGHUP),
+        pytest.param("seals/*.json", signal.SIGINT, marks=pytest.mark.slow),
+        ("chunks/*-00050.csv.pgp", signal.SIGTERM),
+    ],
 )
-def test_a_submit_told_to_end_gives_its_claim_back_and_leaves_nothing_running(tmp_path: Path, moment: str) -> None:
+def test_a_submit_told_to_end_gives_its_claim_back_and_leaves_nothing_running(
+    tmp_path: Path, moment: str, stop: signal.Signals
+) -> None:
     folder = configured(tmp_path)
     with begun(folder) as process:
         once(lambda: found(folder, moment))
 
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(stop)
+        process.send_signal(signal.SIGTERM)  # impatience cuts nothing short
         code, told = end(process)
 
     assert (75, "StoppedError") == (code, told["error"])
@@ -112,6 +123,34 @@ def test_a_submit_told_to_end_gives_its_claim_back_and_leaves_nothing_running(tm
     assert [] == found(folder, "manifest.json") == found(folder, ".tmp-*")
     code, told = submitted(folder)  # at once: the claim is free
     assert (0, CHUNKS) == (code, told["runs"][0]["chunks"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="/proc tells what a process hears")
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_command_told_to_end_before_it_has_loaded_its_libraries_says_one_sentence(stop: signal.Signals) -> None:
+    command = [sys.executable, "-m", "flows.cli", "status"]
+    with ended(subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)) as process:
+        once(lambda: hears(process.pid, signal.SIGHUP))  # the last one that it begins to hear
+
+        process.send_signal(stop)
+        _, said = process.communicate(timeout=PATIENCE)
+
+    assert 75 == process.returncode
+    assert [f"cardlink: Stopped by {stop.name}"] == [line.partition(". ")[0] for line in said.decode().splitlines()]
+
+
+def hears(process: int, wanted: signal.Signals) -> bool:
+    """Return whether a process has a handler for a signal."""
+    caught = next(line for line in Path(f"/proc/{process}/status").read_text().splitlines() if "SigCgt" in line)
+    return bool(int(caught.split()[1], 16) >> (wanted - 1) & 1)
+
+
+@pytest.mark.slow
+def test_no_signal_to_any_command_at_any_moment_ends_wrongly(tmp_path: Path) -> None:
+    with stage(tmp_path) as (night, children, _):
+        tally = signal_many(night, children, directories(tmp_path / "stores"), 12, seed=3)
+
+    assert [] == tally.losses
 
 
 def test_a_killed_submit_leaves_a_home_that_the_next_command_sweeps(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def bank(tmp_path: Path) -> Path:
 
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    command = [sys.executable, "-c", "from flows.cli.main import main; main()", "practice", "bank", *options]
+    command = [sys.executable, "-c", "from flows.cli.__main__ import run; run()", "practice", "bank", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         command,

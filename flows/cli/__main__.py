@@ -1,0 +1,46 @@
+"""The entry point, which hears stop signals before it imports the commands."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import resource
+import sys
+
+from flows import stopping
+
+ROOM = 1700 << 20  # bytes of addresses that Python, polars and their threads take for the smallest extract
+
+
+def run() -> None:
+    """Be the command; at exit, skip the final garbage collection."""
+    stopping.listen()
+    atexit.register(gc.freeze)
+    atexit.register(stopping.finish)
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:  # closed: else a file of a store could get its number, and what is printed
+            os.open(os.devnull, os.O_RDONLY)  # takes the lowest free number; writing to it fails
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  for the life of the process
+    if 0 <= (room := resource.getrlimit(resource.RLIMIT_AS)[0]) < ROOM:  # below it, libraries in Rust abort
+        _refuse(f"The limit of address space (ulimit -v) is {room >> 20} MB; raise it to {ROOM >> 20} MB or more.", 2)
+    try:
+        os.getcwd()  # noqa: PTH109  pathlib takes time
+    except OSError:
+        _refuse("The working directory was removed. Change to one that exists, and run the same command again.", 2)
+    from flows.cli.main import main  # here, since it takes time
+
+    try:
+        main()
+    except OSError as error:  # in click's own help or usage
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _refuse(f"The output could not be printed ({error.strerror}).", stopping.EXIT_CODE)
+
+
+def _refuse(problem: str, code: int) -> None:
+    print(f"cardlink: {problem}", file=sys.stderr)  # noqa: T201  nothing that prints is imported yet
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

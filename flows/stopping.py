@@ -1,0 +1,101 @@
+"""Stop signals: the first raises KeyboardInterrupt in the main thread, once; a stop that hangs is cut short.
+
+The entry point listens before anything that takes time is imported, so this imports nothing that does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, SimpleNamespace
+from typing import Final, Literal
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+GRACE: Final = 8  # seconds in which a stopped command gives its claim back and removes what is private
+EXIT_CODE: Final = 75
+MESSAGE: Final = "Stopped by {signal}."
+NEXT_STEP: Final = "Run the same command again; it resumes from what is already published, and repeats nothing."
+
+_heard = SimpleNamespace(phase="deaf", first="")
+groups: set[int] = set()  # process groups of children, which end with us
+
+
+def listen() -> None:
+    """Hear stop signals, unless whoever started us ignores them; while we start, one ends the process at once."""
+    _heard.phase = "starting"
+    signal.signal(signal.SIGALRM, _leave)
+    for one in SIGNALS:
+        if signal.getsignal(one) != signal.SIG_IGN:
+            signal.signal(one, _stop)
+
+
+def enter(phase: Literal["working", "over"]) -> None:
+    """Let the first stop signal raise KeyboardInterrupt while we are working, and not when that is over."""
+    _heard.phase = phase if _heard.phase != "deaf" else "deaf"
+
+
+def received() -> str:
+    """Return the name of the first stop signal, "" for none."""
+    return str(_heard.first)
+
+
+def finish() -> None:
+    """Ignore stop signals at the very end: Python restores their defaults, and what was done would look killed."""
+    signal.alarm(0)
+    for one in SIGNALS:
+        signal.signal(one, signal.SIG_IGN)
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """Let a block end before a stop is heard: what it makes or gives back is never left half done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    late: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        late.append(number)
+        _receive(number)
+
+    before = {one: signal.signal(one, note) for one in SIGNALS}  # those of a Prefect flow too
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        for number in late[:1]:
+            signal.raise_signal(number)
+
+
+def kill(group: int) -> None:
+    """Kill what is left of a process group."""
+    with suppress(OSError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _receive(number: int) -> None:
+    if not _heard.first and _heard.phase != "deaf":
+        _heard.first = signal.Signals(number).name
+        signal.alarm(GRACE)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    _receive(number)
+    if _heard.phase == "starting":
+        _leave(number, frame)
+    if _heard.phase == "working":
+        _heard.phase = "over"
+        raise KeyboardInterrupt(number)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    """End at once, like a kill: nothing counts before its commit, and the next command removes what is left."""
+    with suppress(OSError):
+        os.write(2, f"cardlink: {MESSAGE.format(signal=_heard.first)} {NEXT_STEP}\n".encode())
+    for group in [*groups]:
+        kill(group)
+    os._exit(EXIT_CODE)

@@ -1,0 +1,164 @@
+"""A command in bad surroundings: the right exit code, one sentence that names the cause, and a rerun that does it.
+
+Each case is a shell line in a folder with an issuer; `SUBMIT` stands for the command, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.torture.test_signals import configured, found
+
+ROOT = Path(__file__).parents[2]
+CHUNKS = 3
+SUBMIT = f"{sys.executable} -m flows.cli submit bank"
+PANIC = """
+import polars as pl
+from flows.cli.__main__ import run
+from flows.submissions import submit
+
+
+def build_run(*_):
+    raise pl.exceptions.PanicException("4111111111111111")
+
+
+submit.build_run = build_run
+run()
+"""
+HIDDEN = "mount --bind . /mnt; mount --bind {root} /media; cd /mnt; export PYTHONPATH=/media CARDLINK_CONFIG=/mnt; "
+slow = pytest.mark.slow
+
+
+def told(folder: Path, line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell line in a folder."""
+    return subprocess.run(
+        ["bash", "-c", line.replace("SUBMIT", SUBMIT)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CARDLINK_CONFIG": str(folder), **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def private(line: str) -> str:
+    """Return a shell line that mounts what it likes where nobody else sees it."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    return f"unshare -m bash -c '{line}'"
+
+
+def homes() -> set[Path]:
+    return {home for root in ("/dev/shm", "/tmp") for home in Path(root).glob("cardlink-gpg-*")}
+
+
+def committed(folder: Path) -> list[int]:
+    """Return the rows sent by each committed run."""
+    return [json.loads(one.read_bytes())["counts"]["submitted"] for one in found(folder, "manifest.json")]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "sentence"),
+    [
+        ("SUBMIT <&- >&- 2>&-", 0, ""),
+        pytest.param("SUBMIT >&-", 0, "Done, but the output could not be printed", marks=slow),
+        pytest.param("SUBMIT 2>&-", 0, "", marks=slow),
+        pytest.param("SUBMIT >/dev/full", 0, "Done, but the output could not be printed .No space", marks=slow),
+        pytest.param("SUBMIT >/dev/full 2>/dev/full", 0, "", marks=slow),
+        pytest.param("SUBMIT | true; exit ${PIPESTATUS[0]}", 0, "Done, but .* .Broken pipe", marks=slow),
+        pytest.param("env -u HOME SUBMIT", 0, "", marks=slow),
+        pytest.param("umask 777; SUBMIT", 0, "", marks=slow),
+        pytest.param("TMPDIR=/nonexistent SUBMIT", 0, "", marks=slow),
+        pytest.param("TMPDIR=/etc/passwd SUBMIT", 0, "", marks=slow),
+        pytest.param("ulimit -n 24; SUBMIT", 0, "", marks=slow),
+    ],
+)
+def test_a_commit_whose_result_cannot_be_shown_or_whose_machine_is_odd_is_done(
+    tmp_path: Path, line: str, code: int, sentence: str
+) -> None:
+    configured(tmp_path, CHUNKS)
+
+    done = told(tmp_path, line)
+
+    assert (code, [CHUNKS * 5]) == (done.returncode, committed(tmp_path))
+    assert re.search(sentence, done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "sentence"),
+    [
+        ("mkdir gone; cd gone; rmdir ../gone; SUBMIT", 2, "The working directory was removed"),
+        ("ulimit -v 600000; SUBMIT", 2, r"The limit of address space \(ulimit -v\) is 585 MB"),
+        pytest.param("ulimit -n 12; SUBMIT", 75, "too many open files", marks=slow),
+        pytest.param("ulimit -f 0; SUBMIT", 75, "file too large", marks=slow),
+        pytest.param("ulimit -f 1; SUBMIT", 75, "gpg did not finish .* killed from outside", marks=slow),
+        pytest.param("ulimit -f 8; SUBMIT", 2, r"There is no room left .*\(EFBIG\)", marks=slow),
+    ],
+)
+def test_a_command_that_a_limit_stops_names_it_in_one_sentence_and_the_next_one_does_the_work(
+    tmp_path: Path, line: str, code: int, sentence: str
+) -> None:
+    configured(tmp_path, CHUNKS)
+
+    stopped = told(tmp_path, line)
+
+    assert (code, 1, "") == (stopped.returncode, len(stopped.stderr.splitlines()), stopped.stdout)
+    assert re.search(sentence, stopped.stderr)
+    assert (0, [CHUNKS * 5]) == (told(tmp_path, "SUBMIT").returncode, committed(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mounts", "code", "sentence"),
+    [
+        (HIDDEN + "mount -t tmpfs -o ro t /dev/shm; SUBMIT", 0, ""),
+        ("mkdir t; mount -t tmpfs -o size=16k t t; TMPDIR=$PWD/t SUBMIT", 0, ""),
+        (HIDDEN + "mount -t tmpfs -o ro t /dev/shm; mount -t tmpfs -o ro t /tmp; SUBMIT", 75, "48 MB are free"),
+        (HIDDEN + "for one in /dev/shm /tmp; do mount -t tmpfs -o size=4k t $one; done; SUBMIT", 75, "48 MB are free"),
+        ("mkdir store/bank/runs; mount -t tmpfs -o size=16k t store/bank/runs; SUBMIT", 2, "no room left for"),
+        ("mkdir -p store/bank/runs; mount -t tmpfs -o ro t store/bank/runs; SUBMIT", 2, r"denied \(EROFS\)"),
+    ],
+)  # fmt: skip
+def test_a_full_or_read_only_disk_is_named_and_the_next_command_does_the_work(
+    tmp_path: Path, mounts: str, code: int, sentence: str
+) -> None:
+    configured(tmp_path, CHUNKS)
+
+    stopped = told(tmp_path, private(mounts.format(root=ROOT)))
+
+    assert (code, "Traceback" in stopped.stderr) == (stopped.returncode, False)
+    assert re.search(sentence, stopped.stderr)
+    assert (0, [CHUNKS * 5]) == (told(tmp_path, "SUBMIT").returncode, committed(tmp_path))
+
+
+@pytest.mark.slow
+def test_a_command_that_only_reads_and_cannot_print_says_so_and_fails(tmp_path: Path) -> None:
+    configured(tmp_path, CHUNKS)
+    status, usage = f"{sys.executable} -m flows.cli status", f"{sys.executable} -m flows.cli --help"
+
+    full = [told(tmp_path, f"{line} >/dev/full") for line in (status, usage)]
+    left = told(tmp_path, f"{status} | true; exit ${{PIPESTATUS[0]}}")
+
+    assert ([75, 75], 0) == ([one.returncode for one in full], left.returncode)
+    assert [1, 1] == [one.stderr.count("could not be printed (No space left on device)") for one in full]
+    assert "Traceback" not in left.stderr
+
+
+@pytest.mark.slow
+def test_a_panic_of_a_library_is_one_sentence_without_its_text(tmp_path: Path) -> None:
+    configured(tmp_path, CHUNKS)
+
+    (tmp_path / "panic.py").write_text(PANIC)
+
+    broken = told(tmp_path, f"{sys.executable} panic.py submit bank")
+
+    assert (1, 1) == (broken.returncode, len(broken.stderr.splitlines()))
+    assert broken.stderr.startswith("cardlink: Internal error in submit (PanicException at panic.py:")
+    assert (0, [CHUNKS * 5]) == (told(tmp_path, "SUBMIT").returncode, committed(tmp_path))
