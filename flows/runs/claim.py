@@ -1,14 +1,17 @@
 """The claim on a run: a chain of immutable leases, so that of two processes one works and the other is refused.
 
-It is renewed during the work and given back however the work ends. What killed processes left is cleaned up here.
+It is renewed during the work and given back however the work ends. What killed processes left is cleaned up here. A
+claim whose process is provably gone is free at once; one of another machine or container when it runs out.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple, Self
 
@@ -43,20 +46,46 @@ class LeaseLostError(TryAgainError):
     next_step = "Nothing is lost: both publish the same. Run the same command again when the other has finished."
 
 
+def process_name(number: int) -> str:
+    """Return what no other process is ever named: boot, pid namespace, pid and start; "" where /proc does not say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = Path("/proc/self/ns/pid").readlink()
+        state, *rest = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+        return f"{boot} {space} {number} {'ended' if state in 'ZX' else rest[18]}"
+    except OSError:
+        return ""
+
+
+def is_gone(name: str) -> bool:
+    """Return whether a process is provably gone: of this boot and pid namespace, where no such process is."""
+    boot, space, number, _ = name.split() or [""] * 4
+    if not boot or [boot, space] != process_name(os.getpid()).split()[:2]:
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # of another user
+        pass
+    return process_name(int(number)) not in ("", name)  # "": /proc may hide a living one
+
+
 class _Claim(Document):
     """One link of the chain; `until` equals `since` where the claim was given back."""
 
     holder: str
     since: AwareDatetime
     until: AwareDatetime
+    process: str = ""  # as `process_name` has it; leases of earlier versions do not say
 
     def holds(self, now: datetime) -> bool:
-        """Return whether the claim counts at `now`.
+        """Return whether the claim counts at `now`: it has not run out, and its process is not gone.
 
         A `since` further ahead of `now` than the claim was meant to last was written by a clock that has since
         been set back: such a claim would block for as long as the clock was off, so it does not count.
         """
-        return self.since - (self.until - self.since) < now < self.until
+        return self.since - (self.until - self.since) < now < self.until and not is_gone(self.process)
 
 
 @dataclass
@@ -77,14 +106,15 @@ class Lease:
             number, last = last_record(store, prefix, _Claim)
             if last and last.holds(now):
                 break
-            if add_next(store, prefix, number + 1, _Claim(holder=holder, since=now, until=now + ttl)):
+            claim = _Claim(holder=holder, since=now, until=now + ttl, process=process_name(os.getpid()))
+            if add_next(store, prefix, number + 1, claim):
                 return cls(store, prefix, holder, ttl, number + 1, now + ttl)
         who, until = (last.holder, last.until.isoformat(timespec="seconds")) if last else ("Another", "now")
         raise ClaimedError(holder=who, prefix=prefix, until=until)
 
     def renew(self, now: datetime) -> None:
         """Extend the claim to `now` + `ttl`; LeaseLostError where another took it over."""
-        renewed = _Claim(holder=self.holder, since=now, until=now + self.ttl)
+        renewed = _Claim(holder=self.holder, since=now, until=now + self.ttl, process=process_name(os.getpid()))
         if not add_next(self.store, self.prefix, self.number + 1, renewed):
             raise LeaseLostError(prefix=self.prefix)
         self.number, self.until = self.number + 1, renewed.until
