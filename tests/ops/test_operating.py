@@ -336,20 +336,24 @@ def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: 
 
 @pytest.mark.slow
 def test_a_flow_run_without_a_sign_of_life_is_marked_as_crashed_and_a_living_one_is_not(
-    story: Story, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "SILENT", timedelta(seconds=5))
+    monkeypatch.setattr(watch, "SILENT", timedelta(seconds=30))
     monkeypatch.setattr(watch, "PAUSE", 1.0)
-    stage, name = story.stage, f"nightly-{LATE}"
+    name = f"nightly-{ISSUER}"
     place, body = f"deployments/{stage.deployments()[name]}/create_flow_run", {"state": {"type": "PENDING"}}
     dead, alive = (str(stage.call(place, body)["id"]) for _ in range(2))
     for run in (dead, alive):
         stage.call(f"flow_runs/{run}/set_state", {"state": {"type": "RUNNING"}, "force": True})
-    time.sleep(6)  # Running was a sign of life
+    time.sleep(31)  # Running was a sign of life
+    emit(stage, "heartbeat", {alive: ""})
+    heard = {
+        "filter": {"resource": {"id": [f"prefect.flow-run.{alive}"]}, "event": {"name": ["prefect.flow-run.heartbeat"]}}
+    }
+    wait_for(lambda: stage.call("events/filter", heard)["events"])  # the server stores events every few seconds
 
     with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
-        emit(stage, "heartbeat", {alive: ""})
-        found = failures(LATE)
+        found = failures(ISSUER)
 
     states = [stage.call(f"flow_runs/{run}")["state"]["type"] for run in (dead, alive)]
     stage.call(f"flow_runs/{alive}/set_state", {"state": {"type": "COMPLETED"}, "force": True})
