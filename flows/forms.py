@@ -2,6 +2,7 @@
 
 A flow runs the verb, retries after a TryAgainError if its form says so, and shows the result as log lines, artifacts
 and the sentence of its last state; an error of ours ends it as failed with that error's sentence, in the form's words.
+Prefect is a witness of the work: what it is told waits in a thread of its own, and stops nothing.
 """
 
 # Prefect makes a form from a flow's signature when the flow is imported, so the issuers' names are read then: the one
@@ -11,12 +12,16 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from enum import StrEnum
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
 from uuid import UUID
 
+from httpx import HTTPStatusError
 from prefect import Flow, flow, get_client, get_run_logger, task
 from prefect.artifacts import (
     create_link_artifact,
@@ -48,6 +53,8 @@ LINES = 20  # of a result are logged; its artifact has them all
 LONGEST = 200  # characters of a flow run's name
 NONE = "none"  # what a list of names offers for an optional field
 Facts = dict[str, Any]
+AGAIN = 5.0  # seconds until Prefect is told again what it did not take
+GRACE = 30.0  # seconds after the work for what it has not taken yet
 
 
 class FieldEmptyError(OperatorError):
@@ -67,7 +74,8 @@ def failing(name: str) -> Callable[[Callable[P, T]], Callable[P, T | State[Any]]
         @wraps(run)
         def inner(*args: P.args, **options: P.kwargs) -> T | State[Any]:
             try:
-                return guarded(run)(*args, **options)
+                with witnessed():
+                    return guarded(run)(*args, **options)
             except CardlinkError as error:
                 if isinstance(error, TryAgainError) and task_run.get_id():
                     raise
@@ -83,20 +91,76 @@ def passing(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
     return isinstance(state.data, TryAgainError)
 
 
+class _Witness(NamedTuple):
+    thread: ThreadPoolExecutor
+    told: list[Future[bool]]  # whether Prefect took it
+    over: Event
+
+
+_WITNESS: ContextVar[_Witness] = ContextVar("witness")
+
+
+def tell(what: Callable[..., object], *args: object, **options: object) -> Future[bool]:
+    """Tell Prefect something beside the work, in its turn: nothing waits for it, and it raises nothing.
+
+    What Prefect does not take is told again until the flow's end, then dropped: its server may be away at any moment.
+    """
+    witness = _WITNESS.get()
+
+    def told() -> bool:
+        while True:
+            try:
+                what(*args, **options)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the work goes on
+                refused = isinstance(error, HTTPStatusError) and error.response.status_code < 500
+                if refused or witness.over.wait(AGAIN):
+                    return False
+            else:
+                return True
+
+    witness.told.append(witness.thread.submit(copy_context().run, told))
+    return witness.told[-1]
+
+
+@contextmanager
+def witnessed() -> Iterator[None]:
+    """Let a flow and its tasks tell Prefect what they show; at its end wait a little, and drop the rest with a line."""
+    if _WITNESS.get(None):
+        yield
+        return
+    token = _WITNESS.set(witness := _Witness(ThreadPoolExecutor(1, "witness"), [], Event()))
+    try:
+        yield
+    finally:
+        _WITNESS.reset(token)
+        done, late = wait(witness.told, GRACE)
+        witness.over.set()
+        witness.thread.shutdown(wait=False, cancel_futures=True)
+        if dropped := len(late) + sum(not one.result() for one in done):
+            get_run_logger().warning("Prefect did not take %d of the things it was told", dropped)
+
+
 @contextmanager
 def progress_bar(name: str) -> Iterator[Callable[[Progress], None]]:
     """Show the progress of a pass as a bar: the share of the bytes read, with rows a second and time left."""
-    began, artifacts = time.monotonic(), list[UUID]()
+    began, artifacts, told = time.monotonic(), list[UUID](), list[Future[bool]]()
+    now = dict[str, Any]()
 
-    def show(progress: Progress) -> None:
-        share = round(100 * progress.share, 1)
-        pace = f"{name}: {describe_pace(progress.rows, progress.share, time.monotonic() - began)}"
+    def show() -> None:
         if artifacts:
-            update_progress_artifact(artifact_id=artifacts[0], progress=share, description=pace)
-        elif isinstance(built := create_progress_artifact(progress=share, description=pace), UUID):
+            update_progress_artifact(artifact_id=artifacts[0], **now)
+        elif isinstance(built := create_progress_artifact(**now), UUID):
             artifacts.append(built)
 
-    yield show
+    def on_progress(progress: Progress) -> None:
+        pace = describe_pace(progress.rows, progress.share, time.monotonic() - began)
+        now.update(progress=round(100 * progress.share, 1), description=f"{name}: {pace}")
+        if not told or told[-1].done():  # a slow server is told less often
+            told.append(tell(show))
+
+    yield on_progress
+    if told and not told[-1].done():
+        tell(show)
 
 
 def here() -> Context:
@@ -118,20 +182,21 @@ def keep(result: Result, key: str, name: str) -> None:
     if result.next_step:
         step = in_form_words(command, name)
         page += f"\n\n**Next:** {command}" + (f", or {step}" if step != command else "")
-    create_markdown_artifact(redact(page), key=re.sub("[^a-z0-9-]+", "-", key.lower()), description=result.sentence)
+    key = re.sub("[^a-z0-9-]+", "-", key.lower())
+    tell(create_markdown_artifact, redact(page), key=key, description=result.sentence)
     for part in result.shown:
         if isinstance(part, Table) and part.key and part.rows:
-            create_table_artifact(redacted(part.records), key=part.key, description=part.title)
+            tell(create_table_artifact, redacted(part.records), key=part.key, description=part.title)
         elif isinstance(part, Table) and part.key:
-            create_markdown_artifact("none", key=part.key, description=part.title)
+            tell(create_markdown_artifact, "none", key=part.key, description=part.title)
         elif isinstance(part, Link):
-            create_link_artifact(link=part.url, key=part.key, link_text=part.text)
+            tell(create_link_artifact, link=part.url, key=part.key, link_text=part.text)
 
 
 def ended(sentence: str, data: T) -> State[T]:
     """End a flow well: its state and, in the list of runs, its name say what came of it."""
-    with get_client(sync_client=True) as client, suppress(Exception):  # the work is done, whatever the name
-        client.update_flow_run(UUID(flow_run.id), name=f"{flow_run.get_name()}: {sentence}"[:LONGEST])
+    name = f"{flow_run.get_name()}: {sentence}"[:LONGEST]
+    tell(get_client(sync_client=True).update_flow_run, UUID(flow_run.id), name=name)
     return Completed(message=sentence, data=data)
 
 

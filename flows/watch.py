@@ -4,25 +4,32 @@ Automations (`deploy/automations.yaml`) turn the events into notifications.
 """
 
 # Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard around it.
-from uuid import NAMESPACE_URL, uuid5
+import time
+from datetime import timedelta
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags, FlowRunFilter
 from prefect.client.schemas.objects import StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events import emit_event
+from prefect.events.filters import EventFilter, EventOccurredFilter, EventResourceFilter
+from prefect.states import Crashed
 
 from flows.errors import guarded
-from flows.forms import IssuerName
+from flows.forms import IssuerName, failing
 from flows.operations.alerts import KINDS, Change, Failure, record_notified
 from flows.operations.alerts import watch as watch_step
 from flows.operations.metrics import write_metrics
-from flows.wiring import config_folder, wire
+from flows.wiring import config_folder, now, wire
 
+SILENT = timedelta(seconds=200)  # more than one beat by Prefect's default, six by deploy/prefect.yaml
+PAUSE = 65.0  # seconds, two beats: a server that was away hears those who live first
 BAD = (StateType.FAILED, StateType.CRASHED)
 ENDED = (*BAD, StateType.COMPLETED, StateType.CANCELLED)
+ALIVE = (StateType.RUNNING, StateType.PENDING, StateType.CANCELLING)
 
 
 @task(name="look", persist_result=False, cache_policy=NO_CACHE)
@@ -50,23 +57,44 @@ def notify(change: Change) -> None:
     )
 
 
+def end_silent(client: SyncPrefectClient) -> None:
+    """Mark flow runs of any issuer without a sign of life as crashed: so they are told, and do not bar the next."""
+    if found := _silent(client):
+        time.sleep(PAUSE)
+        for run in found & _silent(client):
+            client.set_flow_run_state(run, Crashed(message="No sign of life; its worker has died"), force=True)
+
+
+def _silent(client: SyncPrefectClient) -> set[UUID]:
+    since, ours = now() - SILENT, DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink"]))
+    alive = FlowRunFilter.model_validate({"state": {"type": {"any_": ALIVE}}})
+    runs = client.read_flow_runs(flow_run_filter=alive, deployment_filter=ours)
+
+    def heard(run: UUID) -> bool:
+        its, lately = EventResourceFilter(id=[f"prefect.flow-run.{run}"]), EventOccurredFilter(since=since)
+        return bool(client.read_events(EventFilter(occurred=lately, resource=its), limit=1).events)
+
+    return {one.id for one in runs if one.state and one.state.timestamp < since and not heard(one.id)}
+
+
 def failures(issuer: str) -> list[Failure]:
-    """Return the issuer's deployments whose last ended run failed or crashed."""
+    """Return the issuer's deployments whose last ended run failed or crashed, now that the silent ones have."""
     tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink", issuer]))
     found = []
     with get_client(sync_client=True) as client:
+        end_silent(client)
         for deployment in client.read_deployments(deployment_filter=tagged):
             ended = FlowRunFilter.model_validate(
                 {"deployment_id": {"any_": [deployment.id]}, "state": {"type": {"any_": ENDED}}}
             )
-            last = client.read_flow_runs(flow_run_filter=ended, sort=FlowRunSort.END_TIME_DESC, limit=1)
+            last = client.read_flow_runs(flow_run_filter=ended, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=1)
             if last and last[0].state_type in BAD:
                 found.append(Failure(deployment.name, str(last[0].state_name)))
     return found
 
 
 @flow(name="watch", flow_run_name="watch {issuer}", persist_result=False, log_prints=False, timeout_seconds=600)
-@guarded
+@failing("watch")
 def watch(issuer: IssuerName) -> list[str]:
     """Open and close an issuer's alerts, and send each notification once.
 

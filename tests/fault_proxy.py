@@ -162,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._forward(body, fault)
 
-    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+    do_PUT = do_POST = do_PATCH = do_DELETE = do_HEAD = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
         """Keep quiet."""

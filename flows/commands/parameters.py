@@ -57,7 +57,11 @@ class OneOf(NamedTuple):
     checked: bool = False
 
 
-Issuer = Annotated[str, OneOf(lambda: issuers(config_folder())), Help("The issuer, as its TOML file is named.")]
+Issuer = Annotated[
+    str,
+    OneOf(lambda: issuers(config_folder(), unreadable=True)),
+    Help("The issuer, as its TOML file is named."),
+]
 RunName = Annotated[str, Text(r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?"), Help("The run's id.")]
 ExtractName = Annotated[str, Text(r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
 Reason = Annotated[str, Words(), Help("Why; kept in the audit trail. Never a card number.")]

@@ -273,7 +273,7 @@ def extracts(context: Context, issuer: Issuer) -> Result:
     for one in extract_states(issuer_context):
         tried = one.run and (one.state in WAITING or one.entry is None)
         refused = refusal(issuer_context.adapters.store, keys_of(one.run)) if tried else None
-        why = [f"refused: {refused[0]}"] if refused else []
+        why = [f"refused: {refused.sentence}"] if refused else []
         why += [f"{'other content than' if one.state == 'held' else 'same bytes as'} {one.other}"] if one.other else []
         why += [f"{last.what} by {last.by} on {last.at:%Y-%m-%d}: {last.reason}" for last in one.dismissals[-1:]]
         why += [one.waits] if one.waits else []

@@ -145,12 +145,14 @@ def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[
     recent = [run for run in run_ids(context.adapters.store, issuer) if today - run.day <= LOOK_BACK]
     states = extract_states(context, remember=True)
     done = {one.key for one in states if one.entry is not None and one.state == "committed"}
+    came = [(RunId.parse(one.run), one.entry.modified) for one in states if one.entry and one.state == "committed"]
     waiting = {
         one.run
         for one in states
         if one.state in (*WAITING, "gone") or (one.state == "replaced" and one.key not in done)
     }
-    problems = (alert for run in recent for alert in _run_problems(context, run, waiting))
+    dropped = {run: [moment for other, moment in came if other and other.day == run.day] for run in recent}
+    problems = (alert for run in recent for alert in _run_problems(context, run, waiting, dropped[run]))
     calendar = _calendar(context, today, states)
     found = (*calendar, *_extract_problems(issuer, states), *_key_problems(context), *failed, *problems)
     return [*found, *_drift(context, recent)]
@@ -211,18 +213,24 @@ def _key_problems(context: IssuerContext) -> Iterator[Alert]:
         yield Alert("key-unusable", issuer, "portal", str(error))
 
 
-def _run_problems(context: IssuerContext, run: RunId, waiting: Collection[str]) -> Iterator[Alert]:
-    """Yield what is wrong with a run; of runs of whole extracts never committed, only with those still `waiting`."""
+def _run_problems(
+    context: IssuerContext, run: RunId, waiting: Collection[str], dropped: Iterable[datetime]
+) -> Iterator[Alert]:
+    """Yield what is wrong with a run; of whole extracts never committed, only with those still `waiting`.
+
+    That is over when one is committed for the same business date that was `dropped` after the run was first refused.
+    """
     store, issuer, keys = context.adapters.store, context.issuer, RunKeys(run)
     manifest = read_end(store, keys)
     if isinstance(manifest, Abandoned):  # an operator has decided about it
         return
-    refused = "" if manifest else (refusal(store, keys) or ("", ""))[0]
-    if refused and str(run) not in waiting and (plan := read_plan(store, keys)) and plan.selection is None:
+    refused = None if manifest else refusal(store, keys)
+    over = refused and (str(run) not in waiting or any(one.isoformat() > refused.first for one in dropped))
+    if over and (plan := read_plan(store, keys)) and plan.selection is None:
         return
-    if refused and refused != "EmptyExtractError":
-        yield Alert("run-refused", issuer.issuer, str(run), f"{run} was refused: {refused}")
-    empty = manifest.counts.read == 0 if manifest else refused == "EmptyExtractError"
+    empty = manifest.counts.read == 0 if manifest else bool(refused and refused.error == "EmptyExtractError")
+    if refused and not empty:
+        yield Alert("run-refused", issuer.issuer, str(run), f"{run} was refused: {refused.sentence}")
     if empty and issuer.alerts.empty_extract == "alert":
         yield Alert("empty-extract", issuer.issuer, str(run), f"{run}: the extract has no rows")
     if manifest is None:

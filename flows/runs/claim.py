@@ -1,14 +1,17 @@
 """The claim on a run: a chain of immutable leases, so that of two processes one works and the other is refused.
 
-It is renewed during the work and given back however the work ends. What killed processes left is cleaned up here.
+It is renewed during the work and given back however the work ends. What killed processes left is cleaned up here. A
+claim whose process is provably gone is free at once; one of another machine or container when it runs out.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple, Self
 
@@ -23,6 +26,7 @@ from flows.runs.store import Cleaner, Store
 from flows.stopping import whole
 from schemas.manifest import Document
 
+_PROCESS = " in process "  # between a holder's name and its process
 CLAIM = timedelta(minutes=3)  # how long a dead run keeps its rerun waiting
 BEAT = 60.0  # seconds; two beats may fail before the claim runs out
 OLD = timedelta(minutes=15)  # no write takes as long: the writer of an older leftover is dead
@@ -44,20 +48,64 @@ class LeaseLostError(TryAgainError):
     next_step = "Nothing is lost: both publish the same. Run the same command again when the other has finished."
 
 
+def process_name(number: int) -> str:
+    """Return what no other process is ever named: boot, pid namespace, pid and start; "" where /proc does not say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = Path("/proc/self/ns/pid").readlink()
+        state, *rest = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+        return f"{boot} {space} {number} {'ended' if state in 'ZX' else rest[18]}"
+    except OSError:
+        return ""
+
+
+def is_gone(name: str) -> bool:
+    """Return whether a process is provably gone: of this boot and pid namespace, where no such process is."""
+    boot, space, number, _ = words if len(words := name.split()) == 4 else [""] * 4
+    if not boot or [boot, space] != process_name(os.getpid()).split()[:2]:
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # of another user
+        pass
+    return process_name(int(number)) not in ("", name)  # "": /proc may hide a living one
+
+
 class _Claim(Document):
-    """One link of the chain; `until` equals `since` where the claim was given back."""
+    """One link of the chain; `until` equals `since` where the claim was given back.
+
+    `holder` has the process too, since earlier versions refuse a field that they do not know.
+    """
 
     holder: str
     since: AwareDatetime
     until: AwareDatetime
 
+    @classmethod
+    def of(cls, name: str, now: datetime, ttl: timedelta) -> Self:
+        """Return the link by which this process claims from `now` on, under `name`."""
+        process = process_name(os.getpid())
+        return cls(holder=f"{name}{_PROCESS}{process}" if process else name, since=now, until=now + ttl)
+
+    @property
+    def name(self) -> str:
+        """The holder's name."""
+        return self.holder.partition(_PROCESS)[0]
+
+    @property
+    def process(self) -> str:
+        """The holder's process as `process_name` has it; links of earlier versions have none."""
+        return self.holder.partition(_PROCESS)[2]
+
     def holds(self, now: datetime) -> bool:
-        """Return whether the claim counts at `now`.
+        """Return whether the claim counts at `now`: it has not run out, and its process is not gone.
 
         A `since` further ahead of `now` than the claim was meant to last was written by a clock that has since
         been set back: such a claim would block for as long as the clock was off, so it does not count.
         """
-        return self.since - (self.until - self.since) < now < self.until
+        return self.since - (self.until - self.since) < now < self.until and not is_gone(self.process)
 
 
 @dataclass
@@ -78,14 +126,14 @@ class Lease:
             number, last = last_record(store, prefix, _Claim)
             if last and last.holds(now):
                 break
-            if add_next(store, prefix, number + 1, _Claim(holder=holder, since=now, until=now + ttl)):
+            if add_next(store, prefix, number + 1, _Claim.of(holder, now, ttl)):
                 return cls(store, prefix, holder, ttl, number + 1, now + ttl)
-        who, until = (last.holder, last.until.isoformat(timespec="seconds")) if last else ("Another", "now")
+        who, until = (last.name, last.until.isoformat(timespec="seconds")) if last else ("Another", "now")
         raise ClaimedError(holder=who, prefix=prefix, until=until)
 
     def renew(self, now: datetime) -> None:
         """Extend the claim to `now` + `ttl`; LeaseLostError where another took it over."""
-        renewed = _Claim(holder=self.holder, since=now, until=now + self.ttl)
+        renewed = _Claim.of(self.holder, now, self.ttl)
         if not add_next(self.store, self.prefix, self.number + 1, renewed):
             raise LeaseLostError(prefix=self.prefix)
         self.number, self.until = self.number + 1, renewed.until
@@ -109,14 +157,14 @@ def held(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
         if before.until <= before.since:  # given back
             break
         number, first = number - 1, before
-    return ClaimHolder(last.holder, first.since, last.until)
+    return ClaimHolder(last.name, first.since, last.until)
 
 
 def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") -> None:
     """End a claim on `prefix` (`only`: of that holder), alive or not; ClaimedError where it is renewed faster."""
     for _ in range(CONTESTS):
         number, last = last_record(store, prefix, _Claim)
-        if last is None or not last.holds(now) or only not in ("", last.holder):
+        if last is None or not last.holds(now) or only not in ("", last.name):
             return
         if add_next(store, prefix, number + 1, _Claim(holder=by, since=now, until=now)):
             return

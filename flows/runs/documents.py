@@ -169,10 +169,23 @@ def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
     return read_facts(store, keys.report("summary.json"))
 
 
-def refusal(store: Store, keys: RunKeys) -> tuple[str, str] | None:
-    """Return the error that refused a run at its last attempt, and when; None where none did."""
-    noted = [entry for entry in store.keys(keys.events) if _REFUSED.search(entry.key)]
-    return next(((str(event["why"]), str(event["at"])) for event in read_events(store, noted[-1:])), None)
+class Refusal(NamedTuple):
+    """What refused a run at its last attempt: the error, its sentence, when; and when the run was first refused."""
+
+    error: str
+    sentence: str
+    at: str
+    first: str
+
+
+def refusal(store: Store, keys: RunKeys) -> Refusal | None:
+    """Return what refused a run, None where nothing did."""
+    noted = sorted((entry for entry in store.keys(keys.events) if _REFUSED.search(entry.key)), key=lambda one: one.key)
+    if not noted:
+        return None
+    first, last = read_events(store, [noted[0], noted[-1]])
+    sentence = last.get("sentence", last["why"])  # earlier versions did not keep it
+    return Refusal(last["why"], sentence, last["at"], first["at"])
 
 
 def refusals(store: Store, issuer: str, committed: Collection[Manifest]) -> dict[str, str]:
@@ -190,7 +203,7 @@ def refusals(store: Store, issuer: str, committed: Collection[Manifest]) -> dict
         if plan is None or why is None or plan.source.key in names or records[plan.source.sha256] % 2:  # odd: dismissed
             continue
         if read_end(store, keys) is None and not is_replaced(store, keys):
-            found[str(keys.run)] = why[1]
+            found[str(keys.run)] = why.at
     return found
 
 

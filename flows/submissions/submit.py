@@ -151,12 +151,13 @@ def finish_commits(context: IssuerContext) -> None:
 
 @contextmanager
 def _recording_refusal(adapters: Adapters, keys: RunKeys) -> Iterator[None]:
-    """Record the name of the error that refused a run in the run's history."""
+    """Record name and sentence of the error that refused a run in the run's history."""
     try:
         yield
     except (ExtractError, GateError, BalanceError, OperatorError) as error:
         with suppress(CardlinkError):  # on a full disk recording fails too: the first error is the one to show
-            record_event(adapters, keys, "refused", why=type(error).__name__)
+            sentence = error.message.format(**error.fields).rstrip(".")
+            record_event(adapters, keys, "refused", why=type(error).__name__, sentence=sentence)
         raise
 
 

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from prometheus_client.openmetrics import parser
 
+from flows.adapters.local import LocalStore
 from flows.adapters.unsealed import PlainSealer
 from flows.errors import CardlinkError
-from flows.operations.alerts import Failure, holding, open_alerts, record_notified, watch
+from flows.operations.alerts import KINDS, Failure, holding, open_alerts, record_notified, watch
 from flows.operations.metrics import metrics_key, write_metrics
 from flows.operations.outbox import move
-from flows.operations.remediation import dismiss
-from flows.runs.store import StoreDeniedError
+from flows.operations.remediation import close_break, dismiss
+from flows.reports.rebuild import rebuild
+from flows.runs.documents import keys_of
+from flows.runs.store import StoreDeniedError, VerdictRefusedError
+from flows.runs.versions import read_facts
+from flows.simulator.extract import write_sample
+from schemas.portal import EMAIL
 from tests import keys
 from tests.adapters import key_kinds
 from tests.again import again, night
 from tests.builders import portal_rows
-from tests.night import BANK, NOON, Bench, issuer, local_bench, portal_csv
+from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, portal_csv
 from tests.storms import FailingStore
 
 
@@ -42,6 +52,189 @@ def look(bench: Bench, *failures: Failure) -> list[tuple[str, bool]]:
 
 def at(bench: Bench, moment: datetime, **tables: object) -> Bench:
     return replace(bench, now=lambda: moment, issuer=issuer(**tables) if tables else bench.issuer)
+
+
+Shown = Iterator[Bench | tuple[Bench, Failure]]  # the bench where the cause is there, then where it is gone
+
+
+def missing(folder: Path) -> Shown:
+    bench = at(local_bench(folder), NOON, schedule={"extract_by": "03:00:00"})
+    yield bench
+    bench.drop(5)
+    yield bench
+
+
+def waiting(folder: Path) -> Shown:
+    bench = at(local_bench(folder), NOON, schedule={"extract_by": "03:00:00"}, source={"done_marker": ".done"})
+    extract = bench.drop(5)
+    yield bench
+    bench.drop_bytes(b"", f"{extract}.done")
+    yield bench
+
+
+def skipped(folder: Path) -> Shown:
+    bench = at(local_bench(folder), NOON, schedule={"days": ["mon", "tue", "wed", "thu"]})  # NOON is a Friday
+    yield bench
+    yield at(bench, NOON + timedelta(days=3))
+
+
+def empty(folder: Path) -> Shown:
+    bench = local_bench(folder)
+    with pytest.raises(CardlinkError):
+        bench.submit(bench.drop_bytes(portal_csv(portal_rows({})).splitlines(keepends=True)[0]))
+    yield bench
+    bench.submit(bench.drop(5))
+    yield bench
+
+
+def refused(folder: Path) -> Shown:
+    """Refuse an extract; commit a corrected one of another name, while the refused one stays where it is."""
+    bench = local_bench(folder, limits={"max_reject_rate": 0.01})
+    with pytest.raises(CardlinkError):
+        bench.submit(bench.drop(50, bad=0.3))
+    yield bench
+    bench.submit(bench.drop(50, "bank-20261120-corrected.csv", seed=1))
+    yield bench
+
+
+def changed(folder: Path) -> Shown:
+    bench = local_bench(folder)
+    bench.submit(bench.drop(5))
+    extract = bench.drop(6)
+    yield bench
+    dismiss(bench.context, extract, "the first was right")
+    yield bench
+
+
+class Scanned(LocalStore):
+    """A store whose files are not found clean until they are."""
+
+    clean = False
+
+    def ensure_clean(self, key: str) -> None:
+        if not self.clean:
+            raise VerdictRefusedError(key=key, tag="Scan", found="THREATS_FOUND", clean="CLEAN")
+
+
+def unclean(folder: Path) -> Shown:
+    store = Scanned(folder / "store")
+    bench = replace(local_bench(folder), store=store)
+    bench.drop(5)
+    yield bench
+    store.clean = True
+    yield bench
+
+
+def repeated(folder: Path) -> Shown:
+    bench = local_bench(folder)
+    bench.submit(bench.drop(5))
+    extract = bench.drop(5, "bank-20261120-again.csv")
+    yield bench
+    dismiss(bench.context, extract, "sent by mistake")
+    yield bench
+
+
+def failed(folder: Path) -> Shown:
+    bench = local_bench(folder)
+    yield bench, Failure("nightly-bank", "Crashed")
+    yield bench
+
+
+def unbalanced(folder: Path) -> Shown:
+    bench = local_bench(folder)
+    run = bench.submit(bench.drop_bytes(portal_csv(portal_rows({})))).manifest.run
+    link = "https://links.example.com/l/x"
+    rows = f"c-1,4242,{link},2027-01-20,\nghost,4242,{link},2027-01-20,\n"
+    bench.drop_result(f"cuid,last_4,url,expiration_date,error\n{rows}".encode())
+    bench.ingest()
+    yield bench
+    for one in read_facts(bench.store, keys_of(run).report("summary.json"))["breaks"]:  # type: ignore[index]  # it is there
+        close_break(bench.context, run, one["name"], "", "agreed with the partner")
+    rebuild(bench.context, run)
+    yield bench
+
+
+def departing(folder: Path) -> Shown:
+    bench = local_bench(folder)
+    for seed in range(5):
+        bench.submit(bench.drop(80, f"bank-2026110{seed + 1}.csv", seed=seed))
+    out = BytesIO()
+    write_sample(out, 80, bad=0.0, seed=6, as_of=DAY)
+    odd = pl.read_csv(out.getvalue(), infer_schema=False).with_columns(pl.lit(None, pl.String).alias(EMAIL))
+    odd_name = bench.drop_bytes(odd.write_csv().encode(), "bank-20261106.csv")
+    bench.submit(odd_name)
+    yield bench
+    bench.submit(bench.drop(80, "bank-20261107.csv", seed=7))
+    yield bench
+
+
+def overdue(folder: Path) -> Shown:
+    bench = at(local_bench(folder), NOON)
+    move(bench.context.adapters, bench.submit(bench.drop(5)).manifest.run, "uploaded")
+    late = at(bench, NOON + timedelta(hours=49))
+    yield late
+    late.answer()
+    late.ingest()
+    yield late
+
+
+def ending(folder: Path) -> Shown:
+    key = keys.lasting(10)
+    bench = replace(local_bench(folder), now=lambda: datetime.now(UTC))
+    yield replace(bench, key=key, issuer=issuer(portal={"fingerprints": [key.fingerprint]}))
+    yield bench
+
+
+def unusable(folder: Path) -> Shown:
+    bench = local_bench(folder)
+    yield replace(bench, key=keys.sound("curve25519", 2))
+    yield bench
+
+
+STORIES: dict[str, Callable[[Path], Shown]] = {
+    "extract-missing": missing,
+    "extract-waiting": waiting,
+    "night-skipped": skipped,
+    "empty-extract": empty,
+    "run-refused": refused,
+    "extract-changed": changed,
+    "extract-unclean": unclean,
+    "extract-repeated": repeated,
+    "flow-failed": failed,
+    "out-of-balance": unbalanced,
+    "drift": departing,
+    "result-overdue": overdue,
+    "key-ending": ending,
+    "key-unusable": unusable,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_alert_of_each_kind_is_told_once_when_its_cause_comes_and_once_when_it_is_gone(
+    tmp_path: Path, kind: str
+) -> None:
+    looks = []
+
+    for bench in STORIES[kind](tmp_path):
+        for _ in range(2):
+            looks.append([one for one in look(*(bench if isinstance(bench, tuple) else [bench])) if one[0] == kind])
+
+    assert looks == [[(kind, True)], [], [(kind, False)], []]
+
+
+def test_a_refused_extract_is_not_over_with_one_that_had_come_before_it(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
+    good, bad = bench.drop(50), bench.drop(50, "bank-20261120-2.csv", bad=0.3, seed=1)
+    for name in (good, bad):
+        os.utime(tmp_path / "store" / "bank" / "extracts" / name, (NOON.timestamp() - 60,) * 2)
+    with pytest.raises(CardlinkError):
+        bench.submit(bad)
+    bench.submit(good)
+
+    found = watch(bench.context)
+
+    assert [("run-refused", True)] == [(one.alert.kind, one.opened) for one in found]
+    assert re.search(r"was refused: bank/extracts/bank-20261120-2.csv.* of 50 rows", found[0].alert.text)
 
 
 def test_a_quiet_night_has_nothing_to_tell(tmp_path: Path) -> None:
@@ -127,31 +320,6 @@ def test_a_name_with_other_content_is_told_until_somebody_decides(tmp_path: Path
     assert looks == [[("extract-changed", True)], [], [("extract-changed", False)]]
 
 
-def test_an_overdue_answer_is_told_once_and_closes_when_it_comes(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    run = bench.submit(bench.drop(20)).manifest.run
-    move(bench.context.adapters, run, "uploaded")
-    late = at(bench, NOON + timedelta(hours=49))
-
-    looks = [look(bench), look(late), look(late)]
-    late.answer()
-    late.ingest()
-    looks.append(look(late))
-
-    assert looks == [[], [("result-overdue", True)], [], [("result-overdue", False)]]
-
-
-def test_a_missing_extract_is_told_after_its_hour_and_closes_with_the_drop(tmp_path: Path) -> None:
-    schedule = {"extract_by": "03:00:00"}
-    bench = at(local_bench(tmp_path), NOON, schedule=schedule)
-
-    looks = [look(bench), look(bench)]
-    bench.drop(5, "bank-20261120.csv")
-    looks.append(look(bench))
-
-    assert looks == [[("extract-missing", True)], [], [("extract-missing", False)]]
-
-
 def test_yesterdays_extract_is_not_todays(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     bench.drop(5, "bank-20261119.csv")
@@ -200,15 +368,6 @@ def test_a_whole_extract_of_the_day_leaves_one_that_came_later_its_time(tmp_path
     assert looks == [[], [("extract-waiting", True)]]
 
 
-def test_a_skipped_night_is_announced_on_its_day_and_closes_with_it(tmp_path: Path) -> None:
-    schedule = {"days": ["mon", "tue", "wed", "thu"]}  # NOON is a Friday
-    bench = at(local_bench(tmp_path), NOON, schedule=schedule)
-
-    looks = [look(bench), look(bench), look(at(bench, NOON + timedelta(days=3)))]
-
-    assert looks == [[("night-skipped", True)], [], [("night-skipped", False)]]
-
-
 @pytest.mark.parametrize(("policy", "told_of"), [("alert", [("empty-extract", True)]), ("allow", [])])
 def test_an_empty_extract_is_told_by_policy(tmp_path: Path, policy: str, told_of: list[tuple[str, bool]]) -> None:
     bench = at(local_bench(tmp_path), NOON, alerts={"empty_extract": policy})
@@ -244,23 +403,6 @@ def test_a_subkey_that_ends_soon_is_told_as_such_and_unsealed_chunks_are_not(tmp
         (change.alert.kind, change.alert.text.partition(" expires on ")[0]) for change in found
     ]
     assert [] == watch(unsealed)
-
-
-def test_a_key_that_is_not_the_pinned_one_is_told(tmp_path: Path) -> None:
-    bench = replace(local_bench(tmp_path), key=keys.sound("curve25519", 2))
-
-    looks = [look(bench), look(bench), look(local_bench(tmp_path / "other"))]
-
-    assert looks == [[("key-unusable", True)], [], []]
-
-
-def test_a_failing_deployment_is_told_once_and_closes_when_it_ends_well(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    failure = Failure("nightly-bank", "Crashed")
-
-    looks = [look(bench, failure), look(bench, failure), look(bench)]
-
-    assert looks == [[("flow-failed", True)], [], [("flow-failed", False)]]
 
 
 def test_a_watcher_killed_before_telling_leaves_it_to_the_next(tmp_path: Path) -> None:

@@ -15,21 +15,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
+from uuid import uuid4
 
 import pytest
 from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prometheus_client.parser import text_string_to_metric_families
 
-from flows.demo import ISSUER
+from flows import watch
+from flows.demo import ISSUER, prepare
+from flows.install import automation, automations
 from flows.nightly import nightly
 from flows.operations.alerts import Failure
 from flows.watch import failures
+from tests.fault_proxy import Fault, RunInputs, between
 from tests.leftovers import ended
 from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import LATE, POSTGRES, ROOT, Run, Stage, install, late_bank, on_stage, wait_for
@@ -124,22 +129,58 @@ def test_an_issuer_that_is_added_has_deployments_of_its_own_beside_those_there_w
     assert deployments_of(ISSUER, LATE) == set(found)
 
 
-def test_each_deployment_has_its_limit_of_one_and_runs_anywhere(stage: Stage) -> None:
+def test_only_what_comes_often_has_a_limit_of_one_and_every_deployment_runs_anywhere(stage: Stage) -> None:
     found = stage.call("deployments/filter", {})
 
     limits = {one["name"]: (one["global_concurrency_limit"] or {}).get("limit") for one in found}
-    waits = {one["name"]: (one["concurrency_options"] or {}).get("collision_strategy") for one in found}
-    assert set(limits.values()) == {1}
-    assert (waits[f"nightly-{ISSUER}"], waits[f"ingest-{ISSUER}"]) == ("ENQUEUE", "CANCEL_NEW")
+    often = {f"{flow}-{ISSUER}" for flow in ("ingest", "watch", "reconciliation", "placements", "purge")}
+    assert {name: 1 if name in often else None for name in limits} == limits
     assert all(one["path"] in (None, ".", "") and not one["pull_steps"] for one in found)
 
 
-def test_installing_again_changes_nothing(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.RESET,
+        Fault.LATE_500,
+        Fault.TIMEOUT,
+    ],
+    ids=["gone", "500", "silent"],
+)
+def test_a_night_whose_server_fails_from_its_first_artifact_on_commits_all_the_same(
+    stage: Stage, tmp_path: Path, fault: Fault
+) -> None:
+    prepare(tmp_path, 100)
+    gone = Event()
+
+    def choose(asked: RunInputs) -> Fault | None:
+        if "artifacts" in asked.path:
+            gone.set()
+        return fault if gone.is_set() else Fault.RESET if "events" in asked.path else None
+
+    with between(stage.url, choose, silence=30) as proxy, (tmp_path / "flow.log").open("wb") as log:
+        settings = {**stage.settings, "PREFECT_API_URL": f"{proxy.endpoint}/api", "CARDLINK_CONFIG": str(tmp_path)}
+        code = f"from flows.nightly import nightly; nightly({ISSUER!r})"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], env=settings, stdout=log, stderr=log, start_new_session=True
+        )
+        with ended(process):
+            wait_for(lambda: process.poll() is not None or [*(tmp_path / "store").rglob("manifest.json")])
+            alive = process.poll() is None
+
+    assert gone.is_set()
+    assert alive
+
+
+def test_installing_again_changes_nothing_but_what_is_no_longer_as_deploy_says(stage: Stage) -> None:
     before = (stage.deployments(), len(stage.call("automations/filter", {})))
+    nightly = f"deployments/{before[0][f'nightly-{ISSUER}']}"
+    stage.call(nightly, {"concurrency_limit": 1}, "PATCH")  # as earlier versions deployed it
 
     said = install(stage)
 
     assert (stage.deployments(), len(stage.call("automations/filter", {}))) == before
+    assert stage.call(nightly)["global_concurrency_limit"] is None
     assert "alerts go to: cardlink-webhook" in said
 
 
@@ -282,6 +323,87 @@ def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: 
             found += failures(LATE)
 
     assert found == [Failure(name, "Failed")]
+
+
+def test_a_flow_run_without_a_sign_of_life_is_marked_as_crashed_and_a_living_one_is_not(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "SILENT", timedelta(seconds=30))
+    monkeypatch.setattr(watch, "PAUSE", 1.0)
+    name = f"nightly-{ISSUER}"
+    place, body = f"deployments/{stage.deployments()[name]}/create_flow_run", {"state": {"type": "PENDING"}}
+    dead, alive = (str(stage.call(place, body)["id"]) for _ in range(2))
+    for run in (dead, alive):
+        stage.call(f"flow_runs/{run}/set_state", {"state": {"type": "RUNNING"}, "force": True})
+    time.sleep(31)  # Running was a sign of life
+    emit(stage, "heartbeat", {alive: ""})
+    heard = {
+        "filter": {"resource": {"id": [f"prefect.flow-run.{alive}"]}, "event": {"name": ["prefect.flow-run.heartbeat"]}}
+    }
+    wait_for(lambda: stage.call("events/filter", heard)["events"])  # the server stores events every few seconds
+
+    with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
+        found = failures(ISSUER)
+
+    states = [stage.call(f"flow_runs/{run}")["state"]["type"] for run in (dead, alive)]
+    stage.call(f"flow_runs/{alive}/set_state", {"state": {"type": "COMPLETED"}, "force": True})
+    assert ["CRASHED", "RUNNING"] == states
+    assert Failure(name, "Crashed") in found
+
+
+def emit(on: Stage, event: str, deployments: dict[str, str]) -> None:
+    """Emit an event of flow runs, each of a deployment, as Prefect does."""
+    role = {"prefect.resource.role": "deployment", "prefect.resource.id": "prefect.deployment.x"}
+    moment = datetime.now(UTC).isoformat()
+    events = [
+        {
+            "id": str(uuid4()),
+            "occurred": moment,
+            "event": f"prefect.flow-run.{event}",
+            "resource": {"prefect.resource.id": f"prefect.flow-run.{run}"},
+            "related": [{**role, "prefect.resource.name": name}] if name else [],
+        }
+        for run, name in deployments.items()
+    ]
+    on.call("events", events)
+
+
+def test_of_two_hundred_watches_the_one_that_is_silent_is_told(story: Story) -> None:
+    stage, names = story.stage, {str(uuid4()): f"watch-bank-{number:03d}" for number in range(200)}
+    spec = next(one for one in automations() if one["name"] == "cardlink watch silent")
+    spec = {**spec, "name": "soon", "trigger": {**spec["trigger"], "within": 15}}
+    [block] = [one["id"] for one in stage.call("block_documents/filter", {}) if one["name"] == "cardlink-webhook"]
+    living = {run: name for run, name in names.items() if name != "watch-bank-077"}
+
+    def told() -> list[str]:
+        return sorted({one["subject"] for one in stage.delivered if "watch-bank-" in one["subject"]})
+
+    stage.call("automations/", json.loads(automation(spec, [block]).model_dump_json()))
+    emit(stage, "Pending", names)
+    for _ in range(4):
+        time.sleep(5)
+        emit(stage, "Completed", living)
+    wait_for(told)
+
+    assert ["cardlink: watch-bank-077 is silent"] == told()
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [("[alerts]", "[alerts", "(at line"), ("[alerts]", "[alerts]\nreport_to = 1", "report_to")],
+    ids=["no TOML", "an unknown key"],
+)
+def test_an_error_in_a_toml_is_told_by_the_watch_of_its_issuer(story: Story, was: str, now: str, said: str) -> None:
+    file = story.stage.folder / f"{LATE}.toml"
+    text = file.read_text()
+    file.write_text(text.replace(was, now))
+
+    done = story.stage.do(f"watch-{LATE}", issuer=LATE)
+
+    file.write_text(text)
+    assert "Failed" == done.state
+    assert f"{LATE}.toml" in done.message
+    assert said in done.message
 
 
 def test_metrics_lie_in_the_store_and_prefects_own_are_served(story: Story) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
-from flows.runs.claim import ClaimedError, Lease, LeaseLostError, end
+from flows.runs.claim import ClaimedError, Lease, LeaseLostError, end, is_gone, process_name
 from flows.runs.store import ConflictError, Entry
+from tests.leftovers import ended
 
 NOW = datetime(2026, 11, 20, 2, 0, tzinfo=UTC)
 TTL = timedelta(minutes=10)
@@ -150,6 +155,76 @@ def test_a_claim_that_cardlink_did_not_write_is_named_and_not_overruled(store: L
         Lease.take(store, CHAIN, "night-1", NOW, TTL)
 
     assert unreadable.value.__context__ is None
+
+
+HOLDER = """
+import os, sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from flows.adapters.local import LocalStore
+from flows.runs.claim import Lease
+store, since = LocalStore(Path(sys.argv[1])), datetime.fromisoformat(sys.argv[3])
+Lease.take(store, sys.argv[2], "killed", since, timedelta(hours=1))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not process_name(os.getpid()), reason="there is no /proc here")
+def test_a_killed_process_s_claim_is_free_at_once_and_a_living_one_s_is_not(store: LocalStore, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path), CHAIN, NOW.isoformat()]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    with ended(process):
+        assert process.stdout is not None
+        assert "held\n" == process.stdout.readline()
+        with pytest.raises(ClaimedError, match="killed"):
+            Lease.take(store, CHAIN, "next", NOW + MINUTE, TTL)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # ended, and nobody has collected it yet
+        lease = Lease.take(store, CHAIN, "next", NOW + MINUTE, TTL)
+
+    assert ("next", 2) == (lease.holder, lease.number)
+    assert [is_gone(process_name(os.getpid())), is_gone(read(store, 1)["holder"].partition(" in process ")[2])] == [
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "word", "gone"),
+    [(0, "another-boot", False), (1, "pid:[1]", False), (3, "1", True), (2, str(2**22 + 1), True)],
+    ids=["another boot", "another container", "its number is used again", "no such number"],
+)
+@pytest.mark.skipif(not process_name(os.getpid()), reason="there is no /proc here")
+def test_only_on_its_own_boot_and_in_its_own_namespace_a_process_can_be_proven_gone(
+    at: int, word: str, *, gone: bool
+) -> None:
+    words = process_name(os.getpid()).split()
+
+    words[at] = word
+
+    assert gone == is_gone(" ".join(words))
+
+
+def test_a_lease_of_an_earlier_version_holds_until_it_runs_out(store: LocalStore) -> None:
+    Lease.take(store, CHAIN, "old", NOW, TTL)
+    written = read(store, 1)
+    written["holder"] = "old"
+    store.replace(f"{CHAIN}000001.json", [json.dumps(written).encode()])
+
+    with pytest.raises(ClaimedError, match="old"):
+        Lease.take(store, CHAIN, "next", NOW + MINUTE, TTL)
+    lease = Lease.take(store, CHAIN, "next", NOW + TTL, TTL)
+
+    assert "next" == lease.holder
+
+
+def read(store: LocalStore, number: int) -> dict[str, str]:
+    """Return a link of the chain as it is stored."""
+    with store.open(f"{CHAIN}{number:06d}.json") as source:
+        found: dict[str, str] = json.loads(source.read())
+    return found
 
 
 Move = tuple[str, int, int]  # what, by whom, after how many minutes
