@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 
 import click
 
-from flows import demo, install
+from flows import install
 from flows.commands.entry import REQUIRED, Context, Entry, Parameter, entries_of
 from flows.commands.every import ENTRIES
 from flows.commands.parameters import OneOf, Range
 from flows.commands.result import Result
 from flows.errors import BugError, CardlinkError, TryAgainError, full_text, kind_and_place
 from flows.redaction import redacted, shown
+from flows.simulator import commands as practice
+from flows.simulator import demo
 from flows.wiring import begin_process, config_folder
 
 if TYPE_CHECKING:
@@ -266,5 +268,5 @@ class ProgressLine:
             click.echo("\r" + " " * self._width + "\r", err=True, nl=False)
 
 
-COMMANDS = [*ENTRIES, *entries_of(demo, install)]
+COMMANDS = [*ENTRIES, *entries_of(practice, demo, install)]
 add(main, COMMANDS)

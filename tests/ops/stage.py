@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 
 from flows.commands.entry import Form
 from flows.commands.every import ENTRIES
-from flows.demo import ISSUER, prepare
+from flows.simulator.demo import ISSUER, prepare
 from flows.ui import environment, page_server, server, worker
 from tests.leftovers import ended
 from tests.ops.browser import Page

@@ -26,9 +26,9 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prometheus_client.parser import text_string_to_metric_families
 
-from flows.demo import ISSUER
 from flows.nightly import nightly
 from flows.operations.alerts import Failure
+from flows.simulator.demo import ISSUER
 from flows.watch import failures
 from tests.leftovers import ended
 from tests.ops.browser import CHROMIUM, Page, browser
