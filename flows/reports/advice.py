@@ -84,23 +84,11 @@ def _links(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def across_advice(facts: Mapping[str, Any]) -> list[str]:
-    """Return what to do now about all runs of an issuer, most urgent first."""
-    late = facts["outstanding"]["overdue"]
-    broken = [one["run"] for one in facts["runs"] if one["state"] == OUT_OF_BALANCE]
-    unlinked = facts["unlinked"]["cardholders"]
-    steps = []
-    if broken:
-        steps.append(f"{rows(len(broken), 'run')} out of balance; the breaks: cardlink worklist {facts['issuer']}")
-    if late["count"]:
-        steps.append(
-            f"Ask for the results of {rows(late['count'], 'chunk')} ({rows(late['rows'])}): no answer within "
-            f"{facts['answer_within_hours']} hours. Check that they were uploaded, then ask the partner."
-        )
-    if unlinked:
-        steps.append(f"Follow up {rows(unlinked, 'cardholder')} without a link after all attempts: see unlinked.csv.")
+    """Return how many things of each kind are to be done about all runs of an issuer, due first."""
+    steps = [f"{kind}: {number:,} (cardlink worklist {facts['issuer']})" for kind, number in facts["to_do"].items()]
     if twice := facts["active_twice"]:
         steps.append(f"Look at {rows(twice, 'card')} with a link or a wait in more than one run: see active-twice.csv.")
-    return [*steps, *_links(facts)]
+    return steps
 
 
 def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:

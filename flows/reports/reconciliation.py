@@ -1,11 +1,11 @@
-"""Reconcile across the runs of an issuer: read their reports, find overdue answers, alert once.
+"""Reconcile across the runs of an issuer: read their reports, find overdue answers and what is to be done.
 
 Reads the runs' own reports and leaves them unchanged; everything it writes is below `<issuer>/reconciliation/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta
 from io import BytesIO
@@ -24,7 +24,7 @@ from flows.results.lineage import Cardholders, run_rows
 from flows.results.markers import read_waiting
 from flows.runs.attempts import active_twice, prompted_links
 from flows.runs.chains import commits_since, last_record
-from flows.runs.context import IssuerContext, record_event
+from flows.runs.context import IssuerContext
 from flows.runs.documents import (
     csv_pieces,
     keys_of,
@@ -46,7 +46,6 @@ LIFE = timedelta(days=62)  # of a link (interface.md 8): cardholders of older ru
 READERS = 16  # runs read at a time
 BATCH = 100_000  # rows looked at together
 NO_ATTEMPTS = pl.DataFrame(schema=lists.TRIED)
-OVERDUE, ARRIVED = "overdue.json", "overdue-closed.json"  # at most one of each in a run's history
 
 
 class Survey(NamedTuple):
@@ -93,10 +92,7 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
 
 
 def reconcile_runs(context: IssuerContext, start: date | None = None, end: date | None = None) -> dict[str, Any]:
-    """Write the report across the issuer's committed runs of these business dates, and return its facts.
-
-    An overdue answer is reported once, and closed once when none is overdue.
-    """
+    """Write the report across the issuer's committed runs of these business dates, and return its facts."""
     store, issuer = context.adapters.store, context.issuer
     found = survey(context, start, end)
     runs, cards, terms = found.runs, found.cards, found.terms
@@ -110,10 +106,10 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         **across.across(runs, cards, terms),
         "worklist": work.head(across.LISTED).to_dicts(),
         "more_work": max(0, work.height - across.LISTED),
+        "to_do": dict(work.group_by("kind", maintain_order=True).len().iter_rows()),
         "cardholders": found.cardholders,
         "hours": hours_of((one.hours for one in runs), issuer.portal.link_within_hours),
         "active_twice": twice.height,
-        "alerts": _alert(context, runs, terms),
         "funnel": (read_facts(store, f"{placements(issuer.issuer)}summary.json") or {}).get("funnel"),
     }
     folder = reconciliation(issuer.issuer)
@@ -214,23 +210,3 @@ def _attempts(rows: pl.DataFrame) -> pl.DataFrame:
     stages = {ERROR: "partner", REJECTED: "submit"}
     stage = pl.col("state").replace_strict(stages, default=None, return_dtype=pl.String).alias("stage")
     return rows.select(*lists.CARD, "run", stage, code).drop_nulls("stage")
-
-
-def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms) -> dict[str, list[str]]:
-    """Open an alert for each run with an overdue chunk and close it when there is none (`arrived`: all answered)."""
-    store = context.adapters.store
-    alerts: dict[str, list[str]] = {"opened": [], "standing": [], "closed": [], "arrived": []}
-    for run in runs:
-        late = [one for one in run.waiting if terms.overdue(one)]
-        if late:
-            alerts["opened" if _note_once(context, run.run, OVERDUE, late) else "standing"].append(run.run)
-        elif any(store.keys(keys_of(run.run).events + OVERDUE)) and _note_once(context, run.run, ARRIVED, late):
-            alerts["closed"].append(run.run)
-            alerts["arrived"] += [] if run.rows["awaiting"] else [run.run]
-    return alerts
-
-
-def _note_once(context: IssuerContext, run: str, name: str, late: Sequence[WaitingChunk]) -> bool:
-    """Write an event under a fixed name, create-only, so that of many processes only one reports it."""
-    rows, what = sum(one.awaiting for one in late), name.removesuffix(".json")
-    return record_event(context.adapters, keys_of(run), what, name, chunks=len(late), rows=rows)

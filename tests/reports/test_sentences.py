@@ -123,7 +123,10 @@ SITUATIONS: dict[Callable[[Night], None], tuple[tuple[str, ...], tuple[str, ...]
     held: (("is on hold with its chunk", "chunks held"), ("chunks to upload",)),
     cancelled: (("was not sent: its chunk was cancelled",), ("chunks to upload", "chunks held")),
     uploaded: (("was uploaded and has no answer yet", "results awaited"), ("chunks to upload",)),
-    short: (("has no answer in its chunk's result", "break RESULT_SHORT", "1 run out of balance"), ("Nothing to do",)),
+    short: (
+        ("has no answer in its chunk's result", "break RESULT_SHORT: 1 (cardlink worklist bank)"),
+        ("Nothing to do",),
+    ),
     lost: (("has no usable answer, as an operator decided", "rows decided lost, to send again"), ("break RESULT",)),
     expired: (("a link had already expired when its result arrived", "decide that it expired"), ("overdue",)),
     refused: (
