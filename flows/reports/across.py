@@ -13,7 +13,18 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.reports.summary import AGES, DUE, LACKS, MISSING, OUT_OF_BALANCE, SOON, age_step, by_expiry, duration
+from flows.reports.summary import (
+    AGES,
+    LACKS,
+    MISSING,
+    OUT_OF_BALANCE,
+    SOON,
+    ReportTerms,
+    WaitingChunk,
+    age_step,
+    by_expiry,
+    duration,
+)
 from flows.results.masking import spreadsheet_safe
 from flows.runs.chunks import chunk_of
 from schemas import reports
@@ -42,28 +53,6 @@ class RunFacts(NamedTuple):
     waiting: tuple[WaitingChunk, ...]
     breaks: Sequence[Mapping[str, Any]] = ()  # open ones, as in summary.json
     hours: Mapping[str, int] = {}
-
-
-class WaitingChunk(NamedTuple):
-    """One chunk with unanswered rows: what is missing, and since when it waits."""
-
-    run: str
-    chunk: int
-    missing: str  # of `flows.reports.summary.LACKS`
-    awaiting: int
-    since: datetime
-    state: str = "uploaded"  # in the outbox, apart from its result
-
-
-class ReportTerms(NamedTuple):
-    """The time of the report, and how many hours an answer may take."""
-
-    now: datetime
-    within: int
-
-    def overdue(self, chunk: WaitingChunk) -> bool:
-        """True where the answer should have come by now; one that came but does not fit is not overdue."""
-        return chunk.missing in DUE and self.now - chunk.since > timedelta(hours=self.within)
 
 
 def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import polars as pl
 
 from flows.reports import lists as tables
 from flows.reports.lists import write_links, write_unsent
-from flows.reports.summary import summarise, waiting_since
+from flows.reports.summary import summarise
 from flows.reports.tally import Tally, add, run_hours, tally
 from flows.results.balance import Balance, balance
 from flows.results.intake import CHUNKS
@@ -81,15 +81,14 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
     total = add(counted)
     found, closed = tuple(sorted(total.breaks)), sorted(total.closed, key=lambda pair: pair[0])
     books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found), len(closed))
-    moment = waiting_since(store, keys, manifest, now)
+    items, within = outbox(context.adapters, run), timedelta(hours=context.issuer.portal.answer_within_hours)
     versions = {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}
-    summary = summarise(manifest, total, books, context.issuer, moment, versions, closed)
+    summary = summarise(manifest, total, books, context.issuer, items, now, versions, closed)
     summary["hours"] = run_hours(store, manifest, total.arrivals, context.issuer.portal.link_within_hours)
     if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
-    items, within = outbox(context.adapters, run), timedelta(hours=context.issuer.portal.answer_within_hours)
     _write_open_rows(store, keys, manifest, total, items, (now, within))
     chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
     _in_parallel(

@@ -14,16 +14,17 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import across, lists
-from flows.reports.across import OPERATOR, ReportTerms, RunFacts, WaitingChunk, Work, worklist
+from flows.reports.across import OPERATOR, RunFacts, Work, worklist
 from flows.reports.across import table as worklist_table
 from flows.reports.page import across_page
-from flows.reports.summary import HELD, MISSING, missing, waiting_since
+from flows.reports.summary import ReportTerms, WaitingChunk, waiting_chunks
 from flows.reports.tally import hours_of
 from flows.reports.workbook import across_workbook
 from flows.results.lineage import Cardholders, run_rows
 from flows.results.markers import read_waiting
 from flows.runs.attempts import active_twice, prompted_links
 from flows.runs.chains import commits_since, last_record
+from flows.runs.chunks import chunk_states
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
     csv_pieces,
@@ -75,7 +76,7 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     lately = [run for run in runs if run.as_of >= since and run.run not in gone]
     held, tried = Cardholders(), list[pl.DataFrame]()
     with ThreadPoolExecutor(READERS) as readers:
-        found = list(readers.map(lambda run: _facts(store, run, terms), runs))
+        found = list(readers.map(lambda run: _facts(store, run), runs))
         in_order = sorted(lately, key=lambda one: turns.get(one.run, -1))
         read_runs = readers.map(lambda run: _rows(store, run), in_order)
         for some in batched(read_runs):  # a frame costs more than its rows, where runs are small
@@ -138,7 +139,7 @@ def _unconfirmed(store: Store, issuer: str) -> Iterator[Work]:
         )
 
 
-def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
+def _facts(store: Store, manifest: Manifest) -> RunFacts:
     """Return a run's facts from its report or the record of its purge; without either every sent row is awaiting."""
     keys = keys_of(manifest.run)
     summary = read_summary(store, keys)
@@ -161,29 +162,20 @@ def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
         reported["rows"],
         {"submit": sorted(manifest.reasons.items()), "partner": partner},
         {date.fromisoformat(day) if day else None: links for day, links in reported["expires"].items()},
-        tuple(_waiting(store, keys, manifest, terms, reported=summary is not None)) if awaited else (),
+        tuple(_waiting(store, keys, manifest, reported=summary is not None)) if awaited else (),
         [one for one in reported.get("breaks", ()) if not one["notice"]],
         reported.get("hours", {}).get("spread", {}),
     )
 
 
-def _waiting(
-    store: Store, keys: RunKeys, manifest: Manifest, terms: ReportTerms, *, reported: bool
-) -> Iterator[WaitingChunk]:
-    """Yield the chunks with unanswered rows; without a report that is all of them."""
-    moment = waiting_since(store, keys, manifest, terms.now)
-    if not reported:
-        for one in manifest.chunks:
-            lacks = HELD if moment.rests(one.number) else MISSING
-            sent = (one.rows, moment.since(one.number), moment.states[one.number])
-            yield WaitingChunk(manifest.run, one.number, lacks, *sent)
-        return
-    content = read(store, keys.report("chunks.csv"))
-    counts = pl.col("chunk", "sent", "answers", "awaiting").cast(pl.UInt32)
-    table = pl.read_csv(BytesIO(content), infer_schema=False).with_columns(counts).filter(pl.col("awaiting") > 0)
-    for chunk, lacks, rows in table.select("chunk", missing(), "awaiting").iter_rows():
-        kind = HELD if moment.rests(chunk) else lacks
-        yield WaitingChunk(manifest.run, chunk, kind, rows, moment.since(chunk), moment.states[chunk])
+def _waiting(store: Store, keys: RunKeys, manifest: Manifest, *, reported: bool) -> list[WaitingChunk]:
+    """Return the chunks with unanswered rows; without a report that is all of them."""
+    names = ("chunk", "sent", "answers", "awaiting")
+    if reported:
+        table = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), columns=names, infer_schema=False)
+    else:
+        table = pl.DataFrame([(one.number, one.rows, 0, one.rows) for one in manifest.chunks], names, orient="row")
+    return waiting_chunks(table.cast(pl.UInt32), chunk_states(store, keys, manifest))
 
 
 def _rows(store: Store, manifest: Manifest) -> pl.DataFrame:

@@ -3,8 +3,9 @@ from typing import Any
 
 import polars as pl
 
-from flows.reports.across import ReportTerms, RunFacts, WaitingChunk, across
+from flows.reports.across import RunFacts, across
 from flows.reports.lists import TRIED, listed, unlinked
+from flows.reports.summary import ReportTerms, WaitingChunk
 from flows.results.lineage import Cardholders
 from schemas.reports import Unlinked
 
