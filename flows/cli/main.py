@@ -22,10 +22,10 @@ import click
 
 from flows import install
 from flows.commands.entry import REQUIRED, Context, Entry, Parameter, entries_of
-from flows.commands.every import ENTRIES
 from flows.commands.parameters import OneOf, Range
 from flows.commands.result import Result
 from flows.errors import BugError, CardlinkError, TryAgainError, full_text, kind_and_place
+from flows.every import ENTRIES
 from flows.redaction import redacted, shown
 from flows.simulator import commands as practice
 from flows.simulator import demo

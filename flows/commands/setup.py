@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from flows.commands.entry import Context, entry
+from flows.commands.entry import Context, Terminal, entry
 from flows.commands.parameters import Cli
 from flows.commands.result import Result, Table
 from flows.commands.settings import write_schema
@@ -16,7 +16,6 @@ from flows.wiring import now, wire
 
 if TYPE_CHECKING:
     from flows.extracts.guess import Draft
-    from flows.partner_api.terminal import Terminal
 
 TOML = """\
 #:schema ./cardlink.schema.json

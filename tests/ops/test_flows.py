@@ -21,10 +21,10 @@ from pydantic import TypeAdapter, ValidationError
 from flows import forms
 from flows.cli.main import COMMANDS, add, main
 from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter, entry
-from flows.commands.every import ENTRIES
 from flows.commands.parameters import DryRun, Issuer, Number
 from flows.commands.result import Result
 from flows.errors import BugError, CardlinkError
+from flows.every import ENTRIES
 from flows.forms import kind_of, passing
 from flows.nightly import submit
 from flows.runs.store import StoreBusyError, StoreDeniedError

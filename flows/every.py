@@ -5,8 +5,9 @@ Module by module in the order of a night; a new module of commands is named here
 
 import re
 
-from flows.commands import audit, mend, outbox, partner, resend, results, retention, settings, setup, submit
+from flows.commands import audit, mend, outbox, resend, results, retention, settings, setup, submit
 from flows.commands.entry import Form, entries_of
+from flows.partner_api import commands as partner
 
 ENTRIES = entries_of(setup, settings, submit, outbox, results, resend, mend, retention, audit, partner)
 
