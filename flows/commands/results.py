@@ -161,8 +161,7 @@ def reconcile(
 
 
 def _across(facts: dict[str, Any]) -> list[str | Table]:
-    from flows.reports.advice import across_advice
-    from flows.reports.page import hours_line
+    from flows.reports.page import across_advice, hours_line
 
     name, waiting = facts["issuer"], facts["outstanding"]
     shown: list[str | Table] = [

@@ -22,6 +22,7 @@ from flows.reports.tally import hours_of
 from flows.reports.workbook import across_workbook
 from flows.results.lineage import Cardholders, run_rows
 from flows.results.markers import read_waiting
+from flows.results.masking import spreadsheet_safe
 from flows.runs.attempts import active_twice, prompted_links
 from flows.runs.chains import commits_since, last_record
 from flows.runs.chunks import chunk_states
@@ -75,11 +76,15 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     turns = {link.run: turn for turn, link in enumerate(commits_since(store, issuer.issuer))}
     lately = [run for run in runs if run.as_of >= since and run.run not in gone]
     held, tried = Cardholders(), list[pl.DataFrame]()
+
+    def rows_of(run: Manifest) -> pl.DataFrame:
+        rows = pl.concat([part.select(*lists.CARD, "state", "reasons") for part in run_rows(store, run)])
+        return rows.with_columns(pl.lit(run.run).alias("run"))
+
     with ThreadPoolExecutor(READERS) as readers:
         found = list(readers.map(lambda run: _facts(store, run), runs))
         in_order = sorted(lately, key=lambda one: turns.get(one.run, -1))
-        read_runs = readers.map(lambda run: _rows(store, run), in_order)
-        for some in batched(read_runs):  # a frame costs more than its rows, where runs are small
+        for some in batched(readers.map(rows_of, in_order)):  # a frame costs more than its rows, where runs are small
             held.add([some])
             tried.append(_attempts(some))
     held.add([prompted_links(store, issuer.issuer)])
@@ -114,8 +119,9 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         "funnel": (read_facts(store, f"{placements(issuer.issuer)}summary.json") or {}).get("funnel"),
     }
     folder = reconciliation(issuer.issuer)
-    tables = {"worklist": work, "unlinked": lists.listed(cards)}
-    for name, table in (tables | {"active-twice": lists.listed(twice)}).items():
+    safe = spreadsheet_safe("cuid")
+    tables = {"worklist": work, "unlinked": cards.with_columns(safe), "active-twice": twice.with_columns(safe)}
+    for name, table in tables.items():
         store.replace(f"{folder}{name}.csv", csv_pieces([table], table.columns))
     store.replace(f"{folder}summary.json", [canonical(facts)])
     store.replace(f"{folder}report.html", [across_page(facts).encode()])
@@ -176,12 +182,6 @@ def _waiting(store: Store, keys: RunKeys, manifest: Manifest, *, reported: bool)
     else:
         table = pl.DataFrame([(one.number, one.rows, 0, one.rows) for one in manifest.chunks], names, orient="row")
     return waiting_chunks(table.cast(pl.UInt32), chunk_states(store, keys, manifest))
-
-
-def _rows(store: Store, manifest: Manifest) -> pl.DataFrame:
-    """Return run, cuid, last_4, state, reasons of every row of a run that was sent or refused."""
-    rows = pl.concat([part.select(*lists.CARD, "state", "reasons") for part in run_rows(store, manifest)])
-    return rows.with_columns(pl.lit(manifest.run).alias("run"))
 
 
 def batched(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -11,7 +11,7 @@ import polars as pl
 import xlsxwriter
 
 from flows.reports.across import FIGURES
-from flows.reports.advice import SENTENCES, advice, refused_by
+from flows.reports.page import SENTENCES, advice, refused_by
 from flows.reports.summary import AGES
 
 Cell = str | int | float | None
