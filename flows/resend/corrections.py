@@ -23,7 +23,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import corrections
-from flows.runs.store import Entry, Store, read, write_once
+from flows.runs.store import Entry, Store, read
 from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, Template
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import YEAR, columns
@@ -165,7 +165,10 @@ def _bare(key: str) -> pl.Expr:
 
 def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield line number and cells, by the template's column names, of every line that is not blank."""
-    reader = _reader(_text(content, name))
+    text = content.decode("utf-8-sig", "replace")
+    if "\ufffd" in text or "\x00" in text:
+        raise CorrectionsUnreadableError(name=name, problem="it is not text in UTF-8")
+    reader = _reader(text)
     header: list[str] = []
     failed = ""
     try:
@@ -194,16 +197,6 @@ def _reader(text: str) -> Any:  # csv names the type of its readers in no public
         text = "\n" + text.partition("\n")[2]  # an empty line in its place keeps the line numbers
     delimiter = given[1] if given else max(",;\t", key=first.count)
     return csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
-
-
-def _text(content: bytes, name: str) -> str:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\x00"
-    if "\x00" in text:
-        raise CorrectionsUnreadableError(name=name, problem="it is not text in UTF-8")
-    return text
 
 
 def _header(cells: list[str], name: str) -> list[str]:
@@ -255,13 +248,6 @@ class CorrectionsNotFoundError(OperatorError):
     next_step = "Put it there, or name a file on this machine with --corrections."
 
 
-class CorrectionsTooLargeError(OperatorError):
-    """The file is far larger than any filled-in template."""
-
-    message = "{name} is {size:,} bytes, too large for a correction template."
-    next_step = "Name a corrected extract with --extract."
-
-
 class CorrectionFile(NamedTuple):
     """A filled-in template: its identity and its bytes."""
 
@@ -289,12 +275,6 @@ def given_as(context: IssuerContext, name: str, content: bytes) -> CorrectionFil
     return CorrectionFile(SourceIdentity(key=key, version="", size=len(content), sha256=digest(content)), content)
 
 
-def drop_corrections(context: IssuerContext, name: str, content: bytes) -> CorrectionFile:
-    """Store a filled-in template, create-only, and return it as stored; ConflictError."""
-    write_once(context.adapters.store, given_as(context, name, content).source.key, content)
-    return read_corrections(context, name)
-
-
 def find_dropped(context: IssuerContext, name: str) -> Entry:
     """Return the issuer's correction file of that name; CorrectionsNotFoundError."""
     prefix = corrections(context.issuer.issuer)
@@ -305,10 +285,11 @@ def find_dropped(context: IssuerContext, name: str) -> Entry:
 
 
 def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
-    """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsTooLargeError."""
+    """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsUnreadableError."""
     entry = find_dropped(context, name)
     if entry.size > LARGEST:
-        raise CorrectionsTooLargeError(name=entry.key, size=entry.size)
+        problem = f"it is {entry.size:,} bytes, too large for one; a corrected extract is named with --extract"
+        raise CorrectionsUnreadableError(name=entry.key, problem=problem)
     content = read(context.adapters.store, entry.key)
     identity = SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=digest(content))
     return CorrectionFile(identity, content)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.resend.selection import reopen_source, rows_digest, write_selection
+from flows.resend.selection import reopen_source, rows_digest, selection_job
 from flows.runs.attempts import attempts
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, overlaid
@@ -19,10 +19,9 @@ from flows.runs.identity import local_day
 from flows.runs.keys import extracts
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
-from flows.submissions.build import Job, OnProgress
+from flows.submissions.build import OnProgress
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
-from flows.submissions.plan import plan_selection
-from flows.submissions.rows import RowScope, SelectedRows
+from flows.submissions.rows import SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection
@@ -66,6 +65,11 @@ class RenewalPlan(NamedTuple):
     rows: pl.DataFrame
     left_out: dict[str, int]
     commit: int
+
+    @property
+    def selected(self) -> SelectedRows:
+        """The rows of the new run; the row of the extract is the row of the run that is repeated."""
+        return SelectedRows(self.rows.select("row", origin="row"))
 
 
 class RenewedRun(NamedTuple):
@@ -131,7 +135,12 @@ def renew(context: IssuerContext, request: Request, on_progress: OnProgress = la
         return RenewedRun(due, None)
     with context.sealer() as sealer:
         ensure_store_safe(context)
-        return RenewedRun(due, execute(context, _job(context, request, due), sealer, on_progress))
+        source = reopen_source(context, due.of.run, due.of.source)
+        rows, reason = due.selected.rows, f"links that end by {due.until}"
+        selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
+        again = command(context.issuer.issuer, request)
+        job = selection_job(context, source, due.selected, selection, again, due.commit)
+        return RenewedRun(due, execute(context, job, sealer, on_progress))
 
 
 def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPlan, SelectionOutcome]:
@@ -141,25 +150,13 @@ def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPla
     due = renewals(dry, request)
     if due.rows.is_empty():
         return due, NO_ROWS
-    entry, source = reopen_source(dry, due.of.run, due.of.source)
-    return due, check_selection(dry, entry, source, SelectedRows(due.rows.select("row", origin="row")))
+    return due, check_selection(dry, *reopen_source(dry, due.of.run, due.of.source), due.selected)
 
 
 def command(issuer: str, request: Request) -> str:
     """Return the command line of a renewal, ready to paste into a shell."""
     words = ["cardlink", "renew", issuer, "--within", f"{request.within_days}d"]
     return shlex.join(words + (["--extract", request.extract] if request.extract else []))
-
-
-def _job(context: IssuerContext, request: Request, due: RenewalPlan) -> Job:
-    entry, source = reopen_source(context, due.of.run, due.of.source)
-    rows = due.rows.select("row", origin="row")  # the row of the extract is the row of the run that is repeated
-    reason = f"links that end by {due.until}"
-    selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
-    plan = plan_selection(context, source, local_day(context.adapters.now(), context.issuer.time_zone), selection)
-    write_selection(context, keys_of(plan.run), rows)
-    again = command(context.issuer.issuer, request)
-    return Job(plan, entry, RowScope(selected=SelectedRows(rows)), (), again, since=due.commit)
 
 
 def _latest(context: IssuerContext, extract: str, links: Sequence[Manifest]) -> Manifest:

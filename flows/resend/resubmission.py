@@ -21,7 +21,6 @@ from flows.resend.corrections import (
     by_row,
     cells_of,
     corrected_cells,
-    drop_corrections,
     find_dropped,
     given_as,
     merge_corrections,
@@ -42,9 +41,9 @@ from flows.resend.selection import (
     reopen_source,
     replaced_rows,
     rows_digest,
-    write_selection,
+    selection_job,
 )
-from flows.results.lineage import committed, record_repeat, repeated_runs, run_rows
+from flows.results.lineage import committed, repeated_runs, run_rows
 from flows.runs.attempts import attempts, attempts_of
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, overlaid, record_event
@@ -52,14 +51,14 @@ from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of, read_su
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
-from flows.runs.store import Entry
-from flows.submissions.build import Job, OnProgress, Scan
+from flows.runs.store import Entry, write_once
+from flows.submissions.build import OnProgress, Scan
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
-from flows.submissions.plan import identify, plan_selection
+from flows.submissions.plan import identify
 from flows.submissions.rows import PICK, RowScope, SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
-from schemas.manifest import Manifest, Plan, Selection, SourceIdentity
+from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
 
 
@@ -286,7 +285,8 @@ def resubmit(
         left += [f"{chosen.refused.height:,} corrected but still refused"] if chosen.refused.height else []
         raise NothingToSendError(run=request.run, reason=", ".join(left) or "no row is as asked for")
     if content is not None:
-        chosen = chosen._replace(given=drop_corrections(context, request.corrections, content))
+        write_once(context.adapters.store, given_as(context, request.corrections, content).source.key, content)
+        chosen = chosen._replace(given=read_corrections(context, request.corrections))
     with context.sealer() as sealer:
         ensure_store_safe(context)
         return _send(context, request, chosen, sealer, on_progress)
@@ -309,33 +309,28 @@ def _send(
     context: IssuerContext, request: Request, chosen: ResendPlan, sealer: Sealer, on_progress: OnProgress
 ) -> Submitted:
     """Plan the run, store its selection, carry it out, and update the reports of the runs it repeats."""
-    plan = _plan(context, request, chosen)
-    keys, rows = keys_of(plan.run), chosen.outgoing.select("row", "origin")
-    write_selection(context, keys, rows)
-    over = chosen.outgoing.filter("over")
-    if over.height:  # before the commit: a crash right after it would lose the record
-        runs = sorted(over["where"].unique())
-        record_event(context.adapters, keys, "overridden", rows=over.height, runs=runs, reason=request.override)
-    record_repeat(context.adapters, request.run, plan.run, rows.height, request.reason)
-    job = Job(plan, chosen.source.entry, RowScope(selected=chosen.selected), (), command(request), since=chosen.commit)
-    done = execute(context, job, sealer, on_progress)
-    for run in repeated_runs(context.adapters.store, plan.run):
-        rebuild(context, run)
-    return done
-
-
-def _plan(context: IssuerContext, request: Request, chosen: ResendPlan) -> Plan:
     corrections = chosen.given.source if chosen.given else None
     rows = chosen.outgoing.select("row", "origin")
     of_what = {"of": request.run, "rows": rows_digest(rows), "override": request.override}
-    sha256 = digest(canonical({**of_what, "corrections": corrections.sha256 if corrections else ""}))
     selection = Selection(
         kind="resubmit",
         of=request.run,
         rows=rows.height,
-        sha256=sha256,
+        sha256=digest(canonical({**of_what, "corrections": corrections.sha256 if corrections else ""})),
         reason=redact(request.reason),
         override=redact(request.override),
         corrections=corrections,
     )
-    return plan_selection(context, chosen.source.identity, _today(context), selection)
+    source = (chosen.source.entry, chosen.source.identity)
+    job = selection_job(context, source, chosen.selected, selection, command(request), chosen.commit)
+    run, over = job.plan.run, chosen.outgoing.filter("over")
+    if over.height:  # before the commit: a crash right after it would lose the record
+        runs = sorted(over["where"].unique())
+        record_event(context.adapters, keys_of(run), "overridden", rows=over.height, runs=runs, reason=request.override)
+    once = f"resubmitted-{run}.json"  # with the run that is repeated, however often this one is started
+    facts: dict[str, str | int] = {"run": run, "rows": rows.height, "reason": request.reason}
+    record_event(context.adapters, keys_of(request.run), "resubmitted", once, **facts)
+    done = execute(context, job, sealer, on_progress)
+    for repeated in repeated_runs(context.adapters.store, run):
+        rebuild(context, repeated)
+    return done

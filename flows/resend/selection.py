@@ -19,17 +19,17 @@ from flows.extracts.reader import read_extract
 from flows.results.lineage import CANCELLED, RUN_ROW, run_rows
 from flows.runs.attempts import active
 from flows.runs.context import IssuerContext
-from flows.runs.documents import shaped
-from flows.runs.identity import digest
-from flows.runs.keys import RunKeys
+from flows.runs.documents import keys_of, shaped
+from flows.runs.identity import digest, local_day
 from flows.runs.store import Entry, ObjectMissingError, write_once
+from flows.submissions.build import Job
 from flows.submissions.normalise import normalise
-from flows.submissions.plan import identify
-from flows.submissions.rows import PICK
+from flows.submissions.plan import identify, plan_selection
+from flows.submissions.rows import PICK, RowScope, SelectedRows
 from schemas import ledger
 from schemas.corrections import AT_SOURCE, BESIDE, ROW, RUN
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.manifest import Manifest, SourceIdentity
+from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
 from schemas.reasons import reason
 
@@ -199,11 +199,21 @@ def rows_digest(rows: pl.DataFrame) -> str:
     return digest(shaped(rows, PICK).sort("row").write_csv().encode())
 
 
-def write_selection(context: IssuerContext, keys: RunKeys, rows: pl.DataFrame) -> None:
-    """Store which rows (row, origin) of its source a run sends; the same rows are the same bytes."""
+def selection_job(
+    context: IssuerContext,
+    source: tuple[Entry, SourceIdentity],
+    rows: SelectedRows,
+    selection: Selection,
+    again: str,
+    since: int,
+) -> Job:
+    """Plan a run of selected rows of a source, and store which they are; the same rows are the same bytes."""
+    entry, identity = source
+    plan = plan_selection(context, identity, local_day(context.adapters.now(), context.issuer.time_zone), selection)
     out = BytesIO()
-    shaped(rows, PICK).sort("row").write_parquet(out)
-    write_once(context.adapters.store, keys.selection, out.getvalue())
+    rows.rows.sort("row").write_parquet(out)
+    write_once(context.adapters.store, keys_of(plan.run).selection, out.getvalue())
+    return Job(plan, entry, RowScope(selected=rows), (), again, since=since)
 
 
 def replaced_rows(

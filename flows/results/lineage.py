@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.runs.chunks import chunk_states
-from flows.runs.context import Adapters, record_event
 from flows.runs.documents import (
     UnknownRunError,
     finished,
@@ -148,12 +147,6 @@ def _results(store: Store, manifest: Manifest, part: LedgerPart) -> pl.DataFrame
     return pl.read_parquet(content, columns=["row", "state", "reasons"]).rename(
         {"state": "result", "reasons": "answer"}
     )
-
-
-def record_repeat(adapters: Adapters, of: str, run: str, rows: int, reason: str) -> None:
-    """Record with a run that another run repeats some of its rows; once, however often that run is started."""
-    once = f"resubmitted-{run}.json"
-    record_event(adapters, keys_of(of), "resubmitted", once, run=run, rows=rows, reason=reason)
 
 
 class Attempt(NamedTuple):
