@@ -123,9 +123,9 @@ class Findings(NamedTuple):
 def find_breaks(context: IssuerContext, run: str) -> Findings:
     """Return the open breaks of a committed run as its outcomes are now; nothing is written."""
     keys, counted, waiting = keys_of(run), list[Tally](), [pl.DataFrame(schema={"chunk": pl.UInt32, "row": pl.UInt32})]
-    for part in _settle(context, keys, _reportable(context.adapters.store, keys)):
-        counted += part.tallies
-        waiting.append(part.rows.filter(pl.col("trouble").is_null(), state=AWAITING).select("chunk", "row"))
+    for _, rows, tallies in _settle(context, keys, _reportable(context.adapters.store, keys)):
+        counted += tallies
+        waiting.append(rows.filter(pl.col("trouble").is_null(), state=AWAITING).select("chunk", "row"))
     total = add(counted)
     return Findings(tuple(one for one in sorted(total.breaks) if not one.notice), total.broken, pl.concat(waiting))
 
@@ -139,22 +139,17 @@ def _reportable(store: Store, keys: RunKeys) -> Manifest:
     return manifest
 
 
-class Settled(NamedTuple):
-    """One ledger part, reconciled: its rows, and a tally for each group of chunks."""
-
-    part: LedgerPart
-    rows: pl.DataFrame
-    tallies: tuple[Tally, ...]
+Settled = tuple[LedgerPart, pl.DataFrame, tuple[Tally, ...]]  # reconciled: its rows, a tally for each group of chunks
 
 
 def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[Tally]) -> Iterator[pl.DataFrame]:
     """Write the reconciled rows of each part (`report/rows/`), add its tallies to `counted`, and yield its links."""
-    for one in parts:
-        write_parquet(store, rows_key(keys, one.part), one.rows)
-        counted += one.tallies
-        links = tables.verified_links(one.rows)
-        write_parquet(store, keys.report(f"links/{one.part.name}"), links)
-        del one  # freed before waiting for the next
+    for part, rows, tallies in parts:
+        write_parquet(store, rows_key(keys, part), rows)
+        counted += tallies
+        links = tables.verified_links(rows)
+        write_parquet(store, keys.report(f"links/{part.name}"), links)
+        del rows  # freed before waiting for the next
         yield links
         del links
 
@@ -191,7 +186,7 @@ def _settle_part(
         done = list(workers.map(settle, _groups(store, keys, part)))  # each group is freed once it is reconciled
     rows = pl.concat([rows for rows, _ in done])
     in_order = rows if rows["row"].is_sorted() else rows.sort("row")  # chunks are mostly cut in row order
-    return Settled(part, in_order, tuple(counted for _, counted in done))
+    return part, in_order, tuple(counted for _, counted in done)
 
 
 def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]:

@@ -96,39 +96,25 @@ class CorrectionsRefusedError(OperatorError):
     next_step = "Correct these lines and submit the file again."
 
 
-class Problem(NamedTuple):
-    """A line that cannot be used, and why."""
-
-    line: int
-    why: str
-
-
-class _Cell(NamedTuple):
-    line: int
-    row: int
-    cuid: str | None
-    last_4: str | None
-    column: str
-    correction: str
-
-
 def read_filled(content: bytes, name: str, run: str) -> pl.DataFrame:
     """Return the corrections (`Filled`) of a template; CorrectionsUnreadableError, CorrectionsRefusedError."""
-    cells: dict[tuple[int, str], _Cell] = {}
-    problems: list[Problem] = []
+    cells: dict[tuple[str, str], tuple[object, ...]] = {}
+    problems: list[tuple[int, str]] = []
     for line, record in _records(content, name):
-        found = _cell(line, record, run)
-        if isinstance(found, _Cell):
-            first = cells.setdefault((found.row, found.column), found)
-            if first.correction != found.correction:
-                problems.append(Problem(line, f"line {first.line} corrects the same cell differently"))
-        elif found is not None:
-            problems.append(found)
+        column, correction = _COLUMNS.get(record.get("column", "").casefold(), ""), record.get("correction", "")
+        if why := _unusable(record, run, column):
+            problems.append((line, why))
+        elif correction:
+            known = (record.get("cuid") or None, record.get("last_4") or None)
+            cell = (line, int(record["row"]), *known, column, correction)
+            first = cells.setdefault((record["row"].lstrip("0"), column), cell)
+            if first[-1] != correction:
+                problems.append((line, f"line {first[0]} corrects the same cell differently"))
     refuse(name, problems)
     return pl.DataFrame(list(cells.values()), Filled.dtypes(), orient="row")
 
 
-def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[Problem]:
+def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[tuple[int, str]]:
     """Return the lines whose row is not in the run (row, cuid, last_4), or has another cuid or last_4 there.
 
     This catches a sheet sorted by one column alone. Leading zeros do not count: spreadsheets drop them.
@@ -147,14 +133,14 @@ def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[Problem]:
         .when(other)
         .then(pl.lit("the row has another cuid or last_4")),
     )
-    return [Problem(line, why) for line, why in reported.drop_nulls("why").unique("line").sort("line").iter_rows()]
+    return reported.drop_nulls("why").unique("line").sort("line").rows()
 
 
-def refuse(name: str, problems: list[Problem]) -> None:
+def refuse(name: str, problems: list[tuple[int, str]]) -> None:
     """Raise CorrectionsRefusedError for any problems, listing the first of them."""
     if problems:
         ordered = sorted(set(problems))
-        reported = "; ".join(f"line {one.line}: {one.why}" for one in ordered[:LISTED])
+        reported = "; ".join(f"line {line}: {why}" for line, why in ordered[:LISTED])
         more = f"; and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
         raise CorrectionsRefusedError(name=name, count=len(ordered), lines=reported + more)
 
@@ -215,25 +201,22 @@ def _clean(cell: str) -> str:
     return cell.strip().removeprefix("'").strip()
 
 
-def _cell(line: int, record: dict[str, str], run: str) -> _Cell | Problem | None:
-    """Return the line's correction, the reason it cannot be used, or None for a line without one."""
-    if any(_holds_card(cell) for key, cell in record.items() if key != "run"):
-        return Problem(line, "something in it looks like a card number")
-    if record.get("run", run) not in ("", run):
-        return Problem(line, "it is of another run")
+def _unusable(record: dict[str, str], run: str, column: str) -> str:
+    """Return why a line cannot be used; "" also for a line without a correction."""
     correction, row = record.get("correction", ""), record.get("row", "")
+    if any(_holds_card(cell) for key, cell in record.items() if key != "run"):
+        return "something in it looks like a card number"
+    if record.get("run", run) not in ("", run):
+        return "it is of another run"
     if not correction:
-        return None
-    column = _COLUMNS.get(record.get("column", "").casefold(), "")
+        return ""
     if not (row.isascii() and row.isdecimal() and len(row) <= 10 and 0 < int(row) < 1 << 32):
-        return Problem(line, "it has no row number")
+        return "it has no row number"
     if column in AT_SOURCE:
-        return Problem(line, "card fields are corrected at the source")
+        return "card fields are corrected at the source"
     if not column:
-        return Problem(line, "it names no column of the portal")
-    if len(correction) > LONGEST:
-        return Problem(line, f"the correction has more than {LONGEST} characters")
-    return _Cell(line, int(row), record.get("cuid") or None, record.get("last_4") or None, column, correction)
+        return "it names no column of the portal"
+    return f"the correction has more than {LONGEST} characters" if len(correction) > LONGEST else ""
 
 
 def _holds_card(cell: str) -> bool:

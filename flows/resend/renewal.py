@@ -43,13 +43,6 @@ class NoExtractError(OperatorError):
     next_step = "Submit the extract first; `cardlink status` lists the runs."
 
 
-class RenewalWindow(NamedTuple):
-    """The days in which a link must end to be renewed; one that ended before `today` is renewed as well."""
-
-    today: date
-    until: date
-
-
 class Request(NamedTuple):
     """What to renew: links that end within so many days, of the cards in an extract (default: the latest)."""
 
@@ -79,37 +72,38 @@ class RenewedRun(NamedTuple):
     submitted: Submitted | None
 
 
-def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, window: RenewalWindow) -> pl.DataFrame:
-    """Return cuid, last_4, ends, row, why of every card with a link that ends in the window; why is null where due.
+def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: date, until: date) -> pl.DataFrame:
+    """Return cuid, last_4, ends, row, why of every card whose link ends by `until`; why is null where due.
 
-    `attempts`: frames with the columns HAD, oldest first; `extract`: row, cuid, last_4, expiration, fate of every row.
+    A link that ended before `today` is renewed as well. `attempts`: frames with the columns HAD, oldest first;
+    `extract`: row, cuid, last_4, expiration, fate of every row.
     """
     ends = pl.when(pl.col("state") == "linked").then("expires_on")
     every = pl.concat([pl.DataFrame(schema={name: ATTEMPT[name] for name in HAD}), *attempts])
     cards = every.group_by(CARD).agg(
         pl.col("state").last(),
         ends.max().alias("ends"),
-        ends.is_between(window.today, window.until).any().alias("alive"),  # a link replaced long ago is no news
+        ends.is_between(today, until).any().alias("alive"),  # a link replaced long ago is no news
     )
-    concerned = cards.filter((pl.col("ends") <= window.until) | pl.col("alive"))
+    concerned = cards.filter((pl.col("ends") <= until) | pl.col("alive"))
     # one row per card: one that was fit to be sent, where there is one
     fit = pl.col("fate").is_in([ledger.SUBMITTED, ledger.SUPPRESSED])
     named = extract.drop_nulls(CARD).select(*CARD, "row", "expiration", fit.alias("fit"))
     rows = named.sort("fit", "row", descending=[True, False]).unique(CARD, keep="first")
     beside = concerned.join(rows, on=CARD, how="left", maintain_order="left", validate="1:1")
-    return beside.select(*CARD, "ends", "row", _why(window).alias("why")).sort("row", *CARD, nulls_last=True)
+    return beside.select(*CARD, "ends", "row", _why(today, until).alias("why")).sort("row", *CARD, nulls_last=True)
 
 
-def _why(window: RenewalWindow) -> pl.Expr:
+def _why(today: date, until: date) -> pl.Expr:
     year, month = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32), pl.col("expiration").str.slice(2, 2)
     last_day = pl.date(year, month.cast(pl.Int32), 1).dt.month_end()
     return (
         pl.when(pl.col("state") == "awaiting").then(pl.lit(AWAITED))
-        .when(pl.col("ends") > window.until).then(pl.lit(RENEWED))
+        .when(pl.col("ends") > until).then(pl.lit(RENEWED))
         .when(pl.col("state") == "error").then(pl.lit(REFUSED))
         .when(pl.col("row").is_null()).then(pl.lit(ABSENT))
         .when(~pl.col("fit")).then(pl.lit(UNFIT))
-        .when((last_day <= pl.col("ends")) | (last_day < window.today)).then(pl.lit(DYING))
+        .when((last_day <= pl.col("ends")) | (last_day < today)).then(pl.lit(DYING))
     )  # fmt: skip
 
 
@@ -120,11 +114,11 @@ def renewals(context: IssuerContext, request: Request) -> RenewalPlan:
     links = list(commits_since(store, issuer))
     latest = _latest(context, request.extract, links)
     records = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
-    window = RenewalWindow(today, today + timedelta(days=request.within_days))
-    found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), records, window)
+    until = today + timedelta(days=request.within_days)
+    found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), records, today, until)
     left = found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
     due = found.filter(pl.col("why").is_null())
-    return RenewalPlan(latest, window.until, due, dict(left.iter_rows()), len(links))
+    return RenewalPlan(latest, until, due, dict(left.iter_rows()), len(links))
 
 
 def renew(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> RenewedRun:

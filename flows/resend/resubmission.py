@@ -31,7 +31,6 @@ from flows.resend.selection import (
     STANDING,
     STANDS,
     TRIED,
-    RowFacts,
     RowSelection,
     active_attempts,
     asked,
@@ -204,7 +203,7 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     stands = _active(context, of, cards(named, source.picks, tried), links)
     alike = [link for link in links if _is_repeat(link.selection, request)]
     lifted = frozenset(link.run for link in alike) if request.override else None
-    rows = decide(RowFacts(named, source.picks, tried, stands, changed), lifted)
+    rows = decide(named, source.picks, tried, stands, changed, lifted)
     refused = tried.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
     refused = refused.join(rows.filter(pl.col("why").is_null()), on="row", how="semi")
     return ResendPlan(of, source, rows, corrected, given, len(links), _refuse_active(request, rows, alike), refused)

@@ -92,21 +92,6 @@ def asked(rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = froze
     return reported.filter(by_kind | pl.col("named")).select(pl.col(name).cast(kind) for name, kind in ASKED.items())
 
 
-class RowFacts(NamedTuple):
-    """What is known of the selected rows.
-
-    `asked`: ASKED. `picks`: row of the source, and origin, the selected row it stands for. `tried`: TRIED, today's
-    verdict on each row of the source. `standing`: STANDING, cards that are linked or awaiting in any run.
-    `corrected`: numbers of the selected rows that a corrected file changes.
-    """
-
-    asked: pl.DataFrame
-    picks: pl.DataFrame
-    tried: pl.DataFrame
-    standing: pl.DataFrame
-    corrected: pl.Series
-
-
 def active_attempts(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
     """Return the attempts (STANDING and expires_on) that keep a card from being resent: awaiting, or a living link."""
     return attempts.filter(active(today)).select(pl.col(name).cast(kind) for name, kind in STANDING.items())
@@ -119,28 +104,39 @@ def cards(asked: pl.DataFrame, picks: pl.DataFrame, tried: pl.DataFrame) -> pl.D
     return pl.concat([before, now]).drop_nulls().unique(maintain_order=True)
 
 
-def decide(facts: RowFacts, lifted: frozenset[str] | None = None) -> pl.DataFrame:
+def decide(
+    asked: pl.DataFrame,
+    picks: pl.DataFrame,
+    tried: pl.DataFrame,
+    standing: pl.DataFrame,
+    corrected: pl.Series,
+    lifted: frozenset[str] | None = None,
+) -> pl.DataFrame:
     """Return every selected row: row (of the source), origin, cuid, last_4, state, reason, named, why, where, over.
 
-    `why` is null where it goes out; for LINKED and AWAITING `where` names the run. `lifted`: an override is given; it
-    lifts active attempts of all runs but these, and such rows go out with `over` true.
+    `asked`: ASKED. `picks`: row of the source, and origin, the selected row it stands for. `tried`: TRIED, today's
+    verdict on each row of the source. `standing`: STANDING, cards that are linked or awaiting in any run.
+    `corrected`: numbers of the selected rows that a corrected file changes. `lifted`: an override is given; it lifts
+    active attempts of all runs but these, and such rows go out with `over` true.
+
+    `why` is null where a row goes out; for LINKED and AWAITING `where` names the run.
     """
     # of a row's active attempts the last counts, and one of a run in `lifted` before all
-    found = cards(facts.asked, facts.picks, facts.tried).join(facts.standing, on=CARD, maintain_order="right")
+    found = cards(asked, picks, tried).join(standing, on=CARD, maintain_order="right")
     ordered = found.sort(pl.col("run").is_in(sorted(lifted or ())), maintain_order=True)
     blocking = ordered.group_by("origin", maintain_order=True).agg(
         stands=pl.col("state").last(), where=pl.col("run").last()
     )
-    verdicts = facts.tried.select("row", "fate", now="reasons")
+    verdicts = tried.select("row", "fate", now="reasons")
     reported = (
-        facts.asked.rename({"row": "origin"})
-        .join(facts.picks, on="origin", how="left", maintain_order="left")
+        asked.rename({"row": "origin"})
+        .join(picks, on="origin", how="left", maintain_order="left")
         .join(blocking, on="origin", how="left", maintain_order="left")
         .join(verdicts, on="row", how="left", maintain_order="left")
     )
     stands = pl.col("stands").is_not_null()
     free = pl.lit(value=False) if lifted is None else ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
-    decided = reported.with_columns(why=pl.when(stands & ~free).then("stands").otherwise(_refused(facts.corrected)))
+    decided = reported.with_columns(why=pl.when(stands & ~free).then("stands").otherwise(_refused(corrected)))
     return decided.select(
         "row", "origin", *(name for name in ASKED if name not in ("row", "reasons")), "why",
         pl.when(stands).then("where").alias("where"), (stands & pl.col("why").is_null()).alias("over"),
