@@ -59,7 +59,8 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms)
     """Return the facts of the report across runs; `unlinked` comes from `flows.reports.lists.unlinked`."""
     waiting = [one for run in runs for one in run.waiting]
     late = [one for one in waiting if terms.overdue(one)]
-    codes = unlinked.group_by("reason").agg(pl.len().alias("cardholders")).drop_nulls("reason")
+    codes = unlinked.group_by(code="reason").agg(cardholders=pl.len()).drop_nulls("code")
+    codes = codes.sort("cardholders", "code", descending=[True, False])
     verdict = OVERDUE if late else WAITING if waiting else CLEAR
     return {
         "seen": terms.now.isoformat(timespec="seconds"),
@@ -77,16 +78,8 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms)
         "reasons": _reasons(runs)[:LISTED],
         "unlinked": {
             "cardholders": unlinked.height,
-            "by_attempts": [
-                {"attempts": attempts, "cardholders": number}
-                for attempts, number in unlinked["attempts"].value_counts().sort("attempts").iter_rows()
-            ],
-            "reasons": [
-                {"code": code, "cardholders": number, "action": reason(code).action}
-                for code, number in codes.sort("cardholders", "reason", descending=[True, False])
-                .head(LISTED)
-                .iter_rows()
-            ],
+            "by_attempts": unlinked["attempts"].value_counts(name="cardholders").sort("attempts").to_dicts(),
+            "reasons": [{**one, "action": reason(one["code"]).action} for one in codes.head(LISTED).to_dicts()],
         },
     }
 
@@ -159,9 +152,7 @@ def worklist(
         for run, at in ((run, datetime.fromisoformat(text)) for run, text in refused.items())
     ]
     for key, at in strays.items():
-        again = shlex.join(
-            ["cardlink", "mend", "ingest-again", issuer, key.partition("/results/")[2], "--reason", "WHY"]
-        )
+        again = f"cardlink mend ingest-again {issuer} {shlex.quote(key.partition('/results/')[2])} --reason WHY"
         work.append(Work(at, "result files to look at", issuer, "", None, 0, at, OPERATOR, again))
     return sorted([*work, *_unlinked(issuer, found, unlinked), *_ending(issuer, found, terms)])
 
@@ -211,12 +202,8 @@ def _ending(issuer: str, runs: Iterable[RunFacts], terms: ReportTerms) -> Iterat
     today = terms.now.date()
     ends = [(day, links) for run in runs for day, links in run.expires.items() if day and 0 <= (day - today).days < 8]
     if ends:
-        due, rows, command = (
-            _midnight(min(ends)[0]),
-            sum(links for _, links in ends),
-            f"cardlink renew {issuer} --within 7d",
-        )
-        yield Work(due, f"links end {SOON}", issuer, "", None, rows, terms.now, OPERATOR, command)
+        due, rows, command = _midnight(min(ends)[0]), sum(links for _, links in ends), f"cardlink renew {issuer}"
+        yield Work(due, f"links end {SOON}", issuer, "", None, rows, terms.now, OPERATOR, f"{command} --within 7d")
 
 
 def _midnight(day: date) -> datetime:
