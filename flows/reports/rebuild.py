@@ -22,24 +22,13 @@ from flows.reports.summary import summarise
 from flows.reports.tally import Tally, add, run_hours, tally
 from flows.results.balance import Balance, balance
 from flows.results.intake import CHUNKS
-from flows.results.lineage import attempts_after
+from flows.results.lineage import attempts_after, committed
 from flows.results.reconcile import Reconciled, reconcile, with_single_links
+from flows.runs import documents
 from flows.runs.attempts import single_links
 from flows.runs.chunks import Item, as_it_lies, chunk_states, closed_breaks, outbox
 from flows.runs.context import IssuerContext
-from flows.runs.documents import (
-    UnknownRunError,
-    csv_pieces,
-    keys_of,
-    read_ledger,
-    read_manifest,
-    read_rows,
-    refuse_purged,
-    rows_key,
-    run_ids,
-    run_status,
-    write_parquet,
-)
+from flows.runs.documents import keys_of
 from flows.runs.identity import canonical, local_day
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import Attributed, StoredOutcomes
@@ -68,7 +57,8 @@ class RunReport(NamedTuple):
 def rebuild(context: IssuerContext, run: str) -> RunReport:
     """Reconcile a committed run with all its outcomes and write its report, each file atomically."""
     store, keys, now = context.adapters.store, keys_of(run), context.adapters.now()
-    manifest = _reportable(store, keys)
+    manifest = committed(store, run)
+    documents.refuse_purged(store, keys)
     counted: list[Tally] = []
     with (
         closing(prefetch(_settle(context, keys, manifest))) as parts,
@@ -122,21 +112,14 @@ class Findings(NamedTuple):
 
 def find_breaks(context: IssuerContext, run: str) -> Findings:
     """Return the open breaks of a committed run as its outcomes are now; nothing is written."""
-    keys, counted, waiting = keys_of(run), list[Tally](), [pl.DataFrame(schema={"chunk": pl.UInt32, "row": pl.UInt32})]
-    for _, rows, tallies in _settle(context, keys, _reportable(context.adapters.store, keys)):
+    keys, manifest = keys_of(run), committed(context.adapters.store, run)
+    documents.refuse_purged(context.adapters.store, keys)
+    counted, waiting = list[Tally](), [pl.DataFrame(schema={"chunk": pl.UInt32, "row": pl.UInt32})]
+    for _, rows, tallies in _settle(context, keys, manifest):
         counted += tallies
         waiting.append(rows.filter(pl.col("trouble").is_null(), state=AWAITING).select("chunk", "row"))
     total = add(counted)
     return Findings(tuple(one for one in sorted(total.breaks) if not one.notice), total.broken, pl.concat(waiting))
-
-
-def _reportable(store: Store, keys: RunKeys) -> Manifest:
-    """Return a run's manifest; UnknownRunError where it is not committed, LedgerPurgedError."""
-    manifest = read_manifest(store, keys)
-    if manifest is None:
-        raise UnknownRunError(run=str(keys.run))
-    refuse_purged(store, keys)
-    return manifest
 
 
 Settled = tuple[LedgerPart, pl.DataFrame, tuple[Tally, ...]]  # reconciled: its rows, a tally for each group of chunks
@@ -145,10 +128,10 @@ Settled = tuple[LedgerPart, pl.DataFrame, tuple[Tally, ...]]  # reconciled: its 
 def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[Tally]) -> Iterator[pl.DataFrame]:
     """Write the reconciled rows of each part (`report/rows/`), add its tallies to `counted`, and yield its links."""
     for part, rows, tallies in parts:
-        write_parquet(store, rows_key(keys, part), rows)
+        documents.write_parquet(store, documents.rows_key(keys, part), rows)
         counted += tallies
         links = tables.verified_links(rows)
-        write_parquet(store, keys.report(f"links/{part.name}"), links)
+        documents.write_parquet(store, keys.report(f"links/{part.name}"), links)
         del rows  # freed before waiting for the next
         yield links
         del links
@@ -191,22 +174,22 @@ def _settle_part(
 
 def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]:
     """Return the records of a ledger part, some chunks together; rows not sent come with the first."""
-    (records,) = read_ledger(store, keys, [part], RECORD)
+    (records,) = documents.read_ledger(store, keys, [part], RECORD)
     group = pl.col("chunk").sub(1).floordiv(CHUNKS).fill_null(0).alias("group")
     return records.with_columns(group).partition_by("group", maintain_order=True, include_key=False)
 
 
 def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
     columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
-    frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns, tables.FAILED))
-    store.replace(keys.report("errors.csv"), csv_pieces(frames, reports.Refusals.dtypes()))
+    frames = (tables.errors(rows) for rows in documents.read_rows(store, keys, parts, columns, tables.FAILED))
+    store.replace(keys.report("errors.csv"), documents.csv_pieces(frames, reports.Refusals.dtypes()))
 
 
 def _write_open_rows(
     store: Store, keys: RunKeys, manifest: Manifest, total: Tally, items: list[Item], terms: tuple[datetime, timedelta]
 ) -> None:
     """Write awaiting.csv, breaks.csv and questions.csv."""
-    waiting = list(read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
+    waiting = list(documents.read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
     awaited = pl.concat([pl.DataFrame(schema=SENT_ROW), *waiting])
     listed = {
         "awaiting": (reports.Awaiting.dtypes(), tables.awaiting(waiting, items)),
@@ -214,14 +197,14 @@ def _write_open_rows(
         "questions": (reports.Questions.dtypes(), [tables.questions(total.broken, awaited, items, *terms)]),
     }
     for name, (head, frames) in listed.items():
-        store.replace(keys.report(f"{name}.csv"), csv_pieces(frames, head))
+        store.replace(keys.report(f"{name}.csv"), documents.csv_pieces(frames, head))
 
 
 def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame) -> None:
     from flows.reports.page import run_page  # both take 60 ms to import, here while errors.csv is written
     from flows.reports.workbook import run_workbook
 
-    store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
+    store.replace(keys.report("chunks.csv"), documents.csv_pieces([chunks], chunks.columns))
     store.replace(keys.report("summary.json"), [canonical(summary)])
     reported = {**summary, "trend": _trend(store, keys)}
     store.replace(keys.report("report.xlsx"), [run_workbook(reported, chunks)])
@@ -238,6 +221,6 @@ def _in_parallel(*tasks: Callable[[], None]) -> None:
 
 def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
     """Return the status of the last runs up to this one, oldest first."""
-    earlier = [run for run in run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
+    earlier = [run for run in documents.run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
     runs = [*earlier, keys.run][-TREND:]
-    return [{**run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in runs]
+    return [{**documents.run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in runs]

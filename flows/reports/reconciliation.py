@@ -23,20 +23,12 @@ from flows.reports.workbook import across_workbook
 from flows.results.lineage import Cardholders, run_rows
 from flows.results.markers import read_waiting
 from flows.results.masking import spreadsheet_safe
+from flows.runs import documents
 from flows.runs.attempts import active_twice, prompted_links
 from flows.runs.chains import commits_since, last_record
 from flows.runs.chunks import chunk_states
 from flows.runs.context import IssuerContext
-from flows.runs.documents import (
-    csv_pieces,
-    keys_of,
-    manifests,
-    read_facts,
-    read_purged,
-    read_summary,
-    refusals,
-    without_ledger,
-)
+from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, deliveries, placements, reconciliation
 from flows.runs.store import Store, read
@@ -69,10 +61,10 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     """
     store, issuer = context.adapters.store, context.issuer
     terms = ReportTerms(context.adapters.now(), issuer.portal.answer_within_hours)
-    every = list(manifests(store, issuer.issuer))
+    every = list(documents.manifests(store, issuer.issuer))
     runs = [one for one in every if (start or one.as_of) <= one.as_of <= (end or one.as_of)]
     since = start or terms.now.date() - LIFE
-    gone = without_ledger(store, issuer.issuer)
+    gone = documents.without_ledger(store, issuer.issuer)
     turns = {link.run: turn for turn, link in enumerate(commits_since(store, issuer.issuer))}
     lately = [run for run in runs if run.as_of >= since and run.run not in gone]
     held, tried = Cardholders(), list[pl.DataFrame]()
@@ -91,7 +83,7 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     days = pl.DataFrame({"run": pl.Series([run.run for run in in_order], dtype=pl.String)}).with_row_index("turn")
     attempts = pl.concat([NO_ATTEMPTS, *tried]).join(days, on="run").sort("turn", maintain_order=True)
     cards = lists.unlinked([attempts.select(*lists.TRIED)], held.settled())
-    refused = refusals(store, issuer.issuer, every)
+    refused = documents.refusals(store, issuer.issuer, every)
     work = worklist(issuer.issuer, found, cards, refused, _strays(store, issuer.issuer), terms)
     work = sorted([*work, *_unconfirmed(store, issuer.issuer)])
     return Survey(found, cards, held.count(), work, terms, since)
@@ -116,13 +108,13 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         "cardholders": found.cardholders,
         "hours": hours_of((one.hours for one in runs), issuer.portal.link_within_hours),
         "active_twice": twice.height,
-        "funnel": (read_facts(store, f"{placements(issuer.issuer)}summary.json") or {}).get("funnel"),
+        "funnel": (documents.read_facts(store, f"{placements(issuer.issuer)}summary.json") or {}).get("funnel"),
     }
     folder = reconciliation(issuer.issuer)
     safe = spreadsheet_safe("cuid")
     tables = {"worklist": work, "unlinked": cards.with_columns(safe), "active-twice": twice.with_columns(safe)}
     for name, table in tables.items():
-        store.replace(f"{folder}{name}.csv", csv_pieces([table], table.columns))
+        store.replace(f"{folder}{name}.csv", documents.csv_pieces([table], table.columns))
     store.replace(f"{folder}summary.json", [canonical(facts)])
     store.replace(f"{folder}report.html", [across_page(facts).encode()])
     store.replace(f"{folder}report.xlsx", [across_workbook(tables)])
@@ -148,8 +140,8 @@ def _unconfirmed(store: Store, issuer: str) -> Iterator[Work]:
 def _facts(store: Store, manifest: Manifest) -> RunFacts:
     """Return a run's facts from its report or the record of its purge; without either every sent row is awaiting."""
     keys = keys_of(manifest.run)
-    summary = read_summary(store, keys)
-    gone = read_purged(store, keys, "ledger") if summary is None else None
+    summary = documents.read_summary(store, keys)
+    gone = documents.read_purged(store, keys, "ledger") if summary is None else None
     if gone is not None:
         reasons = {"submit": sorted(manifest.reasons.items()), "partner": []}
         return RunFacts(manifest.run, manifest.as_of, gone.verdict, gone.rows, reasons, {}, ())
