@@ -146,7 +146,7 @@ def corrections(
     issuer_context = context.context_of(run)
     issuer = issuer_context.issuer
     selection = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
-    frames = list(correction_template(issuer_context, run, selection if selection.anything else REFUSED_ROWS))
+    frames = list(correction_template(issuer_context, run, selection if any(selection) else REFUSED_ROWS))
     pieces = csv_pieces(frames, Template.dtypes())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.writelines([BOM, *pieces])
@@ -168,13 +168,8 @@ def _preview(issuer: str, request: Request, plan: ResendPlan, checked: Selection
     line = f"dry run, nothing was written: {sent:,} rows of {request.run} would be sent again"
     if plan.already is not None:
         line = f"dry run: run {plan.already.run} has these rows and this reason; nothing would be sent"
-    fates = plan.fates.rows() if plan.already is None else []
-    shown: list[str | Table] = [
-        line,
-        Table(
-            ("rows", "reason", "count"), fates, f"{request.run}-again", f"Dry run: the rows selected of {request.run}"
-        ),
-    ]
+    fates, title = plan.fates.rows() if plan.already is None else [], f"Dry run: the rows selected of {request.run}"
+    shown: list[str | Table] = [line, Table(("rows", "reason", "count"), fates, f"{request.run}-again", title)]
     shown += [f"refused: {checked.refused}"] if checked.refused else []
     if over:
         shown += [f"{over:,} of them are linked or awaiting: the override sends them a second time"]

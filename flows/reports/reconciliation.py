@@ -145,11 +145,8 @@ def _facts(store: Store, manifest: Manifest) -> RunFacts:
     if gone is not None:
         reasons = {"submit": sorted(manifest.reasons.items()), "partner": []}
         return RunFacts(manifest.run, manifest.as_of, gone.verdict, gone.rows, reasons, {}, ())
-    counts = manifest.counts
-    unanswered = {
-        "read": counts.read, "linked": 0, "error": 0, "awaiting": counts.submitted,
-        "rejected": counts.rejected, "duplicate": counts.duplicate, "suppressed": counts.suppressed,
-    }  # fmt: skip
+    counts = dict.fromkeys(across.FIGURES, 0) | manifest.counts.model_dump(include=set(across.FIGURES))
+    unanswered = {**counts, "awaiting": manifest.counts.submitted}
     reported = summary or {"verdict": "committed, to be uploaded", "rows": unanswered, "expires": {}, "reasons": {}}
     awaited = reported["rows"]["awaiting"]
     partner = [(one["code"], one["rows"]) for one in reported["reasons"].get("partner", ())]

@@ -149,7 +149,7 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     `content`: the filled-in template, if it is not in the store yet. Raises NothingAskedError, NoSuchRowError,
     StandingRowsError, SourceGoneError and what corrected files are refused with.
     """
-    if not (any(request[4:]) or request.wanted.anything) or (request.corrections and request.extract):
+    if not (any(request[4:]) or any(request.wanted)) or (request.corrections and request.extract):
         raise NothingAskedError(run=request.run)
     store = context.adapters.store
     links = list(commits_since(store, context.issuer.issuer))  # first: our own commit checks what is committed later
@@ -165,7 +165,7 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
         identity = identify(store, entry)
         picks, numbers = choice.replaced_rows(context, entry, identity, of)
         changed = picks["origin"]
-        named = _selected_rows(context, request, of, frozenset() if request.wanted.anything else frozenset(changed))
+        named = _selected_rows(context, request, of, frozenset() if any(request.wanted) else frozenset(changed))
         picks = picks.filter(pl.col("origin").is_in(named["row"].implode()))
         source = Source(entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())).sort())
     else:

@@ -62,11 +62,6 @@ class RowSelection(NamedTuple):
     rejects: bool = False  # rows we refused
     rows: frozenset[int] = frozenset()  # numbers of the run's rows
 
-    @property
-    def anything(self) -> bool:
-        """True where any row is selected."""
-        return any(self)
-
 
 def asked(rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = frozenset()) -> pl.DataFrame:
     """Return the selected rows (RUN_ROW) as ASKED, and those of a corrected file (`also`).
@@ -223,7 +218,7 @@ def replaced_rows(
         cuids = rows["cuid"].drop_nulls().unique().implode()
         ours = [part.filter(pl.col("cuid").is_in(cuids)) for part in run_rows(context.adapters.store, manifest)]
         picks = by_cuid(rows, pl.concat(ours).select("row", "cuid"))
-    unclear = ambiguous(picks)
+    unclear = picks.filter(pl.col("row").is_duplicated() | pl.col("origin").is_duplicated())
     if unclear.height:
         raise AmbiguousRowsError(
             extract=entry.key,
@@ -245,11 +240,6 @@ def by_cuid(rows: pl.DataFrame, ours: pl.DataFrame) -> pl.DataFrame:
     """Return row and origin by cuid; `ours` has row and cuid of every row of the run with one of these cuids."""
     found = rows.join(ours.rename({"row": "origin"}), on="cuid", maintain_order="left")
     return shaped(found, PICK).drop_nulls().unique(maintain_order=True)
-
-
-def ambiguous(picks: pl.DataFrame) -> pl.DataFrame:
-    """Return the picks of which one row replaces several, or several replace one."""
-    return picks.filter(pl.col("row").is_duplicated() | pl.col("origin").is_duplicated())
 
 
 def numbered(rows: pl.Series) -> str:

@@ -44,7 +44,9 @@ def parse_error(text: str) -> ErrorObject:
             break
     faults = faults or _scavenge(text) or [_Fault((), text)]
     reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
-    return ErrorObject(cuid or _scavenge_cuid(text), reasons, shape_of(reasons))
+    found = None if cuid else _CUID_IN_TEXT.search(text)
+    scavenged = _APOSTROPHE.sub("'", found["cuid"]).rstrip(".") or None if found else None
+    return ErrorObject(cuid or scavenged, reasons, shape_of(reasons))
 
 
 class _Fault(NamedTuple):
@@ -177,19 +179,14 @@ def _cuid(tree: object, depth: int) -> str | None:
         for key, value in tree.items():
             if _fold(str(key)) in _CUIDS and (text := _id(value)):
                 return text
-    return next((found for below in _below(tree) if (found := _cuid(_nested(below), depth + 1))), None)
+    below = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else ()
+    return next((found for one in below if (found := _cuid(_nested(one), depth + 1))), None)
 
 
 def _id(value: object) -> str | None:
     if isinstance(value, bool) or (isinstance(value, int) and abs(value) > 10**40):
         return None
     return printable(str(value)).strip() or None if isinstance(value, str | int) else None
-
-
-def _below(tree: object) -> list[object]:
-    if isinstance(tree, dict):
-        return list(tree.values())
-    return list(tree) if isinstance(tree, list | tuple) else []
 
 
 def _nested(value: object) -> object:
@@ -280,8 +277,3 @@ def _scavenge(text: str) -> list[_Fault]:
         for one in groups
         if (message := one.get("message") or one.get("name"))
     ]
-
-
-def _scavenge_cuid(text: str) -> str | None:
-    found = _CUID_IN_TEXT.search(text)
-    return _APOSTROPHE.sub("'", found["cuid"]).rstrip(".") or None if found else None
