@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 import polars as pl
@@ -147,16 +147,13 @@ def bar(rows: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the pieces of the bar of where every row went, without empty ones: where each starts, how wide it is."""
     counts = {kind: rows[kind] for kind in ENDS if rows[kind]}
     total = sum(counts.values())
-    widths = {kind: max(LEAST, BAR_WIDTH * count / total) for kind, count in counts.items()}
-    scale = BAR_WIDTH / sum(widths.values()) if widths else 0.0
-    parts: list[dict[str, Any]] = []
-    start = 0.0
-    for kind, count in counts.items():
-        width = widths[kind] * scale
-        named = {"kind": kind, "name": ENDS[kind], "rows": count, "share": count / total}
-        parts.append({**named, "start": start, "width": width})
-        start += width
-    return parts
+    widths = [max(LEAST, BAR_WIDTH * count / total) for count in counts.values()]
+    scale = BAR_WIDTH / sum(widths) if widths else 0.0
+    shown = [width * scale for width in widths]
+    return [
+        {"kind": kind, "name": ENDS[kind], "rows": count, "share": count / total, "start": start, "width": width}
+        for (kind, count), start, width in zip(counts.items(), accumulate(shown, initial=0.0), shown, strict=False)
+    ]
 
 
 def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[dict[str, Any]]:

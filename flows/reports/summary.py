@@ -210,11 +210,8 @@ def missing() -> pl.Expr:
 
 
 def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> dict[str, Any]:
-    steps = {name: {"items": 0, "rows": 0} for name in AGES}
-    for since, rows in items:
-        step = steps[age_step(since, now)]
-        step["items"] += 1
-        step["rows"] += rows
+    ages = {age: [rows for since, rows in items if age_step(since, now) == age] for age in AGES}
+    steps = {age: {"items": len(found), "rows": sum(found)} for age, found in ages.items()}
     return {"kind": kind, "items": len(items), "rows": sum(rows for _, rows in items), "ages": steps}
 
 
