@@ -57,8 +57,7 @@ class RunReport(NamedTuple):
 def rebuild(context: IssuerContext, run: str) -> RunReport:
     """Reconcile a committed run with all its outcomes and write its report, each file atomically."""
     store, keys, now = context.adapters.store, keys_of(run), context.adapters.now()
-    manifest = committed(store, run)
-    documents.refuse_purged(store, keys)
+    manifest = _reportable(store, keys)
     counted: list[Tally] = []
     with (
         closing(prefetch(_settle(context, keys, manifest))) as parts,
@@ -112,14 +111,20 @@ class Findings(NamedTuple):
 
 def find_breaks(context: IssuerContext, run: str) -> Findings:
     """Return the open breaks of a committed run as its outcomes are now; nothing is written."""
-    keys, manifest = keys_of(run), committed(context.adapters.store, run)
-    documents.refuse_purged(context.adapters.store, keys)
+    keys = keys_of(run)
     counted, waiting = list[Tally](), [pl.DataFrame(schema={"chunk": pl.UInt32, "row": pl.UInt32})]
-    for _, rows, tallies in _settle(context, keys, manifest):
+    for _, rows, tallies in _settle(context, keys, _reportable(context.adapters.store, keys)):
         counted += tallies
         waiting.append(rows.filter(pl.col("trouble").is_null(), state=AWAITING).select("chunk", "row"))
     total = add(counted)
     return Findings(tuple(one for one in sorted(total.breaks) if not one.notice), total.broken, pl.concat(waiting))
+
+
+def _reportable(store: Store, keys: RunKeys) -> Manifest:
+    """Return a run's manifest; UnknownRunError where it is not committed, AbandonedError, LedgerPurgedError."""
+    manifest = committed(store, str(keys.run))
+    documents.refuse_purged(store, keys)
+    return manifest
 
 
 Settled = tuple[LedgerPart, pl.DataFrame, tuple[Tally, ...]]  # reconciled: its rows, a tally for each group of chunks
