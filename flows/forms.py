@@ -38,11 +38,11 @@ from prefect.tasks import Task
 from pydantic import AfterValidator, Field
 
 from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter
-from flows.commands.every import ENTRIES, in_form_words
 from flows.commands.outbox import outbox_list
 from flows.commands.parameters import OneOf, Range, Text, Words
 from flows.commands.result import Link, Result, Table
 from flows.errors import CardlinkError, OperatorError, TryAgainError, guarded
+from flows.every import ENTRIES, in_form_words
 from flows.redaction import redact, redacted
 from flows.submissions.build import Progress, describe_pace
 from flows.wiring import config_folder

@@ -5,10 +5,8 @@ from __future__ import annotations
 import getpass
 import hashlib
 import os
-import random
 import re
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -21,13 +19,11 @@ from urllib.parse import urlsplit
 
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
 from flows.errors import OperatorError
-from flows.partner_api.service import NoServiceError, ServiceSecretsError
-from flows.redaction import harden_process, hiding, redact
+from flows.redaction import harden_process, redact
 
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
-    from flows.partner_api.client import ServiceClient
     from flows.runs.context import Adapters, IssuerContext
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
@@ -157,31 +153,7 @@ def edges(issuer: Issuer, folder: Path) -> Adapters:
     return Adapters(audited(open_store(issuer, folder), actor(), now), now, actor(), race, connections)
 
 
-@contextmanager
-def service_client(issuer: Issuer) -> Iterator[ServiceClient]:
-    """Open the client of an issuer's [service]; NoServiceError, ServiceSecretsError, FileUnreadableError."""
-    from flows.partner_api.client import open_client
-    from flows.partner_api.transport import Credentials
-    from flows.runs.store import Retry
-
-    begin_process()
-    settings = issuer.service
-    if settings is None:
-        raise NoServiceError(issuer=issuer.issuer)
-    names = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in ("app_name", "app_key", "username", "password")}
-    secrets = {name: _secret(variable) for name, variable in names.items()}
-    missing = [names[name] for name, value in secrets.items() if not value]
-    if missing:
-        raise ServiceSecretsError(names=", ".join(missing))
-    retry = Retry(time.monotonic, time.sleep, random.random, attempts=settings.tries)
-    with (
-        hiding(secrets["app_key"], secrets["password"]),
-        open_client(settings, Credentials(**secrets), retry) as client,
-    ):
-        yield client
-
-
-def _secret(variable: str) -> str:
+def secret(variable: str) -> str:
     """Return a secret given as a value, or as the file that holds it."""
     if file := os.environ.get(f"{variable}_FILE"):
         return read_file(Path(file), f"{variable}_FILE").decode("utf-8", "replace").strip()

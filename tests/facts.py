@@ -9,10 +9,11 @@ import polars as pl
 
 from flows.partner_api import funnel as report_funnel
 from flows.reports import lists as tables
-from flows.reports.summary import ReportTimes, summarise
+from flows.reports.summary import summarise
 from flows.reports.tally import CHUNKS, ResultFile, Tally, add
 from flows.results.balance import balance
 from flows.results.reconcile import Reconciled
+from flows.runs.chunks import items
 from schemas.breaks import Break
 from schemas.manifest import Counts, LedgerPart, Manifest, ManifestChunk, SourceIdentity
 from tests.night import issuer
@@ -76,7 +77,7 @@ def facts(
     run = manifest(chunks, rejected)
     whole = total(chunks, breaks=breaks, **of_total)
     books = balance(run, Reconciled(pl.DataFrame(), whole.chunks, tuple(breaks)))
-    summary = summarise(run, whole, books, issuer(), ReportTimes(NOW, SENT, {}), {"cardlink": "0"})
+    summary = summarise(run, whole, books, issuer(), items(RUN, run.chunks, SENT, []), NOW, {"cardlink": "0"})
     night = {"run": RUN, "state": summary["verdict"], **summary["rows"]}
     days = [date(2026, 11, 20) - timedelta(days=back) for back in range(13, -1, -1)]
     trend = [{**night, "as_of": day.isoformat()} for day in days]

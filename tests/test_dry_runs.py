@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flows.commands.entry import Context
-from flows.commands.every import ENTRIES
 from flows.errors import CardlinkError
+from flows.every import ENTRIES
 from flows.runs.documents import keys_of
 from flows.wiring import open_store
 from schemas.portal import CITY, CUID, PAN, POSTAL_CODE

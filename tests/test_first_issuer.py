@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from flows.ui import environment, server
+from flows.simulator.ui import environment, server
 from tests.leftovers import ended
 from tests.servers import free_port
 

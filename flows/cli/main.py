@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
-from flows import demo, install, stopping
+from flows import install, stopping
 from flows.commands.entry import REQUIRED, Context, Entry, Parameter, entries_of
-from flows.commands.every import ENTRIES
 from flows.commands.parameters import OneOf, Range
 from flows.commands.result import Result
 from flows.errors import CardlinkError, TryAgainError, full_text, translated
+from flows.every import ENTRIES
 from flows.redaction import redacted, shown
+from flows.simulator import commands as practice
+from flows.simulator import demo
 from flows.wiring import begin_process, config_folder
 
 if TYPE_CHECKING:
@@ -275,5 +277,5 @@ class ProgressLine:
             _print("\r" + " " * self._width + "\r", err=True, nl=False)
 
 
-COMMANDS = [*ENTRIES, *entries_of(demo, install)]
+COMMANDS = [*ENTRIES, *entries_of(practice, demo, install)]
 add(main, COMMANDS)

@@ -10,7 +10,6 @@ from flows.commands.result import Link, Result, Table
 from flows.wiring import effective_settings, wire
 
 AUDIT = Form("audit", "audit: {what} {issuer}", hours=2, picks="what", actor="none")
-LEFT_OUT = "Left out: chunks, ledger, lists of cardholders and links (they are in objects.sha256, by digest only)."
 SHOWN = 20  # findings on a terminal; --json has them all
 
 
@@ -71,7 +70,7 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
         "settings.json is the policy in force now; plan.json has the settings and keys of the run.",
         "Check the files: sha256sum --check SHA256SUMS. In trail.jsonl, `before` is the SHA-256 of the line before,"
         " its newline included.",
-        LEFT_OUT,
+        "Left out: chunks, ledger, lists of cardholders and links (they are in objects.sha256, by digest only).",
     ]
     files["README.md"] = Result({}, [*lines, Table(("when", "what", "by", "facts"), steps)]).markdown.encode()
     store.replace(place, [audit.bundle(files)])

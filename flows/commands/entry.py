@@ -22,6 +22,7 @@ from typing import (
     Literal,
     NamedTuple,
     ParamSpec,
+    Protocol,
     get_args,
     get_origin,
 )
@@ -32,7 +33,6 @@ from flows.configuration import issuers, load_issuer
 from flows.wiring import acting, actors, person, wire
 
 if TYPE_CHECKING:
-    from flows.partner_api.terminal import Terminal
     from flows.runs.context import IssuerContext
     from flows.submissions.build import Progress
     from schemas.settings import Act
@@ -42,6 +42,23 @@ REQUIRED = inspect.Parameter.empty
 WAITING = 3  # exit code where a second person is needed
 ACTOR = "Who you are; recorded beside the worker. On the command line, the user of the machine by default."
 APPROVE = "ID of another person's request for exactly this command, which is then carried out."
+
+
+class Terminal(Protocol):
+    """A person at a terminal."""
+
+    @property
+    def attended(self) -> bool:
+        """Return whether a person can be prompted."""
+
+    def show(self, text: str) -> None:
+        """Print a result before the command ends."""
+
+    def say(self, text: str) -> None:
+        """Show a line that is no result."""
+
+    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
+        """Return what is typed in; KeyboardInterrupt if the prompt is cancelled."""
 
 
 class _NoTerminal:

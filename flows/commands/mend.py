@@ -154,7 +154,7 @@ def close(
 
     act = partial(close_break, decision=decision)
     state = f"closed as {decision}. {DECISIONS[decision].effect}"
-    return _breaks(context, act, state, run, break_name, place, reason, dry_run)
+    return _breaks(context, act, state, run, break_name, place, reason, dry_run=dry_run)
 
 
 @entry("mend reopen", form=MEND)
@@ -164,7 +164,7 @@ def reopen(
     """Reopen closed breaks of RUN: what was decided about their rows is undone."""
     from flows.operations.remediation import reopen_break
 
-    return _breaks(context, reopen_break, "open again", run, break_name, place, reason, dry_run)
+    return _breaks(context, reopen_break, "open again", run, break_name, place, reason, dry_run=dry_run)
 
 
 @entry("dismiss", form=Form("dismiss", "dismiss {extract}"))
@@ -193,21 +193,14 @@ def dismiss(
 
 
 def _breaks(
-    context: Context,
-    act: Callable[..., ClosedBreaks],
-    state: str,
-    run: str,
-    name: str,
-    place: str,
-    reason: str,
-    dry: bool,
+    context: Context, act: Callable[..., ClosedBreaks], state: str, run: str, *given: str, dry_run: bool
 ) -> Result:
-    """Close or reopen breaks; show which, and the report of the run after that."""
+    """Close or reopen breaks (`given`: kind, place, reason); show which, and the report of the run after that."""
     issuer_context = context.context_of(run)
-    done = act(issuer_context, run, name, place, reason, dry_run=dry)
+    done = act(issuer_context, run, *given, dry_run=dry_run)
     lines = [f"{one.name} ({one.rows:,} rows) {one.place}: {state}" for one in done.breaks]
     named = [{"name": one.name, "rows": one.rows, "place": one.place} for one in done.breaks]
-    facts: dict[str, Any] = {"run": run, "breaks": named, "reason": redact(reason)}
+    facts: dict[str, Any] = {"run": run, "breaks": named, "reason": redact(given[-1])}
     if done.report is None:
         return _remediated(facts, lines, f"cardlink report {run}", True)
     after = report_of(issuer_context, done.report.summary)

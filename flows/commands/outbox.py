@@ -44,11 +44,8 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
     waiting = [item for item in found if item.state == "waiting"]
     title = f"{issuer}: {len(waiting):,} chunks to upload, {len(found):,} without a result"
     head = ("chunk", "state", "since", "rows", "bytes")
-    rows = [
-        (item.chunk.name, item.state, duration(moment - item.since), item.chunk.rows, item.chunk.bytes)
-        for item in found
-    ]
-    sums = [(*row, item.chunk.sha256) for row, item in zip(rows[:SHOWN], found, strict=False)]
+    rows = [(one.chunk.name, one.state, duration(moment - one.since), one.chunk.rows, one.chunk.bytes) for one in found]
+    sums = [(*row, one.chunk.sha256) for row, one in zip(rows[:SHOWN], found, strict=False)]
     everything = Table((*head, "sha256"), sums, f"{issuer}-outbox", title, False)
     if not found:
         return Result(facts, [f"{issuer}: no chunk is waiting for an upload or a result", everything])

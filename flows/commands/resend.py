@@ -146,7 +146,7 @@ def corrections(
     issuer_context = context.context_of(run)
     issuer = issuer_context.issuer
     selection = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
-    frames = list(correction_template(issuer_context, run, selection if selection.anything else REFUSED_ROWS))
+    frames = list(correction_template(issuer_context, run, selection if any(selection) else REFUSED_ROWS))
     pieces = csv_pieces(frames, Template.dtypes())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.writelines([BOM, *pieces])
@@ -168,13 +168,8 @@ def _preview(issuer: str, request: Request, plan: ResendPlan, checked: Selection
     line = f"dry run, nothing was written: {sent:,} rows of {request.run} would be sent again"
     if plan.already is not None:
         line = f"dry run: run {plan.already.run} has these rows and this reason; nothing would be sent"
-    fates = plan.fates.rows() if plan.already is None else []
-    shown: list[str | Table] = [
-        line,
-        Table(
-            ("rows", "reason", "count"), fates, f"{request.run}-again", f"Dry run: the rows selected of {request.run}"
-        ),
-    ]
+    fates, title = plan.fates.rows() if plan.already is None else [], f"Dry run: the rows selected of {request.run}"
+    shown: list[str | Table] = [line, Table(("rows", "reason", "count"), fates, f"{request.run}-again", title)]
     shown += [f"refused: {checked.refused}"] if checked.refused else []
     if over:
         shown += [f"{over:,} of them are linked or awaiting: the override sends them a second time"]
@@ -272,29 +267,29 @@ def backfill(
     """
     from flows.resend import backfill as operation
 
-    issuer_context, span = wire(context.folder, issuer), operation.DateRange(first_day, last_day)
+    issuer_context, span = wire(context.folder, issuer), (first_day, last_day)
     if send_list:
         with context.progress(issuer) as progress:
-            done = operation.send(issuer_context, span, send_list, progress)
+            done = operation.send(issuer_context, *span, send_list, progress)
         sent = {"issuer": issuer, "list": send_list, "runs": [one.manifest.run for one in done]}
         shown = [part for one in done for part in submitted(issuer_context, one)]
         nothing = f"{issuer}: list {send_list} has nothing to send"
         return Result(sent, shown or [nothing], f"cardlink outbox list {issuer}", outbox=issuer)
-    listed = operation.backfill(issuer_context, span)
-    facts = {**listed.model_dump(mode="json"), "digest": listed.digest}
-    if not listed.missed:
+    listed = operation.backfill(issuer_context, *span)
+    missed = [{**one.facts, "extract": one.extract.partition("/extracts/")[2]} for one, _ in listed.missed]
+    facts = {"issuer": issuer, "digest": listed.digest, "missed": missed}
+    if not missed:
         return Result(facts, [f"{issuer}: every extract from {first_day} to {last_day} is submitted"])
-    rows = []
-    for one in listed.missed:
-        counts = [getattr(one.counts, fate, "") for fate in ("read", "submitted", "rejected", "suppressed")]
-        rows.append([one.extract, one.as_of.isoformat(), one.run, *counts, len(one.chunk_rows), one.refused])
-    columns = ("extract", "business date", "run", "rows", "sent", "rejected", "suppressed", "chunks")
-    sendable = [row[:-1] for row in rows if not row[-1]]
-    title = f"{len(listed.to_send)} of {len(listed.missed)} extracts would be sent; list {listed.digest}"
-    missed: list[str | Table] = [Table((*columns, "refused"), rows, f"{issuer}-backfill", title, False)]
-    missed += [Table(columns, sendable)] if sendable else []
-    missed += [f"refused: {one.extract}: {one.refused}" for one in listed.missed if one.refused]
-    if not listed.to_send:
-        return Result(facts, missed)
+    fates = ("read", "submitted", "rejected", "suppressed")
+    table = Table(
+        ("extract", "business date", "run", *fates, "chunks", "refused"),
+        [
+            [one["extract"], one["as_of"], one["run"], *map(one["counts"].get, fates), one["chunks"], one["refused"]]
+            for one in missed
+        ],
+        f"{issuer}-backfill",
+        f"{sum(not one['refused'] for one in missed)} of {len(missed)} extracts would be sent; list {listed.digest}",
+    )
     next_step = f"cardlink backfill {issuer} --from {first_day} --to {last_day} --send {listed.digest}"
-    return Result(facts, [*missed, f"list {listed.digest}; nothing was written"], next_step)
+    sendable = not all(one["refused"] for one in missed)
+    return Result(facts, [table, f"list {listed.digest}; nothing was written"], next_step if sendable else "")

@@ -161,10 +161,9 @@ def reconcile(
 
 
 def _across(facts: dict[str, Any]) -> list[str | Table]:
-    from flows.reports.advice import across_advice
-    from flows.reports.page import hours_line
+    from flows.reports.page import across_advice, hours_line
 
-    name, waiting, alerts = facts["issuer"], facts["outstanding"], facts["alerts"]
+    name, waiting = facts["issuer"], facts["outstanding"]
     shown: list[str | Table] = [
         f"{name}: {len(facts['runs']):,} runs, {facts['verdict']}",
         "",
@@ -180,10 +179,6 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
     if work := facts["worklist"]:
         shown += ["", _to_do(work[:TOP])]
         shown += [f"and more: cardlink worklist {name}"] if len(work) > TOP else []
-    shown += [f"alert: results of {run} are overdue" for run in alerts["opened"]]
-    shown += [f"still overdue, already reported: {run}" for run in alerts["standing"]]
-    ended = {True: "the results arrived", False: "no result is overdue any more"}
-    shown += [f"alert closed, {ended[run in alerts['arrived']]}: {run}" for run in alerts["closed"]]
     return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
 
 

@@ -55,6 +55,7 @@ def submit(
     """
     from flows.submissions import dry_run as rehearsal
     from flows.submissions.pending import unsubmitted
+    from flows.submissions.plan import dismiss_line
     from flows.submissions.submit import Request, refuse_resend
     from flows.submissions.submit import submit as submit_step
 
@@ -75,7 +76,9 @@ def submit(
             with context.progress(request.extract.rpartition("/")[2]) as progress:
                 done.append(submit_step(issuer_context, request, progress))
         except CardlinkError as error:
-            refused.append(_with_way_out(error, request.extract))
+            if isinstance(error, ExtractError) and "cardlink dismiss" not in str(error):
+                error.add_note(f"If it comes under another name, drop this one: `{dismiss_line(request.extract)}`.")
+            refused.append(error)
             if len(requests) == 1:
                 raise
     if dry_run:
@@ -101,15 +104,6 @@ def outcome(runs: Sequence[tuple[Counts, int]], refused: Sequence[object] = (), 
     parts = [f"{read:,} read, {submitted:,} {sent} in {counted(chunks, 'chunk')}", rest]
     parts += [f"{counted(len(refused), 'extract')} refused" if refused else ""]
     return "; ".join(part for part in (*parts, f"upload {chunks:,}" if chunks and sent == "sent" else "") if part)
-
-
-def _with_way_out(error: CardlinkError, key: str) -> CardlinkError:
-    """Return the error with the line that drops a file which the issuer has to send again."""
-    from flows.submissions.plan import dismiss_line
-
-    if isinstance(error, ExtractError) and "cardlink dismiss" not in str(error):
-        error.add_note(f"If it comes under another name, drop this one: `{dismiss_line(key)}`.")
-    return error
 
 
 def run_facts(done: Submitted) -> dict[str, Any]:

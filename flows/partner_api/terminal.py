@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from flows.commands.entry import Terminal
 from flows.errors import TryAgainError
 from flows.partner_api.follow_job import WARN_SECONDS
 from flows.redaction import hide
@@ -30,23 +31,6 @@ from schemas.portal import (
     SUBNATIONAL,
     YEAR,
 )
-
-
-class Terminal(Protocol):
-    """A person at a terminal."""
-
-    @property
-    def attended(self) -> bool:
-        """Return whether a person can be prompted."""
-
-    def show(self, text: str) -> None:
-        """Print a result before the command ends."""
-
-    def say(self, text: str) -> None:
-        """Show a line that is no result."""
-
-    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        """Return what is typed in; KeyboardInterrupt if the prompt is cancelled."""
 
 
 class TypingStoppedError(TryAgainError):

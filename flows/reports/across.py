@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.reports.summary import AGES, DUE, LACKS, MISSING, OUT_OF_BALANCE, SOON, age_step, by_expiry, duration
+from flows.reports import summary
 from flows.results.masking import spreadsheet_safe
 from flows.runs.chunks import chunk_of
 from schemas import reports
@@ -24,7 +24,7 @@ from schemas.reasons import reason
 CLEAR = "nothing outstanding"
 WAITING = "answers awaited"
 OVERDUE = "answers overdue"
-EXIT_CODES = {CLEAR: 0, WAITING: 0, OVERDUE: 3, OUT_OF_BALANCE: 4}
+EXIT_CODES = {CLEAR: 0, WAITING: 0, OVERDUE: 3, summary.OUT_OF_BALANCE: 4}
 
 LISTED = 200  # reasons, and lines of the worklist, listed here; worklist.csv has every line
 FIGURES = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed")
@@ -39,70 +39,44 @@ class RunFacts(NamedTuple):
     rows: Mapping[str, int]
     reasons: Mapping[str, Sequence[tuple[str, int]]]
     expires: Mapping[date | None, int]
-    waiting: tuple[WaitingChunk, ...]
+    waiting: tuple[summary.WaitingChunk, ...]
     breaks: Sequence[Mapping[str, Any]] = ()  # open ones, as in summary.json
     hours: Mapping[str, int] = {}
 
 
-class WaitingChunk(NamedTuple):
-    """One chunk with unanswered rows: what is missing, and since when it waits."""
-
-    run: str
-    chunk: int
-    missing: str  # of `flows.reports.summary.LACKS`
-    awaiting: int
-    since: datetime
-    state: str = "uploaded"  # in the outbox, apart from its result
-
-
-class ReportTerms(NamedTuple):
-    """The time of the report, and how many hours an answer may take."""
-
-    now: datetime
-    within: int
-
-    def overdue(self, chunk: WaitingChunk) -> bool:
-        """True where the answer should have come by now; one that came but does not fit is not overdue."""
-        return chunk.missing in DUE and self.now - chunk.since > timedelta(hours=self.within)
-
-
-def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms) -> dict[str, Any]:
+def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: summary.ReportTerms) -> dict[str, Any]:
     """Return the facts of the report across runs; `unlinked` comes from `flows.reports.lists.unlinked`."""
     waiting = [one for run in runs for one in run.waiting]
     late = [one for one in waiting if terms.overdue(one)]
-    codes = unlinked.group_by("reason").agg(pl.len().alias("cardholders")).drop_nulls("reason")
+    codes = unlinked.group_by(code="reason").agg(cardholders=pl.len()).drop_nulls("code")
+    codes = codes.sort("cardholders", "code", descending=[True, False])
     verdict = OVERDUE if late else WAITING if waiting else CLEAR
     return {
         "seen": terms.now.isoformat(timespec="seconds"),
         "answer_within_hours": terms.within,
-        "verdict": OUT_OF_BALANCE if any(run.state == OUT_OF_BALANCE for run in runs) else verdict,
+        "verdict": summary.OUT_OF_BALANCE if any(run.state == summary.OUT_OF_BALANCE for run in runs) else verdict,
         "rows": {name: sum(run.rows[name] for run in runs) for name in FIGURES},
         "runs": [{"run": run.run, "as_of": run.as_of.isoformat(), "state": run.state, **run.rows} for run in runs],
         "outstanding": {
             **_sizes(waiting),
             "overdue": _sizes(late),
-            "missing": {kind: _sizes([one for one in waiting if one.missing == kind]) for kind in LACKS},
-            "ages": {age: _sizes([one for one in waiting if age_step(one.since, terms.now) == age]) for age in AGES},
+            "missing": {kind: _sizes([one for one in waiting if one.missing == kind]) for kind in summary.LACKS},
+            "ages": {
+                age: _sizes([one for one in waiting if summary.age_step(one.since, terms.now) == age])
+                for age in summary.AGES
+            },
         },
-        "links": by_expiry((pair for run in runs for pair in run.expires.items()), terms.now.date()),
+        "links": summary.by_expiry((pair for run in runs for pair in run.expires.items()), terms.now.date()),
         "reasons": _reasons(runs)[:LISTED],
         "unlinked": {
             "cardholders": unlinked.height,
-            "by_attempts": [
-                {"attempts": attempts, "cardholders": number}
-                for attempts, number in unlinked["attempts"].value_counts().sort("attempts").iter_rows()
-            ],
-            "reasons": [
-                {"code": code, "cardholders": number, "action": reason(code).action}
-                for code, number in codes.sort("cardholders", "reason", descending=[True, False])
-                .head(LISTED)
-                .iter_rows()
-            ],
+            "by_attempts": unlinked["attempts"].value_counts(name="cardholders").sort("attempts").to_dicts(),
+            "reasons": [{**one, "action": reason(one["code"]).action} for one in codes.head(LISTED).to_dicts()],
         },
     }
 
 
-def _sizes(chunks: Sequence[WaitingChunk]) -> dict[str, int]:
+def _sizes(chunks: Sequence[summary.WaitingChunk]) -> dict[str, int]:
     return {"count": len(chunks), "rows": sum(one.awaiting for one in chunks)}
 
 
@@ -146,7 +120,7 @@ class Work(NamedTuple):
 
     def facts(self, now: datetime) -> dict[str, Any]:
         """Return the line as the tables show it."""
-        due, age = self.due.isoformat(timespec="seconds"), duration(now - self.since)
+        due, age = self.due.isoformat(timespec="seconds"), summary.duration(now - self.since)
         line = {name: value for name, value in self._asdict().items() if name not in ("since", "who", "command")}
         return {**line, "due": due, "age": age, "who": self.who, "command": self.command}
 
@@ -157,7 +131,7 @@ def worklist(
     unlinked: pl.DataFrame,
     refused: Mapping[str, str],
     strays: Mapping[str, datetime],
-    terms: ReportTerms,
+    terms: summary.ReportTerms,
 ) -> list[Work]:
     """Return what is to be done, due first.
 
@@ -170,25 +144,23 @@ def worklist(
         for run, at in ((run, datetime.fromisoformat(text)) for run, text in refused.items())
     ]
     for key, at in strays.items():
-        again = shlex.join(
-            ["cardlink", "mend", "ingest-again", issuer, key.partition("/results/")[2], "--reason", "WHY"]
-        )
+        again = f"cardlink mend ingest-again {issuer} {shlex.quote(key.partition('/results/')[2])} --reason WHY"
         work.append(Work(at, "result files to look at", issuer, "", None, 0, at, OPERATOR, again))
     return sorted([*work, *_unlinked(issuer, found, unlinked), *_ending(issuer, found, terms)])
 
 
-def _chunks(issuer: str, run: RunFacts, terms: ReportTerms) -> Iterator[Work]:
+def _chunks(issuer: str, run: RunFacts, terms: summary.ReportTerms) -> Iterator[Work]:
     """Yield the chunks to upload, held, and awaited; what came and does not fit is a break."""
     broken = {chunk_of(one["place"]) for one in run.breaks}
     for one in run.waiting:
         due, place, who = one.since + timedelta(hours=terms.within), f"{one.run} {one.chunk}", OPERATOR
         if one.chunk in broken or one.state == "cancelled":
             continue
-        if one.state == "waiting" and one.missing == MISSING:
+        if one.state == "waiting" and one.missing == summary.MISSING:
             kind, due, command = "chunks to upload", one.since, f"cardlink outbox fetch {place} --to FOLDER"
         elif one.state == "held":
             kind, command = "chunks held", f"cardlink outbox release {place} --reason WHY"
-        elif one.missing == MISSING and terms.overdue(one):
+        elif one.missing == summary.MISSING and terms.overdue(one):
             kind = "results overdue"
             command = f"cardlink mend close {one.run} RESULT_SHORT 'chunk {one.chunk}' --decision lost --reason WHY"
         else:
@@ -217,17 +189,15 @@ def _unlinked(issuer: str, runs: Iterable[RunFacts], unlinked: pl.DataFrame) -> 
             yield Work(since, kind, issuer, run, None, rows, since, who, command.format(run=run, code=code))
 
 
-def _ending(issuer: str, runs: Iterable[RunFacts], terms: ReportTerms) -> Iterator[Work]:
+def _ending(issuer: str, runs: Iterable[RunFacts], terms: summary.ReportTerms) -> Iterator[Work]:
     """Yield the links that end within a week."""
     today = terms.now.date()
     ends = [(day, links) for run in runs for day, links in run.expires.items() if day and 0 <= (day - today).days < 8]
     if ends:
-        due, rows, command = (
-            _midnight(min(ends)[0]),
-            sum(links for _, links in ends),
-            f"cardlink renew {issuer} --within 7d",
+        due, rows, command = _midnight(min(ends)[0]), sum(links for _, links in ends), f"cardlink renew {issuer}"
+        yield Work(
+            due, f"links end {summary.SOON}", issuer, "", None, rows, terms.now, OPERATOR, f"{command} --within 7d"
         )
-        yield Work(due, f"links end {SOON}", issuer, "", None, rows, terms.now, OPERATOR, command)
 
 
 def _midnight(day: date) -> datetime:

@@ -104,13 +104,10 @@ def attempt_of(reported: Attempt, record: Mapping[str, Any], came: Mapping[str, 
     """
     state = (came.get("state") or AWAITING) if record["fate"] == ledger.SUBMITTED else record["fate"]
     reasons = (came if state == ERROR else record)["reasons"]
-    sent: dict[str, Any] = {name: record[name] for name in ("row", "last_4", "expiration", "chunk", "position")}
-    answer: dict[str, Any] = {
-        name: came.get(name) for name in ("expires_on", "url", "result", "trouble", "how", "message")
-    }
+    known: dict[str, Any] = {name: record[name] for name in ("row", "last_4", "expiration", "chunk", "position")}
+    known |= {name: came.get(name) for name in ("expires_on", "url", "result", "trouble", "how", "message")}
     return reported._replace(
-        **sent,
-        **answer,
+        **known,
         state=CANCELLED if state == AWAITING and chunk == CANCELLED else state,
         sent=chunk,
         reasons=tuple(text.rpartition("|")[2] for text in reasons or ()),
@@ -260,18 +257,17 @@ def _of_part(
 
 
 def _outcomes_of(store: Store, keys: RunKeys, part: LedgerPart, rows: list[int]) -> dict[int, dict[str, Any]]:
-    """Return the reconciled rows of these rows; nothing where there is no report yet."""
+    """Return the reconciled rows of these rows as their result files have them; nothing where there is no report yet.
+
+    A single link that counts for a row is an attempt of its own.
+    """
     try:
         (found,) = read_rows(store, keys, [part], None, pl.col("row").is_in(rows))
     except ObjectMissingError:
         return {}
-    return {one["row"]: _own(one) for one in found.iter_rows(named=True)}
-
-
-def _own(came: dict[str, Any]) -> dict[str, Any]:
-    """Return a row's outcome in its result file: a single link that counts for it is an attempt of its own."""
-    if came["how"] != SINGLE:
-        return came
-    failed = came["reasons"] or came["message"]
-    state = ERROR if failed else LINKED if came["result"] else AWAITING
-    return {**came, "state": state, "url": None, "expires_on": None, "how": None}
+    came = {one["row"]: one for one in found.iter_rows(named=True)}
+    for one in came.values():
+        if one["how"] == SINGLE:
+            state = ERROR if one["reasons"] or one["message"] else LINKED if one["result"] else AWAITING
+            one |= {"state": state, "url": None, "expires_on": None, "how": None}
+    return came

@@ -95,9 +95,8 @@ def _actions(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _refusals(listed: pl.DataFrame) -> pl.DataFrame:
-    return (
-        _actions(listed).with_columns(spreadsheet_safe(name) for name in ("cuid", "message")).select(*Refusals.dtypes())
-    )
+    safe = _actions(listed).with_columns(spreadsheet_safe(name) for name in ("cuid", "message"))
+    return safe.select(*Refusals.dtypes())
 
 
 def reason_rows(reasons: Mapping[str, int]) -> list[tuple[str, int, str]]:
@@ -118,11 +117,6 @@ def unlinked(tried: Iterable[pl.DataFrame], done: pl.DataFrame) -> pl.DataFrame:
         pl.len().alias("attempts"), (pl.col("stage") == "partner").sum().alias("sent"), *last
     )
     return _actions(counted).sort("attempts", "cuid", "last_4", descending=[True, False, False])
-
-
-def listed(found: pl.DataFrame) -> pl.DataFrame:
-    """Return unlinked.csv (`schemas.reports.Unlinked`), safe in a spreadsheet."""
-    return found.with_columns(spreadsheet_safe("cuid"))
 
 
 def _without(tried: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
@@ -193,15 +187,13 @@ def awaiting(frames: Iterable[pl.DataFrame], items: Collection[Item]) -> Iterato
     """Yield awaiting.csv of reconciled rows that wait (row, cuid, last_4, chunk, trouble)."""
     by_chunk = {item.chunk.number: item for item in items}
     for rows in frames:
-        pairs = rows.select("chunk", "trouble").unique().iter_rows()
-        why = [_why(by_chunk[chunk], trouble) for chunk, trouble in pairs]
+        why = []
+        for chunk, trouble in rows.select("chunk", "trouble").unique().iter_rows():
+            item = by_chunk[chunk]
+            said = waits(item.state, trouble, item.run, keys_of(item.run).run.issuer, chunk)
+            why.append((chunk, trouble, item.clock.isoformat(timespec="seconds"), *said))
         joined = rows.join(pl.DataFrame(why, _WHY, orient="row"), on=["chunk", "trouble"], nulls_equal=True).sort("row")
         yield joined.with_columns(spreadsheet_safe("cuid")).select(*Awaiting.dtypes())
-
-
-def _why(item: Item, trouble: str | None) -> tuple[int, str | None, str, str, str]:
-    why, action = waits(item.state, trouble, item.run, keys_of(item.run).run.issuer, item.chunk.number)
-    return item.chunk.number, trouble, item.clock.isoformat(timespec="seconds"), why, action
 
 
 def breaks(broken: pl.DataFrame, found: Iterable[Break]) -> pl.DataFrame:

@@ -18,29 +18,17 @@ import polars as pl
 
 from flows.reports import lists as tables
 from flows.reports.lists import write_links, write_unsent
-from flows.reports.summary import summarise, waiting_since
+from flows.reports.summary import summarise
 from flows.reports.tally import Tally, add, run_hours, tally
 from flows.results.balance import Balance, balance
 from flows.results.intake import CHUNKS
-from flows.results.lineage import attempts_after
+from flows.results.lineage import attempts_after, committed
 from flows.results.reconcile import Reconciled, reconcile, with_single_links
+from flows.runs import documents
 from flows.runs.attempts import single_links
 from flows.runs.chunks import Item, as_it_lies, chunk_states, closed_breaks, outbox
 from flows.runs.context import IssuerContext
-from flows.runs.documents import (
-    UnknownRunError,
-    csv_pieces,
-    keys_of,
-    read_ledger,
-    read_manifest,
-    read_rows,
-    read_summary,
-    refuse_purged,
-    rows_key,
-    run_ids,
-    run_status,
-    write_parquet,
-)
+from flows.runs.documents import keys_of
 from flows.runs.identity import facts_as_stored, local_day
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import Attributed, StoredOutcomes
@@ -83,15 +71,14 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
     total = add(counted)
     found, closed = tuple(sorted(total.breaks)), sorted(total.closed, key=lambda pair: pair[0])
     books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found), len(closed))
-    moment = waiting_since(store, keys, manifest, now)
+    items, within = outbox(context.adapters, run), timedelta(hours=context.issuer.portal.answer_within_hours)
     versions = {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}
-    summary = summarise(manifest, total, books, context.issuer, moment, versions, closed)
+    summary = summarise(manifest, total, books, context.issuer, items, now, versions, closed)
     summary["hours"] = run_hours(store, manifest, total.arrivals, context.issuer.portal.link_within_hours)
     if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
-    items, within = outbox(context.adapters, run), timedelta(hours=context.issuer.portal.answer_within_hours)
     _write_open_rows(store, keys, manifest, total, items, (now, within))
     chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
     _in_parallel(
@@ -125,41 +112,35 @@ class Findings(NamedTuple):
 
 def find_breaks(context: IssuerContext, run: str) -> Findings:
     """Return the open breaks of a committed run as its outcomes are now; nothing is written."""
-    keys, counted, waiting = keys_of(run), list[Tally](), [pl.DataFrame(schema={"chunk": pl.UInt32, "row": pl.UInt32})]
-    for part in _settle(context, keys, _reportable(context.adapters.store, keys)):
-        counted += part.tallies
-        waiting.append(part.rows.filter(pl.col("trouble").is_null(), state=AWAITING).select("chunk", "row"))
+    keys = keys_of(run)
+    counted, waiting = list[Tally](), [pl.DataFrame(schema={"chunk": pl.UInt32, "row": pl.UInt32})]
+    for _, rows, tallies in _settle(context, keys, _reportable(context.adapters.store, keys)):
+        counted += tallies
+        waiting.append(rows.filter(pl.col("trouble").is_null(), state=AWAITING).select("chunk", "row"))
     total = add(counted)
     return Findings(tuple(one for one in sorted(total.breaks) if not one.notice), total.broken, pl.concat(waiting))
 
 
 def _reportable(store: Store, keys: RunKeys) -> Manifest:
-    """Return a run's manifest; UnknownRunError where it is not committed, LedgerPurgedError."""
-    manifest = read_manifest(store, keys)
-    if manifest is None:
-        raise UnknownRunError(run=str(keys.run))
-    refuse_purged(store, keys)
-    if (written := written_in(read_summary(store, keys) or {})) > FACTS:
+    """Return a run's manifest; UnknownRunError where it is not committed, AbandonedError, LedgerPurgedError."""
+    manifest = committed(store, str(keys.run))
+    documents.refuse_purged(store, keys)
+    if (written := written_in(documents.read_summary(store, keys) or {})) > FACTS:
         raise NewerDocumentError(key=keys.report("summary.json"), format=written)
     return manifest
 
 
-class Settled(NamedTuple):
-    """One ledger part, reconciled: its rows, and a tally for each group of chunks."""
-
-    part: LedgerPart
-    rows: pl.DataFrame
-    tallies: tuple[Tally, ...]
+Settled = tuple[LedgerPart, pl.DataFrame, tuple[Tally, ...]]  # reconciled: its rows, a tally for each group of chunks
 
 
 def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[Tally]) -> Iterator[pl.DataFrame]:
     """Write the reconciled rows of each part (`report/rows/`), add its tallies to `counted`, and yield its links."""
-    for one in parts:
-        write_parquet(store, rows_key(keys, one.part), one.rows)
-        counted += one.tallies
-        links = tables.verified_links(one.rows)
-        write_parquet(store, keys.report(f"links/{one.part.name}"), links)
-        del one  # freed before waiting for the next
+    for part, rows, tallies in parts:
+        documents.write_parquet(store, documents.rows_key(keys, part), rows)
+        counted += tallies
+        links = tables.verified_links(rows)
+        documents.write_parquet(store, keys.report(f"links/{part.name}"), links)
+        del rows  # freed before waiting for the next
         yield links
         del links
 
@@ -196,27 +177,27 @@ def _settle_part(
         done = list(workers.map(settle, _groups(store, keys, part)))  # each group is freed once it is reconciled
     rows = pl.concat([rows for rows, _ in done])
     in_order = rows if rows["row"].is_sorted() else rows.sort("row")  # chunks are mostly cut in row order
-    return Settled(part, in_order, tuple(counted for _, counted in done))
+    return part, in_order, tuple(counted for _, counted in done)
 
 
 def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]:
     """Return the records of a ledger part, some chunks together; rows not sent come with the first."""
-    (records,) = read_ledger(store, keys, [part], RECORD)
+    (records,) = documents.read_ledger(store, keys, [part], RECORD)
     group = pl.col("chunk").sub(1).floordiv(CHUNKS).fill_null(0).alias("group")
     return records.with_columns(group).partition_by("group", maintain_order=True, include_key=False)
 
 
 def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
     columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
-    frames = (tables.errors(rows) for rows in read_rows(store, keys, parts, columns, tables.FAILED))
-    store.replace(keys.report("errors.csv"), csv_pieces(frames, reports.Refusals.dtypes()))
+    frames = (tables.errors(rows) for rows in documents.read_rows(store, keys, parts, columns, tables.FAILED))
+    store.replace(keys.report("errors.csv"), documents.csv_pieces(frames, reports.Refusals.dtypes()))
 
 
 def _write_open_rows(
     store: Store, keys: RunKeys, manifest: Manifest, total: Tally, items: list[Item], terms: tuple[datetime, timedelta]
 ) -> None:
     """Write awaiting.csv, breaks.csv and questions.csv."""
-    waiting = list(read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
+    waiting = list(documents.read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
     awaited = pl.concat([pl.DataFrame(schema=SENT_ROW), *waiting])
     listed = {
         "awaiting": (reports.Awaiting.dtypes(), tables.awaiting(waiting, items)),
@@ -224,14 +205,14 @@ def _write_open_rows(
         "questions": (reports.Questions.dtypes(), [tables.questions(total.broken, awaited, items, *terms)]),
     }
     for name, (head, frames) in listed.items():
-        store.replace(keys.report(f"{name}.csv"), csv_pieces(frames, head))
+        store.replace(keys.report(f"{name}.csv"), documents.csv_pieces(frames, head))
 
 
 def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame) -> None:
     from flows.reports.page import run_page  # both take 60 ms to import, here while errors.csv is written
     from flows.reports.workbook import run_workbook
 
-    store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
+    store.replace(keys.report("chunks.csv"), documents.csv_pieces([chunks], chunks.columns))
     store.replace(keys.report("summary.json"), [facts_as_stored(summary)])
     reported = {**summary, "trend": _trend(store, keys)}
     store.replace(keys.report("report.xlsx"), [run_workbook(reported, chunks)])
@@ -248,6 +229,6 @@ def _in_parallel(*tasks: Callable[[], None]) -> None:
 
 def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
     """Return the status of the last runs up to this one, oldest first."""
-    earlier = [run for run in run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
+    earlier = [run for run in documents.run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
     runs = [*earlier, keys.run][-TREND:]
-    return [{**run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in runs]
+    return [{**documents.run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in runs]

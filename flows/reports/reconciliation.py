@@ -1,11 +1,11 @@
-"""Reconcile across the runs of an issuer: read their reports, find overdue answers, alert once.
+"""Reconcile across the runs of an issuer: read their reports, find overdue answers and what is to be done.
 
 Reads the runs' own reports and leaves them unchanged; everything it writes is below `<issuer>/reconciliation/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta
 from io import BytesIO
@@ -14,18 +14,21 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports import across, lists
-from flows.reports.across import OPERATOR, ReportTerms, RunFacts, WaitingChunk, Work, worklist
+from flows.reports.across import OPERATOR, RunFacts, Work, worklist
 from flows.reports.across import table as worklist_table
 from flows.reports.page import across_page
-from flows.reports.summary import HELD, MISSING, missing, waiting_since
+from flows.reports.summary import ReportTerms, WaitingChunk, waiting_chunks
 from flows.reports.tally import hours_of
 from flows.reports.workbook import across_workbook
 from flows.results.lineage import Cardholders, run_rows
 from flows.results.markers import read_waiting
+from flows.results.masking import spreadsheet_safe
+from flows.runs import documents
 from flows.runs.attempts import active_twice, prompted_links
 from flows.runs.chains import commits_since, last_record
-from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import csv_pieces, keys_of, manifests, read_purged, read_summary, refusals, without_ledger
+from flows.runs.chunks import chunk_states
+from flows.runs.context import IssuerContext
+from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, deliveries, placements, reconciliation
 from flows.runs.store import Store, read
@@ -38,7 +41,6 @@ LIFE = timedelta(days=62)  # of a link (interface.md 8): cardholders of older ru
 READERS = 16  # runs read at a time
 BATCH = 100_000  # rows looked at together
 NO_ATTEMPTS = pl.DataFrame(schema=lists.TRIED)
-OVERDUE, ARRIVED = "overdue.json", "overdue-closed.json"  # at most one of each in a run's history
 
 
 class Survey(NamedTuple):
@@ -60,35 +62,36 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     """
     store, issuer = context.adapters.store, context.issuer
     terms = ReportTerms(context.adapters.now(), issuer.portal.answer_within_hours)
-    every = list(manifests(store, issuer.issuer))
+    every = list(documents.manifests(store, issuer.issuer))
     runs = [one for one in every if (start or one.as_of) <= one.as_of <= (end or one.as_of)]
     since = start or terms.now.date() - LIFE
-    gone = without_ledger(store, issuer.issuer)
+    gone = documents.without_ledger(store, issuer.issuer)
     turns = {link.run: turn for turn, link in enumerate(commits_since(store, issuer.issuer))}
     lately = [run for run in runs if run.as_of >= since and run.run not in gone]
     held, tried = Cardholders(), list[pl.DataFrame]()
+
+    def rows_of(run: Manifest) -> pl.DataFrame:
+        rows = pl.concat([part.select(*lists.CARD, "state", "reasons") for part in run_rows(store, run)])
+        return rows.with_columns(pl.lit(run.run).alias("run"))
+
     with ThreadPoolExecutor(READERS) as readers:
-        found = list(readers.map(lambda run: _facts(store, run, terms), runs))
+        found = list(readers.map(lambda run: _facts(store, run), runs))
         in_order = sorted(lately, key=lambda one: turns.get(one.run, -1))
-        read_runs = readers.map(lambda run: _rows(store, run), in_order)
-        for some in batched(read_runs):  # a frame costs more than its rows, where runs are small
+        for some in batched(readers.map(rows_of, in_order)):  # a frame costs more than its rows, where runs are small
             held.add([some])
             tried.append(_attempts(some))
     held.add([prompted_links(store, issuer.issuer)])
     days = pl.DataFrame({"run": pl.Series([run.run for run in in_order], dtype=pl.String)}).with_row_index("turn")
     attempts = pl.concat([NO_ATTEMPTS, *tried]).join(days, on="run").sort("turn", maintain_order=True)
     cards = lists.unlinked([attempts.select(*lists.TRIED)], held.settled())
-    refused = refusals(store, issuer.issuer, every)
+    refused = documents.refusals(store, issuer.issuer, every)
     work = worklist(issuer.issuer, found, cards, refused, _strays(store, issuer.issuer), terms)
     work = sorted([*work, *_unconfirmed(store, issuer.issuer)])
     return Survey(found, cards, held.count(), work, terms, since)
 
 
 def reconcile_runs(context: IssuerContext, start: date | None = None, end: date | None = None) -> dict[str, Any]:
-    """Write the report across the issuer's committed runs of these business dates, and return its facts.
-
-    An overdue answer is reported once, and closed once when none is overdue.
-    """
+    """Write the report across the issuer's committed runs of these business dates, and return its facts."""
     store, issuer = context.adapters.store, context.issuer
     found = survey(context, start, end)
     runs, cards, terms = found.runs, found.cards, found.terms
@@ -102,16 +105,17 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         **across.across(runs, cards, terms),
         "worklist": work.head(across.LISTED).to_dicts(),
         "more_work": max(0, work.height - across.LISTED),
+        "to_do": dict(work.group_by("kind", maintain_order=True).len().iter_rows()),
         "cardholders": found.cardholders,
         "hours": hours_of((one.hours for one in runs), issuer.portal.link_within_hours),
         "active_twice": twice.height,
-        "alerts": _alert(context, runs, terms),
         "funnel": (read_facts(store, f"{placements(issuer.issuer)}summary.json") or {}).get("funnel"),
     }
     folder = reconciliation(issuer.issuer)
-    tables = {"worklist": work, "unlinked": lists.listed(cards)}
-    for name, table in (tables | {"active-twice": lists.listed(twice)}).items():
-        store.replace(f"{folder}{name}.csv", csv_pieces([table], table.columns))
+    safe = spreadsheet_safe("cuid")
+    tables = {"worklist": work, "unlinked": cards.with_columns(safe), "active-twice": twice.with_columns(safe)}
+    for name, table in tables.items():
+        store.replace(f"{folder}{name}.csv", documents.csv_pieces([table], table.columns))
     store.replace(f"{folder}summary.json", [canonical(facts)])
     store.replace(f"{folder}report.html", [across_page(facts).encode()])
     store.replace(f"{folder}report.xlsx", [across_workbook(tables)])
@@ -134,19 +138,16 @@ def _unconfirmed(store: Store, issuer: str) -> Iterator[Work]:
         )
 
 
-def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
+def _facts(store: Store, manifest: Manifest) -> RunFacts:
     """Return a run's facts from its report or the record of its purge; without either every sent row is awaiting."""
     keys = keys_of(manifest.run)
-    summary = read_summary(store, keys)
-    gone = read_purged(store, keys, "ledger") if summary is None else None
+    summary = documents.read_summary(store, keys)
+    gone = documents.read_purged(store, keys, "ledger") if summary is None else None
     if gone is not None:
         reasons = {"submit": sorted(manifest.reasons.items()), "partner": []}
         return RunFacts(manifest.run, manifest.as_of, gone.verdict, gone.rows, reasons, {}, ())
-    counts = manifest.counts
-    unanswered = {
-        "read": counts.read, "linked": 0, "error": 0, "awaiting": counts.submitted,
-        "rejected": counts.rejected, "duplicate": counts.duplicate, "suppressed": counts.suppressed,
-    }  # fmt: skip
+    counts = dict.fromkeys(across.FIGURES, 0) | manifest.counts.model_dump(include=set(across.FIGURES))
+    unanswered = {**counts, "awaiting": manifest.counts.submitted}
     reported = summary or {"verdict": "committed, to be uploaded", "rows": unanswered, "expires": {}, "reasons": {}}
     awaited = reported["rows"]["awaiting"]
     partner = [(one["code"], one["rows"]) for one in reported["reasons"].get("partner", ())]
@@ -157,35 +158,20 @@ def _facts(store: Store, manifest: Manifest, terms: ReportTerms) -> RunFacts:
         reported["rows"],
         {"submit": sorted(manifest.reasons.items()), "partner": partner},
         {date.fromisoformat(day) if day else None: links for day, links in reported["expires"].items()},
-        tuple(_waiting(store, keys, manifest, terms, reported=summary is not None)) if awaited else (),
+        tuple(_waiting(store, keys, manifest, reported=summary is not None)) if awaited else (),
         [one for one in reported.get("breaks", ()) if not one["notice"]],
         reported.get("hours", {}).get("spread", {}),
     )
 
 
-def _waiting(
-    store: Store, keys: RunKeys, manifest: Manifest, terms: ReportTerms, *, reported: bool
-) -> Iterator[WaitingChunk]:
-    """Yield the chunks with unanswered rows; without a report that is all of them."""
-    moment = waiting_since(store, keys, manifest, terms.now)
-    if not reported:
-        for one in manifest.chunks:
-            lacks = HELD if moment.rests(one.number) else MISSING
-            sent = (one.rows, moment.since(one.number), moment.states[one.number])
-            yield WaitingChunk(manifest.run, one.number, lacks, *sent)
-        return
-    content = read(store, keys.report("chunks.csv"))
-    counts = pl.col("chunk", "sent", "answers", "awaiting").cast(pl.UInt32)
-    table = pl.read_csv(BytesIO(content), infer_schema=False).with_columns(counts).filter(pl.col("awaiting") > 0)
-    for chunk, lacks, rows in table.select("chunk", missing(), "awaiting").iter_rows():
-        kind = HELD if moment.rests(chunk) else lacks
-        yield WaitingChunk(manifest.run, chunk, kind, rows, moment.since(chunk), moment.states[chunk])
-
-
-def _rows(store: Store, manifest: Manifest) -> pl.DataFrame:
-    """Return run, cuid, last_4, state, reasons of every row of a run that was sent or refused."""
-    rows = pl.concat([part.select(*lists.CARD, "state", "reasons") for part in run_rows(store, manifest)])
-    return rows.with_columns(pl.lit(manifest.run).alias("run"))
+def _waiting(store: Store, keys: RunKeys, manifest: Manifest, *, reported: bool) -> list[WaitingChunk]:
+    """Return the chunks with unanswered rows; without a report that is all of them."""
+    names = ("chunk", "sent", "answers", "awaiting")
+    if reported:
+        table = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), columns=names, infer_schema=False)
+    else:
+        table = pl.DataFrame([(one.number, one.rows, 0, one.rows) for one in manifest.chunks], names, orient="row")
+    return waiting_chunks(table.cast(pl.UInt32), chunk_states(store, keys, manifest))
 
 
 def batched(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -206,23 +192,3 @@ def _attempts(rows: pl.DataFrame) -> pl.DataFrame:
     stages = {ERROR: "partner", REJECTED: "submit"}
     stage = pl.col("state").replace_strict(stages, default=None, return_dtype=pl.String).alias("stage")
     return rows.select(*lists.CARD, "run", stage, code).drop_nulls("stage")
-
-
-def _alert(context: IssuerContext, runs: Sequence[RunFacts], terms: ReportTerms) -> dict[str, list[str]]:
-    """Open an alert for each run with an overdue chunk and close it when there is none (`arrived`: all answered)."""
-    store = context.adapters.store
-    alerts: dict[str, list[str]] = {"opened": [], "standing": [], "closed": [], "arrived": []}
-    for run in runs:
-        late = [one for one in run.waiting if terms.overdue(one)]
-        if late:
-            alerts["opened" if _note_once(context, run.run, OVERDUE, late) else "standing"].append(run.run)
-        elif any(store.keys(keys_of(run.run).events + OVERDUE)) and _note_once(context, run.run, ARRIVED, late):
-            alerts["closed"].append(run.run)
-            alerts["arrived"] += [] if run.rows["awaiting"] else [run.run]
-    return alerts
-
-
-def _note_once(context: IssuerContext, run: str, name: str, late: Sequence[WaitingChunk]) -> bool:
-    """Write an event under a fixed name, create-only, so that of many processes only one reports it."""
-    rows, what = sum(one.awaiting for one in late), name.removesuffix(".json")
-    return record_event(context.adapters, keys_of(run), what, name, chunks=len(late), rows=rows)

@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.reports.tally import Tally
+from flows.reports.tally import SHAPES, Tally
 from flows.results.balance import Balance
-from flows.runs.chunks import State, chunk_states, place_of
-from flows.runs.keys import RunKeys
+from flows.runs.chunks import Item, place_of
 from flows.runs.outcomes import DECISION
-from flows.runs.store import Store
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, Break
 from schemas.issuer import Issuer, Limits
 from schemas.manifest import Manifest
@@ -72,21 +70,37 @@ def by_expiry(links: Iterable[tuple[date | None, int]], today: date) -> list[dic
     return [{"when": name, "links": number} for name, number in counts.items()]
 
 
-class ReportTimes(NamedTuple):
-    """The time of the report, when the run and each of its chunks were sent, and the state of each in the outbox."""
+class WaitingChunk(NamedTuple):
+    """One chunk with unanswered rows: what is missing (of LACKS), since when it waits, its state in the outbox."""
+
+    run: str
+    chunk: int
+    missing: str
+    awaiting: int
+    since: datetime
+    state: str = "uploaded"
+
+
+class ReportTerms(NamedTuple):
+    """The time of the report, and how many hours an answer may take."""
 
     now: datetime
-    sent: datetime
-    chunks: Mapping[int, datetime]
-    states: Mapping[int, State] = {}
+    within: int
 
-    def rests(self, chunk: int) -> bool:
-        """Return whether no answer is due for a chunk."""
-        return self.states.get(chunk) in ("held", "cancelled")
+    def overdue(self, chunk: WaitingChunk) -> bool:
+        """True where the answer should have come by now; one that came but does not fit is not overdue."""
+        return chunk.missing in DUE and self.now - chunk.since > timedelta(hours=self.within)
 
-    def since(self, chunk: int) -> datetime:
-        """Return when a chunk was uploaded, else committed."""
-        return self.chunks.get(chunk, self.sent)
+
+def waiting_chunks(chunks: pl.DataFrame, items: Iterable[Item]) -> list[WaitingChunk]:
+    """Return the chunks (chunk, sent, answers, awaiting) with rows that wait; no answer is due for one that is held."""
+    by_number = {item.chunk.number: item for item in items}
+    found = []
+    for chunk, lacks, rows in chunks.filter(pl.col("awaiting") > 0).select("chunk", missing(), "awaiting").iter_rows():
+        item = by_number[chunk]
+        kind = HELD if item.state in ("held", "cancelled") else lacks
+        found.append(WaitingChunk(item.run, chunk, kind, rows, item.clock, item.state))
+    return found
 
 
 def summarise(
@@ -94,7 +108,8 @@ def summarise(
     total: Tally,
     books: Balance,
     issuer: Issuer,
-    moment: ReportTimes,
+    items: Sequence[Item],
+    now: datetime,
     versions: dict[str, str],
     closed: Sequence[tuple[Break, Closing]] = (),
 ) -> dict[str, Any]:
@@ -104,7 +119,9 @@ def summarise(
     """
     counts, repeats, how = manifest.counts, manifest.selection, dict(total.how.iter_rows())
     states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
-    aged = _aged(manifest.run, total, moment)
+    committed = min((item.clock for item in items), default=now)
+    aged = _aged(manifest.run, total, committed)
+    terms = ReportTerms(now, issuer.portal.answer_within_hours)
     files = sorted(total.files, key=lambda file: (file.received or date.min, file.name), reverse=True)
     return {
         **({"repeats": repeats.model_dump(include={"kind", "of", "reason", "override"})} if repeats else {}),
@@ -114,7 +131,7 @@ def summarise(
         "settings_sha256": manifest.settings_sha256,
         "recipients": list(manifest.recipients),
         "issuer": issuer.issuer,
-        "seen": moment.now.isoformat(timespec="seconds"),
+        "seen": now.isoformat(timespec="seconds"),
         "verdict": verdict(manifest, states, books, issuer.limits, how.get(DECISION, 0)),
         "rows": {
             "read": counts.read,
@@ -127,11 +144,11 @@ def summarise(
             "sent": len(manifest.chunks),
             **{state: total.chunks.filter(state=state).height for state in ("answered", "partial", "awaiting")},
         },
-        "open": _open(total.chunks, aged, issuer.portal.answer_within_hours, moment),
-        "links": by_expiry(total.expiry.iter_rows(), moment.now.date()),
+        "open": _open(waiting_chunks(total.chunks, items), aged, terms, committed),
+        "links": by_expiry(total.expiry.iter_rows(), now.date()),
         "expires": {day.isoformat() if day else "": links for day, links in total.expiry.iter_rows()},
         "reasons": {"submit": _reason_rows(total.refused), "partner": _reason_rows(total.reasons)},
-        "shapes": total.shapes.to_dicts(),
+        "shapes": total.shapes.head(SHAPES).to_dicts(),
         "how": how,
         "repairs": manifest.repairs,
         "balance": [
@@ -171,23 +188,18 @@ def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limit
     return WAITING if states["awaiting"] else BALANCED
 
 
-def _open(chunks: pl.DataFrame, breaks: Sequence[dict[str, Any]], within: int, moment: ReportTimes) -> dict[str, Any]:
+def _open(
+    waiting: Sequence[WaitingChunk], breaks: Sequence[dict[str, Any]], terms: ReportTerms, committed: datetime
+) -> dict[str, Any]:
     """Return the open items by kind and age, and what is overdue; an answer that came but does not fit is a break."""
-    waiting = [
-        (HELD if moment.rests(chunk) else kind, moment.since(chunk), awaiting)
-        for chunk, kind, awaiting in chunks.filter(pl.col("awaiting") > 0)
-        .select("chunk", missing(), "awaiting")
-        .iter_rows()
-    ]
-    kinds = {kind: [(since, rows) for found, since, rows in waiting if found == kind] for kind in LACKS}
+    kinds = {kind: [(one.since, one.awaiting) for one in waiting if one.missing == kind] for kind in LACKS}
     kinds["breaks"] = [(datetime.fromisoformat(one["since"]), one["rows"]) for one in breaks if not one["notice"]]
-    due = moment.now - timedelta(hours=within)
-    late = [(since, rows) for kind, since, rows in waiting if since < due and kind in DUE]
+    late = [one.awaiting for one in waiting if terms.overdue(one)]
     return {
-        "sent": moment.sent.isoformat(timespec="seconds"),
-        "answer_within_hours": within,
-        "overdue": {"chunks": len(late), "rows": sum(rows for _, rows in late)},
-        "items": [_by_age(kind, items, moment.now) for kind, items in kinds.items()],
+        "sent": committed.isoformat(timespec="seconds"),
+        "answer_within_hours": terms.within,
+        "overdue": {"chunks": len(late), "rows": sum(late)},
+        "items": [_by_age(kind, items, terms.now) for kind, items in kinds.items()],
     }
 
 
@@ -198,15 +210,12 @@ def missing() -> pl.Expr:
 
 
 def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> dict[str, Any]:
-    steps = {name: {"items": 0, "rows": 0} for name in AGES}
-    for since, rows in items:
-        step = steps[age_step(since, now)]
-        step["items"] += 1
-        step["rows"] += rows
+    ages = {age: [rows for since, rows in items if age_step(since, now) == age] for age in AGES}
+    steps = {age: {"items": len(found), "rows": sum(found)} for age, found in ages.items()}
     return {"kind": kind, "items": len(items), "rows": sum(rows for _, rows in items), "ages": steps}
 
 
-def _aged(run: str, total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
+def _aged(run: str, total: Tally, committed: datetime) -> list[dict[str, Any]]:
     """Return the breaks, notices last, each with its meaning and since when it is open."""
     files = {file.name: file.received for file in total.files if file.received is not None}
     came = {
@@ -217,7 +226,7 @@ def _aged(run: str, total: Tally, moment: ReportTimes) -> list[dict[str, Any]]:
     return [
         {
             **one._asdict(),
-            "since": _since(one.place, chunks | files, moment).isoformat(timespec="seconds"),
+            "since": _since(one.place, chunks | files, committed).isoformat(timespec="seconds"),
             "meaning": KINDS[one.name].meaning,
             "decide": [] if one.notice else decisions_on(run, one.name, one.place),
             "notice": one.notice,
@@ -235,13 +244,13 @@ def decisions_on(run: str, name: str, place: str = "") -> list[dict[str, str]]:
     ]
 
 
-def _since(place: str, days: Mapping[str, date], moment: ReportTimes) -> datetime:
+def _since(place: str, days: Mapping[str, date], committed: datetime) -> datetime:
     """Return when a break began; its place is `chunk 7, rows 1, 2`, or a file's name and a remark."""
     names = (place, *(place.partition(mark)[0] for mark in (", rows ", ", the same as ")), place.rpartition(" (")[0])
     for named in names:
         if named in days:
-            return datetime.combine(days[named], time(), moment.now.tzinfo)
-    return moment.sent
+            return datetime.combine(days[named], time(), committed.tzinfo)
+    return committed
 
 
 def _reason_rows(reasons: pl.DataFrame) -> list[dict[str, Any]]:
@@ -251,11 +260,3 @@ def _reason_rows(reasons: pl.DataFrame) -> list[dict[str, Any]]:
         for code, rows, warned, first in reasons.iter_rows()
         for reported in [reason(code)]
     ]
-
-
-def waiting_since(store: Store, keys: RunKeys, manifest: Manifest, now: datetime) -> ReportTimes:
-    """Return when each chunk was uploaded, else committed; held and cancelled chunks have no answer due."""
-    found = chunk_states(store, keys, manifest)
-    clocks = {item.chunk.number: item.clock for item in found}
-    states = {item.chunk.number: item.state for item in found}
-    return ReportTimes(now, min(clocks.values(), default=now), clocks, states)

@@ -6,7 +6,7 @@ Its size does not grow with the rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -44,6 +44,12 @@ KINDS = pl.Schema({"shape": pl.String(), "reason": pl.String(), "rows": pl.UInt3
 EXPIRY = pl.Schema({"expires_on": pl.Date(), "links": pl.UInt32()})
 HOW = pl.Schema({"how": pl.String(), "rows": pl.UInt32()})
 ARRIVALS = pl.Schema({"arrived": ARRIVED, "links": pl.UInt32()})
+COUNTS = {"refused": REASONS, "reasons": REASONS, "shapes": KINDS, "expiry": EXPIRY, "how": HOW, "arrivals": ARRIVALS}
+SUMS: dict[pl.DataType, Callable[[pl.Expr], pl.Expr]] = {
+    pl.UInt32(): pl.Expr.sum,
+    pl.String(): pl.Expr.min,
+    pl.List(pl.UInt32()): lambda rows: rows.explode().sort().head(FIRST_ROWS),
+}
 
 
 class ResultFile(NamedTuple):
@@ -116,30 +122,21 @@ def _reasons(rows: pl.DataFrame, warned: pl.Expr) -> pl.DataFrame:
 
 def add(tallies: Sequence[Tally]) -> Tally:
     """Add up the tallies of a run; an empty run has an empty tally."""
-    rows, first = pl.col("rows").sum(), pl.col("first").explode().sort().head(FIRST_ROWS)
-    reasons = (pl.col("rows", "warned").sum(), first)
-    shapes = _sum([one.shapes for one in tallies], KINDS, pl.col("reason").min(), rows, pl.col("message").min())
-    expiry = _stack([one.expiry for one in tallies], EXPIRY).group_by("expires_on").agg(pl.col("links").sum())
     return Tally(
-        _stack([one.chunks for one in tallies], CHUNKS).sort("chunk"),
-        frozenset().union(*(one.breaks for one in tallies)),
-        frozenset().union(*(one.closed for one in tallies)),
-        _stack([one.broken for one in tallies], pl.Schema(BROKEN_ROW)).unique(maintain_order=True),
-        frozenset().union(*(one.files for one in tallies)),
-        _sum([one.refused for one in tallies], REASONS, *reasons),
-        _sum([one.reasons for one in tallies], REASONS, *reasons),
-        shapes.head(SHAPES),
-        expiry.sort("expires_on"),
-        _sum([one.how for one in tallies], HOW, rows),
-        _stack([one.arrivals for one in tallies], ARRIVALS).group_by("arrived").agg(pl.col("links").sum()),
+        chunks=_stack([one.chunks for one in tallies], CHUNKS).sort("chunk"),
+        breaks=frozenset().union(*(one.breaks for one in tallies)),
+        closed=frozenset().union(*(one.closed for one in tallies)),
+        broken=_stack([one.broken for one in tallies], pl.Schema(BROKEN_ROW)).unique(maintain_order=True),
+        files=frozenset().union(*(one.files for one in tallies)),
+        **{name: _sum([getattr(one, name) for one in tallies], schema) for name, schema in COUNTS.items()},
     )
 
 
-def _sum(frames: Sequence[pl.DataFrame], schema: pl.Schema, *values: pl.Expr) -> pl.DataFrame:
-    """Add frames up by their first column, most rows first."""
-    name = next(iter(schema))
-    found = _stack(frames, schema).group_by(name).agg(*values)
-    return found.sort("rows", name, descending=[True, False])
+def _sum(frames: Sequence[pl.DataFrame], schema: pl.Schema) -> pl.DataFrame:
+    """Add frames up by their first column, most rows first: of texts the least stays, of row numbers the first."""
+    by, *names = schema
+    found = _stack(frames, schema).group_by(by).agg(SUMS[schema[name]](pl.col(name)) for name in names)
+    return found.sort("rows" if "rows" in names else by, by, descending=["rows" in names, False])
 
 
 def _stack(frames: Sequence[pl.DataFrame], schema: pl.Schema) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import polars as pl
 import xlsxwriter
 
 from flows.reports.across import FIGURES
-from flows.reports.advice import SENTENCES, advice, refused_by
+from flows.reports.page import SENTENCES, advice, refused_by
 from flows.reports.summary import AGES
 
 Cell = str | int | float | None
@@ -120,20 +120,8 @@ def _funnel(funnel: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], 
 
 
 def _facts(summary: Mapping[str, Any]) -> list[list[Cell]]:
-    source = summary["source"]
-    return [
-        ["run", summary["run"]],
-        ["business date", summary["as_of"]],
-        ["as of", summary["seen"]],
-        ["verdict", summary["verdict"]],
-        ["in words", SENTENCES[summary["verdict"]]],
-        *([f"rows {name}", number] for name, number in summary["rows"].items()),
-        *([f"chunks {name}", number] for name, number in summary["chunks"].items()),
-        ["extract", source["key"]],
-        ["extract SHA-256", source["sha256"]],
-        ["extract bytes", source["size"]],
-        ["settings SHA-256", summary["settings_sha256"]],
-        ["encrypted to", ", ".join(summary["recipients"])],
-        ["result files", len(summary["results"])],
-        *([f"version of {name}", text] for name, text in sorted(summary["versions"].items())),
-    ]
+    texts = {name: value for name, value in summary.items() if isinstance(value, str)}
+    texts |= {"in words": SENTENCES[summary["verdict"]], "encrypted to": ", ".join(summary["recipients"])}
+    parts = {"rows": "rows", "chunks": "chunks", "extract": "source", "version of": "versions"}
+    inner = {f"{word} {name}": one for word, part in parts.items() for name, one in summary[part].items()}
+    return [[name, value] for name, value in (texts | inner | {"result files": len(summary["results"])}).items()]

@@ -23,7 +23,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import corrections
-from flows.runs.store import Entry, Store, read, write_once
+from flows.runs.store import Entry, Store, read
 from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, Template
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import YEAR, columns
@@ -96,39 +96,25 @@ class CorrectionsRefusedError(OperatorError):
     next_step = "Correct these lines and submit the file again."
 
 
-class Problem(NamedTuple):
-    """A line that cannot be used, and why."""
-
-    line: int
-    why: str
-
-
-class _Cell(NamedTuple):
-    line: int
-    row: int
-    cuid: str | None
-    last_4: str | None
-    column: str
-    correction: str
-
-
 def read_filled(content: bytes, name: str, run: str) -> pl.DataFrame:
     """Return the corrections (`Filled`) of a template; CorrectionsUnreadableError, CorrectionsRefusedError."""
-    cells: dict[tuple[int, str], _Cell] = {}
-    problems: list[Problem] = []
+    cells: dict[tuple[str, str], tuple[object, ...]] = {}
+    problems: list[tuple[int, str]] = []
     for line, record in _records(content, name):
-        found = _cell(line, record, run)
-        if isinstance(found, _Cell):
-            first = cells.setdefault((found.row, found.column), found)
-            if first.correction != found.correction:
-                problems.append(Problem(line, f"line {first.line} corrects the same cell differently"))
-        elif found is not None:
-            problems.append(found)
+        column, correction = _COLUMNS.get(record.get("column", "").casefold(), ""), record.get("correction", "")
+        if why := _unusable(record, run, column):
+            problems.append((line, why))
+        elif correction:
+            known = (record.get("cuid") or None, record.get("last_4") or None)
+            cell = (line, int(record["row"]), *known, column, correction)
+            first = cells.setdefault((record["row"].lstrip("0"), column), cell)
+            if first[-1] != correction:
+                problems.append((line, f"line {first[0]} corrects the same cell differently"))
     refuse(name, problems)
     return pl.DataFrame(list(cells.values()), Filled.dtypes(), orient="row")
 
 
-def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[Problem]:
+def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[tuple[int, str]]:
     """Return the lines whose row is not in the run (row, cuid, last_4), or has another cuid or last_4 there.
 
     This catches a sheet sorted by one column alone. Leading zeros do not count: spreadsheets drop them.
@@ -147,14 +133,14 @@ def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[Problem]:
         .when(other)
         .then(pl.lit("the row has another cuid or last_4")),
     )
-    return [Problem(line, why) for line, why in reported.drop_nulls("why").unique("line").sort("line").iter_rows()]
+    return reported.drop_nulls("why").unique("line").sort("line").rows()
 
 
-def refuse(name: str, problems: list[Problem]) -> None:
+def refuse(name: str, problems: list[tuple[int, str]]) -> None:
     """Raise CorrectionsRefusedError for any problems, listing the first of them."""
     if problems:
         ordered = sorted(set(problems))
-        reported = "; ".join(f"line {one.line}: {one.why}" for one in ordered[:LISTED])
+        reported = "; ".join(f"line {line}: {why}" for line, why in ordered[:LISTED])
         more = f"; and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
         raise CorrectionsRefusedError(name=name, count=len(ordered), lines=reported + more)
 
@@ -165,7 +151,10 @@ def _bare(key: str) -> pl.Expr:
 
 def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield line number and cells, by the template's column names, of every line that is not blank."""
-    reader = _reader(_text(content, name))
+    text = content.decode("utf-8-sig", "replace")
+    if "\ufffd" in text or "\x00" in text:
+        raise CorrectionsUnreadableError(name=name, problem="it is not text in UTF-8")
+    reader = _reader(text)
     header: list[str] = []
     failed = ""
     try:
@@ -196,16 +185,6 @@ def _reader(text: str) -> Any:  # csv names the type of its readers in no public
     return csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
 
 
-def _text(content: bytes, name: str) -> str:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\x00"
-    if "\x00" in text:
-        raise CorrectionsUnreadableError(name=name, problem="it is not text in UTF-8")
-    return text
-
-
 def _header(cells: list[str], name: str) -> list[str]:
     names = [cell.casefold().replace(" ", "_") for cell in cells]
     while names and not names[-1]:  # spreadsheets leave empty columns at the end
@@ -222,25 +201,22 @@ def _clean(cell: str) -> str:
     return cell.strip().removeprefix("'").strip()
 
 
-def _cell(line: int, record: dict[str, str], run: str) -> _Cell | Problem | None:
-    """Return the line's correction, the reason it cannot be used, or None for a line without one."""
-    if any(_holds_card(cell) for key, cell in record.items() if key != "run"):
-        return Problem(line, "something in it looks like a card number")
-    if record.get("run", run) not in ("", run):
-        return Problem(line, "it is of another run")
+def _unusable(record: dict[str, str], run: str, column: str) -> str:
+    """Return why a line cannot be used; "" also for a line without a correction."""
     correction, row = record.get("correction", ""), record.get("row", "")
+    if any(_holds_card(cell) for key, cell in record.items() if key != "run"):
+        return "something in it looks like a card number"
+    if record.get("run", run) not in ("", run):
+        return "it is of another run"
     if not correction:
-        return None
-    column = _COLUMNS.get(record.get("column", "").casefold(), "")
+        return ""
     if not (row.isascii() and row.isdecimal() and len(row) <= 10 and 0 < int(row) < 1 << 32):
-        return Problem(line, "it has no row number")
+        return "it has no row number"
     if column in AT_SOURCE:
-        return Problem(line, "card fields are corrected at the source")
+        return "card fields are corrected at the source"
     if not column:
-        return Problem(line, "it names no column of the portal")
-    if len(correction) > LONGEST:
-        return Problem(line, f"the correction has more than {LONGEST} characters")
-    return _Cell(line, int(row), record.get("cuid") or None, record.get("last_4") or None, column, correction)
+        return "it names no column of the portal"
+    return f"the correction has more than {LONGEST} characters" if len(correction) > LONGEST else ""
 
 
 def _holds_card(cell: str) -> bool:
@@ -253,13 +229,6 @@ class CorrectionsNotFoundError(OperatorError):
 
     message = "No file {name} under {prefix}."
     next_step = "Put it there, or name a file on this machine with --corrections."
-
-
-class CorrectionsTooLargeError(OperatorError):
-    """The file is far larger than any filled-in template."""
-
-    message = "{name} is {size:,} bytes, too large for a correction template."
-    next_step = "Name a corrected extract with --extract."
 
 
 class CorrectionFile(NamedTuple):
@@ -289,12 +258,6 @@ def given_as(context: IssuerContext, name: str, content: bytes) -> CorrectionFil
     return CorrectionFile(SourceIdentity(key=key, version="", size=len(content), sha256=digest(content)), content)
 
 
-def drop_corrections(context: IssuerContext, name: str, content: bytes) -> CorrectionFile:
-    """Store a filled-in template, create-only, and return it as stored; ConflictError."""
-    write_once(context.adapters.store, given_as(context, name, content).source.key, content)
-    return read_corrections(context, name)
-
-
 def find_dropped(context: IssuerContext, name: str) -> Entry:
     """Return the issuer's correction file of that name; CorrectionsNotFoundError."""
     prefix = corrections(context.issuer.issuer)
@@ -305,10 +268,11 @@ def find_dropped(context: IssuerContext, name: str) -> Entry:
 
 
 def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
-    """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsTooLargeError."""
+    """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsUnreadableError."""
     entry = find_dropped(context, name)
     if entry.size > LARGEST:
-        raise CorrectionsTooLargeError(name=entry.key, size=entry.size)
+        problem = f"it is {entry.size:,} bytes, too large for one; a corrected extract is named with --extract"
+        raise CorrectionsUnreadableError(name=entry.key, problem=problem)
     content = read(context.adapters.store, entry.key)
     identity = SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=digest(content))
     return CorrectionFile(identity, content)

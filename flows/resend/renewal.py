@@ -10,7 +10,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.resend.selection import reopen_source, rows_digest, write_selection
+from flows.resend.selection import reopen_source, rows_digest, selection_job
 from flows.runs.attempts import attempts
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, overlaid
@@ -19,10 +19,9 @@ from flows.runs.identity import local_day
 from flows.runs.keys import extracts
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
-from flows.submissions.build import Job, OnProgress
+from flows.submissions.build import OnProgress
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
-from flows.submissions.plan import plan_selection
-from flows.submissions.rows import RowScope, SelectedRows
+from flows.submissions.rows import SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection
@@ -44,13 +43,6 @@ class NoExtractError(OperatorError):
     next_step = "Submit the extract first; `cardlink status` lists the runs."
 
 
-class RenewalWindow(NamedTuple):
-    """The days in which a link must end to be renewed; one that ended before `today` is renewed as well."""
-
-    today: date
-    until: date
-
-
 class Request(NamedTuple):
     """What to renew: links that end within so many days, of the cards in an extract (default: the latest)."""
 
@@ -67,6 +59,11 @@ class RenewalPlan(NamedTuple):
     left_out: dict[str, int]
     commit: int
 
+    @property
+    def selected(self) -> SelectedRows:
+        """The rows of the new run; the row of the extract is the row of the run that is repeated."""
+        return SelectedRows(self.rows.select("row", origin="row"))
+
 
 class RenewedRun(NamedTuple):
     """What was due, and the run that renews it; None if nothing was due."""
@@ -75,37 +72,38 @@ class RenewedRun(NamedTuple):
     submitted: Submitted | None
 
 
-def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, window: RenewalWindow) -> pl.DataFrame:
-    """Return cuid, last_4, ends, row, why of every card with a link that ends in the window; why is null where due.
+def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: date, until: date) -> pl.DataFrame:
+    """Return cuid, last_4, ends, row, why of every card whose link ends by `until`; why is null where due.
 
-    `attempts`: frames with the columns HAD, oldest first; `extract`: row, cuid, last_4, expiration, fate of every row.
+    A link that ended before `today` is renewed as well. `attempts`: frames with the columns HAD, oldest first;
+    `extract`: row, cuid, last_4, expiration, fate of every row.
     """
     ends = pl.when(pl.col("state") == "linked").then("expires_on")
     every = pl.concat([pl.DataFrame(schema={name: ATTEMPT[name] for name in HAD}), *attempts])
     cards = every.group_by(CARD).agg(
         pl.col("state").last(),
         ends.max().alias("ends"),
-        ends.is_between(window.today, window.until).any().alias("alive"),  # a link replaced long ago is no news
+        ends.is_between(today, until).any().alias("alive"),  # a link replaced long ago is no news
     )
-    concerned = cards.filter((pl.col("ends") <= window.until) | pl.col("alive"))
+    concerned = cards.filter((pl.col("ends") <= until) | pl.col("alive"))
     # one row per card: one that was fit to be sent, where there is one
     fit = pl.col("fate").is_in([ledger.SUBMITTED, ledger.SUPPRESSED])
     named = extract.drop_nulls(CARD).select(*CARD, "row", "expiration", fit.alias("fit"))
     rows = named.sort("fit", "row", descending=[True, False]).unique(CARD, keep="first")
     beside = concerned.join(rows, on=CARD, how="left", maintain_order="left", validate="1:1")
-    return beside.select(*CARD, "ends", "row", _why(window).alias("why")).sort("row", *CARD, nulls_last=True)
+    return beside.select(*CARD, "ends", "row", _why(today, until).alias("why")).sort("row", *CARD, nulls_last=True)
 
 
-def _why(window: RenewalWindow) -> pl.Expr:
+def _why(today: date, until: date) -> pl.Expr:
     year, month = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32), pl.col("expiration").str.slice(2, 2)
     last_day = pl.date(year, month.cast(pl.Int32), 1).dt.month_end()
     return (
         pl.when(pl.col("state") == "awaiting").then(pl.lit(AWAITED))
-        .when(pl.col("ends") > window.until).then(pl.lit(RENEWED))
+        .when(pl.col("ends") > until).then(pl.lit(RENEWED))
         .when(pl.col("state") == "error").then(pl.lit(REFUSED))
         .when(pl.col("row").is_null()).then(pl.lit(ABSENT))
         .when(~pl.col("fit")).then(pl.lit(UNFIT))
-        .when((last_day <= pl.col("ends")) | (last_day < window.today)).then(pl.lit(DYING))
+        .when((last_day <= pl.col("ends")) | (last_day < today)).then(pl.lit(DYING))
     )  # fmt: skip
 
 
@@ -116,11 +114,11 @@ def renewals(context: IssuerContext, request: Request) -> RenewalPlan:
     links = list(commits_since(store, issuer))
     latest = _latest(context, request.extract, links)
     records = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
-    window = RenewalWindow(today, today + timedelta(days=request.within_days))
-    found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), records, window)
+    until = today + timedelta(days=request.within_days)
+    found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), records, today, until)
     left = found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
     due = found.filter(pl.col("why").is_null())
-    return RenewalPlan(latest, window.until, due, dict(left.iter_rows()), len(links))
+    return RenewalPlan(latest, until, due, dict(left.iter_rows()), len(links))
 
 
 def renew(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> RenewedRun:
@@ -131,7 +129,12 @@ def renew(context: IssuerContext, request: Request, on_progress: OnProgress = la
         return RenewedRun(due, None)
     with context.sealer() as sealer:
         ensure_store_safe(context)
-        return RenewedRun(due, execute(context, _job(context, request, due), sealer, on_progress))
+        source = reopen_source(context, due.of.run, due.of.source)
+        rows, reason = due.selected.rows, f"links that end by {due.until}"
+        selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
+        again = command(context.issuer.issuer, request)
+        job = selection_job(context, source, due.selected, selection, again, due.commit)
+        return RenewedRun(due, execute(context, job, sealer, on_progress))
 
 
 def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPlan, SelectionOutcome]:
@@ -141,25 +144,13 @@ def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPla
     due = renewals(dry, request)
     if due.rows.is_empty():
         return due, NO_ROWS
-    entry, source = reopen_source(dry, due.of.run, due.of.source)
-    return due, check_selection(dry, entry, source, SelectedRows(due.rows.select("row", origin="row")))
+    return due, check_selection(dry, *reopen_source(dry, due.of.run, due.of.source), due.selected)
 
 
 def command(issuer: str, request: Request) -> str:
     """Return the command line of a renewal, ready to paste into a shell."""
     words = ["cardlink", "renew", issuer, "--within", f"{request.within_days}d"]
     return shlex.join(words + (["--extract", request.extract] if request.extract else []))
-
-
-def _job(context: IssuerContext, request: Request, due: RenewalPlan) -> Job:
-    entry, source = reopen_source(context, due.of.run, due.of.source)
-    rows = due.rows.select("row", origin="row")  # the row of the extract is the row of the run that is repeated
-    reason = f"links that end by {due.until}"
-    selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
-    plan = plan_selection(context, source, local_day(context.adapters.now(), context.issuer.time_zone), selection)
-    write_selection(context, keys_of(plan.run), rows)
-    again = command(context.issuer.issuer, request)
-    return Job(plan, entry, RowScope(selected=SelectedRows(rows)), (), again, since=due.commit)
 
 
 def _latest(context: IssuerContext, extract: str, links: Sequence[Manifest]) -> Manifest:

@@ -15,36 +15,9 @@ from flows.extracts.open import open_extract
 from flows.redaction import redact
 from flows.reports.ingest import ingest
 from flows.reports.rebuild import rebuild
-from flows.resend.corrections import (
-    CELL,
-    CorrectionFile,
-    by_row,
-    cells_of,
-    corrected_cells,
-    drop_corrections,
-    find_dropped,
-    given_as,
-    merge_corrections,
-    read_corrections,
-)
-from flows.resend.selection import (
-    CARD,
-    STANDING,
-    STANDS,
-    TRIED,
-    RowFacts,
-    RowSelection,
-    active_attempts,
-    asked,
-    cards,
-    decide,
-    numbered,
-    reopen_source,
-    replaced_rows,
-    rows_digest,
-    write_selection,
-)
-from flows.results.lineage import committed, record_repeat, repeated_runs, run_rows
+from flows.resend import corrections as templates
+from flows.resend import selection as choice
+from flows.results.lineage import committed, repeated_runs, run_rows
 from flows.runs.attempts import attempts, attempts_of
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, overlaid, record_event
@@ -52,14 +25,14 @@ from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of, read_su
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
-from flows.runs.store import Entry
-from flows.submissions.build import Job, OnProgress, Scan
+from flows.runs.store import Entry, write_once
+from flows.submissions.build import OnProgress, Scan
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
-from flows.submissions.plan import identify, plan_selection
+from flows.submissions.plan import identify
 from flows.submissions.rows import PICK, RowScope, SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
-from schemas.manifest import Manifest, Plan, Selection, SourceIdentity
+from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
 
 
@@ -91,7 +64,7 @@ class Request(NamedTuple):
     """Which rows of which run to resubmit, and why; corrected files are named as below the issuer's corrections."""
 
     run: str
-    wanted: RowSelection
+    wanted: choice.RowSelection
     reason: str
     override: str = ""  # why cards that are linked or awaiting may go out again
     corrections: str = ""  # a filled-in template
@@ -114,7 +87,7 @@ class ResendPlan(NamedTuple):
     source: Source
     rows: pl.DataFrame
     corrected: pl.DataFrame  # the corrections to merge, as SelectedRows takes them
-    given: CorrectionFile | None  # the filled-in template
+    given: templates.CorrectionFile | None  # the filled-in template
     commit: int  # number of the last known one
     already: Manifest | None  # the run that did just this before
     refused: pl.DataFrame  # row and reasons of the corrected rows that are still refused
@@ -176,36 +149,37 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     `content`: the filled-in template, if it is not in the store yet. Raises NothingAskedError, NoSuchRowError,
     StandingRowsError, SourceGoneError and what corrected files are refused with.
     """
-    if not (any(request[4:]) or request.wanted.anything) or (request.corrections and request.extract):
+    if not (any(request[4:]) or any(request.wanted)) or (request.corrections and request.extract):
         raise NothingAskedError(run=request.run)
     store = context.adapters.store
     links = list(commits_since(store, context.issuer.issuer))  # first: our own commit checks what is committed later
     of = committed(store, request.run)
-    given, cells, changed = None, pl.DataFrame(schema=CELL), pl.Series(dtype=pl.UInt32)
+    given, cells, changed = None, pl.DataFrame(schema=templates.CELL), pl.Series(dtype=pl.UInt32)
     if name := request.corrections:
-        given = read_corrections(context, name) if content is None else given_as(context, name, content)
-        cells = corrected_cells(given, of, store)
+        here = None if content is None else templates.given_as(context, name, content)
+        given = here or templates.read_corrections(context, name)
+        cells = templates.corrected_cells(given, of, store)
         changed = cells["row"]
     if request.extract:
-        entry = find_dropped(context, request.extract)
+        entry = templates.find_dropped(context, request.extract)
         identity = identify(store, entry)
-        picks, numbers = replaced_rows(context, entry, identity, of)
+        picks, numbers = choice.replaced_rows(context, entry, identity, of)
         changed = picks["origin"]
-        named = _selected_rows(context, request, of, frozenset() if request.wanted.anything else frozenset(changed))
+        named = _selected_rows(context, request, of, frozenset() if any(request.wanted) else frozenset(changed))
         picks = picks.filter(pl.col("origin").is_in(named["row"].implode()))
         source = Source(entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())).sort())
     else:
         named = _selected_rows(context, request, of, frozenset(changed))
         numbers = named["row"]
-        entry, identity = reopen_source(context, of.run, of.source)
+        entry, identity = choice.reopen_source(context, of.run, of.source)
         source = Source(entry, identity, pl.DataFrame({"row": numbers, "origin": numbers}, PICK), numbers.clear())
-        cells = merge_corrections(cells_of(context, of), cells)
-    corrected = by_row(cells)
+        cells = templates.merge_corrections(templates.cells_of(context, of), cells)
+    corrected = templates.by_row(cells)
     tried = _recheck(context, source, SelectedRows(source.picks, corrected))
-    stands = _active(context, of, cards(named, source.picks, tried), links)
+    stands = _active(context, of, choice.cards(named, source.picks, tried), links)
     alike = [link for link in links if _is_repeat(link.selection, request)]
     lifted = frozenset(link.run for link in alike) if request.override else None
-    rows = decide(RowFacts(named, source.picks, tried, stands, changed), lifted)
+    rows = choice.decide(named, source.picks, tried, stands, changed, lifted)
     refused = tried.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
     refused = refused.join(rows.filter(pl.col("why").is_null()), on="row", how="semi")
     return ResendPlan(of, source, rows, corrected, given, len(links), _refuse_active(request, rows, alike), refused)
@@ -213,22 +187,22 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
 
 def _selected_rows(context: IssuerContext, request: Request, of: Manifest, also: frozenset[int]) -> pl.DataFrame:
     """Return the rows asked for, and `also`: those of a corrected file."""
-    named = pl.concat([asked(rows, request.wanted, also) for rows in run_rows(context.adapters.store, of)])
+    named = pl.concat([choice.asked(rows, request.wanted, also) for rows in run_rows(context.adapters.store, of)])
     lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
     if len(lacking):
-        raise NoSuchRowError(place=request.run, rows=numbered(lacking))
+        raise NoSuchRowError(place=request.run, rows=choice.numbered(lacking))
     return named
 
 
 def _recheck(context: IssuerContext, source: Source, picked: SelectedRows) -> pl.DataFrame:
     """Return the verdict of today's rules (TRIED) on the rows as they would go out."""
     if source.picks.is_empty():
-        return pl.DataFrame(schema=TRIED)
+        return pl.DataFrame(schema=choice.TRIED)
     with open_extract(context, source.entry, source.identity) as stream:
         frames = []
         for piece in Scan(context, stream, source.identity, _today(context), RowScope(selected=picked)):
             good = [chunk.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)) for chunk in piece.chunks]
-            frames += [shaped(one, TRIED) for one in (piece.others, *good)]
+            frames += [shaped(one, choice.TRIED) for one in (piece.others, *good)]
         return pl.concat(frames)
 
 
@@ -237,8 +211,8 @@ def _active(context: IssuerContext, manifest: Manifest, cards: pl.DataFrame, lin
     store, today = context.adapters.store, _today(context)
     mine = attempts_of(store, manifest, reported=read_summary(store, keys_of(manifest.run)) is not None)
     every = chain(mine, attempts(store, context.issuer.issuer, today, links))
-    ours = (one.rows.join(cards, on=CARD, how="semi").with_columns(run=pl.lit(one.run)) for one in every)
-    return pl.concat([pl.DataFrame(schema=STANDING), *(active_attempts(rows, today) for rows in ours)])
+    ours = (one.rows.join(cards, on=choice.CARD, how="semi").with_columns(run=pl.lit(one.run)) for one in every)
+    return pl.concat([pl.DataFrame(schema=choice.STANDING), *(choice.active_attempts(rows, today) for rows in ours)])
 
 
 def _today(context: IssuerContext) -> date:
@@ -254,14 +228,14 @@ def _is_repeat(selection: Selection | None, request: Request) -> bool:
 
 def _refuse_active(request: Request, rows: pl.DataFrame, alike: Sequence[Manifest]) -> Manifest | None:
     """Return the run that did just this before; StandingRowsError for rows asked for by name that may not go out."""
-    stand = rows.filter(pl.col("why").is_in(STANDS))
+    stand = rows.filter(pl.col("why").is_in(choice.STANDS))
     where = set(stand["where"])
     before = next((link for link in alike[::-1] if {link.run} == where), None)
     named = stand.filter("named")
     if named.height and not where <= {link.run for link in alike}:
         runs = named["where"].unique().sort().to_list()
         raise StandingRowsError(
-            run=request.run, count=named.height, rows=numbered(named["origin"]), where=", ".join(runs[:5])
+            run=request.run, count=named.height, rows=choice.numbered(named["origin"]), where=", ".join(runs[:5])
         )
     return before if rows.drop_nulls("why").height == rows.height else None
 
@@ -286,7 +260,9 @@ def resubmit(
         left += [f"{chosen.refused.height:,} corrected but still refused"] if chosen.refused.height else []
         raise NothingToSendError(run=request.run, reason=", ".join(left) or "no row is as asked for")
     if content is not None:
-        chosen = chosen._replace(given=drop_corrections(context, request.corrections, content))
+        given = templates.given_as(context, request.corrections, content)
+        write_once(context.adapters.store, given.source.key, content)
+        chosen = chosen._replace(given=templates.read_corrections(context, request.corrections))
     with context.sealer() as sealer:
         ensure_store_safe(context)
         return _send(context, request, chosen, sealer, on_progress)
@@ -309,33 +285,28 @@ def _send(
     context: IssuerContext, request: Request, chosen: ResendPlan, sealer: Sealer, on_progress: OnProgress
 ) -> Submitted:
     """Plan the run, store its selection, carry it out, and update the reports of the runs it repeats."""
-    plan = _plan(context, request, chosen)
-    keys, rows = keys_of(plan.run), chosen.outgoing.select("row", "origin")
-    write_selection(context, keys, rows)
-    over = chosen.outgoing.filter("over")
-    if over.height:  # before the commit: a crash right after it would lose the record
-        runs = sorted(over["where"].unique())
-        record_event(context.adapters, keys, "overridden", rows=over.height, runs=runs, reason=request.override)
-    record_repeat(context.adapters, request.run, plan.run, rows.height, request.reason)
-    job = Job(plan, chosen.source.entry, RowScope(selected=chosen.selected), (), command(request), since=chosen.commit)
-    done = execute(context, job, sealer, on_progress)
-    for run in repeated_runs(context.adapters.store, plan.run):
-        rebuild(context, run)
-    return done
-
-
-def _plan(context: IssuerContext, request: Request, chosen: ResendPlan) -> Plan:
     corrections = chosen.given.source if chosen.given else None
     rows = chosen.outgoing.select("row", "origin")
-    of_what = {"of": request.run, "rows": rows_digest(rows), "override": request.override}
-    sha256 = digest(canonical({**of_what, "corrections": corrections.sha256 if corrections else ""}))
+    of_what = {"of": request.run, "rows": choice.rows_digest(rows), "override": request.override}
     selection = Selection(
         kind="resubmit",
         of=request.run,
         rows=rows.height,
-        sha256=sha256,
+        sha256=digest(canonical({**of_what, "corrections": corrections.sha256 if corrections else ""})),
         reason=redact(request.reason),
         override=redact(request.override),
         corrections=corrections,
     )
-    return plan_selection(context, chosen.source.identity, _today(context), selection)
+    source = (chosen.source.entry, chosen.source.identity)
+    job = choice.selection_job(context, source, chosen.selected, selection, command(request), chosen.commit)
+    run, over = job.plan.run, chosen.outgoing.filter("over")
+    if over.height:  # before the commit: a crash right after it would lose the record
+        runs = sorted(over["where"].unique())
+        record_event(context.adapters, keys_of(run), "overridden", rows=over.height, runs=runs, reason=request.override)
+    once = f"resubmitted-{run}.json"  # with the run that is repeated, however often this one is started
+    facts: dict[str, str | int] = {"run": run, "rows": rows.height, "reason": request.reason}
+    record_event(context.adapters, keys_of(request.run), "resubmitted", once, **facts)
+    done = execute(context, job, sealer, on_progress)
+    for repeated in repeated_runs(context.adapters.store, run):
+        rebuild(context, repeated)
+    return done

@@ -18,17 +18,17 @@ from flows.extracts.reader import read_extract
 from flows.results.lineage import CANCELLED, RUN_ROW, run_rows
 from flows.runs.attempts import active
 from flows.runs.context import IssuerContext
-from flows.runs.documents import shaped
-from flows.runs.identity import digest
-from flows.runs.keys import RunKeys
+from flows.runs.documents import keys_of, shaped
+from flows.runs.identity import digest, local_day
 from flows.runs.store import Entry, ObjectMissingError, write_once
+from flows.submissions.build import Job
 from flows.submissions.normalise import normalise
-from flows.submissions.plan import identify
-from flows.submissions.rows import PICK
+from flows.submissions.plan import identify, plan_selection
+from flows.submissions.rows import PICK, RowScope, SelectedRows
 from schemas import ledger
 from schemas.corrections import AT_SOURCE, BESIDE, ROW, RUN
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.manifest import Manifest, SourceIdentity
+from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
 from schemas.reasons import reason
 from schemas.tables import parquet
@@ -62,11 +62,6 @@ class RowSelection(NamedTuple):
     rejects: bool = False  # rows we refused
     rows: frozenset[int] = frozenset()  # numbers of the run's rows
 
-    @property
-    def anything(self) -> bool:
-        """True where any row is selected."""
-        return any(self)
-
 
 def asked(rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = frozenset()) -> pl.DataFrame:
     """Return the selected rows (RUN_ROW) as ASKED, and those of a corrected file (`also`).
@@ -92,21 +87,6 @@ def asked(rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = froze
     return reported.filter(by_kind | pl.col("named")).select(pl.col(name).cast(kind) for name, kind in ASKED.items())
 
 
-class RowFacts(NamedTuple):
-    """What is known of the selected rows.
-
-    `asked`: ASKED. `picks`: row of the source, and origin, the selected row it stands for. `tried`: TRIED, today's
-    verdict on each row of the source. `standing`: STANDING, cards that are linked or awaiting in any run.
-    `corrected`: numbers of the selected rows that a corrected file changes.
-    """
-
-    asked: pl.DataFrame
-    picks: pl.DataFrame
-    tried: pl.DataFrame
-    standing: pl.DataFrame
-    corrected: pl.Series
-
-
 def active_attempts(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
     """Return the attempts (STANDING and expires_on) that keep a card from being resent: awaiting, or a living link."""
     return attempts.filter(active(today)).select(pl.col(name).cast(kind) for name, kind in STANDING.items())
@@ -119,28 +99,39 @@ def cards(asked: pl.DataFrame, picks: pl.DataFrame, tried: pl.DataFrame) -> pl.D
     return pl.concat([before, now]).drop_nulls().unique(maintain_order=True)
 
 
-def decide(facts: RowFacts, lifted: frozenset[str] | None = None) -> pl.DataFrame:
+def decide(
+    asked: pl.DataFrame,
+    picks: pl.DataFrame,
+    tried: pl.DataFrame,
+    standing: pl.DataFrame,
+    corrected: pl.Series,
+    lifted: frozenset[str] | None = None,
+) -> pl.DataFrame:
     """Return every selected row: row (of the source), origin, cuid, last_4, state, reason, named, why, where, over.
 
-    `why` is null where it goes out; for LINKED and AWAITING `where` names the run. `lifted`: an override is given; it
-    lifts active attempts of all runs but these, and such rows go out with `over` true.
+    `asked`: ASKED. `picks`: row of the source, and origin, the selected row it stands for. `tried`: TRIED, today's
+    verdict on each row of the source. `standing`: STANDING, cards that are linked or awaiting in any run.
+    `corrected`: numbers of the selected rows that a corrected file changes. `lifted`: an override is given; it lifts
+    active attempts of all runs but these, and such rows go out with `over` true.
+
+    `why` is null where a row goes out; for LINKED and AWAITING `where` names the run.
     """
     # of a row's active attempts the last counts, and one of a run in `lifted` before all
-    found = cards(facts.asked, facts.picks, facts.tried).join(facts.standing, on=CARD, maintain_order="right")
+    found = cards(asked, picks, tried).join(standing, on=CARD, maintain_order="right")
     ordered = found.sort(pl.col("run").is_in(sorted(lifted or ())), maintain_order=True)
     blocking = ordered.group_by("origin", maintain_order=True).agg(
         stands=pl.col("state").last(), where=pl.col("run").last()
     )
-    verdicts = facts.tried.select("row", "fate", now="reasons")
+    verdicts = tried.select("row", "fate", now="reasons")
     reported = (
-        facts.asked.rename({"row": "origin"})
-        .join(facts.picks, on="origin", how="left", maintain_order="left")
+        asked.rename({"row": "origin"})
+        .join(picks, on="origin", how="left", maintain_order="left")
         .join(blocking, on="origin", how="left", maintain_order="left")
         .join(verdicts, on="row", how="left", maintain_order="left")
     )
     stands = pl.col("stands").is_not_null()
     free = pl.lit(value=False) if lifted is None else ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
-    decided = reported.with_columns(why=pl.when(stands & ~free).then("stands").otherwise(_refused(facts.corrected)))
+    decided = reported.with_columns(why=pl.when(stands & ~free).then("stands").otherwise(_refused(corrected)))
     return decided.select(
         "row", "origin", *(name for name in ASKED if name not in ("row", "reasons")), "why",
         pl.when(stands).then("where").alias("where"), (stands & pl.col("why").is_null()).alias("over"),
@@ -199,9 +190,19 @@ def rows_digest(rows: pl.DataFrame) -> str:
     return digest(shaped(rows, PICK).sort("row").write_csv().encode())
 
 
-def write_selection(context: IssuerContext, keys: RunKeys, rows: pl.DataFrame) -> None:
-    """Store which rows (row, origin) of its source a run sends; the same rows are the same bytes."""
-    write_once(context.adapters.store, keys.selection, parquet(shaped(rows, PICK).sort("row")))
+def selection_job(
+    context: IssuerContext,
+    source: tuple[Entry, SourceIdentity],
+    rows: SelectedRows,
+    selection: Selection,
+    again: str,
+    since: int,
+) -> Job:
+    """Plan a run of selected rows of a source, and store which they are; the same rows are the same bytes."""
+    entry, identity = source
+    plan = plan_selection(context, identity, local_day(context.adapters.now(), context.issuer.time_zone), selection)
+    write_once(context.adapters.store, keys_of(plan.run).selection, parquet(rows.rows.sort("row")))
+    return Job(plan, entry, RowScope(selected=rows), (), again, since=since)
 
 
 def replaced_rows(
@@ -215,7 +216,7 @@ def replaced_rows(
         cuids = rows["cuid"].drop_nulls().unique().implode()
         ours = [part.filter(pl.col("cuid").is_in(cuids)) for part in run_rows(context.adapters.store, manifest)]
         picks = by_cuid(rows, pl.concat(ours).select("row", "cuid"))
-    unclear = ambiguous(picks)
+    unclear = picks.filter(pl.col("row").is_duplicated() | pl.col("origin").is_duplicated())
     if unclear.height:
         raise AmbiguousRowsError(
             extract=entry.key,
@@ -237,11 +238,6 @@ def by_cuid(rows: pl.DataFrame, ours: pl.DataFrame) -> pl.DataFrame:
     """Return row and origin by cuid; `ours` has row and cuid of every row of the run with one of these cuids."""
     found = rows.join(ours.rename({"row": "origin"}), on="cuid", maintain_order="left")
     return shaped(found, PICK).drop_nulls().unique(maintain_order=True)
-
-
-def ambiguous(picks: pl.DataFrame) -> pl.DataFrame:
-    """Return the picks of which one row replaces several, or several replace one."""
-    return picks.filter(pl.col("row").is_duplicated() | pl.col("origin").is_duplicated())
 
 
 def numbered(rows: pl.Series) -> str:

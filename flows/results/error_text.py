@@ -39,24 +39,20 @@ def parse_error(text: str) -> ErrorObject:
     cuid, faults = None, list[_Fault]()
     for tree in _trees(text):
         cuid = cuid or _cuid(tree, 0)
-        faults = faults or list(_walk(tree, _Place())) or list(_walk(tree, _Place(inside=True)))
+        faults = faults or list(_walk(tree)) or list(_walk(tree, inside=True))
         if cuid and faults:
             break
     faults = faults or _scavenge(text) or [_Fault((), text)]
     reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
-    return ErrorObject(cuid or _scavenge_cuid(text), reasons, shape_of(reasons))
+    found = None if cuid else _CUID_IN_TEXT.search(text)
+    scavenged = _APOSTROPHE.sub("'", found["cuid"]).rstrip(".") or None if found else None
+    return ErrorObject(cuid or scavenged, reasons, shape_of(reasons))
 
 
 class _Fault(NamedTuple):
     path: tuple[str, ...]  # the names above it: entities, properties
     message: str
     name: str = ""
-
-
-class _Place(NamedTuple):
-    path: tuple[str, ...] = ()
-    depth: int = 0
-    inside: bool = False  # below errors, _errors and the like: every text is a message
 
 
 # The rungs ----------------------------------------------------------------------------------------------------
@@ -183,19 +179,14 @@ def _cuid(tree: object, depth: int) -> str | None:
         for key, value in tree.items():
             if _fold(str(key)) in _CUIDS and (text := _id(value)):
                 return text
-    return next((found for below in _below(tree) if (found := _cuid(_nested(below), depth + 1))), None)
+    below = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else ()
+    return next((found for one in below if (found := _cuid(_nested(one), depth + 1))), None)
 
 
 def _id(value: object) -> str | None:
     if isinstance(value, bool) or (isinstance(value, int) and abs(value) > 10**40):
         return None
     return printable(str(value)).strip() or None if isinstance(value, str | int) else None
-
-
-def _below(tree: object) -> list[object]:
-    if isinstance(tree, dict):
-        return list(tree.values())
-    return list(tree) if isinstance(tree, list | tuple) else []
 
 
 def _nested(value: object) -> object:
@@ -205,34 +196,33 @@ def _nested(value: object) -> object:
     return value
 
 
-def _walk(tree: object, at: _Place) -> Iterator[_Fault]:
-    """Yield the messages of a tree, each with the names above it."""
+def _walk(tree: object, path: tuple[str, ...] = (), depth: int = 0, *, inside: bool = False) -> Iterator[_Fault]:
+    """Yield the messages of a tree, each with the names above it; `inside` errors and the like, every text is one."""
     tree = _nested(tree)
-    if at.depth > DEPTH:
+    if depth > DEPTH:
         return
     if isinstance(tree, str):
-        if at.inside and tree.strip():
-            yield _Fault(at.path, tree)
+        if inside and tree.strip():
+            yield _Fault(path, tree)
     elif isinstance(tree, dict):
-        yield from _walk_object({str(key): value for key, value in tree.items()}, at)
+        yield from _walk_object({str(key): value for key, value in tree.items()}, path, depth, inside)
     elif isinstance(tree, list | tuple):
         for below in tree:
-            yield from _walk(below, at._replace(depth=at.depth + 1, inside=True))
+            yield from _walk(below, path, depth + 1, inside=True)
 
 
-def _walk_object(fields: dict[str, object], at: _Place) -> Iterator[_Fault]:
+def _walk_object(fields: dict[str, object], path: tuple[str, ...], depth: int, inside: bool) -> Iterator[_Fault]:
     name = _first(fields, ("name", "code", "keyword"))
     named = tuple(text for keys in (_ENTITIES, _PROPERTIES) if (text := _first(fields, keys)))
     message = _first(fields, _MESSAGES) or (name if named else "")
     if message:
-        yield _Fault((*at.path, *named), message, name)
+        yield _Fault((*path, *named), message, name)
     for key, value in fields.items():
         folded = _fold(key)
         wrapper = folded in _WRAPPERS
         if value == message or folded in _CUIDS or (folded in _ABOUT and not wrapper):
             continue
-        path = at.path if wrapper else (*at.path, key)
-        yield from _walk(value, _Place(path, at.depth + 1, at.inside or wrapper))
+        yield from _walk(value, path if wrapper else (*path, key), depth + 1, inside=inside or wrapper)
 
 
 def _first(fields: dict[str, object], keys: tuple[str, ...]) -> str:
@@ -287,8 +277,3 @@ def _scavenge(text: str) -> list[_Fault]:
         for one in groups
         if (message := one.get("message") or one.get("name"))
     ]
-
-
-def _scavenge_cuid(text: str) -> str | None:
-    found = _CUID_IN_TEXT.search(text)
-    return _APOSTROPHE.sub("'", found["cuid"]).rstrip(".") or None if found else None

@@ -209,12 +209,16 @@ def _keep(
     for file, one in new:
         for run, rows in _by_run(one.outcomes).items():
             answers.setdefault(run, []).append(RunOutcomes(file.found.entry, one, rows))
-    kept = {run: _keep_run(context, run, reported) for run, reported in sorted(answers.items())}
+    kept = {
+        run: _keep_run(context, run, found, "answered", rows=sum(answer.rows.height for answer in found))
+        for run, found in sorted(answers.items())
+    }
     yield from (file for file in files if file.known)
+    nothing = pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)  # an operator gave its rows to other runs
     for file, one in new:
         store, entry = context.adapters.store, file.found.entry
         stale = [run for run in sorted(file.left) if StoredOutcomes(store, keys_of(run)).has_results_for(entry.key)]
-        gone = [_withdraw_outcomes(context, run, entry, one) for run in stale]
+        gone = [_keep_run(context, run, [RunOutcomes(entry, one, nothing)], "answer taken back") for run in stale]
         yield file._replace(kept=(*(kept[run] for run in file.runs), *gone))
 
 
@@ -234,13 +238,6 @@ def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> I
     return file._replace(outcome=outcome, known=before is not None and before.outcome == outcome)
 
 
-def _withdraw_outcomes(context: IssuerContext, run: str, entry: Entry, one: Attributed) -> str:
-    """Store that a file answers nothing of a run any more: an operator gave its rows to other runs."""
-    keys, nothing = keys_of(run), pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)
-    record_event(context.adapters, keys, "answer taken back", results=[one.name], digests=[one.digest])
-    return write_outcomes(context.adapters.store, keys, context.adapters.now(), [RunOutcomes(entry, one, nothing)])
-
-
 def _by_run(outcomes: pl.DataFrame) -> dict[str, pl.DataFrame]:
     runs = outcomes["run"].unique().drop_nulls().sort().to_list()
     if len(runs) < 2:
@@ -248,16 +245,10 @@ def _by_run(outcomes: pl.DataFrame) -> dict[str, pl.DataFrame]:
     return {run: outcomes.filter(pl.col("run").fill_null(runs[0]) == run) for run in runs}
 
 
-def _keep_run(context: IssuerContext, run: str, answers: Sequence[RunOutcomes]) -> str:
-    keys, ones = keys_of(run), [answer.one for answer in answers]
-    key = write_outcomes(context.adapters.store, keys, context.adapters.now(), answers)
-    rows = sum(answer.rows.height for answer in answers)
-    record_event(
-        context.adapters,
-        keys,
-        "answered",
-        results=[one.name for one in ones],
-        digests=[one.digest for one in ones],
-        rows=rows,
-    )
+def _keep_run(context: IssuerContext, run: str, answers: Sequence[RunOutcomes], what: str, **facts: int) -> str:
+    """Store the outcomes of files with a run, and record it; return the key."""
+    adapters, keys = context.adapters, keys_of(run)
+    key = write_outcomes(adapters.store, keys, adapters.now(), answers)
+    names, digests = [answer.one.name for answer in answers], [answer.one.digest for answer in answers]
+    record_event(adapters, keys, what, results=names, digests=digests, **facts)
     return key

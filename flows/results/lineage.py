@@ -14,18 +14,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from flows.runs import documents
 from flows.runs.chunks import chunk_states
-from flows.runs.context import Adapters, record_event
-from flows.runs.documents import (
-    UnknownRunError,
-    finished,
-    keys_of,
-    read_ledger,
-    read_manifest,
-    read_purged,
-    rows_key,
-    shaped,
-)
+from flows.runs.documents import keys_of
 from flows.runs.store import ObjectMissingError, Store, read
 from flows.runs.versions import read_events
 from schemas import ledger
@@ -119,9 +110,9 @@ def _last(rows: pl.DataFrame, by: str, *more: pl.Expr) -> pl.DataFrame:
 
 def committed(store: Store, run: str) -> Manifest:
     """Return the manifest of a committed run; UnknownRunError, AbandonedError."""
-    manifest = finished(store, keys_of(run))
+    manifest = documents.finished(store, keys_of(run))
     if manifest is None:
-        raise UnknownRunError(run=run)
+        raise documents.UnknownRunError(run=run)
     return manifest
 
 
@@ -134,26 +125,22 @@ def run_rows(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
     came = sent | (result == LINKED)  # a single link comes to a row that was not sent, too
     state = pl.when(sent & never).then(pl.lit(CANCELLED)).when(came).then(result).otherwise("fate")
     reasons = pl.when(came).then("answer").otherwise("reasons")  # our own reasons for a row that was sent are warnings
-    for part, records in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, _RECORD), strict=True):
+    for part, records in zip(
+        manifest.ledger, documents.read_ledger(store, keys, manifest.ledger, _RECORD), strict=True
+    ):
         rows = records.join(_results(store, manifest, part), on="row", how="left", maintain_order="left")
-        yield shaped(rows.with_columns(state=state, reasons=reasons), RUN_ROW)
+        yield documents.shaped(rows.with_columns(state=state, reasons=reasons), RUN_ROW)
 
 
 def _results(store: Store, manifest: Manifest, part: LedgerPart) -> pl.DataFrame:
     """Return the reconciled state and reasons of one ledger part: stored before the rest of the report is written."""
     try:
-        content = BytesIO(read(store, rows_key(keys_of(manifest.run), part)))
+        content = BytesIO(read(store, documents.rows_key(keys_of(manifest.run), part)))
     except ObjectMissingError:
         return _NO_RESULTS
     return pl.read_parquet(content, columns=["row", "state", "reasons"]).rename(
         {"state": "result", "reasons": "answer"}
     )
-
-
-def record_repeat(adapters: Adapters, of: str, run: str, rows: int, reason: str) -> None:
-    """Record with a run that another run repeats some of its rows; once, however often that run is started."""
-    once = f"resubmitted-{run}.json"
-    record_event(adapters, keys_of(of), "resubmitted", once, run=run, rows=rows, reason=reason)
 
 
 class Attempt(NamedTuple):
@@ -167,11 +154,11 @@ class Attempt(NamedTuple):
 def repeated_runs(store: Store, run: str) -> list[str]:
     """Return the runs that a run repeats, nearest first, as far as their rows are still stored."""
     found: list[str] = []
-    manifest = read_manifest(store, keys_of(run))
+    manifest = documents.read_manifest(store, keys_of(run))
     while manifest is not None and manifest.selection is not None and manifest.selection.kind == "resubmit":
         keys = keys_of(manifest.selection.of)
-        manifest = read_manifest(store, keys)
-        if manifest is None or read_purged(store, keys, "ledger") is not None:
+        manifest = documents.read_manifest(store, keys)
+        if manifest is None or documents.read_purged(store, keys, "ledger") is not None:
             break
         found.append(manifest.run)
     return found
@@ -212,8 +199,8 @@ def _attempts(store: Store, manifest: Manifest) -> Iterator[Attempt]:
     for entry in list(store.keys(keys_of(manifest.run).events)):
         found = REPEATED_BY.search(entry.key)
         keys = keys_of(found[1]) if found else None
-        repeat = read_manifest(store, keys) if keys else None
-        if keys is None or repeat is None or read_purged(store, keys, "ledger") is not None:
+        repeat = documents.read_manifest(store, keys) if keys else None
+        if keys is None or repeat is None or documents.read_purged(store, keys, "ledger") is not None:
             continue
         rows = pl.concat(part.select("row", "origin", "state") for part in run_rows(store, repeat))
         [event] = read_events(store, [entry])

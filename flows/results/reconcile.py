@@ -81,9 +81,18 @@ def reconcile(
     broken = _broken(found_answers, conflicts, numbered, chunks, decided)
     covered = broken.join(decided, left_on=["kind", "row"], right_on=["kind", "row"], how="inner")
     still = broken.join(decided, on=["kind", "row"], how="anti")
-    findings = [*_file_breaks(files), *_row_breaks(still), *_shorts(still, chunks), *_uploaded(chunks, cancelled)]
+    answered = chunks.filter(pl.col("answers") > 0).select("run", "chunk", "answers").iter_rows()
+    uploaded = (
+        found(breaks.RESULT_FOR_CANCELLED, answers, _place(chunk), run)
+        for run, chunk, answers in answered
+        if (run, chunk) in cancelled
+    )
+    findings = [*_file_breaks(files), *_row_breaks(still), *_shorts(still, chunks), *uploaded]
     open_breaks, closed = sort_breaks(sorted(findings), closings)
-    gone = closed + tuple(_decided(covered, closings))
+    by_row = covered.group_by("closing", "run").agg(pl.col("row").n_unique()).iter_rows()  # those closed row by row
+    gone = closed + tuple(
+        (found(closings[at].name, rows, closings[at].place, run), closings[at]) for at, run, rows in by_row
+    )
     return Reconciled(_rows(numbered, best, answers, conflicts), chunks, open_breaks, gone, _open(still, gone))
 
 
@@ -324,25 +333,12 @@ def _shorts(broken: pl.DataFrame, chunks: pl.DataFrame) -> Iterator[Break]:
         yield found(breaks.RESULT_SHORT, min(rows, number), _place(chunk), run)
 
 
-def _decided(covered: pl.DataFrame, closings: Sequence[Closing]) -> Iterator[tuple[Break, Closing]]:
-    """Yield the breaks that are closed row by row, each with its closing."""
-    for at, run, rows in covered.group_by("closing", "run").agg(pl.col("row").n_unique()).iter_rows():
-        yield found(closings[at].name, rows, closings[at].place, run), closings[at]
-
-
 def _open(still: pl.DataFrame, closed: Sequence[tuple[Break, Closing]]) -> pl.DataFrame:
     """Leave out the rows of breaks that were closed as a whole."""
     gone = [(one.name, place_of(one.place)) for one, _ in closed if not _.covers or one.name in breaks.PLACELESS]
     place = pl.coalesce(pl.format("chunk {}", "chunk"), "result")
     whole = pl.DataFrame(gone, {"kind": pl.String, "place": pl.String}, orient="row").unique()
     return still.with_columns(place=place).join(whole, on=["kind", "place"], how="anti").drop("place")
-
-
-def _uploaded(chunks: pl.DataFrame, cancelled: Collection[tuple[str, int]]) -> Iterator[Break]:
-    """Yield the cancelled chunks with a result."""
-    for run, chunk, answers in chunks.filter(pl.col("answers") > 0).select("run", "chunk", "answers").iter_rows():
-        if (run, chunk) in cancelled:
-            yield found(breaks.RESULT_FOR_CANCELLED, answers, _place(chunk), run)
 
 
 def _file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:

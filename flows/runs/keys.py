@@ -71,7 +71,6 @@ runs = _prefix("runs")  # a folder for each run
 commits = _prefix("commits")  # the chain that puts an issuer's commits in one order
 attributions = _prefix("attributions")  # operators' decisions about result files, a chain for each file
 deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
-backfills = _prefix("backfills")  # lists of missed nights that were sent
 dismissed = _prefix("dismissed")  # operators' decisions that an extract shall not be sent, a chain for each content
 identified = _prefix("identified")  # what was read of extracts that have no plan, so that they are read once
 purged = _prefix("purged")  # records of what was purged; one listing shows which runs have no ledger any more

@@ -1,1 +1,1 @@
-"""Stands in for the partner's portal and for the issuer: demo, tests, practice. The flows never import it."""
+"""Stands in for the partner's portal and for the issuer: demo, tests, practice. Only the command line imports it."""

@@ -28,7 +28,7 @@ from flows.runs.documents import keys_of, manifests, read_ledger, run_ids
 from flows.runs.store import Store, read
 from flows.simulator.extract import write_sample
 from flows.simulator.portal_key import make_portal_key
-from flows.ui import POOL, environment, server
+from flows.simulator.ui import POOL, environment, server
 from schemas.ledger import SUBMITTED
 from tests.bench.measure import machine
 from tests.bench.scene import DAY, Scene, write_toml

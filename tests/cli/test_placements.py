@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from flows.cli.main import main
 from flows.commands.entry import Context
-from flows.commands.partner import OtherIssuerError, placements
+from flows.partner_api.commands import OtherIssuerError, placements
 from flows.partner_api.follow_links import NoLinksError
 from flows.partner_api.service import ServiceSecretsError
 from flows.runs.documents import UnknownRunError

@@ -49,7 +49,7 @@ def test_without_an_issuer_all_are_looked_at_and_the_worst_decides(tmp_path: Pat
 
     assert ["bank", "other"] == [one["issuer"] for one in answer.facts["issuers"]]
     assert (3, "cardlink status other") == (answer.exit_code, answer.next_step)
-    assert any(line.startswith("alert: results of other-") for line in answer.lines)
+    assert any("results awaited" in line or "chunks to upload" in line for line in answer.lines)
 
 
 def test_a_run_out_of_balance_exits_with_4(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from zipfile import ZipFile
 import pytest
 from click.testing import CliRunner, Result
 
-from flows.cli.main import main
+from flows.cli.main import COMMANDS, main
 from flows.commands.entry import Context, Form
-from flows.commands.every import ENTRIES
 from flows.commands.outbox import release
 from flows.operations.four_eyes import ApprovalError
 from flows.runs.chunks import outbox
@@ -236,17 +235,17 @@ def test_what_cannot_be_a_name_is_refused(bank: Bench, run: str, tmp_path: Path,
 
 
 def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
-    reads = {one.name for one in ENTRIES if not one.changes}
+    reads = {one.name for one in COMMANDS if not one.changes}
 
-    by_hand = {one.name for one in ENTRIES if isinstance(one.form, Form) and one.form.actor == "required"}
+    by_hand = {one.name for one in COMMANDS if isinstance(one.form, Form) and one.form.actor == "required"}
 
     assert reads == {
         "init", "check", "outbox list", "outbox fetch", "history", "report", "worklist", "status", "extracts",
         "trace", "corrections", "audit verify", "audit export", "job follow", "sample", "simulate", "practice",
-        "settings",
+        "settings", "demo", "install", "deploy-files",
     }  # fmt: skip
     assert by_hand >= {"submit", "outbox release", "resubmit", "backfill", "deliver", "dismiss", "mend close"}
-    assert all([one.name for one in entry.parameters][-1] == "actor" for entry in ENTRIES if entry.changes)
+    assert all([one.name for one in entry.parameters][-1] == "actor" for entry in COMMANDS if entry.changes)
 
 
 def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardholder_nor_link(

@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from flows.demo import ISSUER
+from flows.simulator.demo import ISSUER
 from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import Stage, on_stage
 

@@ -20,9 +20,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from flows.commands.entry import Form
-from flows.commands.every import ENTRIES
-from flows.demo import ISSUER, prepare
-from flows.ui import environment, page_server, server, worker
+from flows.every import ENTRIES
+from flows.simulator.demo import ISSUER, prepare
+from flows.simulator.ui import environment, page_server, server, worker
 from tests.leftovers import ended
 from tests.ops.browser import Page
 from tests.servers import free_port

@@ -19,12 +19,12 @@ from prefect.tasks import Task
 from pydantic import TypeAdapter, ValidationError
 
 from flows import forms
-from flows.cli.main import add, main
+from flows.cli.main import COMMANDS, add, main
 from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter, entry
-from flows.commands.every import ENTRIES
 from flows.commands.parameters import DryRun, Issuer, Number
 from flows.commands.result import Result
 from flows.errors import BugError, CardlinkError
+from flows.every import ENTRIES
 from flows.forms import kind_of, passing
 from flows.nightly import submit
 from flows.runs.store import StoreBusyError, StoreDeniedError
@@ -157,7 +157,7 @@ def test_a_form_that_can_look_first_does(entry: Entry[...], form: Form) -> None:
     assert bool(first) == ("dry_run" in parameters(entry) and "dry_run" not in form.without)
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda one: one.name)
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda one: one.name)
 def test_every_parameter_of_a_verb_has_its_help(entry: Entry[...]) -> None:
     assert entry.summary
     assert [one.name for one in entry.parameters if not one.help] == []

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from flows.commands.entry import Form
-from flows.commands.every import ENTRIES, in_form_words
 from flows.commands.result import Link, Result, Table
 from flows.errors import CardlinkError
+from flows.every import ENTRIES, in_form_words
 from tests.ops.test_deploy_files import all_errors
 
 FORMS = {one.form.name: one.form for one in ENTRIES if isinstance(one.form, Form)}

@@ -29,10 +29,10 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from flows import watch
-from flows.demo import ISSUER, prepare
 from flows.install import automation, automations
 from flows.nightly import nightly
 from flows.operations.alerts import Failure
+from flows.simulator.demo import ISSUER, prepare
 from flows.watch import failures
 from tests.fault_proxy import Fault, RunInputs, between
 from tests.leftovers import ended
@@ -624,7 +624,7 @@ def test_the_page_of_a_dry_run_shows_what_would_be_sent_and_where_other_rows_go(
 def test_make_ui_says_where_to_look_and_ends_with_all_its_processes(tmp_path: Path) -> None:
     port = free_port()
     settings = {**os.environ, "CARDLINK_UI_PORT": str(port), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "flows.ui"]
+    command = [sys.executable, "-m", "flows.simulator.ui"]
 
     with ended(
         subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True, start_new_session=True)

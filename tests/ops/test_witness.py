@@ -20,10 +20,10 @@ from urllib.request import urlopen
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.demo import AS_OF, ISSUER, TRAILER, prepare
 from flows.runs.documents import manifests
+from flows.simulator.demo import AS_OF, ISSUER, TRAILER, prepare
 from flows.simulator.extract import Dialect, write_sample
-from flows.ui import PREFECT, environment
+from flows.simulator.ui import PREFECT, environment
 from tests.leftovers import ended
 from tests.ops.stage import PATIENCE, ROOT, wait_for
 from tests.servers import free_port

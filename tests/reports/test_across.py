@@ -3,9 +3,11 @@ from typing import Any
 
 import polars as pl
 
-from flows.reports.across import ReportTerms, RunFacts, WaitingChunk, across
-from flows.reports.lists import TRIED, listed, unlinked
+from flows.reports.across import RunFacts, across
+from flows.reports.lists import TRIED, unlinked
+from flows.reports.summary import ReportTerms, WaitingChunk
 from flows.results.lineage import Cardholders
+from flows.results.masking import spreadsheet_safe
 from schemas.reports import Unlinked
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -102,7 +104,7 @@ def test_attempts_are_counted_and_the_last_one_says_why() -> None:
         tried(("=a", "1111", "r2", "partner", "card.pan.other")),
     ]
 
-    found = listed(unlinked(nights, settled([])))
+    found = unlinked(nights, settled([])).with_columns(spreadsheet_safe("cuid"))
 
     Unlinked.validate(found)
     assert [("'=a", "1111", 2, 1, "r2", "partner", "card.pan.other", "ask the partner")] == found.rows()

@@ -41,6 +41,7 @@ def across(**changes: Any) -> dict[str, Any]:
         "unlinked": {"cardholders": 0, "by_attempts": [], "reasons": []},
         "cardholders": {"linked": 0, "awaiting": 0, "error": 0, "refused": 0},
         "active_twice": 0,
+        "to_do": {"results overdue": 3},
         "worklist": [],
         "more_work": 0,
     }

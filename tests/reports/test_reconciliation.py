@@ -1,10 +1,8 @@
 import csv
 import io
-import json
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from flows.operations.outbox import move
 from flows.reports.reconciliation import reconcile_runs
@@ -37,12 +35,6 @@ def sent(folder: Path, rows: int = 60) -> tuple[Bench, Clock, str]:
     return bench, clock, bench.submit(bench.drop(rows)).manifest.run
 
 
-def events(bench: Bench, run: str) -> list[dict[str, Any]]:
-    keys = sorted(entry.key for entry in bench.store.keys(keys_of(run).events))
-    found = [json.loads(bench.content(key)) for key in keys]
-    return [event for event in found if "overdue" in event["what"]]
-
-
 def listed(bench: Bench, name: str) -> list[dict[str, str]]:
     content = bench.content(reconciliation("bank") + name).decode()
     return list(csv.DictReader(io.StringIO(content)))
@@ -61,46 +53,33 @@ def test_silence_shows_as_open_items_with_an_age_before_any_result_came(tmp_path
     assert [run] * 3 == [row["run"] for row in listed(bench, "worklist.csv")]
 
 
-def test_an_overdue_answer_is_told_of_once_however_often_one_looks(tmp_path: Path) -> None:
+def test_an_answer_that_arrived_is_outstanding_no_more(tmp_path: Path) -> None:
     bench, clock, run = sent(tmp_path)
     clock.on(hours=49)
-
-    first, second = reconcile_runs(bench.context), reconcile_runs(bench.context)
-
-    assert ([run], []) == (first["alerts"]["opened"], first["alerts"]["standing"])
-    assert ([], [run]) == (second["alerts"]["opened"], second["alerts"]["standing"])
-    assert [("overdue", 3, 60)] == [(one["what"], one["chunks"], one["rows"]) for one in events(bench, run)]
-
-
-def test_an_alert_closes_once_when_the_answer_arrives(tmp_path: Path) -> None:
-    bench, clock, run = sent(tmp_path)
-    clock.on(hours=49)
-    reconcile_runs(bench.context)
+    late = reconcile_runs(bench.context)
     bench.answer()
     bench.ingest()
 
-    first, second = reconcile_runs(bench.context), reconcile_runs(bench.context)
+    done = reconcile_runs(bench.context)
 
-    assert ([run], [run], []) == (first["alerts"]["closed"], first["alerts"]["arrived"], second["alerts"]["closed"])
-    assert ["overdue", "overdue-closed"] == sorted(one["what"] for one in events(bench, run))
-    assert "nothing outstanding" == second["verdict"]
+    assert ("answers overdue", {"count": 3, "rows": 60}) == (late["verdict"], late["outstanding"]["overdue"])
+    assert [("chunks to upload", run)] * 3 == [(one["kind"], one["run"]) for one in late["worklist"]]
+    assert "nothing outstanding" == done["verdict"]
 
 
-def test_an_alert_that_closes_without_an_answer_does_not_say_that_it_came(tmp_path: Path) -> None:
+def test_no_answer_is_due_for_chunks_that_are_held(tmp_path: Path) -> None:
     bench, clock, run = sent(tmp_path)
     clock.on(hours=49)
-    reconcile_runs(bench.context)
     move(bench.context.adapters, run, "held", [1, 2, 3], "asked by the issuer")
 
     facts = reconcile_runs(bench.context)
 
-    assert ([run], []) == (facts["alerts"]["closed"], facts["alerts"]["arrived"])
+    assert 0 == facts["outstanding"]["overdue"]["count"]
 
 
-def test_an_alert_of_a_run_that_was_purged_unanswered_does_not_say_that_its_answer_came(tmp_path: Path) -> None:
+def test_no_answer_is_due_for_a_run_that_was_purged_unanswered(tmp_path: Path) -> None:
     bench, clock, run = sent(tmp_path)
     clock.on(hours=49)
-    reconcile_runs(bench.context)
     rows = {"read": 60, "linked": 0, "error": 0, "awaiting": 60, "rejected": 0, "duplicate": 0, "suppressed": 0}
     gone = {"setting": "ledger_days = 365", "objects": {}, "bytes": 0, "verdict": "balanced, answers awaited"}
     who = {"run": run, "part": "ledger", "at": clock(), "by": "tester", "since": clock()}
@@ -109,7 +88,7 @@ def test_an_alert_of_a_run_that_was_purged_unanswered_does_not_say_that_its_answ
 
     facts = reconcile_runs(bench.context)
 
-    assert ([run], []) == (facts["alerts"]["closed"], facts["alerts"]["arrived"])
+    assert (0, 60) == (facts["outstanding"]["count"], facts["rows"]["awaiting"])
 
 
 def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(tmp_path: Path) -> None:
@@ -179,7 +158,7 @@ def test_silence_of_last_year_still_shows_though_its_cardholders_are_no_longer_l
 
 
 def test_looking_changes_no_report_of_a_run(tmp_path: Path) -> None:
-    bench, clock, run = sent(tmp_path)
+    bench, clock, _ = sent(tmp_path)
     bench.answer()
     bench.ingest()
     before = {key: data for key, data in bench.snapshot().items() if "/report/" in key}
@@ -188,7 +167,6 @@ def test_looking_changes_no_report_of_a_run(tmp_path: Path) -> None:
     reconcile_runs(bench.context)
 
     assert before == {key: data for key, data in bench.snapshot().items() if "/report/" in key}
-    assert events(bench, run) == []
 
 
 def test_an_issuer_without_runs_has_nothing_outstanding(tmp_path: Path) -> None:

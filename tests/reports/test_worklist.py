@@ -135,7 +135,7 @@ def test_after_many_messy_nights_reconcile_says_how_many_and_names_the_worklist(
 
     shown = cardlink(tmp_path, "reconcile", "bank").stdout
 
-    assert "1. 3 runs out of balance; the breaks: cardlink worklist bank" in shown
+    assert "1. break RESULT_SHORT: 3 (cardlink worklist bank)" in shown
     assert json.loads(bank.content(f"{reconciliation('bank')}summary.json"))["more_work"] == 0
 
 

@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.resend.selection import ASKED, STANDING, TRIED, RowFacts, active_attempts, cards, decide
+from flows.resend.selection import ASKED, STANDING, TRIED, active_attempts, cards, decide
 from flows.submissions.rows import PICK
 from schemas.portal import CITY, PAN
 
@@ -70,11 +70,9 @@ def test_each_row_that_stays_has_one_reason() -> None:
         (5, "c5", "1111", "rejected", [f"{CITY}|address.city.missing"]),
         (6, "c6", "1111", "duplicate", ["|row.content.repeated"]),
     )
-    facts = RowFacts(
-        rows, picks(*((at, at) for at in range(1, 7))), now, stand(("r9", "c2", "1111", "linked")), corrected(5)
-    )
+    facts = (rows, picks(*((at, at) for at in range(1, 7))), now, stand(("r9", "c2", "1111", "linked")), corrected(5))
 
-    found = decide(facts)
+    found = decide(*facts)
 
     assert [
         (1, None, None),
@@ -91,9 +89,9 @@ def test_an_override_lifts_what_stands_but_never_what_it_sent_itself() -> None:
     rows = asked((1, "a", "1111"), (2, "b", "2222"))
     now = tried((1, "a", "1111", "submitted", []), (2, "b", "2222", "submitted", []))
     attempts = [("r1", "a", "1111", "linked"), ("r2", "b", "2222", "awaiting"), ("r3", "b", "2222", "linked")]
-    facts = RowFacts(rows, picks((1, 1), (2, 2)), now, stand(*attempts), corrected())
+    facts = (rows, picks((1, 1), (2, 2)), now, stand(*attempts), corrected())
 
-    found = decide(facts, frozenset({"r2"}))
+    found = decide(*facts, frozenset({"r2"}))
 
     assert [(1, None, "r1", True), (2, "awaiting", "r2", False)] == found.select(
         "origin", "why", "where", "over"
@@ -118,7 +116,7 @@ def test_no_card_that_stands_goes_out_and_every_row_asked_for_is_told_once(
 ) -> None:
     numbers = range(1, len(before) + 1)
     fate = sorted(fates)
-    facts = RowFacts(
+    facts = (
         asked(*((at, *card) for at, card in zip(numbers, before, strict=True))),
         picks(*((at + 10, at) for at in numbers)),
         tried(*((at + 10, *now[at - 1], fate[at % len(fate)], []) for at in numbers)),
@@ -126,7 +124,7 @@ def test_no_card_that_stands_goes_out_and_every_row_asked_for_is_told_once(
         corrected(),
     )
 
-    found = decide(facts)
+    found = decide(*facts)
 
     standing_cards = {card for card, _ in attempts}
     going = found.filter(pl.col("why").is_null())["origin"]

@@ -12,7 +12,7 @@ from flows.resend.corrections import (
     LARGEST,
     CorrectionsNotFoundError,
     CorrectionsRefusedError,
-    CorrectionsTooLargeError,
+    CorrectionsUnreadableError,
     correction_template,
     read_corrections,
 )
@@ -193,7 +193,7 @@ def test_a_file_that_is_not_there_or_far_too_large_is_refused(tmp_path: Path) ->
 
     with pytest.raises(CorrectionsNotFoundError):
         read_corrections(bench.context, "mine.csv")
-    with pytest.raises(CorrectionsTooLargeError):
+    with pytest.raises(CorrectionsUnreadableError, match="too large"):
         read_corrections(bench.context, "large.csv")
 
 

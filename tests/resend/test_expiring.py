@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.resend.renewal import ABSENT, DYING, HAD, RENEWED, UNFIT, RenewalWindow, expiring
+from flows.resend.renewal import ABSENT, DYING, HAD, RENEWED, UNFIT, expiring
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from schemas.actions import NOTHING
 from schemas.reasons import reason
 
 TODAY = date(2026, 11, 20)
-WINDOW = RenewalWindow(TODAY, TODAY + timedelta(days=14))
-SOON, LATER, PAST = WINDOW.until, WINDOW.until + timedelta(days=1), TODAY - timedelta(days=1)
+WINDOW = (TODAY, TODAY + timedelta(days=14))
+SOON, LATER, PAST = WINDOW[1], WINDOW[1] + timedelta(days=1), TODAY - timedelta(days=1)
 Try = tuple[str, str, str, date | None]
 TRIED = {name: ATTEMPT[name] for name in HAD}
 ROWS = {"row": pl.UInt32, "cuid": pl.String, "last_4": pl.String, "expiration": pl.String, "fate": pl.String}
@@ -25,7 +25,7 @@ ROWS = {"row": pl.UInt32, "cuid": pl.String, "last_4": pl.String, "expiration": 
 def verdicts(tries: list[Try], *rows: tuple[str | None, str, str, str]) -> dict[str, str | None]:
     """Return why each card concerned is left out, None where it is due; `rows`: cuid, last_4, expiration, fate."""
     numbered = pl.DataFrame([(at, *row) for at, row in enumerate(rows, 1)], ROWS, orient="row")
-    found = expiring([pl.DataFrame([one], TRIED, orient="row") for one in tries], numbered, WINDOW)
+    found = expiring([pl.DataFrame([one], TRIED, orient="row") for one in tries], numbered, *WINDOW)
     return dict(found.select("cuid", "why").rows())
 
 
@@ -95,7 +95,7 @@ def test_a_row_that_was_sound_is_picked_before_one_that_was_not_and_each_card_on
     )
     tries = pl.DataFrame([linked(SOON), linked(SOON, "b")], TRIED, orient="row")
 
-    found = expiring([tries], ledger, WINDOW)
+    found = expiring([tries], ledger, *WINDOW)
 
     assert [("a", 2, None), ("b", 4, None)] == found.select("cuid", "row", "why").rows()
 
@@ -130,5 +130,5 @@ def test_whoever_is_due_had_a_link_has_no_other_waits_for_nothing_and_is_there(
         mine = [one for one in made if one[0] == cuid]
         ends = [one[3] for one in mine if one[2] == "linked" and one[3]]
         assert mine[-1][2] == "linked"
-        assert max(ends) <= WINDOW.until
+        assert max(ends) <= WINDOW[1]
         assert {"submitted", "suppressed"} & {row[3] for row in there if row[0] == cuid}

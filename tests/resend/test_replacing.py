@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from flows.resend.selection import CORRECTED, ambiguous, by_cuid, by_number
+from flows.resend.selection import CORRECTED, by_cuid, by_number
 
 RUN = "bank-20261120-3f9c21aa"
 
@@ -30,4 +30,3 @@ def test_a_cuid_tells_the_row_where_it_is_one_rows_alone() -> None:
     found = by_cuid(rows, ours)
 
     assert [(1, 10), (2, 11), (3, 11), (4, 12), (4, 13)] == found.rows()
-    assert [(2, 11), (3, 11), (4, 12), (4, 13)] == ambiguous(found).rows()

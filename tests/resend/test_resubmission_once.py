@@ -156,7 +156,7 @@ def mixed_night() -> tuple[Bench, str]:
 
 
 @settings(max_examples=share_of(0.2), suppress_health_check=[HealthCheck.too_slow])
-@given(ASKED.filter(lambda wanted: wanted.anything))
+@given(ASKED.filter(any))
 def test_whatever_is_asked_for_no_linked_or_awaiting_card_goes_out_without_an_override(wanted: RowSelection) -> None:
     bench, run = mixed_night()
     stand = set(in_state(bench, run, "linked")) | set(in_state(bench, run, "awaiting"))

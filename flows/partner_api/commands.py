@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +15,15 @@ from flows.commands.result import Result, Table
 from flows.commands.results import break_lines
 from flows.configuration import load_issuer
 from flows.errors import OperatorError, TryAgainError
-from flows.wiring import service_client, wire
+from flows.partner_api.service import NoServiceError, ServiceSecretsError
+from flows.redaction import hiding
+from flows.runs.store import Retry
+from flows.wiring import begin_process, secret, wire
 
 if TYPE_CHECKING:
+    from flows.partner_api.client import ServiceClient
     from flows.runs.attempts import SingleLink
+    from schemas.issuer import Issuer as IssuerSettings
 
 NO_LINK_OR_CARD = 3  # exit code if the partner created no link, or a job ended without its card placed
 
@@ -40,6 +47,29 @@ class OtherIssuerError(OperatorError):
 
     message = "{run} is not a run of {issuer}."
     next_step = "`cardlink status {issuer}` lists its runs."
+
+
+@contextmanager
+def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
+    """Open the client of an issuer's [service]; NoServiceError, ServiceSecretsError, FileUnreadableError."""
+    from flows.partner_api.client import open_client
+    from flows.partner_api.transport import Credentials
+
+    begin_process()
+    settings = issuer.service
+    if settings is None:
+        raise NoServiceError(issuer=issuer.issuer)
+    names = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in ("app_name", "app_key", "username", "password")}
+    secrets = {name: secret(variable) for name, variable in names.items()}
+    missing = [names[name] for name, value in secrets.items() if not value]
+    if missing:
+        raise ServiceSecretsError(names=", ".join(missing))
+    retry = Retry(time.monotonic, time.sleep, random.random, attempts=settings.tries)
+    with (
+        hiding(secrets["app_key"], secrets["password"]),
+        open_client(settings, Credentials(**secrets), retry) as client,
+    ):
+        yield client
 
 
 @entry(

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
-from flows.demo import ISSUER, make_room, prepare
 from flows.errors import TryAgainError
+from flows.simulator.demo import ISSUER, make_room, prepare
 from flows.wiring import shipped
 
 PORT = 4200

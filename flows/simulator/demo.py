@@ -14,9 +14,9 @@ from typing import Annotated
 
 from flows.commands.entry import Context, entry
 from flows.commands.parameters import Cli, Number
-from flows.commands.practice import answer_chunks
 from flows.commands.result import Link, Result, Table
 from flows.errors import OperatorError
+from flows.simulator.commands import answer_chunks
 from flows.wiring import now, shipped, wire
 
 ISSUER = "sample-bank"
