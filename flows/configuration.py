@@ -52,16 +52,14 @@ class FileThereError(OperatorError):
     next_step = "Move it away first, or name another."
 
 
-def issuers(folder: Path, *, unreadable: bool = False) -> list[str]:
-    """Return the names of the issuers in a folder: its TOML files with `issuer` and `root`; also `unreadable` ones."""
+def issuers(folder: Path) -> list[str]:
+    """Return the names of the issuers configured in a folder: its TOML files with `issuer` or `root`, or unreadable."""
     named = []
     for file in sorted(folder.glob("*.toml")):
-        try:
-            content = read_toml(file)[0]
-        except OperatorError:
-            content = dict.fromkeys(["issuer", "root"] if unreadable else [])
-        if {"issuer", "root"} <= content.keys():
-            named.append(file.stem)
+        with suppress(OperatorError):
+            if not {"issuer", "root"} & read_toml(file)[0].keys():
+                continue
+        named.append(file.stem)
     return named
 
 

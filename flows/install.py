@@ -18,7 +18,7 @@ from uuid import UUID
 from flows.commands.entry import Context, entry
 from flows.commands.parameters import Cli
 from flows.commands.result import Result
-from flows.configuration import FileThereError, issuers, load_issuer
+from flows.configuration import FileThereError, load_issuer
 from flows.errors import OperatorError
 from flows.wiring import Channels, channels, config_folder, shipped, work_pool
 
@@ -113,8 +113,8 @@ def install(context: Context) -> Result:
             saved: Any = block.save(name, overwrite=True)  # outside a running event loop it returns the id itself
             blocks[name] = UUID(str(saved))
         installed = [_automate(client, automation(spec, list(blocks.values()))) for spec in automations()]
-    configured = issuers(folder)
-    for issuer in configured:
+
+    def deploy(issuer: str) -> list[str]:
         settings = load_issuer(folder, issuer)
         filled = {
             "CARDLINK_CONFIG": str(folder.resolve()),
@@ -124,12 +124,16 @@ def install(context: Context) -> Result:
             "CARDLINK_WORK_POOL": pool,
         }
         _prefect(["deploy", "--prefect-file", str(shipped("deploy") / "prefect.yaml"), "--all"], issuer, filled)
+        return [issuer]
+
+    configured, unread = context.each("", deploy)
     lines = [
         f"issuers: {', '.join(configured) or 'none'}",
         f"alerts go to: {', '.join(blocks) or 'no channel (name one in the environment)'}",
         f"automations: {', '.join(installed)}",
     ]
-    return Result({"issuers": configured, "channels": list(blocks), "automations": installed}, lines)
+    facts = {"issuers": configured, "channels": list(blocks), "automations": installed}
+    return Result(facts, lines).beside(unread)
 
 
 @entry("deploy-files", form="it writes files on the operator's machine")

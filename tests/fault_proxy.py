@@ -21,11 +21,13 @@ class Fault(Enum):
     """What happens to one request; those with a number are answers given without asking the server."""
 
     THROTTLED = (503, "SlowDown")
+    TOO_MANY = (429, "TooManyRequests")
     CONFLICT = (409, "ConditionalRequestConflict")
     EXPIRED = (400, "ExpiredToken")
     SKEWED = (403, "RequestTimeTooSkewed")
     DENIED = (403, "AccessDenied")
     NO_BUCKET = (404, "NoSuchBucket")
+    MOVED = (301, "PermanentRedirect")
     FULL = (507, "InsufficientStorage")
     RESET = "the connection is reset before the server is asked"
     TIMEOUT = "the server is not asked, and nothing answers"
@@ -34,6 +36,7 @@ class Fault(Enum):
     RESET_IN_BODY = "the answer is reset in the middle of its body"
     CUT_BODY = "the answer's body ends early, the connection closes as if all were well"
     STALLED_BODY = "half of the answer's body comes, then nothing"
+    SLOW_BODY = "the answer's body comes in eight pieces, with pauses"
     WRONG_BYTE = "one byte of the answer's body is another"
     GARBLED = "the answer's body is no XML"
     NO_RANGE = "Range does not reach the server, which answers with the whole"
@@ -42,6 +45,7 @@ class Fault(Enum):
 
 PASSING = (
     Fault.THROTTLED,
+    Fault.TOO_MANY,
     Fault.CONFLICT,
     Fault.RESET,
     Fault.LOST_ANSWER,
@@ -52,11 +56,12 @@ PASSING = (
 
 
 class RunInputs(NamedTuple):
-    """One request as a chooser sees it; `number` counts all requests from 0."""
+    """One request as a chooser sees it; `number` counts all requests from 0, `signed` is its Authorization."""
 
     number: int
     method: str
     path: str
+    signed: str = ""
 
 
 _DROPPED: dict[Fault | None, str] = {Fault.NO_CONDITIONS: "if-none-match", Fault.NO_RANGE: "range"}
@@ -99,18 +104,21 @@ def at_random(seed: int, share: float, faults: Sequence[Fault] = PASSING) -> Cho
 
 
 @contextmanager
-def between(endpoint: str, choose: Chooser, *, silence: float = 2.0) -> Iterator[Proxy]:
-    """Run a proxy before `endpoint`; a TIMEOUT keeps quiet for `silence` seconds."""
+def between(
+    endpoint: str, choose: Chooser, *, silence: float = 2.0, headers: Sequence[tuple[str, str]] = ()
+) -> Iterator[Proxy]:
+    """Run a proxy before `endpoint`; a TIMEOUT keeps quiet for `silence` seconds; a refusal has these `headers`."""
     proxy = Proxy("", Counter(), [])
     lock = Lock()
 
     class Handler(_Handler):
         upstream = urlsplit(endpoint).netloc
         quiet = silence
+        said = headers
 
         def fault(self) -> Fault | None:
             with lock:
-                asked = RunInputs(len(proxy.asked), self.command, self.path)
+                asked = RunInputs(len(proxy.asked), self.command, self.path, self.headers.get("Authorization", ""))
                 proxy.asked.append(asked)
                 fault = choose(asked)
                 if fault:
@@ -145,6 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     upstream = ""
     quiet = 0.0
+    said: Sequence[tuple[str, str]] = ()
 
     def fault(self) -> Fault | None:
         return None  # the proxy made by `between` chooses
@@ -181,6 +190,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             time.sleep(self.quiet)
             self._reset()
+        elif fault is Fault.SLOW_BODY and answer.body:
+            step = -(-len(answer.body) // 8)
+            self._send(answer, answer.body[:step])
+            for start in range(step, len(answer.body), step):
+                self.wfile.flush()
+                time.sleep(self.quiet / 10)
+                self.wfile.write(answer.body[start : start + step])
         elif fault is Fault.WRONG_BYTE and answer.body:
             self._send(answer, answer.body[:-1] + bytes([answer.body[-1] ^ 1]))
         elif fault is Fault.GARBLED and answer.body:
@@ -210,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: int, code: str) -> None:
         body = b"" if self.command == "HEAD" else f"<Error><Code>{code}</Code></Error>".encode()
-        self._send(_Answer(status, [("Content-Type", "application/xml")], body), body)
+        self._send(_Answer(status, [("Content-Type", "application/xml"), *self.said], body), body)
 
     def _reset(self) -> None:
         """Close with RST: what was sent but not yet read is lost too."""

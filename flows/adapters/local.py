@@ -8,7 +8,10 @@ import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -19,6 +22,7 @@ from flows.runs.store import (
     KeyRefusedError,
     ObjectChangedError,
     ObjectMissingError,
+    Retry,
     StoreBusyError,
     StoreDeniedError,
     StoreFullError,
@@ -30,7 +34,12 @@ T = TypeVar("T")
 
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_PASSING = {  # a network file system that is away for a moment; a machine at one of its limits
+    *(errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+}
+_PATIENT = Retry(attempts=6)  # three seconds at most
+_HELD = 4  # parts of a report that are held to be written again; one of more parts is not tried again
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 
@@ -49,30 +58,34 @@ class LocalStore:
         return f"LocalStore({str(self._root)!r})"
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key` unless it exists; False if it does, whatever its content."""
-        path = self._path(key)
+        """Write `key` unless it exists; False if it does, but True if an attempt failed and it has the same content."""
+        path, unsure = self._path(key), False
 
         def link() -> bool:
+            nonlocal unsure
+            tried, unsure = unsure, True
             temporary = self._write_temporary(path, [data])
             try:
                 os.link(temporary, path)
             except FileExistsError:
                 if path.is_dir():  # `a` beside `a/b`: a directory cannot hold both
                     raise IsADirectoryError(errno.EISDIR, "") from None
-                return False
+                if not (tried and path.read_bytes() == data):
+                    return False
             finally:
                 temporary.unlink()
             _sync(path.parent)
             return True
 
-        return _with_our_errors(key, link)
+        return _with_our_errors(key, link, self._root)
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write `key` atomically over any earlier content, which stays if `parts` raises."""
-        path = self._path(key)
+        path, pieces = self._path(key), iter(parts)
+        held = list(islice(pieces, _HELD + 1))
 
         def rename() -> None:
-            temporary = self._write_temporary(path, parts)
+            temporary = self._write_temporary(path, chain(held, pieces))
             try:
                 temporary.replace(path)
             except OSError:
@@ -80,14 +93,14 @@ class LocalStore:
                 raise
             _sync(path.parent)
 
-        _with_our_errors(key, rename)
+        _with_our_errors(key, rename, self._root, _PATIENT if len(held) <= _HELD else replace(_PATIENT, attempts=1))
 
     def open(self, key: str, pin: Entry | None = None) -> LocalSource:
         """Open `key`, pinned to inode, size and change time; ObjectMissingError or ObjectChangedError."""
         path = self._path(key)
         # O_NONBLOCK: a pipe in a drop folder must not block the run; it is refused below
         file = _with_our_errors(key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-        status = os.fstat(file)
+        status = _with_our_errors(key, lambda: os.fstat(file))
         if stat.S_ISREG(status.st_mode) and (pin is None or pin.version == _version(status)):
             return LocalSource(file, _entry(key, status))
         os.close(file)
@@ -117,7 +130,7 @@ class LocalStore:
         """Remove the temporary files under `prefix` that killed writers left before `before`; return how many."""
         dead = self.leftovers(prefix, before)
         for entry in dead:
-            (self._root / entry.key).unlink(missing_ok=True)
+            _with_our_errors(entry.key, partial((self._root / entry.key).unlink, missing_ok=True))
         return len(dead)
 
     def hides(self) -> bool:
@@ -182,10 +195,11 @@ class LocalSource:
         """Return up to `size` more bytes, the rest for -1, b'' at the end."""
         left = self.entry.size - self._position
         wanted = left if size < 0 else min(size, left)
-        data = _with_our_errors(self.entry.key, lambda: self._stream.read(wanted)) or b""
+        file, place = self._stream.fileno(), self._position
+        data, status = _with_our_errors(self.entry.key, lambda: (os.pread(file, wanted, place), os.fstat(file)))
         self._position += len(data)
         # Checked with every read, so that a file still being written is noticed early
-        if _version(os.fstat(self._stream.fileno())) != self.entry.version or (wanted and not data):
+        if _version(status) != self.entry.version or (wanted and not data):
             raise ObjectChangedError(key=self.entry.key)
         if 0 < len(data) < wanted and size < 0:
             return data + self.read()
@@ -250,22 +264,26 @@ def _sync(folder: Path) -> None:
         os.close(file)
 
 
-def _with_our_errors(key: str, act: Callable[[], T]) -> T:
-    """Return what `act` returns; an OSError becomes one of our errors, raised outside the `except`: no chain."""
-    try:
-        return act()
-    except OSError as error:
-        number = error.errno or 0
-    # Not kept in a variable: error and frame would keep each other alive, and the callers' rows
-    raise _translated(key, number)
+def _with_our_errors(key: str, act: Callable[[], T], disk: Path | None = None, retry: Retry = _PATIENT) -> T:
+    """Return what `act` returns, tried again after a passing error; an OSError becomes one of ours, without a chain."""
+
+    def attempt() -> T:
+        try:
+            return act()
+        except OSError as error:
+            number = error.errno or 0
+        # not kept in a variable: error and frame would keep each other alive, and the callers' rows
+        raise _translated(key, number, disk)
+
+    return retry(attempt, StoreBusyError)
 
 
-def _translated(key: str, number: int) -> CardlinkError:
+def _translated(key: str, number: int, disk: Path | None) -> CardlinkError:
     code = errno.errorcode.get(number, str(number))
     if number in _ABSENT:
         return ObjectMissingError(key=key)
     if number in _DENIED:
         return StoreDeniedError(place=key, code=code)
     if number in _FULL:
-        return StoreFullError(place=key, code=code)
+        return StoreFullError(place=f"{key} on the disk of {disk}", code=code)
     return StoreBusyError(place=key, code=code) if number in _PASSING else StoreRefusedError(place=key, code=code)

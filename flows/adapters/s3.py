@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import random
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import merge
 from itertools import chain
+from threading import Lock
 from typing import Any, Self, TypeVar
 
 import boto3
@@ -27,6 +26,7 @@ from flows.runs.store import (
     Retry,
     StoreBusyError,
     StoreDeniedError,
+    StoreExpiredError,
     StoreRefusedError,
     StoreUnsafeError,
     VerdictAwaitedError,
@@ -38,11 +38,6 @@ T = TypeVar("T")
 
 PART = 8 * 2**20  # bytes; S3 takes up to 10,000 parts of at least 5 MiB: enough for 78 GiB
 PIECE = 2**20  # bytes; a piece that did not arrive whole is requested again
-
-
-def patience(budget: float = 60.0) -> Retry:
-    """Return the retry by the real clock: up to `budget` seconds per request."""
-    return Retry(time.monotonic, time.sleep, random.random, budget)
 
 
 def connect(
@@ -71,8 +66,13 @@ def connect(
         max_pool_connections=threads + 2,  # the extract and a listing hold one each
         signature_version="s3v4",  # presigned links have an older one by default, which new buckets refuse
     )
-    client = with_our_errors(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
-    return S3Store(bucket, prefix, client, retry, settings)
+
+    def client() -> Any:
+        return with_our_errors(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
+
+    store = S3Store(bucket, prefix, client(), retry, settings)
+    store.reconnect = client
+    return store
 
 
 class S3Store:
@@ -84,7 +84,9 @@ class S3Store:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._client = client
-        self._retry = retry or patience()
+        self.reconnect: Callable[[], Any] = lambda: client
+        self._connecting = Lock()
+        self._retry = retry or Retry()
         self._settings = settings or StoreSettings()
         self._where = {"Bucket": bucket} | ({"ExpectedBucketOwner": owner} if (owner := self._settings.owner) else {})
 
@@ -217,7 +219,14 @@ class S3Store:
         return self._prefix + checked(key)
 
     def _call(self, operation: str, key: str, **request: Any) -> Any:
-        return with_our_errors(key, lambda: getattr(self._client, operation)(**self._where, **request))
+        client = self._client
+        try:
+            return with_our_errors(key, lambda: getattr(client, operation)(**self._where, **request))
+        except StoreExpiredError:
+            with self._connecting:  # a client reads its profile once: a new one finds what was renewed there
+                if self._client is client:
+                    self._client = self.reconnect()
+            raise
 
     def _again(self, operation: str, key: str, **request: Any) -> Any:
         return self._retry(lambda: self._call(operation, key, **request), StoreBusyError)

@@ -18,6 +18,7 @@ from flows.runs.store import (
     StoreClockError,
     StoreCredentialsError,
     StoreDeniedError,
+    StoreExpiredError,
     StoreFullError,
     StoreMissingError,
     StoreRefusedError,
@@ -26,12 +27,8 @@ from flows.runs.store import (
 
 T = TypeVar("T")
 
-FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError)  # everything boto3 and its sockets raise
+FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError, RecursionError)  # all that boto3 raises
 
-_CREDENTIAL_CODES = (
-    *("ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"),
-    "TokenRefreshRequired",
-)
 _PASSING_CODES = (  # status 400, but damage or delay in transit: the same request may succeed
     *("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"),
     *("RequestTimeout", "Throttling", "ThrottlingException"),
@@ -44,7 +41,8 @@ _BY_CODE: dict[str, type[CardlinkError]] = {
     **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), ObjectChangedError),
     "NoSuchBucket": StoreMissingError,
     **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "AccountProblem"), StoreDeniedError),
-    **dict.fromkeys(_CREDENTIAL_CODES, StoreCredentialsError),
+    **dict.fromkeys(("InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"), StoreCredentialsError),
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), StoreExpiredError),
     **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), StoreClockError),
     **dict.fromkeys(("QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"), StoreFullError),
     "NotImplemented": StoreUnsafeError,
@@ -64,18 +62,12 @@ _BY_STATUS: dict[int, type[CardlinkError]] = {
 }
 
 _CREDENTIALS = (
-    boto.NoCredentialsError,
-    boto.PartialCredentialsError,
-    boto.CredentialRetrievalError,
-    boto.TokenRetrievalError,
-    boto.SSOError,
+    *(boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError),
+    *(boto.TokenRetrievalError, boto.SSOError),
 )
 _CONFIGURATION = (
-    boto.ParamValidationError,
-    boto.NoRegionError,
-    boto.InvalidRegionError,
-    boto.ProfileNotFound,
-    boto.ConfigParseError,
+    *(boto.ParamValidationError, boto.NoRegionError, boto.InvalidRegionError, boto.ProfileNotFound),
+    *(boto.ConfigParseError, RecursionError),  # boto3 follows a redirect that names no region without end
 )
 
 

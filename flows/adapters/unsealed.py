@@ -21,9 +21,7 @@ class UnsealedCardError(OperatorError):
         "{chunk} contains {count} numbers that are not published test cards, and [portal] sealed = false. It was "
         "not written."
     )
-    next_step = (
-        "Remove `sealed = false` from the TOML, or use published test cards: `cardlink sample FILE --published`."
-    )
+    next_step = "Remove `sealed = false` from the TOML, or use test cards: `cardlink sample FILE --published`."
 
 
 class PlainSealer:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
+import shlex
 import signal
 import sys
 import time
@@ -54,7 +56,10 @@ def main(context: click.Context, config: Path | None, as_json: bool, verbose: bo
     above the limit, 4 out of balance, 75 try again.
     """
     gc.set_threshold(200_000, 10, 10)  # imported modules stay: scanning them takes a quarter of a short submit's CPU
-    context.obj = {"config": config or config_folder(), "json": as_json, "verbose": verbose}
+    usual, folder = config_folder(), config or config_folder()
+    given = [] if folder.absolute() == usual.absolute() else ["--config", str(folder.absolute())]
+    typed = shlex.join(["cardlink", *given])  # how the commands begin that are to be pasted
+    context.obj = {"config": folder, "json": as_json, "verbose": verbose, "typed": typed}
 
 
 def add(group: click.Group, entries: Iterable[Entry[...]]) -> None:
@@ -188,8 +193,14 @@ UNPRINTED: list[str] = []  # why results could not be printed
 
 
 def say(line: str, *, err: bool = False) -> None:
-    """Print a line as `shown`: it may repeat what the partner or an issuer wrote."""
-    _print(shown(line), err=err)
+    """Print a line as `shown`: it may repeat what the partner or an issuer wrote; its commands can be pasted."""
+    _print(shown(pasteable(line)), err=err)
+
+
+def pasteable(text: str) -> str:
+    """Return a text whose commands name the folder of the TOML files, where this one was given another than usual."""
+    invoked = click.get_current_context(silent=True)
+    return _COMMAND.sub(lambda _: invoked.find_root().obj["typed"], text) if invoked else text
 
 
 def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
@@ -233,13 +244,15 @@ class Terminal:
 def print_result(result: Result, *, as_json: bool) -> None:
     """Print a result as text, its next step on stderr, or as one JSON object."""
     if as_json:
-        facts = {**result.facts, "next": result.next_step, "exit_code": result.exit_code}
+        facts = {**result.facts, "next": pasteable(result.next_step), "exit_code": result.exit_code}
         _print(json.dumps(redacted(facts), default=str).replace("\x7f", "\\u007f"))
         return
     for line in result.lines:
         say(line)
     if result.next_step:
         say(f"next: {result.next_step}", err=True)
+    if own := _YOURS.findall(result.next_step):
+        say(f"      with what only you know for {' and '.join(own)}", err=True)
 
 
 class ProgressLine:
@@ -279,3 +292,7 @@ class ProgressLine:
 
 COMMANDS = [*ENTRIES, *entries_of(practice, demo, install)]
 add(main, COMMANDS)
+_COMMAND = re.compile(rf"\bcardlink(?= (?:{'|'.join(main.commands)})\b)")
+_YOURS = re.compile(
+    r"(?<![\w-])(?:WHY|RECEIPT|FILE|FOLDER|EXTRACT|ISSUER|YOUR_NAME)\b"
+)  # placeholders of a line to paste

@@ -32,7 +32,7 @@ def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
     found = [(one.entry or "", one.what, one.key, one.by, one.at) for one in proof.findings[:SHOWN]]
     shown: list[str | Table | Link] = [*lines, "", Table(("entry", "what", "object", "recorded by", "at"), found)]
     headline = f"{len(proof.findings):,} objects are not as recorded, first {found[0][2]}: {found[0][1]}"
-    return Result(facts, [headline, *shown], "deploy/RUNBOOK.md, The audit trail", 4)
+    return Result(facts, [headline, *shown, "what to do: deploy/RUNBOOK.md, The audit trail"], exit_code=4)
 
 
 @entry("audit accept", form="it is decided beside the proof and the access log", second=Second("accept"))

@@ -23,6 +23,7 @@ from typing import (
     NamedTuple,
     ParamSpec,
     Protocol,
+    TypeVar,
     get_args,
     get_origin,
 )
@@ -30,6 +31,7 @@ from typing import (
 from flows.commands.parameters import Cli, Help, Text
 from flows.commands.result import Result
 from flows.configuration import issuers, load_issuer
+from flows.errors import BugError, CardlinkError, kind_and_place
 from flows.wiring import acting, actors, person, wire
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from schemas.settings import Act
 
 P = ParamSpec("P")
+T = TypeVar("T")
 REQUIRED = inspect.Parameter.empty
 WAITING = 3  # exit code where a second person is needed
 ACTOR = "Who you are; recorded beside the worker. On the command line, the user of the machine by default."
@@ -93,6 +96,20 @@ class Context(NamedTuple):
         from flows.runs.documents import keys_of
 
         return wire(self.folder, keys_of(run).run.issuer)
+
+    def each(self, issuer: str, act: Callable[[str], list[T]]) -> tuple[list[T], dict[str, CardlinkError]]:
+        """Return what `act` finds for an issuer, or for all of them, and why some of all could not be read."""
+        if issuer:
+            return act(issuer), {}
+        done, unread = list[T](), dict[str, CardlinkError]()
+        for name in issuers(self.folder):
+            try:
+                done += act(name)
+            except CardlinkError as error:
+                unread[name] = error
+            except Exception as error:  # noqa: BLE001 - a document that nobody foresaw, of this issuer alone
+                unread[name] = BugError(place=name, kind=kind_and_place(error))
+        return done, unread
 
 
 class Choice(NamedTuple):
@@ -209,8 +226,8 @@ class Entry(Generic[P]):
         own = {name: value for name, value in given.items() if name != "context"}
         target = RunId.parse(str(own.get("run") or own.get("target")))
         name = target.issuer if target else own.get("issuer") or own.get("target")
-        named = [name] if name else issuers(context.folder)
-        needing = [one for one in named if act in load_issuer(context.folder, one).four_eyes.acts]
+        named, _ = context.each(name or "", lambda one: [load_issuer(context.folder, one)])
+        needing = [one.issuer for one in named if act in one.four_eyes.acts]
         if not needing:
             return run(context, **own)
         words = [word for one in self.parameters for word in one.typed(own.get(one.name))]

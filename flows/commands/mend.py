@@ -45,7 +45,7 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
     issuer_context = context.context_of(run)
     done = remediation.abandon(issuer_context.adapters, run, reason, dry_run=dry_run)
     line = f"{run}: abandoned; it will never be committed, and none of its rows are sent"
-    next_step = f"cardlink submit {issuer_context.issuer.issuer} --extract NAME --new-run REASON"
+    next_step = f"cardlink submit {issuer_context.issuer.issuer} --extract EXTRACT --new-run WHY"
     return _remediated(done.model_dump(mode="json"), [line], next_step, dry_run)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,7 +76,8 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
     if not done:
         return Result(facts, [f"{run}: no chunk is waiting for its upload"])
     lines = [
-        f"{len(done):,} chunks copied to {to}; to verify them: (cd {to} && sha256sum --check {outbox.SUMS})",
+        f"{len(done):,} chunks copied to {to}",
+        f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {outbox.SUMS})",
         "upload each file to the portal, then record it:",
     ]
     return Result(facts, lines, " ".join(["cardlink outbox uploaded", run, *map(str, chunks)]))

@@ -59,7 +59,7 @@ class OneOf(NamedTuple):
 
 Issuer = Annotated[
     str,
-    OneOf(lambda: issuers(config_folder(), unreadable=True)),
+    OneOf(lambda: issuers(config_folder())),
     Help("The issuer, as its TOML file is named."),
 ]
 RunName = Annotated[str, Text(r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?"), Help("The run's id.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -156,8 +157,8 @@ def corrections(
         "fill in the column correction; (empty) clears a field; add a line to correct another column of a row",
         f"to use it in the Prefect form, put it in {issuer.root}/{dropped(issuer.issuer)}",
     ]
-    next_step = f"cardlink resubmit {run} --corrections {path} --reason REASON --dry-run" if lines else ""
-    return Result({"run": run, "file": str(path), "lines": lines}, shown, next_step)
+    words = ["cardlink", "resubmit", run, "--corrections", str(path), "--reason", "WHY", "--dry-run"]
+    return Result({"run": run, "file": str(path), "lines": lines}, shown, shlex.join(words) if lines else "")
 
 
 def _preview(issuer: str, request: Request, plan: ResendPlan, checked: SelectionOutcome) -> Result:
@@ -178,7 +179,7 @@ def _preview(issuer: str, request: Request, plan: ResendPlan, checked: Selection
     shown += [f"and {left.height - LISTED:,} more"] if left.height > LISTED else []
     strangers = plan.source.strangers
     shown += [f"{len(strangers):,} rows of the corrected extract replace no selected row"] if len(strangers) else []
-    next_step = command(request if request.reason else request._replace(reason="REASON")) if sent else ""
+    next_step = command(request if request.reason else request._replace(reason="WHY")) if sent else ""
     facts = {
         "issuer": issuer,
         "of": request.run,

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from flows.errors import CardlinkError, full_text
+
 MOST = 50  # rows of a table on a page of Markdown; its own artifact, or a file, has them all
 
 
@@ -63,6 +65,13 @@ class Result(NamedTuple):
     exit_code: int = 0
     outbox: str = ""
     headline: str = ""
+
+    def beside(self, unread: Mapping[str, CardlinkError]) -> Result:
+        """Return it with a row for each issuer that could not be read, and with the exit code of its error."""
+        table = Table(("not read", "why, and what to do"), [(name, full_text(one)) for name, one in unread.items()])
+        code = max([self.exit_code, *(one.exit_code for one in unread.values())])
+        shown = [*self.shown, "", table] if unread else self.shown
+        return self._replace(facts={**self.facts, "unread": table.records}, shown=shown, exit_code=code)
 
     @property
     def sentence(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from itertools import groupby
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from flows.commands.entry import DRY_OR_SEND, Context, Form, entry
 from flows.commands.parameters import Cli, DryRun, Issuer, Number, Reason, RunName
 from flows.commands.result import Link, Result, Table, artifact
-from flows.configuration import issuers, load_issuer
+from flows.configuration import load_issuer
 from flows.wiring import edges, now, open_store, report_link, wire
 
 if TYPE_CHECKING:
@@ -149,15 +148,17 @@ def reconcile(
     from flows.reports.reconciliation import reconcile_runs
     from flows.runs.keys import reconciliation
 
-    found: list[dict[str, Any]] = []
-    shown: list[str | Table] = []
-    for name in [issuer] if issuer else issuers(context.folder):
+    def of_one(name: str) -> list[tuple[dict[str, Any], list[str | Table]]]:
         issuer_context = wire(context.folder, name)
-        found.append(reconcile_runs(issuer_context, from_date, to_date))
-        shown += [*_across(found[-1]), f"files: {issuer_context.issuer.root}/{reconciliation(name)}", ""]
+        facts = reconcile_runs(issuer_context, from_date, to_date)
+        return [(facts, [*_across(facts), f"files: {issuer_context.issuer.root}/{reconciliation(name)}", ""])]
+
+    done, unread = context.each(issuer, of_one)
+    found, shown = [facts for facts, _ in done], [line for _, lines in done for line in lines]
     codes = {one["issuer"]: EXIT_CODES[one["verdict"]] for one in found}
     next_step = f"cardlink status {next((name for name, code in codes.items() if code), '')}".rstrip()
-    return Result({"issuers": found}, shown[:-1] or ["no issuers yet"], next_step, max(codes.values(), default=0))
+    code = max(codes.values(), default=0)
+    return Result({"issuers": found}, shown[:-1] or ["no issuers yet"], next_step, code).beside(unread)
 
 
 def _across(facts: dict[str, Any]) -> list[str | Table]:
@@ -191,13 +192,13 @@ def worklist(context: Context, issuer: str = "") -> Result:
     """
     from flows.reports.reconciliation import survey
 
-    names = [issuer] if issuer else issuers(context.folder)
-    work = sorted(one for name in names for one in survey(wire(context.folder, name)).work)
+    found, unread = context.each(issuer, lambda name: survey(wire(context.folder, name)).work)
+    work = sorted(found)
     lines, title = [one.facts(now()) for one in work], f"{issuer or 'all issuers'}: {len(work):,} things to do"
     shown: list[str | Table] = [_to_do(lines[:LONGEST]) if work else "nothing to do"]
     shown += [artifact(lines[:ARTIFACT], f"{issuer or 'all'}-worklist", title)]
     shown += [f"and {len(work) - LONGEST:,} more: worklist.csv of `cardlink reconcile`"] if len(work) > LONGEST else []
-    return Result({"worklist": lines}, shown, work[0].command if work else "")
+    return Result({"worklist": lines}, shown, work[0].command if work else "").beside(unread)
 
 
 def _to_do(lines: Sequence[Mapping[str, Any]]) -> Table:
@@ -249,37 +250,48 @@ def status(context: Context, issuer: str = "") -> Result:
     """
     from flows.runs.documents import RunStatus, run_statuses
 
-    found = [
-        one
-        for name in ([issuer] if issuer else issuers(context.folder))
-        for one in run_statuses(open_store(load_issuer(context.folder, name), context.folder), name)
-    ]
-    table = Table(("run", "state", *RunStatus._fields[2:]), found)
-    return Result({"runs": [one._asdict() for one in found]}, [table if found else "no runs yet"])
+    def of_one(name: str) -> list[RunStatus]:
+        return list(run_statuses(open_store(load_issuer(context.folder, name), context.folder), name))
+
+    found, unread = context.each(issuer, of_one)
+    table = Table(RunStatus._fields, found)
+    return Result({"runs": [one._asdict() for one in found]}, [table if found else "no runs yet"]).beside(unread)
 
 
 @entry("extracts", form=READ_ONLY)
-def extracts(context: Context, issuer: Issuer) -> Result:
-    """List every extract: pending, held or refused and why, committed as which run, dismissed by whom and why."""
+def extracts(context: Context, issuer: str = "") -> Result:
+    """List every extract: pending, held or refused and why, committed as which run, dismissed by whom and why.
+
+    Args:
+        issuer: Only this issuer's extracts (default: those of all that are configured).
+    """
+    from flows.submissions.plan import dismiss_line
+
+    facts, unread = context.each(issuer, lambda name: _extracts(wire(context.folder, name)))
+    next_step = next((dismiss_line(one["key"]) for one in facts if "".join(one["why"]).startswith("refused")), "")
+    below = f"{issuer}/extracts/"
+    lines = [[one["key"].removeprefix(below), one["state"], one["run"], "; ".join(one["why"])] for one in facts]
+    shown = [Table(("extract", "state", "run", "why"), lines) if lines else "no extracts yet"]
+    return Result({"issuer": issuer, "extracts": facts}, shown, next_step).beside(unread)
+
+
+def _extracts(context: IssuerContext) -> list[dict[str, Any]]:
+    """Return every extract of an issuer, and why it is in its state."""
     from flows.runs.documents import keys_of, refusal
     from flows.submissions.pending import WAITING, extract_states
 
-    issuer_context, lines, facts = wire(context.folder, issuer), [], []
-    for one in extract_states(issuer_context):
+    facts = []
+    for one in extract_states(context):
         tried = one.run and (one.state in WAITING or one.entry is None)
-        refused = refusal(issuer_context.adapters.store, keys_of(one.run)) if tried else None
+        refused = refusal(context.adapters.store, keys_of(one.run)) if tried else None
         why = [f"refused: {refused.sentence}"] if refused else []
         why += [f"{'other content than' if one.state == 'held' else 'same bytes as'} {one.other}"] if one.other else []
         why += [f"{last.what} by {last.by} on {last.at:%Y-%m-%d}: {last.reason}" for last in one.dismissals[-1:]]
         why += [one.waits] if one.waits else []
         why += ["the file is gone or has other content"] if one.entry is None else []
-        lines.append([one.key.partition("/extracts/")[2], one.state, one.run, "; ".join(why)])
         chain = [record.model_dump(mode="json") for record in one.dismissals]
         facts.append({**one._asdict(), "entry": one.entry is not None, "why": why, "dismissals": chain})
-    table = Table(("extract", "state", "run", "why"), lines)
-    first = next((name for name, _, _, why in lines if why.startswith("refused")), "")
-    next_step = shlex.join(["cardlink", "dismiss", issuer, first, "--reason", "WHY"]) if first else ""
-    return Result({"issuer": issuer, "extracts": facts}, [table if lines else "no extracts yet"], next_step)
+    return facts
 
 
 @entry("trace", form="what is known of one person is kept out of every form's log")
@@ -295,26 +307,26 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     from flows.runs.identity import local_day
 
     cardholder.refuse_card_number(cuid)
-    attempts: list[Attempt] = []
-    purged: list[str] = []
-    cards = []
-    for name in [issuer] if issuer else issuers(context.folder):
+
+    def of_one(name: str) -> list[tuple[cardholder.CardholderTrace, list[cardholder.CardStatus]]]:
         settings = load_issuer(context.folder, name)
         found = cardholder.trace(edges(settings, context.folder), name, cuid, urls=url)
-        attempts += found.attempts
-        purged += found.purged
-        cards += cardholder.card_statuses(found.attempts, local_day(now(), settings.time_zone))
+        return [(found, cardholder.card_statuses(found.attempts, local_day(now(), settings.time_zone)))]
+
+    done, unread = context.each(issuer, of_one)
+    attempts = [one for found, _ in done for one in found.attempts]
+    purged, cards = [run for found, _ in done for run in found.purged], [one for _, each in done for one in each]
     lines = list(_attempt_lines(attempts))
     lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in cards]
     lines = lines or ["no run with a ledger has this cuid"]
     if purged:
         lines.append(f"not searched: {len(purged):,} runs whose ledgers are purged, {purged[0]} to {purged[-1]}")
     known = {"attempts": [one._asdict() for one in attempts], "stands": [one._asdict() for one in cards]}
-    return Result(
-        {"cuid": cuid, **known, "purged": purged},
-        lines,
-        "; ".join(dict.fromkeys(one.then for one in cards if one.then)),
+    lines += [f"next for card {_card(one.last_4, one.expiration)}: {one.then}" for one in cards if one.then]
+    next_step = next(
+        (begun + line for one in cards for _, begun, line in [one.then.partition("cardlink ")] if begun), ""
     )
+    return Result({"cuid": cuid, **known, "purged": purged}, lines, next_step).beside(unread)
 
 
 def _attempt_lines(attempts: list[Attempt]) -> Iterator[str]:

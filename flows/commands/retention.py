@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from flows.commands.entry import Context, Form, Second, entry
 from flows.commands.parameters import Issuer
 from flows.commands.result import Result, Table, artifact
-from flows.configuration import issuers
 from flows.wiring import cleaner, wire
 
 if TYPE_CHECKING:
@@ -30,22 +29,23 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
     from flows.operations import purge as operation
 
     verb, act = ("would be deleted", operation.plan_purge) if dry_run else ("deleted", operation.purge)
-    found: list[dict[str, Any]] = []
-    shown: list[str | Table] = []
-    for name in [issuer] if issuer else issuers(context.folder):
+
+    def of_one(name: str) -> list[tuple[dict[str, Any], list[str | Table]]]:
         issuer_context = wire(context.folder, name)
         due = act(issuer_context, cleaner(issuer_context.issuer, context.folder))
-        found.append(facts(name, due))
-        gone = [{column: lot[column] for column in ("run", "part", "setting", "bytes")} for lot in found[-1]["lots"]]
+        found = facts(name, due)
+        gone = [{column: lot[column] for column in ("run", "part", "setting", "bytes")} for lot in found["lots"]]
         stays = [{"run": one.run, "part": one.part, "why": one.why} for one in due.kept if one.until is None]
-        shown += [
-            *_due(name, due, verb),
+        tables = [
             artifact(gone, f"{name}-purged", f"{name}: {verb}, each part with its record"),
             artifact(stays, f"{name}-kept", f"{name}: kept for open work, however old"),
-            "",
         ]
+        return [(found, [*_due(name, due, verb), *tables, ""])]
+
+    done, unread = context.each(issuer, of_one)
+    found, shown = [one for one, _ in done], [line for _, lines in done for line in lines]
     next_step = f"cardlink purge {issuer}".rstrip() if dry_run and any(one["lots"] for one in found) else ""
-    return Result({"dry_run": dry_run, "issuers": found}, shown[:-1] or ["no issuers yet"], next_step)
+    return Result({"dry_run": dry_run, "issuers": found}, shown[:-1] or ["no issuers yet"], next_step).beside(unread)
 
 
 def facts(issuer: str, due: PurgePlan) -> dict[str, Any]:

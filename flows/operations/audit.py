@@ -34,9 +34,7 @@ class NothingToAcceptError(OperatorError):
     """The object is no finding, or none that can be accepted."""
 
     message = "{key} is not a finding of `cardlink audit verify {issuer}` that can be accepted."
-    next_step = (
-        "Name a record that is changed, removed or inserted; trail entries, chunks and ledgers must be restored."
-    )
+    next_step = "Name a changed, removed or inserted record; trail entries, chunks and ledgers must be restored."
 
 
 class Finding(NamedTuple):

@@ -90,9 +90,7 @@ class RowSettledError(OperatorError):
     """The result row is attributed already, or the sent row has its answer."""
 
     message = "Row {row} of {place} {state}."
-    next_step = (
-        "Only an unattributed result row can be given to a sent row without a result; `cardlink report RUN` shows both."
-    )
+    next_step = "An unattributed result row fits a sent row without a result; `cardlink report RUN` shows both."
 
 
 class LastFourError(OperatorError):

@@ -22,14 +22,14 @@ class ChunkStateError(OperatorError):
     """The state of a chunk does not allow the operation."""
 
     message = "Chunk {number} of {run} is {state}: it cannot be {action}."
-    next_step = "`cardlink outbox list` shows every chunk; an uploaded chunk cannot be recalled from the portal."
+    next_step = "`cardlink outbox list ISSUER --run {run}` shows every chunk; an uploaded one cannot be recalled."
 
 
 class NoSuchChunkError(OperatorError):
     """The run has no chunk of that number."""
 
     message = "{run} has chunks 1 to {last}, but no chunk {number}."
-    next_step = "`cardlink outbox list` shows every chunk."
+    next_step = "`cardlink outbox list ISSUER --run {run}` shows every chunk."
 
 
 def move(

@@ -225,5 +225,5 @@ def _record(
         objects=dict(folders),
         bytes=sum(entry.size for entry in mine),
         verdict=status.state if reported else "cancelled",
-        rows={name: getattr(status, name) for name in RunStatus._fields[2:]},
+        rows={name: getattr(status, name) for name in RunStatus._fields[2:-1]},
     )

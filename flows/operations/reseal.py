@@ -57,9 +57,7 @@ class RowsDifferError(OperatorError):
     """The rows read again differ from those in the ledger."""
 
     message = "{run}: {count} rows read again are not those of the ledger (rows {rows}). Nothing was resealed."
-    next_step = (
-        "Another version or setting built them: cancel these chunks and send their rows with `cardlink resubmit`."
-    )
+    next_step = "Another version or setting built them: cancel these chunks, and `cardlink resubmit` their rows."
 
 
 def reread_rows(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -64,7 +63,7 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
     missing = [names[name] for name, value in secrets.items() if not value]
     if missing:
         raise ServiceSecretsError(names=", ".join(missing))
-    retry = Retry(time.monotonic, time.sleep, random.random, attempts=settings.tries)
+    retry = Retry(attempts=settings.tries)
     with (
         hiding(secrets["app_key"], secrets["password"]),
         open_client(settings, Credentials(**secrets), retry) as client,
@@ -117,7 +116,7 @@ def _linked(single: SingleLink) -> Result:
         why = ", ".join(answer.reasons) if answer else "unknown"
         return Result(facts, [f"{cuid}: no link ({why})", recorded], exit_code=NO_LINK_OR_CARD)
     lines = [f"{answer.url}", f"{cuid}: expires on {answer.expires_on}", recorded]
-    return Result(facts, lines, "send the URL to this cardholder and to nobody else")
+    return Result(facts, [*lines, "send the URL to this cardholder and to nobody else"])
 
 
 @entry("job follow", form="it prompts a person for what the job needs")

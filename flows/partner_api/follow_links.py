@@ -258,7 +258,7 @@ class NoLinksError(OperatorError):
     """A run without a report has no known links."""
 
     message = "{run} has no report yet, so its links are unknown."
-    next_step = "Ingest its results first: `cardlink ingest`."
+    next_step = "Have it made first: `cardlink report {run}`."
 
 
 def follow_links(

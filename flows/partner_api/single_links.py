@@ -125,7 +125,7 @@ class CardTakenError(OperatorError):
     """The card has a link or awaits one."""
 
     message = "No link was requested: {reason}."
-    next_step = "`cardlink trace` shows the history. To request another one anyway: --override REASON."
+    next_step = "`cardlink trace CUID` shows the history. To request another one anyway: --override REASON."
 
 
 class SingleUnderWayError(TryAgainError):

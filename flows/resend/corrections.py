@@ -86,7 +86,7 @@ class CorrectionsUnreadableError(OperatorError):
     """The file is not a filled-in template."""
 
     message = "{name} cannot be read as a correction template: {problem}."
-    next_step = "Write a fresh one with `cardlink corrections`, fill in its last column, and save it as CSV (UTF-8)."
+    next_step = "Write a new one (`cardlink corrections RUN --to FILE`), fill in its last column, save as UTF-8 CSV."
 
 
 class CorrectionsRefusedError(OperatorError):

@@ -34,9 +34,7 @@ class MarkSpoiledError(OperatorError):
     """An object among the ingest markers is not one."""
 
     message = "{key} is not an ingest marker. Nothing was ingested."
-    next_step = (
-        "Move it away, then run the same command again: the files it named are ingested again, with the same outcome."
-    )
+    next_step = "Move it away, then run the same command again: the files it named are ingested once more."
 
 
 def marker_key(entry: Entry, decisions: int) -> str:

@@ -36,9 +36,7 @@ class ClaimedError(TryAgainError):
     """Another process is working on it."""
 
     message = "{holder} has claimed {prefix} until {until}."
-    next_step = (
-        "Let it finish. If it is dead, the same command takes over after that time (at once: cardlink mend take-over)."
-    )
+    next_step = "Let it finish. If it is dead: the same command later, or `cardlink mend take-over RUN --reason WHY`."
 
 
 class LeaseLostError(TryAgainError):

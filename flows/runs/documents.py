@@ -34,9 +34,7 @@ class LedgerPurgedError(OperatorError):
     """The ledger and the report of a run were purged, as its issuer's retention asks."""
 
     message = "The ledger and the report of {run} were purged on {date} ({setting})."
-    next_step = (
-        "`cardlink history {run}` shows who did it; its manifest shows what was sent, its extract still has the rows."
-    )
+    next_step = "`cardlink history {run}` shows who did it; its manifest says what was sent, its extract has the rows."
 
 
 class UnknownRunError(OperatorError):
@@ -257,7 +255,7 @@ def headline(verdict: str, awaiting: int) -> str:
 
 
 class RunStatus(NamedTuple):
-    """A run's state in words, and where its rows are; zeros before a report."""
+    """A run's state in words, where its rows are (zeros before a report), and why it was refused."""
 
     run: str
     state: str
@@ -268,6 +266,7 @@ class RunStatus(NamedTuple):
     rejected: int = 0
     duplicate: int = 0
     suppressed: int = 0
+    why: str = ""
 
 
 def run_statuses(store: Store, issuer: str) -> Iterator[RunStatus]:
@@ -284,10 +283,12 @@ def run_status(store: Store, run: RunId) -> RunStatus:
         return RunStatus(str(run), headline(summary["verdict"], summary["rows"]["awaiting"]), **summary["rows"])
     end = read_end(store, keys)
     if not isinstance(end, Manifest):
-        never = "replaced by a later run" if is_replaced(store, keys) else "not committed"
-        return RunStatus(str(run), "abandoned" if end else never)
+        if end or is_replaced(store, keys):
+            return RunStatus(str(run), "abandoned" if end else "replaced by a later run")
+        refused = refusal(store, keys)
+        return RunStatus(str(run), "refused" if refused else "not committed", why=refused.sentence if refused else "")
     if (gone := read_purged(store, keys, "ledger")) is not None:
-        return RunStatus(str(run), f"{gone.verdict}{PURGED}", **gone.rows)
+        return RunStatus(str(run), f"{gone.verdict}{PURGED}", **dict[str, Any](gone.rows))
     fates = end.counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})
     return RunStatus(str(run), "committed, to be uploaded", awaiting=end.counts.submitted, **fates)
 

@@ -5,6 +5,8 @@ Adapters implement the Protocols and raise these errors and no others; tests hol
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -119,9 +121,7 @@ class StoreDeniedError(OperatorError):
     """A policy, file permissions or a read-only mount forbid the access."""
 
     message = "Access to {place} is denied ({code})."
-    next_step = (
-        "Compare the policy of the credentials (deploy/), or the directory's owner, mode and mount; then run again."
-    )
+    next_step = "Compare the credentials' policy (deploy/), or the directory's owner, mode and mount; then run again."
 
 
 class StoreCredentialsError(OperatorError):
@@ -142,25 +142,21 @@ class StoreFullError(OperatorError):
     """Disk or quota is full."""
 
     message = "There is no room left for {place} ({code})."
-    next_step = "Make room, then run the same command again; the partial work is not counted."
+    next_step = "Make room there (`cardlink purge --dry-run` shows what may go), then run the same command again."
 
 
 class StoreRefusedError(OperatorError):
     """The store refused for a reason cardlink does not know."""
 
     message = "The store refused {place} ({code})."
-    next_step = (
-        "Look up the code in the store's documentation; endpoint, region and bucket settings are the usual cause."
-    )
+    next_step = "Look the code up in the store's manual; endpoint, region and bucket settings are the usual cause."
 
 
 class StoreUnsafeError(OperatorError):
     """The store breaks a guarantee that commits rely on."""
 
     message = "The store at {place} cannot be trusted: {problem}."
-    next_step = (
-        "Nothing may be published there. Use a store with atomic conditional writes; `cardlink check` probes it."
-    )
+    next_step = "Publish nothing there. Use a store with atomic conditional writes; `cardlink check` probes it."
 
 
 class ObjectChangedError(TryAgainError):
@@ -184,13 +180,18 @@ class StoreBusyError(TryAgainError):
     next_step = "Run the same command again when the store or the network has recovered."
 
 
+class StoreExpiredError(StoreBusyError):
+    """The credentials ran out, and no others were found in time."""
+
+    message = "The credentials for {place} have expired ({code}), and no new ones came while it was tried again."
+    next_step = "Renew them in the environment or the profile, then run the same command again."
+
+
 class VerdictAwaitedError(TryAgainError):
     """A dropped file has no verdict of the malware scanner yet."""
 
     message = "{key} has no malware verdict yet: its tag {tag} is not set. It was not read."
-    next_step = (
-        "Run the same command again once it was scanned; where no scanner sets that tag, see [store] verdict_tag."
-    )
+    next_step = "Run the same command again once it was scanned; if no scanner sets that tag: [store] verdict_tag."
 
 
 class VerdictRefusedError(OperatorError):
@@ -236,9 +237,9 @@ class Retry:
     Full jitter, since sixteen threads that were throttled together must not retry together.
     """
 
-    clock: Callable[[], float]
-    sleep: Callable[[float], None]
-    random: Callable[[], float]
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = random.random
     budget: float = 60.0
     attempts: int = 40
     first: float = 0.1

@@ -49,7 +49,7 @@ def sample(
         write_sample(out, rows, bad=bad, seed=seed, as_of=business_date or now().date(), published=published)
     facts = {"file": str(file), "rows": rows, "bytes": file.stat().st_size}
     lines = [f"{file}: {rows:,} rows, {facts['bytes']:,} bytes, test cards only"]
-    return Result(facts, lines, "put it in <root>/<issuer>/extracts/, then: cardlink submit ISSUER")
+    return Result(facts, [*lines, "put it in <root>/<issuer>/extracts/"], "cardlink submit ISSUER")
 
 
 @entry("simulate", form=NO_FORM)
@@ -125,7 +125,7 @@ def practice(
             f"In another terminal, or at once by `. {folder}/env.sh`:",
             *(f"  {line}" for line in exports),
             "What was submitted is answered by:",
-            f"  cardlink simulate ISSUER --secret-key {secret}",
+            f"  cardlink simulate ISSUER --secret-key {shlex.quote(str(secret))}",
         ):
             terminal.say(line)
 

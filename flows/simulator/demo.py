@@ -7,6 +7,7 @@ the flow `ingest`, the balance. Everything is below one folder, which each demo 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from datetime import date
 from pathlib import Path
@@ -77,7 +78,7 @@ def demo(
     return Result(
         {"runs": [one.facts for one in reports], "folder": str(base)},
         [*shown, "", f"Everything is below {typed / base.relative_to(folder)}"],
-        f"cardlink --config {folder} status",
+        shlex.join(["cardlink", "--config", str(folder), "status"]),
         max((one.exit_code for one in reports), default=1),
     )
 

@@ -40,9 +40,7 @@ from schemas.manifest import Manifest, Plan
 class UnexpectedOutcomeError(OperatorError):
     """A run would not have the outcome that was approved."""
 
-    message = (
-        "{extract} would send {now} rows now, where {listed} were listed, or for other reasons. Nothing was committed."
-    )
+    message = "{extract} would send {now} rows, not the {listed} listed, or for other reasons. Nothing was committed."
     next_step = "List it again, and decide on the new list."
 
 
@@ -191,10 +189,8 @@ def command(plan: Plan, opened: Collection[str]) -> str:
 class SentTwiceError(OperatorError):
     """A new run of an extract whose chunks are, or may be, at the portal already."""
 
-    message = (
-        "{extract} would be sent twice: {count} of the {chunks} chunks of run {run} are uploaded, answered or waiting."
-    )
-    next_step = "Cancel those that wait (`cardlink outbox cancel {run}`); uploaded ones cannot be recalled."
+    message = "{extract} would be sent twice: {count} of {chunks} chunks of {run} are uploaded, answered or waiting."
+    next_step = "Cancel those that wait: `cardlink outbox cancel {run} --reason WHY`; uploaded ones stay uploaded."
 
 
 def refuse_resend(context: IssuerContext, request: Request) -> None:

@@ -201,6 +201,55 @@ def test_a_full_disk_is_a_named_error_and_leaves_nothing(tmp_path: Path, verb: s
 
     assert [] == list(tmp_path.iterdir())
     assert full.value.__context__ is None
+    assert f"no room left for a on the disk of {tmp_path} (EFBIG). Make room there" in str(full.value)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from flows.adapters.local import LocalStore
+from flows.errors import CardlinkError
+store = LocalStore(Path(sys.argv[1]))
+store.create("runs/0", b"warm")
+try:
+    print(store.create("runs/a", b"x" * 9000), store.replace("runs/b", iter([b"y", b"z"])))
+    with store.open("runs/a") as source:
+        print(len(source.read()), [entry.key for entry in store.keys("runs/")], store.delete("runs/0"))
+except CardlinkError as error:
+    print(error, error.exit_code)
+"""
+
+
+def under_faults(root: Path, *faults: str) -> str:
+    """Return what a process prints whose system calls fail as asked: `link:error=EIO:when=1`."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace injects the faults, and is not installed")
+    inject = [word for one in faults for word in ("-e", f"inject={one}")]
+    command = ["strace", "-f", "--seccomp-bpf", "-o", os.devnull, *inject, sys.executable, "-c", SCRIPT, str(root)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_what_a_network_file_system_refuses_for_a_moment_is_tried_again(tmp_path: Path) -> None:
+    away = ("link:error=ESTALE:when=2", "fsync:error=EIO:when=4", "rename:error=EAGAIN:when=1")
+
+    done = under_faults(tmp_path, *away)
+
+    assert ["True None", "9000 ['runs/0', 'runs/a', 'runs/b'] None"] == done.splitlines()
+    assert ["a", "b"] == sorted(path.name for path in (tmp_path / "runs").iterdir())
+
+
+def test_a_disk_that_stays_away_is_an_error_to_try_again_after_a_bounded_time(tmp_path: Path) -> None:
+    done = under_faults(tmp_path, "link:error=EIO:when=2+")
+
+    assert "The store did not respond for runs/a (EIO), even after retries." in done
+    assert done.endswith("75\n")
+    assert ["0"] == [path.name for path in (tmp_path / "runs").iterdir()]
+
+
+def test_an_object_whose_link_was_made_before_the_error_is_known_as_ours(tmp_path: Path) -> None:
+    done = under_faults(tmp_path, "fsync:error=EIO:when=5")
+
+    assert "True None" == done.splitlines()[0]
 
 
 def test_a_directory_that_may_not_be_written_is_a_named_error() -> None:

@@ -11,11 +11,12 @@ from uuid import uuid4
 import pytest
 from botocore import exceptions as boto
 
-from flows.adapters.s3 import S3Store, connect, patience
+from flows.adapters.s3 import S3Store, connect
 from flows.adapters.s3_errors import translated
 from flows.errors import CardlinkError
 from flows.runs.store import (
     ObjectChangedError,
+    Retry,
     StoreBusyError,
     StoreCredentialsError,
     StoreDeniedError,
@@ -117,7 +118,7 @@ def test_a_bucket_that_is_not_there_is_said_at_once(moto_server: servers.S3Serve
 
 def test_a_server_that_is_not_there_is_said_after_the_budget() -> None:
     client = servers.client(f"http://127.0.0.1:{servers.free_port()}")
-    store = S3Store("cards", "", client, patience(budget=0.3))
+    store = S3Store("cards", "", client, Retry(budget=0.3))
 
     with pytest.raises(StoreBusyError, match="EndpointConnectionError"):
         store.create("a", b"")

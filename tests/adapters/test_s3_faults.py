@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from flows.adapters.s3 import PART, S3Store
+from flows.adapters.s3 import PART, S3Store, connect
 from flows.errors import CardlinkError
 from flows.runs.probe import race
 from flows.runs.store import (
@@ -24,10 +24,11 @@ from flows.runs.store import (
     Retry,
     StoreBusyError,
     StoreClockError,
-    StoreCredentialsError,
     StoreDeniedError,
+    StoreExpiredError,
     StoreFullError,
     StoreMissingError,
+    StoreRefusedError,
     StoreUnsafeError,
 )
 from tests import fault_proxy, servers
@@ -35,6 +36,7 @@ from tests.fault_proxy import Chooser, Fault, Proxy, RunInputs, always, at_rando
 
 SECOND_TRY = [
     Fault.THROTTLED,
+    Fault.TOO_MANY,
     Fault.CONFLICT,
     Fault.RESET,
     Fault.TIMEOUT,
@@ -42,7 +44,6 @@ SECOND_TRY = [
     Fault.LATE_500,
 ]
 OPERATORS = [
-    (Fault.EXPIRED, StoreCredentialsError),
     (Fault.SKEWED, StoreClockError),
     (Fault.DENIED, StoreDeniedError),
     (Fault.NO_BUCKET, StoreMissingError),
@@ -134,7 +135,15 @@ def test_what_only_an_operator_can_mend_is_said_at_once(
     assert (2, None) == (raised.value.exit_code, raised.value.__context__)
 
 
-BREAKS = [Fault.RESET_IN_BODY, Fault.CUT_BODY, Fault.STALLED_BODY, Fault.RESET, Fault.THROTTLED, Fault.TIMEOUT]
+BREAKS = [
+    Fault.SLOW_BODY,
+    Fault.RESET_IN_BODY,
+    Fault.CUT_BODY,
+    Fault.STALLED_BODY,
+    Fault.RESET,
+    Fault.THROTTLED,
+    Fault.TIMEOUT,
+]
 
 
 @pytest.mark.parametrize("fault", BREAKS)
@@ -174,6 +183,76 @@ def test_an_object_replaced_while_it_is_read_is_never_mixed(calm: S3Store, moto_
             source.read()
 
     assert b"1" * 1000 == begun
+
+
+def test_a_body_that_stalls_every_time_is_an_error_to_try_again_and_never_half_an_object(
+    calm: S3Store, moto_server: servers.S3Server
+) -> None:
+    calm.create("a", os.urandom(3 * 2**20))
+
+    def stall(asked: RunInputs) -> Fault | None:
+        return Fault.STALLED_BODY if asked.method == "GET" else None
+
+    with faulty(calm, moto_server, stall, attempts=2) as (store, _), pytest.raises(StoreBusyError) as busy:
+        content(store, "a")
+
+    assert 75 == busy.value.exit_code
+
+
+def test_a_bucket_in_another_region_is_followed_there(calm: S3Store, moto_server: servers.S3Server) -> None:
+    def at_home(asked: RunInputs) -> Fault | None:
+        return None if "/eu-central-1/" in asked.signed else Fault.MOVED
+
+    said = [("x-amz-bucket-region", "eu-central-1")]
+    with fault_proxy.between(moto_server.endpoint, at_home, headers=said) as proxy:
+        store = S3Store(moto_server.bucket, uuid4().hex, servers.client(proxy.endpoint), retry(2))
+        created = [store.create("a", b"1"), store.create("b", b"2")]
+
+    assert [True, True] == created
+    assert {Fault.MOVED: 1} == proxy.injected
+
+
+def test_a_bucket_that_moved_without_saying_where_is_said_at_once(calm: S3Store, moto_server: servers.S3Server) -> None:
+    with (
+        faulty(calm, moto_server, always(Fault.MOVED)) as (store, _),
+        pytest.raises(StoreRefusedError, match="endpoint, region and bucket settings"),
+    ):
+        store.create("a", b"")
+
+
+@pytest.mark.parametrize("renewed", [True, False])
+def test_credentials_that_expire_in_the_middle_are_read_anew_where_they_are_kept(
+    moto_server: servers.S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renewed: bool
+) -> None:
+    kept, prefix = tmp_path / "credentials", uuid4().hex
+
+    def keep(key: str) -> None:
+        kept.write_text(f"[default]\naws_access_key_id={key}\naws_secret_access_key=s\naws_session_token=t\n")
+
+    def expired(asked: RunInputs) -> Fault | None:
+        if asked.number < 2 or "Credential=NEW/" in asked.signed:
+            return None
+        keep("NEW" if renewed and asked.number > 3 else "OLD")
+        return Fault.EXPIRED
+
+    keep("OLD")
+    with fault_proxy.between(moto_server.endpoint, expired) as proxy:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(kept))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        store = connect(f"s3://{moto_server.bucket}/{prefix}", threads=2, retry=retry(4))
+        store.create("a", b"1")
+        store.create("b", b"2")
+        if renewed:
+            assert store.create("c", b"3")
+        else:
+            with pytest.raises(StoreExpiredError, match=r"expired \(ExpiredToken\).* Renew them") as error:
+                store.create("c", b"3")
+            assert 75 == error.value.exit_code
+
+    assert (3 if renewed else 4) == proxy.injected[Fault.EXPIRED]
 
 
 def test_an_object_deleted_while_it_is_read_is_a_named_error(calm: S3Store, moto_server: servers.S3Server) -> None:

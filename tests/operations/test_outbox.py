@@ -111,7 +111,7 @@ def test_another_run_of_an_extract_is_refused_until_its_chunks_are_cancelled(nig
     bench, run = night
     again = Request("bank-20261120.csv", new_run="the portal lost them")
 
-    with pytest.raises(SentTwiceError, match="3 of the 3 chunks"):
+    with pytest.raises(SentTwiceError, match="3 of 3 chunks"):
         refuse_resend(bench.context, again)
     move(bench.context.adapters, run, "cancelled", reason="the portal lost them")
 

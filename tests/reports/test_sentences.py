@@ -39,7 +39,7 @@ class Night(NamedTuple):
     run: str
 
     def cardlink(self, *words: str) -> str:
-        return cardlink(self.folder, *words).output
+        return cardlink(self.folder, *words).output.replace(f" --config {self.folder}", "")
 
     def error(self, row: int, message: str) -> str:
         """Return the result row of a refused row."""

@@ -135,7 +135,7 @@ def test_after_many_messy_nights_reconcile_says_how_many_and_names_the_worklist(
 
     shown = cardlink(tmp_path, "reconcile", "bank").stdout
 
-    assert "1. break RESULT_SHORT: 3 (cardlink worklist bank)" in shown
+    assert f"1. break RESULT_SHORT: 3 (cardlink --config {tmp_path} worklist bank)" in shown
     assert json.loads(bank.content(f"{reconciliation('bank')}summary.json"))["more_work"] == 0
 
 
@@ -156,7 +156,7 @@ def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(tmp_pa
 
     said = told(tmp_path, "outbox", "fetch", run, "1", "--to", str(tmp_path / "out"))
 
-    assert f"cardlink outbox uploaded {run} 1" == said["next"]
+    assert f"cardlink --config {tmp_path} outbox uploaded {run} 1" == said["next"]
 
 
 def test_a_result_file_of_no_run_is_on_the_list_until_it_is_gone(tmp_path: Path, bank: Bench) -> None:

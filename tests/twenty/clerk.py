@@ -26,7 +26,7 @@ FORESEEN = {
     "resubmit": (0, 3),
     "reconcile": (0, 3, 4),
 }
-PLACES = {"WHY": "ticket INC0012345, agreed with the partner", "REASON": "as the issuer corrected them"}
+PLACES = {"WHY": "ticket INC0012345, agreed with the partner"}
 PASSES = 12  # over the worklist of one day
 Line = dict[str, Any]
 

@@ -1,0 +1,90 @@
+"""One issuer that cannot be read is a row with its reason; the others stand, and the exit code says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows.commands.entry import Context
+from flows.commands.result import Result
+from flows.commands.results import extracts, reconcile, status, trace, worklist
+from flows.commands.retention import purge
+from flows.errors import CardlinkError, GateError
+from flows.runs.documents import refusal, run_ids
+from flows.runs.keys import RunKeys
+from tests.cli.test_reconcile import TOML, bank
+
+COMMANDS: dict[str, Callable[[Context], Result]] = {
+    "status": status,
+    "extracts": extracts,
+    "reconcile": reconcile,
+    "worklist": worklist,
+    "trace": lambda context: trace(context, "c-1"),
+    "purge": lambda context: purge(context, dry_run=True),
+}
+
+
+@pytest.fixture(scope="module")
+def banks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two issuers that can be read, one before and one behind others that cannot, each for another reason."""
+    folder = tmp_path_factory.mktemp("banks")
+    bank(folder)
+    bank(folder, "zebra")
+    toml = TOML.format(name="NAME", fingerprint="0" * 40)
+    (folder / "away.toml").write_text(toml.replace("NAME", "away").replace('"store"', '"unmounted"'))
+    (folder / "torn.toml").write_text('issuer = "torn\n')
+    (folder / "wrong.toml").write_text(f'colour = "blue"\n{toml.replace("NAME", "wrong")}')
+    (folder / "ruff.toml").write_text("line-length = 120\n")
+    return folder
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_issuer_that_cannot_be_read_stops_no_other_and_says_why(banks: Path, name: str) -> None:
+    done = COMMANDS[name](Context(banks))
+
+    why = {one["not read"]: str(one["why, and what to do"]) for one in done.facts["unread"]}
+    assert ["away", "torn", "wrong"] == list(why)
+    assert [True, True, True] == [
+        "unmounted does not exist (ENOENT). Create it" in why["away"],
+        "line 1" in why["torn"] and "Correct the file" in why["torn"],
+        "colour" in why["wrong"],
+    ]
+    assert 2 == done.exit_code
+    shown = "\n".join(done.lines)
+    assert all(text in shown for text in why.values())
+    assert name == "trace" or all(issuer in shown for issuer in ("bank", "zebra"))
+
+
+def test_an_issuer_that_is_named_and_cannot_be_read_is_its_error(banks: Path) -> None:
+    with pytest.raises(CardlinkError, match="unmounted does not exist"):
+        status(Context(banks), "away")
+
+
+def test_a_damage_that_nobody_foresaw_is_a_row_as_well(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    bank(tmp_path, "zebra")
+    [run] = run_ids(bench.store, "bank")
+    bench.store.replace(RunKeys(run).report("summary.json"), [b"{"])
+
+    done = status(Context(tmp_path))
+
+    [row] = done.facts["unread"]
+    assert ("bank", 1) == (row["not read"], done.exit_code)
+    assert str(row["why, and what to do"]).startswith("Internal error in bank (JSONDecodeError")
+    assert ["zebra"] == [one["run"].partition("-")[0] for one in done.facts["runs"]]
+
+
+def test_the_status_of_a_run_that_was_refused_says_why(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    with pytest.raises(GateError):
+        bench.submit(bench.drop(20, "bank-20261121.csv", bad=1))
+
+    done = status(Context(tmp_path), "bank")
+
+    refused = next(one for one in done.facts["runs"] if one["state"] == "refused")
+    found = refusal(bench.store, RunKeys(run_ids(bench.store, "bank")[-1]))
+    assert found
+    assert found.sentence == refused["why"]
+    assert any(line.endswith(refused["why"]) for line in done.lines)
