@@ -8,8 +8,8 @@ from __future__ import annotations
 import pandera.polars as pa
 import polars as pl
 
+from schemas.ledger import Table
 from schemas.portal import CVV, CVV_HASH, MONTH, PAN, YEAR, columns
-from schemas.tables import Table
 
 AT_SOURCE = frozenset({PAN, YEAR, MONTH, CVV, CVV_HASH})
 SOURCE_ONLY = "correct it at the source"

@@ -50,8 +50,8 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 
 # Settings of [source] that prove an extract whole; they never change which rows it has, or how they are written.
 PROOFS = frozenset({
-    "final_newline", "hash_total", "hash_total_group", "hash_total_digits", "sidecar", "done_marker",
-    "min_age_minutes", "sequence", "sequence_in"
+    "final_newline", "hash_total", "hash_total_digits", "sidecar", "done_marker", "min_age_minutes", "sequence",
+    "sequence_in"
 })  # fmt: skip
 
 
@@ -76,19 +76,13 @@ class SourceSettings(Settings):
     trailer: Pattern | None = Field(
         None, description="regular expression of the trailer line; its first group is the row count"
     )
-    trailer_field: int | None = Field(
-        None, ge=1, description="the trailer field that holds the row count, from 1, instead of a group"
-    )
     final_newline: bool = Field(
         True, description="an extract whose last line does not end in a newline was cut off; `false`: it is written so"
     )
     hash_total: Header | tuple[int, int] | None = Field(
         None,
-        description="column whose numbers, digits only, add up to the hash total in the trailer; "
+        description="column whose numbers, digits only, add up to the hash total, the second group of `trailer`; "
         "fixed format: first and last character of the field, from 1",
-    )
-    hash_total_group: int = Field(
-        2, ge=1, description="group of `trailer` that holds the hash total; with `trailer_field`: the trailer field"
     )
     hash_total_digits: int = Field(12, ge=1, le=18, description="low-order digits of the sum that are compared")
     sidecar: Literal["sha256", "ctl"] | None = Field(
@@ -121,21 +115,17 @@ class SourceSettings(Settings):
             raise ValueError("format = 'fixed' needs width, the number of characters of a line")
         if self.format == "csv" and self.header_rows == 0 and len(self.names) < 2:
             raise ValueError("header_rows = 0 needs names, the columns of the extract in order")
-        if self.trailer is not None and self.trailer_field is None and re.compile(self.trailer).groups < 1:
-            raise ValueError("trailer needs a group around the count, or trailer_field")
+        groups = re.compile(self.trailer or "").groups
+        if self.trailer is not None and groups < 1:
+            raise ValueError("trailer needs a group around the count")
         if self.sequence is not None and re.compile(self.sequence).groups != 1:
             raise ValueError("sequence needs exactly one group, around the number")
-        self._can_total()
-        return self
-
-    def _can_total(self) -> None:
-        place, group = self.hash_total, self.hash_total_group
-        if place is None:
-            return
-        if self.trailer is None or (self.trailer_field is None and re.compile(self.trailer).groups < group):
-            raise ValueError("hash_total needs a trailer with the group hash_total_group")
-        if isinstance(place, str) == (self.format == "fixed") or (not isinstance(place, str) and place[0] > place[1]):
+        if (place := self.hash_total) is not None and groups < 2:
+            raise ValueError("hash_total needs a trailer with a second group")
+        fixed = isinstance(place, tuple) and place[0] <= place[1]
+        if place is not None and (isinstance(place, str), fixed) != (self.format == "csv", self.format == "fixed"):
             raise ValueError("hash_total is a column; in fixed format [first, last], counted from 1")
+        return self
 
 
 class Resend(Settings):

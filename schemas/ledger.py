@@ -5,8 +5,6 @@ from __future__ import annotations
 import pandera.polars as pa
 import polars as pl
 
-from schemas.tables import Table
-
 SUBMITTED = "submitted"
 REJECTED = "rejected"
 DUPLICATE = "duplicate"
@@ -17,6 +15,21 @@ LINKED = "linked"  # it has a verified link
 ERROR = "error"  # the partner refused it and gave a reason
 AWAITING = "awaiting"  # no answer yet
 BROKEN = "broken"  # an answer that settles nothing: the row stays awaiting and a break explains why
+
+
+class Table(pa.DataFrameModel):
+    """The base of every table we write: exactly its columns, in their order."""
+
+    class Config:
+        """Refuse a table with other columns, or with these in another order."""
+
+        strict = True
+        ordered = True
+
+    @classmethod
+    def dtypes(cls) -> dict[str, pl.DataType]:
+        """Return the columns and their polars types, in order."""
+        return {name: column.dtype.type for name, column in cls.to_schema().columns.items()}
 
 
 class Ledger(Table):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pandera.polars as pa
 import polars as pl
 
-from schemas.tables import Table
+from schemas.ledger import Table
 
 STAGES = ("submit", "partner")  # where a row was refused: by us before sending, or by the partner
 

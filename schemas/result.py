@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandera.polars as pa
 import polars as pl
 
-from schemas.tables import Table
+from schemas.ledger import Table
 
 CUID = "cuid"
 LAST_4 = "last_4"

@@ -35,17 +35,13 @@ class ExtractWaitsError(TryAgainError):
 
 
 class SidecarError(ExtractError):
-    """A sidecar cannot be read."""
+    """A sidecar cannot be read, or an extract is not what its sidecar says."""
 
-    message = "The sidecar {sidecar} cannot be read: {problem}."
-    next_step = "Ask the issuer to send it again, or compare `sidecar` in [source] with the file."
-
-
-class SidecarMismatchError(ExtractError):
-    """An extract is not what its sidecar says."""
-
-    message = "{extract} is not what its sidecar says: {what} is {found}, expected {expected}. Nothing was committed."
-    next_step = "Ask the issuer to send both files again. A date given with --date must be that of the sidecar."
+    message = "{extract} is not proven by its sidecar: {problem}. Nothing was committed."
+    next_step = (
+        "Ask the issuer to send both files again, or compare `sidecar` in [source] with the file. A date given with "
+        "--date must be that of the sidecar."
+    )
 
 
 class Sidecar(NamedTuple):
@@ -55,10 +51,10 @@ class Sidecar(NamedTuple):
     facts: dict[str, Any]
 
     def prove(self, **found: Any) -> None:
-        """Raise SidecarMismatchError where a fact is another than found."""
+        """Raise SidecarError where a fact is another than found."""
         for what, value in found.items():
             if (said := self.facts.get(what, value)) != value:
-                raise SidecarMismatchError(extract=self.extract, what=what, found=value, expected=said)
+                raise SidecarError(extract=self.extract, problem=f"{what} is {value}, expected {said}")
 
 
 def companions(source: SourceSettings) -> tuple[str, ...]:
@@ -96,7 +92,7 @@ def waits_for(context: IssuerContext, entry: Entry, keys: Collection[str]) -> st
 
 
 def business_date(context: IssuerContext, entry: Entry, asked: date | None = None) -> date:
-    """Return the date asked for, else that of the name, the sidecar, the day of the drop; SidecarMismatchError."""
+    """Return the date asked for, else that of the name, the sidecar, the day of the drop; SidecarError."""
     sidecar, named = read_sidecar(context.adapters.store, context.issuer.source, entry.key), date_in_name(entry.key)
     for day in filter(None, (named, asked)):
         sidecar.prove(date=day)
@@ -112,7 +108,7 @@ def read_sidecar(store: Store, source: SourceSettings, extract: str) -> Sidecar:
         text = stream.read(LARGEST).decode("utf-8-sig")
     facts = (_checksum if source.sidecar == "sha256" else _facts)(text.splitlines(), extract.rpartition("/")[2])
     if isinstance(facts, str):
-        raise SidecarError(sidecar=key, problem=facts)
+        raise SidecarError(extract=extract, problem=f"{key}: {facts}")
     return Sidecar(extract, facts)
 
 

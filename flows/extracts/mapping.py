@@ -10,8 +10,8 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import ExtractError
-from flows.extracts.errors import DatesError, MissingColumnsError, UnknownColumnsError
-from flows.extracts.header import RECORD
+from flows.extracts.errors import MappingError
+from flows.extracts.grammar import RECORD
 from flows.extracts.reader import Block
 from schemas import portal, rules
 from schemas.expressions import UNREADABLE
@@ -48,6 +48,10 @@ class Dates(NamedTuple):
     source: str
     form: str
     text: pl.Expr
+
+    def error(self, name: str, problem: str) -> MappingError:
+        """Return why the dates cannot be read."""
+        return MappingError(name=name, problem=f"the dates of {self.source} cannot be read: {problem}")
 
     def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return which forms fit a row, once for all rows alike; only of rows that have a date in any form."""
@@ -97,10 +101,12 @@ def plan_mapping(
     """Plan how rows under `header` become the portal's columns; without `[columns]`, the portal's names are expected.
 
     `template`: the portal's own names of its columns; `beside`: headers that are always allowed. `note` is told of
-    MissingColumnsError, and of UnknownColumnsError where `strict` is set or `[columns]` is not.
+    columns that are missing, and of unknown ones where `strict` is set or `[columns]` is not.
     """
-    asked: Columns = dict(issuer.columns) or _portal_columns(header, template)
     finder = _Finder(header)
+    own = {name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()}
+    needed = {name: both for name, both in own.items() if name in rules.REQUIRED or finder.has(*both)}
+    asked: Columns = dict(issuer.columns) or dict(needed)
     absent = [target for target in rules.REQUIRED if target not in asked]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     built = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
@@ -108,17 +114,23 @@ def plan_mapping(
         built += (_column(REISSUE, reissue, finder).alias(REISSUE),)
     counts = _counting(issuer.filter, finder)
     if finder.missing:
-        note(MissingColumnsError(name=name, columns="; ".join(finder.missing)))
+        note(MappingError(name=name, problem=f"it has no column {'; '.join(finder.missing)}"))
     unknown = [found for found in header if found not in finder.used and found not in beside]
     if unknown and (issuer.source.strict or not issuer.columns):
-        note(UnknownColumnsError(name=name, columns=", ".join(unknown)))
-    return Mapping(built, counts, dict(_dates(asked, finder)), name)
+        note(MappingError(name=name, problem=f"it has unknown columns: {', '.join(unknown)}"))
+    dates = {}
+    for target, spec in asked.items():
+        if isinstance(spec, Cell) and spec.format is not None and spec.format not in NAMES:
+            plain = spec.model_copy(update={"format": AUTO, "lookup": None})
+            source = spec.source if isinstance(spec.source, str) else target
+            dates[target] = Dates(source, spec.format, _made(target, plain, finder))
+    return Mapping(built, counts, dates, name)
 
 
 def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return (row, line, the portal's columns, REISSUE where mapped; row and line of rows that the filter excludes).
 
-    Raises DatesError where a date has another form than the one that `auto` found in earlier rows.
+    Raises MappingError where a date has another form than the one that `auto` found in earlier rows.
     """
     excluded = rows.select("row", "line").clear()
     if mapping.counts is not None:
@@ -128,7 +140,7 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
     mapped = rows.select("row", "line", *mapping.columns)
     for target, dates in mapping.dates.items():
         if dates.form == AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
-            raise DatesError(name=mapping.name, column=dates.source, problem="no form of `auto` fits all rows")
+            raise dates.error(mapping.name, "no form of `auto` fits all rows")
     return mapped, excluded
 
 
@@ -137,7 +149,7 @@ def with_dates(
 ) -> Mapping:
     """Return the mapping with a form for every column of dates; all rows decide where the `first` leave a doubt.
 
-    DatesError, where `auto` fits several forms or none, or no date at all has the form of the settings, goes to `note`.
+    Where `auto` fits several forms or none, or no date has the form of the settings, MappingError goes to `note`.
     """
     columns = list(mapping.columns)
     counts = pl.lit(value=True) if mapping.counts is None else mapping.counts
@@ -151,7 +163,7 @@ def with_dates(
         elif len(forms) != 1:
             problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
         if problem:
-            note(DatesError(name=mapping.name, column=dates.source, problem=problem))
+            note(dates.error(mapping.name, problem))
         elif dates.form == AUTO:
             at = portal.columns().index(target)
             columns[at] = date_part(dates.text, forms[0], target, real=True).alias(target)
@@ -166,16 +178,15 @@ class _Finder:
         self.used: set[str] = set()
         self.missing: list[str] = []
 
+    def has(self, *wanted: str) -> bool:
+        return bool({*map(_plain, wanted)} & {*map(_plain, self._header)})
+
     def find(self, *wanted: str) -> pl.Expr:
-        for name in wanted:
-            if name in self._header:
-                self.used.add(name)
-                return pl.col(name)
-        for name in wanted:
-            alike = [found for found in self._header if _plain(found) == _plain(name)]
-            if len(alike) == 1:
-                self.used.add(alike[0])
-                return pl.col(alike[0])
+        alike = [[found for found in self._header if _plain(found) == _plain(name)] for name in wanted]
+        exact = [[name] for name in wanted if name in self._header]
+        if one := next((found[0] for found in (*exact, *alike) if len(found) == 1), None):
+            self.used.add(one)
+            return pl.col(one)
         by_plain = {_plain(found): found for found in self._header}
         near = difflib.get_close_matches(_plain(wanted[0]), list(by_plain), n=3, cutoff=0)
         self.missing.append(f"{' or '.join(wanted)} (nearest: {', '.join(by_plain[key] for key in near)})")
@@ -186,27 +197,10 @@ def _plain(name: str) -> str:
     return name.casefold().replace(" ", "").replace("_", "")
 
 
-def _portal_columns(header: Sequence[str], template: dict[str, str]) -> Columns:
-    """Map each column to its name, ours or the template's: required ones always, optional ones if they are found."""
-    found = {_plain(name) for name in header}
-    names = {name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()}
-    return {name: both for name, both in names.items() if name in rules.REQUIRED or found & {*map(_plain, both)}}
-
-
-def _dates(columns: Columns, finder: _Finder) -> Iterator[tuple[str, Dates]]:
-    for target, spec in columns.items():
-        if isinstance(spec, Cell) and spec.format is not None and spec.format not in NAMES:
-            plain = spec.model_copy(update={"format": AUTO, "lookup": None})
-            source = spec.source if isinstance(spec.source, str) else target
-            yield target, Dates(source, spec.format, _made(target, plain, finder))
-
-
 def _column(target: str, spec: Spec | None, finder: _Finder) -> pl.Expr:
-    if isinstance(spec, Cell):
-        return _made(target, spec, finder)
-    if spec is None:
-        return pl.lit(None, pl.String)
-    return finder.find(spec) if isinstance(spec, str) else finder.find(*spec)
+    if spec is None or isinstance(spec, Cell):
+        return pl.lit(None, pl.String) if spec is None else _made(target, spec, finder)
+    return finder.find(*([spec] if isinstance(spec, str) else spec))
 
 
 def _made(target: str, cell: Cell, finder: _Finder) -> pl.Expr:
@@ -222,7 +216,7 @@ def _made(target: str, cell: Cell, finder: _Finder) -> pl.Expr:
     value = present(value)
     for name, step in STEPS.items():
         if getattr(cell, name) is not None:
-            value = step.apply(value, cell, target)
+            value = step(value, cell, target)
     holds = _counting(cell.when or {}, finder)
     return value if holds is None else pl.when(holds).then(value)
 
@@ -231,8 +225,6 @@ def _counting(where: Filter, finder: _Finder) -> pl.Expr | None:
     tests = []
     for name, rule in where.items():
         value = finder.find(name).str.strip_chars().fill_null("")
-        if isinstance(rule, Except):
-            tests.append(~value.is_in(rule.exclude))
-        else:
-            tests.append(value.is_in([rule] if isinstance(rule, str) else list(rule)))
+        values = rule.exclude if isinstance(rule, Except) else [rule] if isinstance(rule, str) else rule
+        tests.append(value.is_in(list(values)) ^ isinstance(rule, Except))
     return pl.all_horizontal(tests) if tests else None

@@ -25,56 +25,44 @@ class NoKeyForExtractError(OperatorError):
     next_step = "Set CARDLINK_PRIVATE_KEY_FILE to the file of the private key it was encrypted for."
 
 
-class Counting:
-    """A stream that counts the bytes read of it."""
-
-    def __init__(self, stream: Readable) -> None:
-        self._stream = stream
-        self.done = 0
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return the next bytes."""
-        data = self._stream.read(size)
-        self.done += len(data)
-        return data
-
-
 @contextmanager
-def open_extract(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Iterator[Readable]:
+def open_extract(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Iterator[Digesting | BytesIO]:
     """Open the extract again, pinned; ObjectChangedError at its end if it has not the digest of the first reading."""
     with context.adapters.store.open(entry.key, entry) as stored:
-        digesting = _Digesting(stored)
+        digesting = Digesting(stored)
         if looks_like_message(digesting.peek(64)):
             message = digesting.read()
             if is_cut_off(message):
                 raise TruncatedError(name=entry.key, problem=f"its PGP message has no end after {len(message)} bytes")
-            yield BytesIO(_unseal(context, entry, message))
+            with context.opener() as opener:
+                if opener is None:
+                    raise NoKeyForExtractError(extract=entry.key)
+                plain = opener.open(message, LARGEST_SEALED)
+            yield BytesIO(plain)
         else:
             yield digesting
         if digesting.hexdigest() != source.sha256:
             raise ObjectChangedError(key=entry.key)
 
 
-def _unseal(context: IssuerContext, entry: Entry, message: bytes) -> bytes:
-    with context.opener() as opener:
-        if opener is None:
-            raise NoKeyForExtractError(extract=entry.key)
-        return opener.open(message, LARGEST_SEALED)
-
-
-class _Digesting:
+class Digesting:
     """A stream that hashes what is read of it, and whose first bytes can be looked at before they are read."""
 
     def __init__(self, source: Readable) -> None:
-        self._source = source
-        self._running = hashlib.sha256()
-        self._head = b""
+        self._source, self._running = source, hashlib.sha256()
+        self._head, self._done = b"", 0
 
     def peek(self, size: int) -> bytes:
+        """Return the first bytes, which stay to be read."""
         self._head = self.read(size)
         return self._head
 
+    def tell(self) -> int:
+        """Return how many bytes were read."""
+        return self._done
+
     def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes, as many as asked for unless it ends."""
         if head := self._head:
             self._head = b"" if size < 0 else head[size:]
             return head + self.read() if size < 0 else head[:size]
@@ -82,9 +70,11 @@ class _Digesting:
         while 0 < len(data) < size and (more := self._source.read(size - len(data))):
             data += more  # always full reads, so that the same extract gives the same blocks each time
         self._running.update(data)
+        self._done += len(data)
         return data
 
     def hexdigest(self) -> str:
-        while self.read(1 << 20):  # what the reader did not need, such as bytes after a gzip member
+        """Read what the reader did not need, such as bytes after a gzip member, and return the SHA-256 of all."""
+        while self.read(1 << 20):
             pass
         return self._running.hexdigest()

@@ -19,7 +19,7 @@ class Splitter:
 
     def __init__(self, limit: int = MAX_ROWS, patience: int = PATIENCE) -> None:
         self._limit = limit
-        self._patience = patience
+        self._patience = max(limit, patience)
         self._waiting: pl.DataFrame | None = None
 
     def add(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -38,23 +38,18 @@ class Splitter:
             yield chunk
 
     def _next(self, *, last: bool) -> pl.DataFrame | None:
+        """Return the next chunk: the first rows of different cuids; None where it could still get more."""
         waiting = self._waiting
         if waiting is None or waiting.is_empty():
             return None
-        head = waiting.head(self._limit)
-        if head.get_column(CUID).n_unique() == head.height:
-            if head.height < self._limit and not last:
+        for size in (self._limit, self._patience):  # few cuids repeat: the first rows are enough for most chunks
+            window = waiting.head(size)
+            first = window.get_column(CUID).is_first_distinct()
+            if int(first.sum()) >= self._limit:
+                break
+        else:
+            if window.height < self._patience and not last:
                 return None
-            self._waiting = waiting.slice(head.height)
-            return head
-        return self._past_repeats(waiting, last=last)
-
-    def _past_repeats(self, waiting: pl.DataFrame, *, last: bool) -> pl.DataFrame | None:
-        window = waiting.head(self._patience)
-        first = window.get_column(CUID).is_first_distinct()
-        enough = int(first.sum()) >= self._limit or window.height == self._patience
-        if not (enough or last):
-            return None
         take = first & (first.cum_sum() <= self._limit)
         self._waiting = pl.concat([window.filter(~take), waiting.slice(window.height)])
         return window.filter(take)

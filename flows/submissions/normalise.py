@@ -7,24 +7,15 @@ and changes only those.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import polars as pl
 
 from schemas import places, portal
 from schemas.row_settings import RuleSettings
+from schemas.rules import REQUIRED
 
 VERBATIM = (portal.CUID, portal.CVV, portal.CVV_HASH)  # others' identifiers and secrets: trimmed, never rewritten
-OPTIONAL = (
-    portal.NAME_ON_CARD,
-    portal.CVV_HASH,
-    portal.CVV,
-    portal.CUSTOMER_KEY,
-    portal.NICKNAME,
-    portal.ADDRESS2,
-    portal.EMAIL,
-    portal.PHONE,
-)  # NULL means absent
+OPTIONAL = [name for name in portal.columns() if name not in (*REQUIRED, portal.CUID)]  # NULL means absent
 # Printable ASCII and composed Latin letters, no blank at either end: nothing to trim. One anchored regex is fastest.
 TIDY = r"^[!-~\x{C0}-\x{FF}](?:[ -~\x{C0}-\x{FF}]*[!-~\x{C0}-\x{FF}])?$"
 BREAKS = r"[\p{Cc}\x{2028}\x{2029}]+"  # no line break inside a field may be sent
@@ -46,7 +37,8 @@ TRUTHS = dict.fromkeys(("TRUE", "T", "YES", "Y", "1"), "TRUE") | dict.fromkeys((
 
 def normalise(rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
     """Return `rows` (row, line, the portal's columns) as the portal spells them; idempotent (interface.md 2.6)."""
-    rows = _trim(rows).with_columns(_absent(rules.placeholders))
+    filler = pl.col(OPTIONAL).is_in(rules.placeholders)
+    rows = _trim(rows).with_columns(pl.when(~filler).then(pl.col(OPTIONAL)))
     odd = rows.select(_ODD)
     rows = rows.with_columns(
         _replace(rows[portal.PAN], odd[portal.PAN], lambda pan: pan.str.replace_all("[^0-9]", "")),
@@ -80,12 +72,6 @@ def _text(cells: pl.Series) -> pl.Series:
     return _plain(cells.str.replace_all(BREAKS, " ").str.normalize("NFC"))
 
 
-@cache
-def _absent(placeholders: tuple[str, ...]) -> tuple[pl.Expr, ...]:
-    """Return the optional columns without placeholder cells."""
-    return tuple(pl.when(~pl.col(name).is_in(placeholders)).then(name).alias(name) for name in OPTIONAL)
-
-
 def _replace(cells: pl.Series, odd: pl.Series, how: Callable[[pl.Series], pl.Series]) -> pl.Series:
     """Return `cells` with `how` applied to those that are `odd`; null never is."""
     at = odd.arg_true()
@@ -94,13 +80,10 @@ def _replace(cells: pl.Series, odd: pl.Series, how: Callable[[pl.Series], pl.Ser
 
 def _spell(cells: pl.Series, spellings: dict[str, str]) -> pl.Series:
     """Replace each known spelling, whatever its case, dots and spaces; looked up once for each distinct cell."""
-    known = {cell: spellings.get(_key(cell), cell) for cell in cells.drop_nulls().unique()}
+    plain = {cell: " ".join(cell.upper().replace(".", " ").split()) for cell in cells.drop_nulls().unique()}
+    known = {cell: spellings.get(key, cell) for cell, key in plain.items()}
     changed = {cell: spelled for cell, spelled in known.items() if cell != spelled}
     return cells.replace(changed) if changed else cells
-
-
-def _key(cell: str) -> str:
-    return " ".join(cell.upper().replace(".", " ").split())
 
 
 def _subnational(rows: pl.DataFrame) -> pl.Series:

@@ -69,9 +69,7 @@ class ExtractState(NamedTuple):
     waits: str = ""  # what it still lacks to be taken
 
 
-class _Run(NamedTuple):
-    plan: Plan
-    end: Manifest | Abandoned | None
+_Run = tuple[Plan, Manifest | Abandoned | None]  # a run's plan, and how it ended
 
 
 def pending(context: IssuerContext, *, remember: bool = False) -> list[Entry]:
@@ -100,8 +98,8 @@ def extract_states(context: IssuerContext, *, remember: bool = False) -> list[Ex
     with ThreadPoolExecutor(READERS) as readers:
         ends = readers.map(lambda plan: read_end(store, keys_of(plan.run)), whole)
         for plan, end in zip(whole, ends, strict=True):
-            runs[plan.source.key].append(_Run(plan, end))
-            runs[plan.source.sha256].append(_Run(plan, end))
+            runs[plan.source.key].append((plan, end))
+            runs[plan.source.sha256].append((plan, end))
     listed = {entry.key.removeprefix(dismissed(issuer)).partition("/")[0] for entry in store.keys(dismissed(issuer))}
     chains = {sha256: dismissals(store, issuer, sha256) for sha256 in listed}
     versions = {(plan.source.key, plan.source.size, plan.source.version): plan.source.sha256 for plan in whole}
@@ -151,12 +149,10 @@ def _state(context: IssuerContext, runs: Mapping[str, Sequence[_Run]], one: Extr
     alike, key, entry = runs.get(one.sha256, ()), one.key, one.entry
     if entry is not None and context.issuer.full_portfolio:  # its bytes may be the same on another date
         day, dated = None if one.waits else business_date(context, entry), date_in_name(key)
-        own = [
-            run for run in alike if run.plan.source.key == key and (dated or run.plan.source.version == entry.version)
-        ]
-        alike = [run for run in alike if run in own or run.plan.as_of == day]
-    mine = [run.plan.run for run in alike if run.plan.source.key == key]
-    ended = {run.plan.run: run.end for run in alike if run.end is not None}
+        own = [plan.source.key == key and (dated or plan.source.version == entry.version) for plan, _ in alike]
+        alike = [run for run, mine in zip(alike, own, strict=True) if mine or run[0].as_of == day]
+    mine = [plan.run for plan, _ in alike if plan.source.key == key]
+    ended = {plan.run: end for plan, end in alike if end is not None}
     committed = [run for run, end in ended.items() if isinstance(end, Manifest)]
     if done := [run for run in mine if run in committed]:
         return one._replace(state="committed", run=done[-1])
@@ -165,9 +161,9 @@ def _state(context: IssuerContext, runs: Mapping[str, Sequence[_Run]], one: Extr
         return one._replace(state="abandoned")
     if dismissal_of(context, key, one.dismissals) is not None:
         return one._replace(state="dismissed")
-    if entry is not None and (committed or (alike and alike[-1].end is not None)):
+    if entry is not None and (committed or (alike and alike[-1][1] is not None)):
         return one._replace(state="repeated", other=(committed or [*ended])[-1])
-    before = [run.plan.run for run in runs.get(key, ()) if isinstance(run.end, Manifest)]
+    before = [plan.run for plan, end in runs.get(key, ()) if isinstance(end, Manifest)]
     if entry is not None and before and context.issuer.source.same_name == "hold":
         return one._replace(state="held", other=before[-1])
     return one

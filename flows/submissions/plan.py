@@ -217,10 +217,13 @@ def _existing_run(
     alike = _runs_of_same_rows(context, chain, asked)
     if not alike or asked.new_run not in ("", alike[-1].reason):
         return None
-    if asked.selection is not None:
-        return None if _used_up(context, alike[-1]) else alike[-1]
+    store, keys = context.adapters.store, keys_of(alike[-1].run)
+    if asked.selection is not None:  # the same rows may be sent again by another run
+        plan = read_plan(store, keys)
+        changed = plan is not None and plan.settings != row_settings(context.issuer, context.header)
+        return None if changed or has_manifest(store, keys) else alike[-1]
     same = [one for one in reversed(alike) if one.reason == alike[-1].reason]
-    ends = {one.run: read_end(context.adapters.store, keys_of(one.run)) for one in same}
+    ends = {one.run: read_end(store, keys_of(one.run)) for one in same}
     committed = next((one for one in reversed(same) if isinstance(ends[one.run], Manifest)), None)
     if committed is not None or ends[same[0].run] is not None:
         return committed or same[0]
@@ -254,14 +257,6 @@ def _fits(context: IssuerContext, source: SourceIdentity, open_run: Submission, 
         return not asked.dated or keys_of(open_run.run).run.day == asked.as_of
     same = (plan.known, plan.source.key) == (asked.known, source.key)
     return same and not _changes(context, plan, asked)
-
-
-def _used_up(context: IssuerContext, submission: Submission) -> bool:
-    """Return whether a run of selected rows cannot be the one asked for; the same rows may be sent again by another."""
-    store, keys = context.adapters.store, keys_of(submission.run)
-    plan = read_plan(store, keys)
-    changed = plan is not None and plan.settings != row_settings(context.issuer, context.header)
-    return changed or has_manifest(store, keys)
 
 
 def _changes(context: IssuerContext, stored: Plan, asked: RunInputs) -> list[str]:

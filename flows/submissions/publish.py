@@ -25,7 +25,6 @@ from schemas.manifest import ManifestChunk
 
 GROUP = 32  # chunks per gpg process and seal record; raise RECIPE with it, since older records would not be found
 SEALERS = 2  # gpg processes at a time
-PREFETCHED = 2 * SEALERS  # groups in progress before reading waits
 ENOUGH = 100  # failed chunks after which the cause is not the chunks' own
 _DIGITS = 3  # of a seal record's number
 
@@ -38,8 +37,7 @@ class SealRecords:
     """The seal records of one group of chunks of one run, as far as they have been read."""
 
     def __init__(self, store: Store, prefix: str, group: int) -> None:
-        self._store = store
-        self._prefix = f"{prefix}{group:05d}-"
+        self._store, self._prefix = store, f"{prefix}{group:05d}-"
         self._sealed: set[tuple[str, str]] = set()
         self._reading = Lock()  # the uploads of a group ask at the same time
         self.length = 0
@@ -104,11 +102,8 @@ class Publisher:
     """Take chunks in order, publish them in any order, return their outcomes in order."""
 
     def __init__(self, context: IssuerContext, sealer: Sealer, keys: RunKeys) -> None:
-        self._store = context.adapters.store
-        self._sealer = sealer
-        self._keys = keys
-        self._header = context.header
-        self._extension = context.issuer.portal.extension
+        self._store, self._sealer, self._keys = context.adapters.store, sealer, keys
+        self._header, self._extension = context.header, context.issuer.portal.extension
         self._sealers = ThreadPoolExecutor(SEALERS, "seal")
         self._connections = ThreadPoolExecutor(context.adapters.connections, "publish")
         self._group: list[ChunkDraft] = []
@@ -134,7 +129,7 @@ class Publisher:
         """Seal and publish the waiting chunks; a group that is not full must be the last."""
         if not self._group:
             return
-        if len(self._under_way) >= PREFETCHED:
+        if len(self._under_way) >= 2 * SEALERS:
             self._collect()
         group, self._group = self._group, []
         self._under_way.append(self._sealers.submit(self._publish, group))
@@ -185,11 +180,9 @@ class Publisher:
         """Seal drafts, those that failed once more: a gpg that was killed takes its whole group with it."""
         plain = [Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.text, self._header)) for one in todo]
         sealed = self._sealer.seal(plain) if plain else []
-        failed = [at for at, one in enumerate(sealed) if one.trouble]
-        if failed:
-            for at, one in zip(failed, self._sealer.seal([plain[at] for at in failed]), strict=True):
-                sealed[at] = one
-        return sealed
+        failed = [one for one, done in zip(plain, sealed, strict=True) if done.trouble]
+        again = iter(self._sealer.seal(failed) if failed else [])
+        return [next(again) if one.trouble else one for one in sealed]
 
     def _store_one(self, draft: ChunkDraft, fresh: Sealed, sha256: str, records: SealRecords) -> Outcome:
         if fresh.trouble:
@@ -210,16 +203,15 @@ class Publisher:
         try:
             stored = read(self._store, key)
             sha256 = sha256 if stored == fresh else digest(stored)
-            if not records.names(draft.name, sha256):
-                if read(self._store, key) != stored:  # damaged in transit, not in the store
-                    raise ObjectDamagedError(key=key)
-                raise ForeignChunkError(key=key, size=len(stored))
+            ours = records.names(draft.name, sha256)
+            if not ours and read(self._store, key) != stored:  # damaged in transit, not in the store
+                raise ObjectDamagedError(key=key)
         except ObjectMissingError:
             return None
         except TryAgainError as error:
             return Outcome(draft.number, None, type(error).__name__)
-        except ForeignChunkError as error:
-            return Outcome(draft.number, None, type(error).__name__, error)
+        if not ours:
+            return Outcome(draft.number, None, foreign=ForeignChunkError(key=key, size=len(stored)))
         return Outcome(
             draft.number,
             ManifestChunk(number=draft.number, name=draft.name, rows=len(draft.text), bytes=len(stored), sha256=sha256),

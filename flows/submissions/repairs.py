@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Collection
 
 import polars as pl
 
@@ -15,8 +15,6 @@ from schemas.row_settings import Repairs
 
 EVIDENCE = (COUNTRY, SUBNATIONAL, POSTAL_CODE, CVV, YEAR, MONTH, PAN)
 ENOUGH = 20  # values; one CVV in ten starts with 0, so if none of twenty does, zeros were probably lost
-SHORT_ZIP, WHOLE_ZIP = "^[0-9]{3,4}$", "^0[0-9]{4}"
-SHORT_CVV, WHOLE_CVV = "^[0-9]{1,2}$", "^0[0-9]{2}$"
 
 
 class ExcelDamageError(ExtractError):
@@ -26,36 +24,24 @@ class ExcelDamageError(ExtractError):
     next_step = "Nothing was sent. The issuer must export it again without opening it in a spreadsheet."
 
 
-class Decided(NamedTuple):
-    """The repairs of an extract, named as in the settings `[repairs]`."""
-
-    zip_zeros: bool = False
-    cvv_zeros: bool = False
-    expiration_order: bool = False
-
-
-_AMERICAN, _ZIP, _CVV, _YEAR, _MONTH, _PAN = (
-    pl.col(COUNTRY) == places.US,
-    *map(pl.col, (POSTAL_CODE, CVV, YEAR, MONTH, PAN)),
-)
-_SHORT_ZIP, _SHORT_CVV = _AMERICAN & _ZIP.str.contains(SHORT_ZIP), _CVV.str.contains(SHORT_CVV)
+_ZIP, _CVV, _YEAR, _MONTH, _PAN = map(pl.col, (POSTAL_CODE, CVV, YEAR, MONTH, PAN))
+_AMERICAN = pl.col(COUNTRY) == places.US
+_SHORT_ZIP, _SHORT_CVV = _AMERICAN & _ZIP.str.contains("^[0-9]{3,4}$"), _CVV.str.contains("^[0-9]{1,2}$")
 _IN_STATE = (_ZIP.str.zfill(5).str.slice(0, 3) + pl.col(SUBNATIONAL)).is_in(
     pl.Series(sorted(places.postal_places())).implode()
 )
 _DATED = _YEAR.is_not_null() & _MONTH.is_not_null()
-_AS_READ = _MONTH.str.contains(MONTH_SHAPE) & _YEAR.str.contains(YEAR_SHAPE)
-_SWAPPED = _YEAR.str.contains(MONTH_SHAPE) & _MONTH.str.contains(YEAR_SHAPE)
 # How many rows of an extract show what; sums, so neither blocks nor the order of rows change a decision.
 SIGNS = {
     "zips_short": _SHORT_ZIP,
     "zips_in_state": _SHORT_ZIP & _IN_STATE,
-    "zips_with_zero": _AMERICAN & _ZIP.str.contains(WHOLE_ZIP),
+    "zips_with_zero": _AMERICAN & _ZIP.str.contains("^0[0-9]{4}"),
     "cvvs": _CVV.is_not_null(),
     "cvvs_short": _SHORT_CVV,
-    "cvvs_with_zero": _CVV.str.contains(WHOLE_CVV),
+    "cvvs_with_zero": _CVV.str.contains("^0[0-9]{2}$"),
     "dates": _DATED,
-    "dates_as_read": _DATED & _AS_READ,
-    "dates_swapped": _DATED & _SWAPPED,
+    "dates_as_read": _DATED & _MONTH.str.contains(MONTH_SHAPE) & _YEAR.str.contains(YEAR_SHAPE),
+    "dates_swapped": _DATED & _YEAR.str.contains(MONTH_SHAPE) & _MONTH.str.contains(YEAR_SHAPE),
     "pans": _PAN.is_not_null(),
     "pans_ending_in_0": _PAN.str.ends_with("0"),
 }
@@ -90,16 +76,17 @@ class Evidence:
         signs, needs = self._signs, ("zips_short", "cvvs_short", "dates_swapped", "pans_ending_in_0")
         return any(possible and signs[sign] for possible, sign in zip(self.possible.values(), needs, strict=True))
 
-    def decide(self) -> Decided:
+    def decide(self) -> frozenset[str]:
         """Return the repairs that all rows together need; ExcelDamageError where all card numbers end in 0."""
         signs, possible = self._signs, self.possible
         if possible["refuse_excel"] and signs["pans"] >= ENOUGH:  # Excel keeps fifteen digits and writes 0 for the 16th
             raise ExcelDamageError(name=self._name, sign="every number ends in 0")
-        return Decided(
-            possible["zip_zeros"] and 0 < 0.95 * signs["zips_short"] <= signs["zips_in_state"],
-            possible["cvv_zeros"] and signs["cvvs"] >= ENOUGH and 0 < signs["cvvs_short"] < 0.3 * signs["cvvs"],
-            possible["expiration_order"] and signs["dates_as_read"] < signs["dates"],
-        )
+        needed = {
+            "zip_zeros": 0 < 0.95 * signs["zips_short"] <= signs["zips_in_state"],
+            "cvv_zeros": signs["cvvs"] >= ENOUGH and 0 < signs["cvvs_short"] < 0.3 * signs["cvvs"],
+            "expiration_order": signs["dates_as_read"] < signs["dates"],
+        }
+        return frozenset(name for name, needs in needed.items() if needs and possible[name])
 
 
 def refuse_scientific(rows: pl.DataFrame, repairs: Repairs, name: str) -> None:
@@ -109,21 +96,19 @@ def refuse_scientific(rows: pl.DataFrame, repairs: Repairs, name: str) -> None:
         raise ExcelDamageError(name=name, sign="scientific notation")
 
 
-def repair(rows: pl.DataFrame, decided: Decided) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Return a normalised block repaired, and the cells changed per repair."""
-    # Per repair: the rows it changes, the columns after it.
-    steps = {
-        "zip_zeros": (_SHORT_ZIP, [_padded(POSTAL_CODE, _SHORT_ZIP, 5)]),
-        "cvv_zeros": (_SHORT_CVV, [_padded(CVV, _SHORT_CVV, 3)]),
-        "expiration_order": (_YEAR.is_not_null() | _MONTH.is_not_null(), [_MONTH.alias(YEAR), _YEAR.alias(MONTH)]),
-    }
+# Per repair: the rows it changes, the columns after it.
+_STEPS = {
+    "zip_zeros": (_SHORT_ZIP, [pl.when(_SHORT_ZIP).then(_ZIP.str.zfill(5)).otherwise(_ZIP)]),
+    "cvv_zeros": (_SHORT_CVV, [pl.when(_SHORT_CVV).then(_CVV.str.zfill(3)).otherwise(_CVV)]),
+    "expiration_order": (_YEAR.is_not_null() | _MONTH.is_not_null(), [_MONTH.alias(YEAR), _YEAR.alias(MONTH)]),
+}
+
+
+def repair(rows: pl.DataFrame, decided: Collection[str]) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Return a normalised block repaired, and the cells changed per repair, named as in the settings `[repairs]`."""
     counts: dict[str, int] = {}
-    for field in (field for field, needed in decided._asdict().items() if needed):
-        changes, columns = steps[field]
-        counts[field] = rows.filter(changes).height
-        rows = rows.with_columns(columns)
+    for name, (changes, columns) in _STEPS.items():
+        if name in decided:
+            counts[name] = rows.filter(changes).height
+            rows = rows.with_columns(columns)
     return rows, counts
-
-
-def _padded(column: str, short: pl.Expr, width: int) -> pl.Expr:
-    return pl.when(short).then(pl.col(column).str.zfill(width)).otherwise(column).alias(column)

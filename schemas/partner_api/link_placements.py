@@ -10,7 +10,7 @@ from typing import Final
 import pandera.polars as pa
 import polars as pl
 
-from schemas.tables import Table
+from schemas.ledger import Table
 
 BILLABLE: Final = "BILLABLE"  # the success exit (interface.md 7)
 PLACED: Final = frozenset({BILLABLE, "SUCCESSFUL"})  # statuses of a transaction report that mean: card placed
