@@ -17,6 +17,7 @@ import polars as pl
 
 from schemas import cvv, expressions, places
 from schemas.actions import FIX
+from schemas.issuer import RuleSettings, Severity
 from schemas.portal import (
     ADDRESS1,
     ADDRESS2,
@@ -40,7 +41,6 @@ from schemas.portal import (
     YEAR,
     subject,
 )
-from schemas.row_settings import RuleSettings, Severity
 
 LONGEST = 254  # characters, as many as an e-mail address may have
 FARTHEST = 20 * 12  # months; no card is valid for longer, so the digits mean something else

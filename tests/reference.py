@@ -17,10 +17,9 @@ from flows.cli.main import COMMANDS as ENTRIES
 from flows.cli.main import GROUPS, command_of
 from flows.commands.entry import Entry, Form
 from schemas import portal, rules
-from schemas.issuer import Issuer
+from schemas.issuer import Issuer, RuleSettings, Severity
 from schemas.reasons import LINES, PARTNER, ROWS, reason
 from schemas.reference import keys, tables
-from schemas.row_settings import RuleSettings, Severity
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"

@@ -13,23 +13,10 @@ from flows.errors import ExtractError
 from flows.extracts.errors import MappingError
 from flows.extracts.grammar import RECORD
 from flows.extracts.reader import Block
+from schemas import mapping as cells
 from schemas import portal, rules
 from schemas.expressions import UNREADABLE
 from schemas.issuer import Issuer
-from schemas.mapping import (
-    AUTO,
-    NAMES,
-    READINGS,
-    STEPS,
-    Cell,
-    Columns,
-    Except,
-    Filter,
-    Spec,
-    date_part,
-    date_shape,
-    present,
-)
 
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
 
@@ -55,9 +42,9 @@ class Dates(NamedTuple):
 
     def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return which forms fit a row, once for all rows alike; only of rows that have a date in any form."""
-        auto, any_form = self.form == AUTO, pl.any_horizontal(pl.all())
-        forms = READINGS if auto else (self.form,)
-        shapes = (self.text.str.contains(date_shape(form, real=auto)).alias(form) for form in forms)
+        auto, any_form = self.form == cells.AUTO, pl.any_horizontal(pl.all())
+        forms = cells.READINGS if auto else (self.form,)
+        shapes = (self.text.str.contains(cells.date_shape(form, real=auto)).alias(form) for form in forms)
         return rows.select(shapes).filter(any_form).unique()
 
     def wrong(self, rows: pl.DataFrame) -> str:
@@ -67,7 +54,7 @@ class Dates(NamedTuple):
             return ""
         line, text = rows.row(0)
         shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))[:20]
-        forms = ", ".join(_possible(Dates("", AUTO, pl.col("text")).fits(rows))) or "nothing"
+        forms = ", ".join(_possible(Dates("", cells.AUTO, pl.col("text")).fits(rows))) or "nothing"
         return f"line {line} has {shape!r}, which format = {self.form!r} does not read (what does: {forms})"
 
 
@@ -106,7 +93,7 @@ def plan_mapping(
     finder = _Finder(header)
     own = {name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()}
     needed = {name: both for name, both in own.items() if name in rules.REQUIRED or finder.has(*both)}
-    asked: Columns = dict(issuer.columns) or dict(needed)
+    asked: cells.Columns = dict(issuer.columns) or dict(needed)
     absent = [target for target in rules.REQUIRED if target not in asked]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     built = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
@@ -120,8 +107,8 @@ def plan_mapping(
         note(MappingError(name=name, problem=f"it has unknown columns: {', '.join(unknown)}"))
     dates = {}
     for target, spec in asked.items():
-        if isinstance(spec, Cell) and spec.format is not None and spec.format not in NAMES:
-            plain = spec.model_copy(update={"format": AUTO, "lookup": None})
+        if isinstance(spec, cells.Cell) and spec.format is not None and spec.format not in cells.NAMES:
+            plain = spec.model_copy(update={"format": cells.AUTO, "lookup": None})
             source = spec.source if isinstance(spec.source, str) else target
             dates[target] = Dates(source, spec.format, _made(target, plain, finder))
     return Mapping(built, counts, dates, name)
@@ -139,7 +126,7 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
         rows = rows.filter(counted)
     mapped = rows.select("row", "line", *mapping.columns)
     for target, dates in mapping.dates.items():
-        if dates.form == AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
+        if dates.form == cells.AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
             raise dates.error(mapping.name, "no form of `auto` fits all rows")
     return mapped, excluded
 
@@ -164,9 +151,9 @@ def with_dates(
             problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
         if problem:
             note(dates.error(mapping.name, problem))
-        elif dates.form == AUTO:
+        elif dates.form == cells.AUTO:
             at = portal.columns().index(target)
-            columns[at] = date_part(dates.text, forms[0], target, real=True).alias(target)
+            columns[at] = cells.date_part(dates.text, forms[0], target, real=True).alias(target)
     return mapping._replace(columns=tuple(columns))
 
 
@@ -197,34 +184,34 @@ def _plain(name: str) -> str:
     return name.casefold().replace(" ", "").replace("_", "")
 
 
-def _column(target: str, spec: Spec | None, finder: _Finder) -> pl.Expr:
-    if spec is None or isinstance(spec, Cell):
+def _column(target: str, spec: cells.Spec | None, finder: _Finder) -> pl.Expr:
+    if spec is None or isinstance(spec, cells.Cell):
         return pl.lit(None, pl.String) if spec is None else _made(target, spec, finder)
     return finder.find(*([spec] if isinstance(spec, str) else spec))
 
 
-def _made(target: str, cell: Cell, finder: _Finder) -> pl.Expr:
+def _made(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
     """Return the source of a cell after its steps."""
     if cell.at is not None:
         value = finder.find(RECORD).str.slice(cell.at[0] - 1, cell.at[1] - cell.at[0] + 1)
     elif parts := cell.join or cell.first:
-        texts = [present(_column(target, one, finder)) for one in parts]
+        texts = [cells.present(_column(target, one, finder)) for one in parts]
         joined = pl.concat_str(texts, separator=cell.between, ignore_nulls=True)
         value = joined if cell.join else pl.coalesce(texts)
     else:
         value = pl.lit(cell.constant) if cell.source is None else _column(target, cell.source, finder)
-    value = present(value)
-    for name, step in STEPS.items():
+    value = cells.present(value)
+    for name, step in cells.STEPS.items():
         if getattr(cell, name) is not None:
             value = step(value, cell, target)
     holds = _counting(cell.when or {}, finder)
     return value if holds is None else pl.when(holds).then(value)
 
 
-def _counting(where: Filter, finder: _Finder) -> pl.Expr | None:
+def _counting(where: cells.Filter, finder: _Finder) -> pl.Expr | None:
     tests = []
     for name, rule in where.items():
         value = finder.find(name).str.strip_chars().fill_null("")
-        values = rule.exclude if isinstance(rule, Except) else [rule] if isinstance(rule, str) else rule
-        tests.append(value.is_in(list(values)) ^ isinstance(rule, Except))
+        values = rule.exclude if isinstance(rule, cells.Except) else [rule] if isinstance(rule, str) else rule
+        tests.append(value.is_in(list(values)) ^ isinstance(rule, cells.Except))
     return pl.all_horizontal(tests) if tests else None

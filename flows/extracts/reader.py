@@ -14,25 +14,9 @@ import numpy.typing as npt
 import polars as pl
 
 from flows.errors import BugError
+from flows.extracts import grammar
 from flows.extracts.decode import BLOCK, MARKS, Readable, as_utf8, line_blocks, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
-from flows.extracts.grammar import (
-    LONGEST_RECORD,
-    RECORD,
-    SHORTER,
-    TOO_FEW,
-    TOO_MANY,
-    UNTERMINATED,
-    Delimited,
-    Fixed,
-    Grammar,
-    HashTotal,
-    header_names,
-    is_sep_line,
-    joined_records,
-    open_record,
-    trailer_number,
-)
 from schemas.issuer import SourceSettings
 
 REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String}
@@ -87,10 +71,11 @@ class Extract:
         self.header = self._read_header()
         if self._open and self.kinds[Kind.HEADER] and settings.final_newline and not again:
             raise TruncatedError(name=name, problem="it ends within its header")
-        self._total = None if again or settings.hash_total is None else HashTotal(settings, self.header, name)
-        self._grammar: Grammar = Delimited(settings.delimiter, len(self.header), excel=settings.quoting == "excel")
+        self._total = None if again or settings.hash_total is None else grammar.HashTotal(settings, self.header, name)
+        excel, columns = settings.quoting == "excel", len(self.header)
+        self._grammar: grammar.Grammar = grammar.Delimited(settings.delimiter, columns, excel=excel)
         if settings.format == "fixed" and settings.width is not None:
-            self._grammar = Fixed(settings.width)
+            self._grammar = grammar.Fixed(settings.width)
         self._check_header_fits()
 
     @property
@@ -144,7 +129,7 @@ class Extract:
         settings, left, at = self._settings, self._settings.header_rows, 0
         while (found := self._line_at(at)) is not None:
             line, after = found
-            sep = self.lines == 0 and is_sep_line(line, settings, self._name)
+            sep = self.lines == 0 and grammar.is_sep_line(line, settings, self._name)
             if sep or (settings.comment is not None and line.startswith(settings.comment)):
                 kind = Kind.COMMENT
             elif not left:
@@ -160,8 +145,10 @@ class Extract:
         self._open = at > len(self._data)
         self._data = self._data[at:]
         if settings.format == "fixed":
-            return (RECORD,)
-        return header_names(self._header_line, settings, self._name) if self.kinds[Kind.HEADER] else settings.names
+            return (grammar.RECORD,)
+        return (
+            grammar.header_names(self._header_line, settings, self._name) if self.kinds[Kind.HEADER] else settings.names
+        )
 
     def _line_at(self, at: int) -> tuple[str, int] | None:
         """Return the line at a byte of the data, and the start of the next; None at the end of the extract."""
@@ -177,7 +164,7 @@ class Extract:
         """Refuse a header that fits none of the next lines, before an error shows names that may be cells."""
         while self._data.count(b"\n") < PEEKED and (raw := next(self._blocks, None)) is not None:
             self._data += self._decode(raw, self._data.count(b"\n"))
-        if isinstance(self._grammar, Fixed) or not self._data:
+        if isinstance(self._grammar, grammar.Fixed) or not self._data:
             return
         lines = pl.read_lines(self._data, n_rows=PEEKED).to_series()
         kinds = self._kinds(lines, quoted=True, last=False)
@@ -186,7 +173,7 @@ class Extract:
             line = lines[int(np.flatnonzero(kinds == Kind.REFUSED)[0])]
             code = self._grammar.fault(line)
             problem = f"it has {len(self.header)} columns, and none of the lines after it has as many"
-            if code not in (TOO_FEW, TOO_MANY):
+            if code not in (grammar.TOO_FEW, grammar.TOO_MANY):
                 problem = f"it may be data, since none of the lines after it is a record ({code})"
             form = next((form for form, mark in (("backslash", '\\"'), ("excel", '="')) if mark in line), "")
             raise HeaderError(
@@ -201,7 +188,7 @@ class Extract:
         quoted = self._settings.format == "csv" and b'"' in data
         kinds = self._kinds(lines, quoted, last)
         rest = b""
-        if isinstance(self._grammar, Delimited) and quoted:
+        if isinstance(self._grammar, grammar.Delimited) and quoted:
             keep = self._join(self._grammar, lines, kinds, last)
             rest = b"\n".join(data.split(b"\n")[keep - len(kinds) - 1 :]) if keep < len(kinds) else b""
             lines, kinds = lines.head(keep), kinds[:keep]
@@ -227,10 +214,10 @@ class Extract:
 
     def _cut_off(self, tail: list[tuple[int, str]], lines: pl.Series) -> str:
         """Return why the last record seems to be cut off, by the refused lines after the last whole one; else ""."""
-        for at, code in tail[-LONGEST_RECORD:]:
-            if code == UNTERMINATED and self._grammar.fault("\n".join(lines[at:])) == UNTERMINATED:
+        for at, code in tail[-grammar.LONGEST_RECORD :]:
+            if code == grammar.UNTERMINATED and self._grammar.fault("\n".join(lines[at:])) == grammar.UNTERMINATED:
                 return f"its last record, line {self.lines + at + 1}, ends inside quotes"
-        if not tail or tail[-1][1] not in SHORTER:
+        if not tail or tail[-1][1] not in grammar.SHORTER:
             return ""
         at, line = tail[-1][0], lines[tail[-1][0]]
         if self._settings.format == "fixed":
@@ -257,14 +244,14 @@ class Extract:
                 kinds[at] = Kind.BLANK
         return kinds
 
-    def _join(self, grammar: Delimited, lines: pl.Series, kinds: Kinds, last: bool) -> int:
+    def _join(self, records: grammar.Delimited, lines: pl.Series, kinds: Kinds, last: bool) -> int:
         """Mark the records that span lines; return how many lines can be read without the next block."""
         suspects = np.flatnonzero(kinds == Kind.REFUSED).tolist()
         end = -1
-        for first, end in joined_records(grammar, lines, suspects):
+        for first, end in grammar.joined_records(records, lines, suspects):
             kinds[first] = Kind.RECORD
             kinds[first + 1 : end + 1] = Kind.CONTINUES
-        opening = None if last else open_record(grammar, lines, suspects, end)
+        opening = None if last else grammar.open_record(records, lines, suspects, end)
         return len(kinds) if opening is None else opening
 
     def _number(self, kinds: Kinds) -> pl.DataFrame:
@@ -287,7 +274,7 @@ class Extract:
         if len(found) + earlier > 1:
             raise TrailerError(name=self._name, problem=f"a second one is on line {before + found[-1]}")
         if found:
-            count = trailer_number(lines[found[0]], self._settings, self._name, before + found[0])
+            count = grammar.trailer_number(lines[found[0]], self._settings, self._name, before + found[0])
             self.trailer_count = count
             if self._total is not None:
                 self._total.take(lines[found[0]], before + found[0])
@@ -295,7 +282,7 @@ class Extract:
     def _parse(self, text: bytes, expected: int, quoted: bool) -> pl.DataFrame:
         """Return the columns; BugError if the parser does not find the grammar's records."""
         if self._settings.format == "fixed":
-            return pl.read_lines(text, name=RECORD)
+            return pl.read_lines(text, name=grammar.RECORD)
         if not expected:
             return pl.DataFrame(schema=dict.fromkeys(self.header, pl.String))
         rows = self._parsed(text, expected)

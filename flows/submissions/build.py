@@ -16,19 +16,17 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.extracts.decode import Readable
-from flows.extracts.delivery import read_sidecar
+from flows.extracts.delivery import open_extract, read_sidecar
 from flows.extracts.errors import EmptyExtractError
 from flows.extracts.mapping import plan_mapping
-from flows.extracts.open import open_extract
 from flows.extracts.reader import Block, read_extract
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, prefetch
-from flows.submissions.chunking import Splitter
 from flows.submissions.gates import GateFacts, Numbered, gate_facts, out_of_sequence, sequence_number
 from flows.submissions.ledger import LedgerWriter, sent_records
-from flows.submissions.publish import Outcome, PartialRunError, Publisher
+from flows.submissions.publish import Outcome, PartialRunError, Publisher, Splitter
 from flows.submissions.rows import EVERY_ROW, Route, RowScope
 from schemas import ledger
 from schemas.corrections import BESIDE

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.extracts.delivery import business_date
-from flows.extracts.open import open_extract
+from flows.extracts.delivery import business_date, open_extract
 from flows.reports.lists import UNSENT
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import recent_commits
@@ -20,7 +19,7 @@ from flows.runs.identity import local_day
 from flows.runs.prior_state import ATTEMPT, seen_rows
 from flows.runs.store import Entry
 from flows.submissions.build import Scan
-from flows.submissions.gates import OPENABLE, GateFacts, Numbered, gate_facts, refusal, refusals
+from flows.submissions.gates import OPENABLE, GateFacts, Numbered, gate_facts, refusals
 from flows.submissions.pending import changed_from
 from flows.submissions.plan import DuplicateExtractError, RunInputs, dismiss_line, expected_run, find_extract, identify
 from flows.submissions.rows import Inspection, ReasonRows, RowScope, SelectedRows
@@ -158,7 +157,7 @@ def check_selection(
         scan = Scan(context, stream, source, as_of, RowScope(selected=rows))
         chunks = sum(len(piece.chunks) for piece in scan)
     facts = GateFacts(source.key, scan.counts, (), scan.route.test_cards, scan.route.other_cards, 0)
-    return SelectionOutcome(scan.counts, chunks, str(refusal(facts, context.issuer, OPENABLE) or ""))
+    return SelectionOutcome(scan.counts, chunks, str(next(refusals(facts, context.issuer, OPENABLE), "")))
 
 
 def rehearse(

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from schemas.issuer import RuleSettings
 from schemas.portal import CUID, PAN, columns
-from schemas.row_settings import RuleSettings
 
 Keys = NDArray[np.uint64]
 Tags = NDArray[np.uint32]

@@ -111,11 +111,6 @@ def gate_facts(
     return GateFacts(extract, counts, sizes, route.test_cards, route.other_cards, seen, drift)
 
 
-def refusal(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> CardlinkError | None:
-    """Return the error of the first gate that fails, or None."""
-    return next(refusals(facts, issuer, opened), None)
-
-
 def refusals(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> Iterator[CardlinkError]:
     """Yield the error of each gate that fails."""
     counts, limits, test = facts.counts, issuer.limits, issuer.test

@@ -1,4 +1,4 @@
-"""Normalise cells to the spelling that the portal accepts. Decides nothing, rejects nothing.
+"""Normalise cells to the spelling that the portal accepts; repair columns, as all rows of the extract decide.
 
 Most cells need no change, and looking is five times cheaper than rewriting: every step finds the cells that need it
 and changes only those.
@@ -6,12 +6,16 @@ and changes only those.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 
 import polars as pl
 
+from flows.errors import ExtractError
 from schemas import places, portal
-from schemas.row_settings import RuleSettings
+from schemas.expressions import MONTH_SHAPE, YEAR_SHAPE
+from schemas.issuer import Repairs, RuleSettings
+from schemas.portal import COUNTRY, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR
 from schemas.rules import REQUIRED
 
 VERBATIM = (portal.CUID, portal.CVV, portal.CVV_HASH)  # others' identifiers and secrets: trimmed, never rewritten
@@ -103,3 +107,106 @@ def _postal_code(rows: pl.DataFrame, rules: RuleSettings) -> pl.Series:
     cells = _replace(rows[portal.POSTAL_CODE], american, lambda zips: zips.str.replace(longer, kept))
     code = r"^([A-Z][0-9][A-Z])[-\s]*([0-9][A-Z][0-9])$"
     return _replace(cells, canadian, lambda codes: codes.str.to_uppercase().str.replace(code, "${1} ${2}"))
+
+
+# Repairs of whole columns: decided by all rows of the extract, for all of them; never row by row.
+
+EVIDENCE = (COUNTRY, SUBNATIONAL, POSTAL_CODE, CVV, YEAR, MONTH, PAN)
+ENOUGH = 20  # values; one CVV in ten starts with 0, so if none of twenty does, zeros were probably lost
+
+
+class ExcelDamageError(ExtractError):
+    """A spreadsheet has destroyed digits of the extract's card numbers."""
+
+    message = "Extract {name}: card numbers were damaged by a spreadsheet ({sign})."
+    next_step = "Nothing was sent. The issuer must export it again without opening it in a spreadsheet."
+
+
+_ZIP, _CVV, _YEAR, _MONTH, _PAN = map(pl.col, (POSTAL_CODE, CVV, YEAR, MONTH, PAN))
+_AMERICAN = pl.col(COUNTRY) == places.US
+_SHORT_ZIP, _SHORT_CVV = _AMERICAN & _ZIP.str.contains("^[0-9]{3,4}$"), _CVV.str.contains("^[0-9]{1,2}$")
+_IN_STATE = (_ZIP.str.zfill(5).str.slice(0, 3) + pl.col(SUBNATIONAL)).is_in(
+    pl.Series(sorted(places.postal_places())).implode()
+)
+_DATED = _YEAR.is_not_null() & _MONTH.is_not_null()
+# How many rows of an extract show what; sums, so neither blocks nor the order of rows change a decision.
+SIGNS = {
+    "zips_short": _SHORT_ZIP,
+    "zips_in_state": _SHORT_ZIP & _IN_STATE,
+    "zips_with_zero": _AMERICAN & _ZIP.str.contains("^0[0-9]{4}"),
+    "cvvs": _CVV.is_not_null(),
+    "cvvs_short": _SHORT_CVV,
+    "cvvs_with_zero": _CVV.str.contains("^0[0-9]{2}$"),
+    "dates": _DATED,
+    "dates_as_read": _DATED & _MONTH.str.contains(MONTH_SHAPE) & _YEAR.str.contains(YEAR_SHAPE),
+    "dates_swapped": _DATED & _YEAR.str.contains(MONTH_SHAPE) & _MONTH.str.contains(YEAR_SHAPE),
+    "pans": _PAN.is_not_null(),
+    "pans_ending_in_0": _PAN.str.ends_with("0"),
+}
+
+
+class Evidence:
+    """What the rows of an extract show so far of each repair; where they may need one, all rows decide."""
+
+    def __init__(self, repairs: Repairs, name: str) -> None:
+        self._repairs, self._name = repairs, name
+        self._signs: Counter[str] = Counter()
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Count the signs of a normalised block; ExcelDamageError where a card number lost its digits."""
+        self._signs.update(rows.select(sign.sum().alias(name) for name, sign in SIGNS.items()).row(0, named=True))
+        refuse_scientific(rows, self._repairs, self._name)
+
+    @property
+    def possible(self) -> dict[str, bool]:
+        """Which repairs no row speaks against, however few rows were read; of the last one, the refusal."""
+        signs, asked = self._signs, self._repairs
+        return {
+            "zip_zeros": asked.zip_zeros and not signs["zips_with_zero"],
+            "cvv_zeros": asked.cvv_zeros and not signs["cvvs_with_zero"],
+            "expiration_order": asked.expiration_order and signs["dates"] == signs["dates_swapped"],
+            "refuse_excel": asked.refuse_excel and signs["pans"] == signs["pans_ending_in_0"],
+        }
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a row would be changed, or the extract refused, by something that is still possible."""
+        signs, needs = self._signs, ("zips_short", "cvvs_short", "dates_swapped", "pans_ending_in_0")
+        return any(possible and signs[sign] for possible, sign in zip(self.possible.values(), needs, strict=True))
+
+    def decide(self) -> frozenset[str]:
+        """Return the repairs that all rows together need; ExcelDamageError where all card numbers end in 0."""
+        signs, possible = self._signs, self.possible
+        if possible["refuse_excel"] and signs["pans"] >= ENOUGH:  # Excel keeps fifteen digits and writes 0 for the 16th
+            raise ExcelDamageError(name=self._name, sign="every number ends in 0")
+        needed = {
+            "zip_zeros": 0 < 0.95 * signs["zips_short"] <= signs["zips_in_state"],
+            "cvv_zeros": signs["cvvs"] >= ENOUGH and 0 < signs["cvvs_short"] < 0.3 * signs["cvvs"],
+            "expiration_order": signs["dates_as_read"] < signs["dates"],
+        }
+        return frozenset(name for name, needs in needed.items() if needs and possible[name])
+
+
+def refuse_scientific(rows: pl.DataFrame, repairs: Repairs, name: str) -> None:
+    """Raise ExcelDamageError where a card number is written like 4.11E+15."""
+    marked = rows.filter(_PAN.str.contains("[eE]"))[PAN]
+    if repairs.refuse_excel and marked.str.contains("^[0-9][.,]?[0-9]*[eE][+]?[0-9]+$").any():
+        raise ExcelDamageError(name=name, sign="scientific notation")
+
+
+# Per repair: the rows it changes, the columns after it.
+_STEPS = {
+    "zip_zeros": (_SHORT_ZIP, [pl.when(_SHORT_ZIP).then(_ZIP.str.zfill(5)).otherwise(_ZIP)]),
+    "cvv_zeros": (_SHORT_CVV, [pl.when(_SHORT_CVV).then(_CVV.str.zfill(3)).otherwise(_CVV)]),
+    "expiration_order": (_YEAR.is_not_null() | _MONTH.is_not_null(), [_MONTH.alias(YEAR), _YEAR.alias(MONTH)]),
+}
+
+
+def repair(rows: pl.DataFrame, decided: Collection[str]) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Return a normalised block repaired, and the cells changed per repair, named as in the settings `[repairs]`."""
+    counts: dict[str, int] = {}
+    for name, (changes, columns) in _STEPS.items():
+        if name in decided:
+            counts[name] = rows.filter(changes).height
+            rows = rows.with_columns(columns)
+    return rows, counts

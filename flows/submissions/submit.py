@@ -27,7 +27,7 @@ from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, Entry, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
-from flows.submissions.gates import OPENABLE, refusal
+from flows.submissions.gates import OPENABLE, refusals
 from flows.submissions.pending import hold_changed
 from flows.submissions.plan import RunInputs, find_extract, identify, make_plan, submit_line
 from flows.submissions.rows import RowScope
@@ -156,7 +156,7 @@ def _build(
     """Build chunks and ledger; return the manifest that would commit them, and remarks; raises where a gate fails."""
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
     manifest, facts = build_run(context, job, sealer, on_progress)
-    refused = refusal(facts, context.issuer, OPENABLE if plan.selection else job.opened)
+    refused = next(refusals(facts, context.issuer, OPENABLE if plan.selection else job.opened), None)
     if refused is not None:
         write_unsent(store, keys, manifest, portfolio=context.issuer.full_portfolio)
         raise refused

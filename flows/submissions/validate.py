@@ -15,8 +15,8 @@ from pandera.errors import SchemaErrors
 
 from flows.errors import BugError
 from schemas import rules
+from schemas.issuer import RuleSettings, Severity
 from schemas.portal import columns
-from schemas.row_settings import RuleSettings, Severity
 
 VERDICT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String

@@ -22,10 +22,9 @@ from flows.adapters.gpg import Keyring
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
 from flows.errors import ExtractError
-from flows.extracts.delivery import SidecarError, missing, read_sidecar
+from flows.extracts.delivery import NoKeyForExtractError, SidecarError, missing, read_sidecar
 from flows.extracts.errors import MappingError, TrailerError, TruncatedError
 from flows.extracts.grammar import HashTotal
-from flows.extracts.open import NoKeyForExtractError
 from flows.extracts.reader import read_extract
 from flows.runs.openpgp import is_cut_off
 from flows.runs.sealing import Plain

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.reader import REFUSED, Block
-from flows.submissions.repairs import Evidence, ExcelDamageError, repair
+from flows.submissions.normalise import Evidence, ExcelDamageError, repair
 from flows.submissions.rows import Route, RowScope
 from flows.submissions.validate import validate
+from schemas.issuer import Repairs, RuleSettings
 from schemas.manifest import SourceIdentity
 from schemas.portal import ADDRESS2, COUNTRY, CUID, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR, columns
-from schemas.row_settings import Repairs, RuleSettings
 from tests.builders import portal_rows
 from tests.night import DAY, issuer, local_bench, portal_csv
 

@@ -17,6 +17,7 @@ from pandera.polars import DataFrameSchema
 from flows.errors import BugError
 from flows.submissions.validate import contract_of, validate
 from schemas.actions import ASK
+from schemas.issuer import RuleSettings, Severity
 from schemas.portal import (
     ADDRESS1,
     CITY,
@@ -39,7 +40,6 @@ from schemas.portal import (
     columns,
 )
 from schemas.reasons import reason
-from schemas.row_settings import RuleSettings, Severity
 from schemas.rules import RULES, Rule
 from tests.builders import portal_rows
 
