@@ -6,7 +6,6 @@ There are only 11,000 CVVs, so every hash can be looked up in milliseconds: prot
 from __future__ import annotations
 
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 
@@ -36,22 +35,21 @@ def is_known(cvv_hash: pl.Expr) -> pl.Expr:
 
 
 def mistake(cvv_hash: pl.Expr) -> pl.Expr:
-    """Return the mistake in each hash (a key of `WRONG_TEXTS` or `WRONG_ENCODINGS`), null if right or unknown."""
+    """Return the mistake in each hash (of `_wrong_texts` or `_writings`), null if right or unknown."""
     return cvv_hash.map_batches(_mistakes_of, return_dtype=pl.String, is_elementwise=True)
 
 
 def hashed(text: str) -> str:
     """Return base64(sha256(text)), which is the CVV hash if the text is a CVV."""
-    return _base64(text.encode())
+    return _writings(text.encode())[""][0]
 
 
 def mistaken(kind: str, cvv: str = "007") -> str:
     """Return the hash of a CVV with the mistake `kind`, or with a salt for "unknown"; KeyError for no such kind."""
     if kind == "unknown":
         return hashed(f"salt{cvv}")
-    if kind in WRONG_TEXTS:
-        return _base64(WRONG_TEXTS[kind](cvv)[0])
-    return WRONG_ENCODINGS[kind](sha256(cvv.encode()).digest())[0]
+    texts = _wrong_texts(cvv)
+    return _writings(texts[kind][0])[""][0] if kind in texts else _writings(cvv.encode())[kind][0]
 
 
 def _mistakes_of(hashes: pl.Series) -> pl.Series:
@@ -70,45 +68,31 @@ def _hashes() -> pl.Series:
 @cache
 def _mistakes() -> dict[str, str]:
     """Return the kind of every wrong hash we can name, about 320,000."""
-    texts = {text: kind for kind, wrong in WRONG_TEXTS.items() for cvv in CVVS for text in wrong(cvv)}
-    encoded = {_base64(text): kind for text, kind in texts.items()}
-    encoded |= {wrong: kind for text, kind in texts.items() for _, wrong in _wrong_encodings(text)}
-    return encoded | {wrong: kind for cvv in CVVS for kind, wrong in _wrong_encodings(cvv.encode())}
+    texts = {text: kind for cvv in CVVS for kind, wrong in _wrong_texts(cvv).items() for text in wrong}
+    found = {one: kind for text, kind in texts.items() for written in _writings(text).values() for one in written}
+    wrong = {one: kind for cvv in CVVS for kind, written in _writings(cvv.encode()).items() for one in written if kind}
+    return found | wrong
 
 
-def _wrong_encodings(text: bytes) -> list[tuple[str, str]]:
+def _wrong_texts(cvv: str) -> dict[str, list[bytes]]:
+    """Return what is hashed by mistake instead of the digits; 0123 without its zero is a CVV itself."""
+    short = str(int(cvv)).encode()
+    return {
+        "newline": [f"{cvv}\n".encode(), f"{cvv}\r\n".encode()],
+        "utf16": [cvv.encode("utf-16-le")],
+        "lost_zero": [short] if len(short) < 3 else [],
+        "empty": [b""],
+    }
+
+
+def _writings(text: bytes) -> dict[str, list[str]]:
+    """Return how the digest of a text is written: rightly, and by mistake; both alphabets may give the same text."""
     digest = sha256(text).digest()
-    return [(kind, wrong) for kind, encodings in WRONG_ENCODINGS.items() for wrong in encodings(digest)]
-
-
-def _hex(digest: bytes) -> list[str]:
-    return [digest.hex(), digest.hex().upper()]
-
-
-def _base64(text: bytes) -> str:
-    return b64encode(sha256(text).digest()).decode()
-
-
-def _without_zeros(cvv: str) -> list[bytes]:
-    short = str(int(cvv))
-    return [short.encode()] if len(short) < 3 else []  # 0123 without its zero is a CVV itself
-
-
-def _for_urls(digest: bytes) -> list[str]:
-    url = urlsafe_b64encode(digest).decode()
-    return [url, url.rstrip("=")] if url != b64encode(digest).decode() else []  # both alphabets may give the same text
-
-
-# What was hashed instead of the digits, and how the right digest was written wrongly: the texts of each mistake.
-WRONG_TEXTS: dict[str, Callable[[str], list[bytes]]] = {
-    "newline": lambda cvv: [f"{cvv}\n".encode(), f"{cvv}\r\n".encode()],
-    "utf16": lambda cvv: [cvv.encode("utf-16-le")],
-    "lost_zero": _without_zeros,
-    "empty": lambda _: [b""],
-}
-WRONG_ENCODINGS: dict[str, Callable[[bytes], list[str]]] = {
-    "unpadded": lambda digest: [b64encode(digest).decode().rstrip("=")],
-    "base64url": _for_urls,
-    "hex": _hex,
-    "base64_of_hex": lambda digest: [b64encode(text.encode()).decode() for text in _hex(digest)],
-}
+    right, url, digits = b64encode(digest).decode(), urlsafe_b64encode(digest).decode(), digest.hex()
+    return {
+        "": [right],
+        "unpadded": [right.rstrip("=")],
+        "base64url": [url, url.rstrip("=")] if url != right else [],
+        "hex": [digits, digits.upper()],
+        "base64_of_hex": [b64encode(one.encode()).decode() for one in (digits, digits.upper())],
+    }

@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from schemas.mapping import Columns, Filter, Header, Spec
+from schemas.mapping import Columns, Filter, Header, PortalColumn, Spec
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal import MAX_ROWS
-from schemas.row_settings import Repairs, RuleSettings
 from schemas.settings import Alerts, FourEyes, LinkSettings, Portfolio, Retention, Schedule, Settings, StoreSettings
 
 ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
@@ -50,8 +49,8 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 
 # Settings of [source] that prove an extract whole; they never change which rows it has, or how they are written.
 PROOFS = frozenset({
-    "final_newline", "hash_total", "hash_total_group", "hash_total_digits", "sidecar", "done_marker",
-    "min_age_minutes", "sequence", "sequence_in"
+    "final_newline", "hash_total", "hash_total_digits", "sidecar", "done_marker", "min_age_minutes", "sequence",
+    "sequence_in"
 })  # fmt: skip
 
 
@@ -76,19 +75,13 @@ class SourceSettings(Settings):
     trailer: Pattern | None = Field(
         None, description="regular expression of the trailer line; its first group is the row count"
     )
-    trailer_field: int | None = Field(
-        None, ge=1, description="the trailer field that holds the row count, from 1, instead of a group"
-    )
     final_newline: bool = Field(
         True, description="an extract whose last line does not end in a newline was cut off; `false`: it is written so"
     )
     hash_total: Header | tuple[int, int] | None = Field(
         None,
-        description="column whose numbers, digits only, add up to the hash total in the trailer; "
+        description="column whose numbers, digits only, add up to the hash total, the second group of `trailer`; "
         "fixed format: first and last character of the field, from 1",
-    )
-    hash_total_group: int = Field(
-        2, ge=1, description="group of `trailer` that holds the hash total; with `trailer_field`: the trailer field"
     )
     hash_total_digits: int = Field(12, ge=1, le=18, description="low-order digits of the sum that are compared")
     sidecar: Literal["sha256", "ctl"] | None = Field(
@@ -121,21 +114,76 @@ class SourceSettings(Settings):
             raise ValueError("format = 'fixed' needs width, the number of characters of a line")
         if self.format == "csv" and self.header_rows == 0 and len(self.names) < 2:
             raise ValueError("header_rows = 0 needs names, the columns of the extract in order")
-        if self.trailer is not None and self.trailer_field is None and re.compile(self.trailer).groups < 1:
-            raise ValueError("trailer needs a group around the count, or trailer_field")
+        groups = re.compile(self.trailer or "").groups
+        if self.trailer is not None and groups < 1:
+            raise ValueError("trailer needs a group around the count")
         if self.sequence is not None and re.compile(self.sequence).groups != 1:
             raise ValueError("sequence needs exactly one group, around the number")
-        self._can_total()
+        if (place := self.hash_total) is not None and groups < 2:
+            raise ValueError("hash_total needs a trailer with a second group")
+        fixed = isinstance(place, tuple) and place[0] <= place[1]
+        if place is not None and (isinstance(place, str), fixed) != (self.format == "csv", self.format == "fixed"):
+            raise ValueError("hash_total is a column; in fixed format [first, last], counted from 1")
         return self
 
-    def _can_total(self) -> None:
-        place, group = self.hash_total, self.hash_total_group
-        if place is None:
-            return
-        if self.trailer is None or (self.trailer_field is None and re.compile(self.trailer).groups < group):
-            raise ValueError("hash_total needs a trailer with the group hash_total_group")
-        if isinstance(place, str) == (self.format == "fixed") or (not isinstance(place, str) and place[0] > place[1]):
-            raise ValueError("hash_total is a column; in fixed format [first, last], counted from 1")
+
+Severity = Literal["reject", "warn", "off"]
+
+
+class RuleSettings(Settings):
+    """Severity of the rules that the partner leaves open, and what normalising may fill in or cut."""
+
+    luhn: Severity = Field(
+        "reject", description="check digit of the card number (the partner's own published sample number fails it)"
+    )
+    cvv_missing: Severity = Field(
+        "warn", description="no CVV and no hash: the link may not open, since it asks the cardholder for CVV and ZIP"
+    )
+    address_mismatch: Severity = Field(
+        "reject", description="a postal code outside its state: a wrong ZIP makes a valid link that nobody can open"
+    )
+    expires_soon: Severity = Field("warn", description="a card that expires before its link does")
+    email: Severity = Field("warn", description="format of the e-mail address; plays no part when the link is opened")
+    phone: Severity = Field("warn", description="format of the phone number")
+    name_on_card: Severity = Field("warn", description="a missing name on the card, or one with digits")
+    other_cuid: Severity = Field("warn", description="one card under two cuids: a joint account, or a mix-up")
+    card_in_text: Severity = Field("reject", description="a card number in a text column, where others would read it")
+    too_long: Severity = Field("reject", description="a text with more characters than `max_length` allows")
+    max_length: dict[PortalColumn, Annotated[int, Field(ge=1)]] = Field(
+        default_factory=dict, description="most characters, by portal column; 254 where it is not named"
+    )
+    invisible: Severity = Field("warn", description="invisible characters, and those that change the direction of text")
+    garbled: Severity = Field(
+        "warn", description="text that lost characters (U+FFFD), or was read in the wrong encoding (JosÃ© for José)"
+    )
+    link_life_months: int = Field(2, ge=0, le=24, description="how long a link lives, for `expires_soon`")
+    fill_name_on_card: bool = Field(True, description="take first and last name where the name on the card is empty")
+    keep_zip_plus_4: bool = Field(False, description="`false`: ZIP+4 is cut to the five digits a cardholder knows")
+    # "Null" and "Test" with one capital are family names; these spellings come from programs.
+    placeholders: tuple[str, ...] = Field(
+        ("NULL", "null", "(null)", "N/A", "n/a", "#N/A", "TEST", "test"),
+        description="exact texts that count as a placeholder in a required column",
+    )
+
+    def __hash__(self) -> int:
+        """Return the hash of all settings; a table has none of its own."""
+        return hash(self.model_dump_json())
+
+
+class Repairs(Settings):
+    """Repairs of whole columns: each is decided by all rows of the extract, and counted in the report."""
+
+    zip_zeros: bool = Field(
+        True,
+        description="put back leading zeros of ZIP codes (2108 becomes 02108) where no ZIP of the column kept its zero",
+    )
+    cvv_zeros: bool = Field(
+        True, description="put back leading zeros of CVVs (7 becomes 007) where no CVV of the column kept its zero"
+    )
+    expiration_order: bool = Field(True, description="read MMYY as YYMM where only the other order fits every value")
+    refuse_excel: bool = Field(
+        True, description="refuse card numbers that went through a spreadsheet (4.11E+15, or every number ends in 0)"
+    )
 
 
 class Resend(Settings):

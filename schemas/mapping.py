@@ -1,7 +1,7 @@
 """How a portal column is made of an issuer's columns: a source, and the steps applied to its text, in their order here.
 
-A step is one field of `Cell`: name, values, meaning, expression, and an example. Everything else is derived from the
-fields: validation, `deploy/SETTINGS.md`, the tests of the examples, and the expression of a column.
+A step is one field of `Cell`: name, values and meaning; and its expression in `STEPS`. Everything else is derived:
+validation, `deploy/SETTINGS.md`, and the expression of a column.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import calendar
 import difflib
 import re
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
@@ -128,15 +128,6 @@ def _format(text: str) -> str:
 # Steps
 
 
-class Step(NamedTuple):
-    """One step: its expression of text, settings and portal column; an example of its settings, a text, the result."""
-
-    apply: Callable[[pl.Expr, Cell, str], pl.Expr]
-    example: str
-    text: str
-    result: str
-
-
 def _stripped(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
     for one in cell.strip_prefix or ():
         value = value.str.strip_prefix(one)
@@ -159,6 +150,10 @@ def _split(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
         return present(parts.list.slice(*_bounds(parts.list.len(), cell.part)).list.join(cell.split or ""))
     at = cell.part or 1
     return present(parts.list.get(at - (at > 0), null_on_oob=True))
+
+
+def _sliced(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
+    return present(value.str.slice(*_bounds(value.str.len_chars(), cell.slice or (1, -1))))
 
 
 def _padded(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
@@ -207,44 +202,26 @@ class Cell(Settings):
     join: tuple[Spec, ...] | None = Field(None, min_length=1, description="several, joined; empty ones are left out")
     between: str = Field(" ", alias="with", description="what `join` puts between them")
     first: tuple[Spec, ...] | None = Field(None, min_length=1, description="of several, the first that is not empty")
-    strip_prefix: Annotated[
-        Texts | None, Step(_stripped, '{ from = "ID", strip_prefix = "CUST-" }', "CUST-17", "17")
-    ] = Field(None, description="texts taken away at the beginning")
-    strip_suffix: Annotated[Texts | None, Step(_stripped, '{ from = "ID", strip_suffix = "-X" }', "17-X", "17")] = (
-        Field(None, description="texts taken away at the end")
-    )
-    split: Annotated[Header | None, Step(_split, '{ from = "NAME", split = ";", part = 2 }', "Smith; Ann", "Ann")] = (
-        Field(None, description="where the text is taken apart; a blank: at any number of blanks")
-    )
+    strip_prefix: Texts | None = Field(None, description="texts taken away at the beginning")
+    strip_suffix: Texts | None = Field(None, description="texts taken away at the end")
+    split: Header | None = Field(None, description="where the text is taken apart; a blank: at any number of blanks")
     part: Annotated[int | Span | None, AfterValidator(_ordered)] = Field(
         None,
         description="which part of `split`, from 1, or from -1 at the right; `[first, last]`: these and those between",
     )
-    slice: Annotated[
-        Annotated[Span, AfterValidator(_ordered)] | None,
-        Step(
-            lambda value, cell, _: present(value.str.slice(*_bounds(value.str.len_chars(), cell.slice))),
-            '{ from = "ID", slice = [-4, -1] }',
-            "AB-0017",
-            "0017",
-        ),
-    ] = Field(None, description="first and last character, from 1, or from -1 at the right")
-    pad: Annotated[int | None, Step(_padded, '{ from = "ZIP", pad = 5 }', "2108", "02108")] = Field(
-        None, ge=1, le=16, description="left-pad digits with zeros to this length"
+    slice: Annotated[Span, AfterValidator(_ordered)] | None = Field(
+        None, description="first and last character, from 1, or from -1 at the right"
     )
-    format: Annotated[
-        Annotated[Header, AfterValidator(_format)] | None,
-        Step(_formatted, '{ from = "EXP", format = "DD-MON-YYYY" }', "30-Nov-2027", "2027"),
-    ] = Field(
+    pad: int | None = Field(None, ge=1, le=16, description="left-pad digits with zeros to this length")
+    format: Annotated[Header, AfterValidator(_format)] | None = Field(
         None,
         description="how a date or a name is written; the part its portal column needs is taken. Dates: YYYY or YY, MM "
         "or MON (English names), DD, in any order, with any separators; `auto`: the one reading that fits all rows. "
         f"Names: {', '.join(map(repr, NAMES))}; particles (`van der`) and suffixes (Jr, Sr, II, III, IV) go with LAST",
     )
-    lookup: Annotated[
-        dict[str, str] | str | None,
-        Step(_looked_up, '{ from = "TYPE", lookup = { P = "TRUE", S = "FALSE" } }', "P", "TRUE"),
-    ] = Field(None, description="text by text; or a CSV file beside the TOML: two columns, no header")
+    lookup: dict[str, str] | str | None = Field(
+        None, description="text by text; or a CSV file beside the TOML: two columns, no header"
+    )
     unknown: Literal["reject", "empty", "keep"] = Field(
         "reject", description="what a text that is not in `lookup` means: its row is rejected, it is empty, or kept"
     )
@@ -274,7 +251,11 @@ Spec = Annotated[
 ]
 Cell.model_rebuild()  # it holds itself
 
-STEPS = {name: step for name, field in Cell.model_fields.items() for step in field.metadata if isinstance(step, Step)}
+# The expression of each step of a cell, of text, settings and portal column, in the order of the fields.
+STEPS: dict[str, Callable[[pl.Expr, Cell, str], pl.Expr]] = {
+    "strip_prefix": _stripped, "strip_suffix": _stripped, "split": _split, "slice": _sliced, "pad": _padded,
+    "format": _formatted, "lookup": _looked_up,
+}  # fmt: skip
 
 
 def _portal_column(name: str) -> str:

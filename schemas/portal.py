@@ -5,8 +5,6 @@ The partner's interface changes over time: only this file and `schemas.rules` fo
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 INTERFACE = "2.6/2026-11"  # part of the settings digest: a changed contract makes another run
 MAX_ROWS = 1000  # cardholders per upload file
 
@@ -32,42 +30,36 @@ LAST_NAME = "service_card.address.last_name"
 IS_PRIMARY = "service_card.address.is_primary"
 
 
-class Column(NamedTuple):
-    """One column: its name, and what it accepts, which is the hint of its rules."""
+# The columns in order, each with what it accepts, which is the hint of its rules.
+COLUMNS = {
+    CUID: "a reference of your own: another one for each cardholder, without line breaks, and no card number",
+    PAN: "16 digits with the right check digit",
+    YEAR: "two digits: 27 for 2027",
+    MONTH: "01 to 12",
+    NAME_ON_CARD: "a name: letters, no digits",
+    CVV_HASH: "Base64, with its padding, of the SHA-256 of the CVV's digits as ASCII text and nothing else",
+    CVV: "three or four digits, leading zeros kept, or their hash",
+    CUSTOMER_KEY: "nothing: reserved for future use",
+    NICKNAME: "a name for the card",
+    ADDRESS1: "a street line",
+    ADDRESS2: "an apartment, suite or building",
+    CITY: "a city",
+    SUBNATIONAL: "a state or province of the row's country, as two letters or by its name",
+    COUNTRY: "US or CA, or a usual spelling of either",
+    POSTAL_CODE: "a ZIP of five digits, leading zeros kept, or A1A 1A1, in the row's state or province",
+    EMAIL: "one address: name@example.com",
+    PHONE: "7 to 15 digits, with or without + and separators",
+    FIRST_NAME: "a first name",
+    LAST_NAME: "a last name",
+    IS_PRIMARY: "TRUE or FALSE",
+}
 
-    name: str
-    accepts: str
 
-    @property
-    def subject(self) -> str:
-        """The entity and property of its reason codes: `card.pan`, `address.city`."""
-        return ".".join(self.name.split(".")[-2:]).removeprefix("service_")
-
-
-COLUMNS = (
-    Column(CUID, "a reference of your own: another one for each cardholder, without line breaks, and no card number"),
-    Column(PAN, "16 digits with the right check digit"),
-    Column(YEAR, "two digits: 27 for 2027"),
-    Column(MONTH, "01 to 12"),
-    Column(NAME_ON_CARD, "a name: letters, no digits"),
-    Column(CVV_HASH, "Base64, with its padding, of the SHA-256 of the CVV's digits as ASCII text and nothing else"),
-    Column(CVV, "three or four digits, leading zeros kept, or their hash"),
-    Column(CUSTOMER_KEY, "nothing: reserved for future use"),
-    Column(NICKNAME, "a name for the card"),
-    Column(ADDRESS1, "a street line"),
-    Column(ADDRESS2, "an apartment, suite or building"),
-    Column(CITY, "a city"),
-    Column(SUBNATIONAL, "a state or province of the row's country, as two letters or by its name"),
-    Column(COUNTRY, "US or CA, or a usual spelling of either"),
-    Column(POSTAL_CODE, "a ZIP of five digits, leading zeros kept, or A1A 1A1, in the row's state or province"),
-    Column(EMAIL, "one address: name@example.com"),
-    Column(PHONE, "7 to 15 digits, with or without + and separators"),
-    Column(FIRST_NAME, "a first name"),
-    Column(LAST_NAME, "a last name"),
-    Column(IS_PRIMARY, "TRUE or FALSE"),
-)
+def subject(column: str) -> str:
+    """Return entity and property of a column's reason codes: `card.pan`, `address.city`."""
+    return ".".join(column.split(".")[-2:]).removeprefix("service_")
 
 
 def columns() -> tuple[str, ...]:
     """Return the names of the columns, in order (interface.md 2.6)."""
-    return tuple(column.name for column in COLUMNS)
+    return tuple(COLUMNS)

@@ -13,77 +13,66 @@ from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 
 class Reason(NamedTuple):
-    """A code, who acts on it (`action`), and what would be accepted (`hint`)."""
-
-    code: str
-    action: str
-    hint: str
-
-
-class Entry(NamedTuple):
-    """A reason that is no rule of a row's cells; `happens`: what happens to the row or line by default."""
+    """A code, what happens to its row or line by default, unless a rule says it, who acts, what would be accepted."""
 
     code: str
     happens: str
     action: str
-    hint: str = ""  # what would be accepted, where that is not what its column accepts
+    hint: str = ""  # "" in the tables below: what its column accepts
 
 
 LINES = (  # a line that is no record
-    Entry("line.encoding.invalid", "reject", FIX, "text in the encoding the issuer's [source] names"),
-    Entry("line.character.control", "reject", FIX, "no control characters"),
-    Entry("line.quote.unterminated", "reject", FIX, "a field in double quotes, with quotes inside it doubled"),
-    Entry("line.quote.bare", "reject", FIX, "a field in double quotes, with quotes inside it as `quoting` says"),
-    Entry("line.fields.too_few", "reject", FIX, "as many fields as the header has"),
-    Entry("line.fields.too_many", "reject", FIX, "as many fields as the header has"),
-    Entry("line.fields.empty", "reject", FIX, "as many fields as the header has"),
-    Entry("line.length.short", "reject", FIX, "a line as long as the fields' positions need"),
-    Entry("line.length.long", "reject", FIX, "a line as long as the fields' positions need"),
+    Reason("line.encoding.invalid", "reject", FIX, "text in the encoding the issuer's [source] names"),
+    Reason("line.character.control", "reject", FIX, "no control characters"),
+    Reason("line.quote.unterminated", "reject", FIX, "a field in double quotes, with quotes inside it doubled"),
+    Reason("line.quote.bare", "reject", FIX, "a field in double quotes, with quotes inside it as `quoting` says"),
+    Reason("line.fields.too_few", "reject", FIX, "as many fields as the header has"),
+    Reason("line.fields.too_many", "reject", FIX, "as many fields as the header has"),
+    Reason("line.fields.empty", "reject", FIX, "as many fields as the header has"),
+    Reason("line.length.short", "reject", FIX, "a line as long as the fields' positions need"),
+    Reason("line.length.long", "reject", FIX, "a line as long as the fields' positions need"),
 )
 _RESTS = "a card without a link, or one that changed or whose link ends soon"
 _ABSENT = "a card that stands in the latest extract, in a row that can be sent"
 ROWS = (  # a row among others, of this extract or of earlier runs
-    Entry("row.content.repeated", "not sent: duplicate", NOTHING, "each row once"),
-    Entry("card.pan.repeated", "not sent: duplicate", NOTHING, "each card of a cardholder once"),
-    Entry(
+    Reason("row.content.repeated", "not sent: duplicate", NOTHING, "each row once"),
+    Reason("card.pan.repeated", "not sent: duplicate", NOTHING, "each card of a cardholder once"),
+    Reason(
         "card.pan.other_cuid", "`other_cuid`: warn", FIX, "one cuid for all rows of a card, unless its holders differ"
     ),
-    Entry("row.filter.excluded", "not sent: suppressed", NOTHING, "rows that the issuer's [filter] lets through"),
-    Entry("cardholder.cuid.missing", "reject, in a portfolio only", FIX),
-    Entry("card.link.standing", "not sent: suppressed", NOTHING, _RESTS),
-    Entry("card.link.awaiting", "not sent: suppressed", NOTHING, _RESTS),
-    Entry("card.link.refused", "not sent: suppressed", FIX, _RESTS),
-    Entry("card.link.renewed", "not renewed", NOTHING, _RESTS),
-    Entry("card.extract.absent", "not renewed", NOTHING, _ABSENT),
-    Entry("card.extract.refused", "not renewed", FIX, _ABSENT),
-    Entry(
+    Reason("row.filter.excluded", "not sent: suppressed", NOTHING, "rows that the issuer's [filter] lets through"),
+    Reason("cardholder.cuid.missing", "reject, in a portfolio only", FIX),
+    Reason("card.link.standing", "not sent: suppressed", NOTHING, _RESTS),
+    Reason("card.link.awaiting", "not sent: suppressed", NOTHING, _RESTS),
+    Reason("card.link.refused", "not sent: suppressed", FIX, _RESTS),
+    Reason("card.link.renewed", "not renewed", NOTHING, _RESTS),
+    Reason("card.extract.absent", "not renewed", NOTHING, _ABSENT),
+    Reason("card.extract.refused", "not renewed", FIX, _ABSENT),
+    Reason(
         "card.expiration.before_link",
         "not renewed",
         NOTHING,
         "a card that outlives its link: one that ends first needs no other link",
     ),
-    Entry("row.result.lost", "error, by an operator's decision", RESUBMIT),
-    Entry("row.link.expired", "error, by an operator's decision", RESUBMIT),
+    Reason("row.result.lost", "error, by an operator's decision", RESUBMIT),
+    Reason("row.link.expired", "error, by an operator's decision", RESUBMIT),
 )
 PARTNER = {  # the kinds of the partner's errors that no rule of ours has
     "unavailable": RESUBMIT, "length": FIX, "exists": ASK, "unsupported": ASK, "unreadable": ASK, "other": ASK,
 }  # fmt: skip
 
-_ENTRIES = {entry.code: entry for entry in (*LINES, *ROWS)}
-ACTIONS = (
-    {code.rpartition(".")[2]: entry.action for code, entry in _ENTRIES.items()}
-    | {rule.code.rpartition(".")[2]: rule.action for rule in rules.RULES}
-    | PARTNER
-)
-HINTS = {column.subject: column.accepts for column in portal.COLUMNS}
+
+def _ours() -> tuple[Reason | rules.Rule, ...]:
+    return (*LINES, *ROWS, *rules.RULES)
+
+
+ACTIONS = {one.code.rpartition(".")[2]: one.action for one in _ours()} | PARTNER
+HINTS = {portal.subject(name): accepts for name, accepts in portal.COLUMNS.items()}
 
 
 def reason(code: str) -> Reason:
     """Return what `code` asks for; an unknown kind goes to the partner, an unknown property has no hint."""
     subject, _, kind = code.rpartition(".")
-    rule = next((rule for rule in rules.RULES if rule.code == code), None)
-    if rule is not None:
-        return Reason(code, rule.action, rule.hint or HINTS.get(subject, ""))
-    if code in _ENTRIES:
-        return Reason(code, _ENTRIES[code].action, _ENTRIES[code].hint or HINTS.get(subject, ""))
-    return Reason(code, ACTIONS.get(kind, ASK), HINTS.get(subject, ""))
+    given = next(((one.action, one.hint) for one in _ours() if one.code == code), None)
+    action, hint = given or (ACTIONS.get(kind, ASK), "")
+    return Reason(code, "", action, hint or HINTS.get(subject, ""))

@@ -49,7 +49,7 @@ def json_schema() -> dict[str, Any]:
     made: dict[str, Any] = _for_editors(Issuer.model_json_schema())
     columns = made["properties"]["columns"]
     spec = columns.pop("additionalProperties")
-    columns["properties"] = {one.name: {"description": one.accepts, **spec} for one in portal.COLUMNS}
+    columns["properties"] = {name: {"description": accepts, **spec} for name, accepts in portal.COLUMNS.items()}
     columns["additionalProperties"] = False
     return made
 
@@ -104,23 +104,16 @@ def toml(value: Any) -> str:
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_bare(str(key))} = {toml(one)}" for key, one in value.items()) + " }"
+        cells = (f"{key if _BARE.fullmatch(str(key)) else toml(key)} = {toml(one)}" for key, one in value.items())
+        return "{ " + ", ".join(cells) + " }"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml, value))}]"
     if isinstance(value, str) and re.search(r'["\\]', value) and "'" not in value and value.isprintable():
         return f"'{value}'"
-    return _text(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # which a TOML reads, but for this one
 
 
-def _text(value: Any) -> str:
-    """Return a value as JSON writes it; a TOML reads that, but for one character."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _bare(key: str) -> str:
-    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else _text(key)
-
-
+_BARE: Final = re.compile("[A-Za-z0-9_-]+")
 Place = tuple[str | int, ...]  # the keys and positions that lead to a value of the TOML
 
 

@@ -12,17 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import get_args
 
 import polars as pl
 
 from schemas import cvv, expressions, places
 from schemas.actions import FIX
+from schemas.issuer import RuleSettings, Severity
 from schemas.portal import (
     ADDRESS1,
     ADDRESS2,
     CITY,
-    COLUMNS,
     COUNTRY,
     CUID,
     CUSTOMER_KEY,
@@ -40,16 +39,11 @@ from schemas.portal import (
     POSTAL_CODE,
     SUBNATIONAL,
     YEAR,
-    columns,
+    subject,
 )
-from schemas.row_settings import RuleSettings, Severity
 
 LONGEST = 254  # characters, as many as an e-mail address may have
 FARTHEST = 20 * 12  # months; no card is valid for longer, so the digits mean something else
-AMERICAN = [name for name in places.COUNTRIES if name[0] in "uU"]
-CANADIAN = [name for name in places.COUNTRIES if name[0] in "cC"]
-SEVERITIES = get_args(Severity)
-SETTINGS = [name for name, one in RuleSettings.model_fields.items() if get_args(one.annotation) == SEVERITIES]
 
 Holds = pl.Expr | Callable[[date, RuleSettings], pl.Expr]  # or a function of business date and settings
 
@@ -67,15 +61,6 @@ class Rule:
     hint: str = ""  # what would be accepted, where that is not what its column accepts
     narrows: str = ""  # a wider rule, broken by every row that breaks this one, which names the mistake exactly
     screen: str = ""  # a cheaper question, asked first: the shape that a cell has which may break it
-
-    def __post_init__(self) -> None:
-        """Refuse an entry that could not work, or that nobody could see at work."""
-        if not self.example:
-            raise ValueError(f"{self.code}: a rule needs an example that breaks it")
-        if unknown := {self.column, *self.example}.difference(columns()):
-            raise ValueError(f"{self.code}: the portal has no column {', '.join(sorted(unknown))}")
-        if self.severity not in ("reject", "warn", *SETTINGS):
-            raise ValueError(f"{self.code}: severity is reject, warn or one of {', '.join(SETTINGS)}")
 
     def severity_by(self, settings: RuleSettings) -> Severity:
         """Return what happens to a row that breaks the rule."""
@@ -98,6 +83,10 @@ def _matches(column: str, shape: str) -> pl.Expr:
     return pl.col(column).str.contains(shape)
 
 
+def _expiry() -> pl.Expr:
+    return expressions.expires(pl.col(YEAR), pl.col(MONTH))
+
+
 def _no_placeholder(column: str) -> Holds:
     filler = expressions.FILLER_SHAPE
     return lambda _, settings: ~pl.col(column).str.contains(expressions.one_of(settings.placeholders, filler))
@@ -109,41 +98,31 @@ def _present(column: str) -> pl.Expr:
 
 def _by_country(american: pl.Expr, canadian: pl.Expr) -> pl.Expr:
     """Return the expression of the row's country; null, which holds, where the country is unknown."""
-    country = pl.col(COUNTRY)
-    return pl.when(country.is_in(AMERICAN)).then(american).when(country.is_in(CANADIAN)).then(canadian)
+    there = (pl.col(COUNTRY).is_in([one for one in places.COUNTRIES if one[0].upper() == first]) for first in "UC")
+    return pl.when(next(there)).then(american).when(next(there)).then(canadian)
 
 
 def _in_its_state() -> pl.Expr:
-    zip_place = pl.col(POSTAL_CODE).str.slice(0, 3) + pl.col(SUBNATIONAL)
-    canadian_place = pl.col(POSTAL_CODE).str.slice(0, 1) + pl.col(SUBNATIONAL)
-    return _by_country(zip_place, canadian_place).is_in(pl.Series(sorted(places.postal_places())).implode())
-
-
-def _not_expired(as_of: date, _: RuleSettings) -> pl.Expr:
-    return expressions.expires(pl.col(YEAR), pl.col(MONTH)) >= expressions.yymm(as_of)  # valid to the end of its month
-
-
-def _not_too_far(as_of: date, _: RuleSettings) -> pl.Expr:
-    return expressions.expires(pl.col(YEAR), pl.col(MONTH)) <= expressions.yymm(as_of, FARTHEST)
+    american, canadian = (pl.col(POSTAL_CODE).str.slice(0, size) + pl.col(SUBNATIONAL) for size in (3, 1))
+    return _by_country(american, canadian).is_in(pl.Series(sorted(places.postal_places())).implode())
 
 
 def _outlives_its_link(as_of: date, settings: RuleSettings) -> pl.Expr:
-    expiry = expressions.expires(pl.col(YEAR), pl.col(MONTH))
-    return (expiry < expressions.yymm(as_of)) | (expiry >= expressions.yymm(as_of, settings.link_life_months))
+    ends = expressions.yymm(as_of, settings.link_life_months)
+    return (_expiry() < expressions.yymm(as_of)) | (_expiry() >= ends)
 
 
-def _hash_rule(kind: str, hint: str) -> Rule:
-    """Return the rule that names one way to get a CVV hash wrong."""
-    return Rule(
-        f"card.cvv_hash.{kind}",
-        CVV_HASH,
-        cvv.mistake(pl.col(CVV_HASH)).ne_missing(pl.lit(kind)),
-        {CVV: None, CVV_HASH: cvv.mistaken(kind)},
-        hint=hint,
-        narrows="card.cvv_hash.unknown",
-    )
-
-
+# The ways to get a CVV hash wrong that can be named.
+MISTAKES = {
+    "newline": "the hash of the digits alone: a line break was hashed with them",
+    "utf16": "the hash of the digits as ASCII: they were hashed as UTF-16",
+    "lost_zero": "the hash of all three digits: leading zeros were lost before hashing",
+    "empty": "an empty field where there is no CVV: the empty text was hashed",
+    "hex": "the digest in Base64: it was written in hexadecimal",
+    "base64_of_hex": "the Base64 of the digest's 32 bytes, not of its hexadecimal text",
+    "base64url": "the plain Base64 alphabet with + and /, not the one for URLs",
+    "unpadded": "Base64 with the = at its end",
+}
 TEXT = (
     CUID, NAME_ON_CARD, CUSTOMER_KEY, NICKNAME, ADDRESS1, ADDRESS2, CITY, EMAIL, PHONE, FIRST_NAME, LAST_NAME
 )  # fmt: skip
@@ -153,26 +132,16 @@ REQUIRED = (
 )  # fmt: skip
 
 
-def _subject(column: str) -> str:
-    return next(one.subject for one in COLUMNS if one.name == column)
-
-
-def _required_rules(column: str) -> Iterator[Rule]:
-    """Yield what must hold of a column that the portal requires."""
-    yield Rule(f"{_subject(column)}.placeholder", column, _no_placeholder(column), {column: "N/A"})
-    yield Rule(f"{_subject(column)}.missing", column, _present(column), {column: None})
-
-
 def _text_rules(column: str) -> Iterator[Rule]:
     """Yield what must hold of every text, whatever it is for."""
-    subject = _subject(column)
+    entity = subject(column)
     long = {EMAIL: "a" * 250 + "@example.com", PHONE: "617" + " " * 255 + "5550123"}
     card = "4242424242424242@example.com" if column == EMAIL else "4242 4242 4242 4242"
     unmapped = pl.col(column) != expressions.UNREADABLE
     hint = "a text that [columns] can read: a name in its `format`, a text in its `lookup`"
-    yield Rule(f"{subject}.unmapped", column, unmapped, {column: expressions.UNREADABLE}, hint=hint)
+    yield Rule(f"{entity}.unmapped", column, unmapped, {column: expressions.UNREADABLE}, hint=hint)
     yield Rule(
-        f"{subject}.length",
+        f"{entity}.length",
         column,
         lambda _, settings: pl.col(column).str.len_chars() <= settings.max_length.get(column, LONGEST),
         {column: long.get(column, "abc" * 99)},
@@ -183,7 +152,7 @@ def _text_rules(column: str) -> Iterator[Rule]:
         screen = expressions.LONGEST_PHONE if column == PHONE else expressions.LONG_NUMBER
         holds = ~expressions.holds_card(pl.col(column), pl.col(PAN))
         hint = "no card number"
-        yield Rule(f"{subject}.card_number", column, holds, {column: card}, "card_in_text", hint=hint, screen=screen)
+        yield Rule(f"{entity}.card_number", column, holds, {column: card}, "card_in_text", hint=hint, screen=screen)
     if column not in (CUSTOMER_KEY, EMAIL, PHONE):  # the last two have a form of their own
         characters = f"{expressions.INVISIBLE_SHAPE}|{expressions.GARBLED_SHAPE}"
         for kind, shape, example, hint in (
@@ -191,14 +160,21 @@ def _text_rules(column: str) -> Iterator[Rule]:
             ("garbled", expressions.GARBLED_SHAPE, "JosÃ© Lee", "text in the encoding that [source] names"),
         ):
             holds = ~pl.col(column).str.contains(shape)
-            yield Rule(f"{subject}.{kind}", column, holds, {column: example}, kind, hint=hint, screen=characters)
+            yield Rule(f"{entity}.{kind}", column, holds, {column: example}, kind, hint=hint, screen=characters)
 
 
 EXPIRATION_HINT = "a card valid on the business date and until its link expires"
 
 RULES: tuple[Rule, ...] = (
     *(rule for column in TEXT for rule in _text_rules(column)),
-    *(rule for column in REQUIRED for rule in _required_rules(column)),
+    *(
+        rule
+        for one in REQUIRED
+        for rule in (
+            Rule(f"{subject(one)}.placeholder", one, _no_placeholder(one), {one: "N/A"}),
+            Rule(f"{subject(one)}.missing", one, _present(one), {one: None}),
+        )
+    ),
     Rule("cardholder.cuid.placeholder", CUID, _no_placeholder(CUID), {CUID: "NULL"}),
     Rule(  # it would put a card number in the ledger
         "cardholder.cuid.card_number",
@@ -213,8 +189,20 @@ RULES: tuple[Rule, ...] = (
     Rule("card.pan.format", PAN, _matches(PAN, expressions.PAN_SHAPE), {PAN: "424242424242424"}),
     Rule("card.pan.luhn", PAN, expressions.luhn_holds(pl.col(PAN)), {PAN: "4242424242424241"}, "luhn"),
     Rule("card.expiration_year.format", YEAR, _matches(YEAR, expressions.YEAR_SHAPE), {YEAR: "9"}),
-    Rule("card.expiration.expired", YEAR, _not_expired, {YEAR: "20", MONTH: "01"}, hint=EXPIRATION_HINT),
-    Rule("card.expiration.far", YEAR, _not_too_far, {YEAR: "98"}, hint=f"a date within {FARTHEST // 12} years"),
+    Rule(  # valid to the end of its month
+        "card.expiration.expired",
+        YEAR,
+        lambda as_of, _: _expiry() >= expressions.yymm(as_of),
+        {YEAR: "20", MONTH: "01"},
+        hint=EXPIRATION_HINT,
+    ),
+    Rule(
+        "card.expiration.far",
+        YEAR,
+        lambda as_of, _: _expiry() <= expressions.yymm(as_of, FARTHEST),
+        {YEAR: "98"},
+        hint=f"a date within {FARTHEST // 12} years",
+    ),
     Rule(  # the example, at the end of November 2026
         "card.expiration.soon",
         YEAR,
@@ -238,14 +226,17 @@ RULES: tuple[Rule, ...] = (
         {NAME_ON_CARD: "MARY 2"},
         "name_on_card",
     ),
-    _hash_rule("newline", "the hash of the digits alone: a line break was hashed with them"),
-    _hash_rule("utf16", "the hash of the digits as ASCII: they were hashed as UTF-16"),
-    _hash_rule("lost_zero", "the hash of all three digits: leading zeros were lost before hashing"),
-    _hash_rule("empty", "an empty field where there is no CVV: the empty text was hashed"),
-    _hash_rule("hex", "the digest in Base64: it was written in hexadecimal"),
-    _hash_rule("base64_of_hex", "the Base64 of the digest's 32 bytes, not of its hexadecimal text"),
-    _hash_rule("base64url", "the plain Base64 alphabet with + and /, not the one for URLs"),
-    _hash_rule("unpadded", "Base64 with the = at its end"),
+    *(
+        Rule(
+            f"card.cvv_hash.{kind}",
+            CVV_HASH,
+            cvv.mistake(pl.col(CVV_HASH)).ne_missing(pl.lit(kind)),
+            {CVV: None, CVV_HASH: cvv.mistaken(kind)},
+            hint=hint,
+            narrows="card.cvv_hash.unknown",
+        )
+        for kind, hint in MISTAKES.items()
+    ),
     Rule(
         "card.cvv_hash.format",
         CVV_HASH,

@@ -6,7 +6,7 @@ In every table unknown keys are errors, and values never change after reading.
 from __future__ import annotations
 
 from datetime import date, time
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
@@ -15,17 +15,7 @@ Change = Literal["name", "address", "expiration", "reissue"]
 LinkColumn = Literal["cuid", "last_4", "url", "expires_on"]
 DateFormat = Literal["YYYY-MM-DD", "YYYYMMDD", "MM/DD/YYYY", "DD/MM/YYYY", "DD.MM.YYYY"]
 
-STRFTIME: dict[DateFormat, str] = {
-    "YYYY-MM-DD": "%Y-%m-%d",
-    "YYYYMMDD": "%Y%m%d",
-    "MM/DD/YYYY": "%m/%d/%Y",
-    "DD/MM/YYYY": "%d/%m/%Y",
-    "DD.MM.YYYY": "%d.%m.%Y",
-}
-
 CHANGES = ("change", "why")  # columns that a delivery adds
-
-OWN_NAMES: dict[LinkColumn, str] = {"cuid": "cuid", "last_4": "last_4", "url": "url", "expires_on": "expires_on"}
 
 Name = Annotated[str, StringConstraints(pattern=r'^[^",\t\r\n=+@-][^",\r\n]{0,63}$')]
 
@@ -95,7 +85,7 @@ class LinkSettings(Settings):
     """The columns of `links.csv`, its date format, and the rows of a file."""
 
     columns: dict[LinkColumn, Name] = Field(
-        default_factory=lambda: dict(OWN_NAMES),
+        default_factory=lambda: {name: name for name in get_args(LinkColumn)},
         description="columns of `links.csv`, in order, each with its name there",
     )
     date_format: DateFormat = Field("YYYY-MM-DD", description="how `expires_on` is written")
@@ -115,7 +105,7 @@ class LinkSettings(Settings):
     @property
     def strftime(self) -> str:
         """The date format as strftime writes it."""
-        return STRFTIME[self.date_format]
+        return self.date_format.replace("YYYY", "%Y").replace("MM", "%m").replace("DD", "%d")
 
 
 class Schedule(Settings):

@@ -17,15 +17,23 @@ from flows.cli.main import COMMANDS as ENTRIES
 from flows.cli.main import GROUPS, command_of
 from flows.commands.entry import Entry, Form
 from schemas import portal, rules
-from schemas.issuer import Issuer
-from schemas.mapping import STEPS
+from schemas.issuer import Issuer, RuleSettings, Severity
 from schemas.reasons import LINES, PARTNER, ROWS, reason
 from schemas.reference import keys, tables
-from schemas.row_settings import RuleSettings, Severity
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
 
+# An example of each step of a mapped column, a text, and what it becomes.
+STEPS: Final = {
+    "strip_prefix": ('{ from = "ID", strip_prefix = "CUST-" }', "CUST-17", "17"),
+    "strip_suffix": ('{ from = "ID", strip_suffix = "-X" }', "17-X", "17"),
+    "split": ('{ from = "NAME", split = ";", part = 2 }', "Smith; Ann", "Ann"),
+    "slice": ('{ from = "ID", slice = [-4, -1] }', "AB-0017", "0017"),
+    "pad": ('{ from = "ZIP", pad = 5 }', "2108", "02108"),
+    "format": ('{ from = "EXP", format = "DD-MON-YYYY" }', "30-Nov-2027", "2027"),
+    "lookup": ('{ from = "TYPE", lookup = { P = "TRUE", S = "FALSE" } }', "P", "TRUE"),
+}
 SETTINGS: Final = f"""# Settings
 
 {MADE}
@@ -152,7 +160,7 @@ def settings_page() -> str:
             text += COLUMNS + "\n" + _keys(name) + _examples() if name == "columns" else FILTER
             continue
         text += f"\n### `[{name}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
-    columns = "".join(f"| `{one.name}` | {one.accepts} |\n" for one in portal.COLUMNS)
+    columns = "".join(f"| `{name}` | {accepts} |\n" for name, accepts in portal.COLUMNS.items())
     variables = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items())
     return text + PORTAL + columns + ENVIRONMENT + variables
 
@@ -183,12 +191,12 @@ def _reasons() -> Iterator[str]:
         "|---|---|---|---|---|",
     )
     for rule in rules.RULES:
-        _, action, hint = reason(rule.code)
+        *_, action, hint = reason(rule.code)
         yield f"| `{rule.code}` | `{rule.column}` | {_severity(rule)} | {action} | {hint} |"
     for title, entries in (("What a line must be", LINES), ("Rows among others", ROWS)):
         yield from ("", f"## {title}", "", "| code | by default | who acts | accepted |", "|---|---|---|---|")
         known = ((one, reason(one.code)) for one in entries)
-        yield from (f"| `{one.code}` | {one.happens} | {one.action} | {hint} |" for one, (_, _, hint) in known)
+        yield from (f"| `{one.code}` | {one.happens} | {one.action} | {hint} |" for one, (*_, hint) in known)
     yield from ("", "## The partner's errors", "", PARTNERS, "", "| kind | who acts |", "|---|---|")
     yield from (f"| `{kind}` | {action} |" for kind, action in sorted(PARTNER.items()))
     yield ""
@@ -210,7 +218,7 @@ def write(folder: Path = DEPLOY) -> None:
 
 def _examples() -> str:
     """Return the steps by example."""
-    rows = (f"| `{name}` | `{one.example}` | `{one.text}` | `{one.result}` |\n" for name, one in STEPS.items())
+    rows = (f"| `{name}` | `{example}` | `{text}` | `{result}` |\n" for name, (example, text, result) in STEPS.items())
     return "\n| step | example | of | makes |\n|---|---|---|---|\n" + "".join(rows)
 
 

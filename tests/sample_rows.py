@@ -13,6 +13,7 @@ from flows.simulator.people import PLACES
 from flows.simulator.validation import REQUIRED
 from schemas import ledger, portal, rules
 from schemas.expressions import PUBLISHED
+from schemas.issuer import RuleSettings
 from schemas.portal import (
     ADDRESS1,
     ADDRESS2,
@@ -34,7 +35,6 @@ from schemas.portal import (
     SUBNATIONAL,
     YEAR,
 )
-from schemas.row_settings import RuleSettings
 
 FREE_TEXT = (CUID, ADDRESS1, CITY, FIRST_NAME, LAST_NAME)  # a placeholder elsewhere is like one of the card number
 BOSTON = {CITY: "Boston", SUBNATIONAL: "MA", POSTAL_CODE: "02108", COUNTRY: "US"}

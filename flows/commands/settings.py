@@ -175,7 +175,6 @@ def write_schema(folder: Path) -> Path:
 
 
 WORST = (0, 75, 3, 2, 4, 1)  # exit codes: the last of those found is the command's
-OF_MAPPING = ("MissingColumnsError", "UnknownColumnsError", "DatesError")
 
 
 class Finding(NamedTuple):
@@ -240,7 +239,7 @@ def check(
     code = max((one.exit_code for one in found), key=WORST.index)
     done = facts.get("extract")
     next_step = "" if code or (done and done["already"]) else f"cardlink submit {issuer}{'' if done else ' --dry-run'}"
-    of_columns: list[str | Table] = ["", columns] if inspection.rows else []
+    of_columns: list[str | Table] = ["", columns] if columns.records else []
     return Result(facts, [*lines, *of_columns, *rows], next_step, code)
 
 
@@ -267,7 +266,9 @@ def _rows(
     context: IssuerContext, request: Request, inspection: Inspection, found: list[Finding], facts: dict[str, Any]
 ) -> list[str | Table]:
     """Check the mapping and the rows of an extract; return what is shown of the rows."""
+    from flows.extracts.errors import MappingError
     from flows.submissions.dry_run import rehearse
+    from schemas.portal import columns
 
     of_file, shown = list[Finding](), list[str | Table]()
     with _part(of_file, "file"):
@@ -275,10 +276,12 @@ def _rows(
         facts["extract"], shown = done.facts, would_send(done)[1:]
         if done.already or not inspection.errors:
             of_file, inspection.errors = [Finding("file", done.verdict)], []
-    wrong = [_wrong("mapping" if type(one).__name__ in OF_MAPPING else "file", one) for one in inspection.errors]
+    wrong = [_wrong("mapping" if isinstance(one, MappingError) else "file", one) for one in inspection.errors]
     if not any(one.part == "mapping" for one in wrong):
-        filled = f"{len(+inspection.filled)} of the portal's columns have content"
-        found.append(Finding("mapping", filled if inspection.rows else "not checked: no row could be read"))
+        empty = inspection.sample.empty
+        filled = 0 if empty else sum(inspection.sample.look(name)[0] > 0 for name in columns())
+        text = "not checked: no row could be read" if empty else f"{filled} of the portal's columns have content"
+        found.append(Finding("mapping", text))
     found += [*sorted(wrong, key=lambda one: one.part != "mapping"), *of_file]
     return shown
 
@@ -306,9 +309,10 @@ def _columns(context: IssuerContext, inspection: Inspection) -> Table:
     mapped = context.issuer.model_dump(mode="json", by_alias=True, exclude_unset=True, include={"columns"})["columns"]
     sources = {name: toml(spec) for name, spec in mapped.items()} or dict.fromkeys(columns(), "its own name")
     rows = []
-    for name in columns() if inspection.rows else ():
+    for name in () if inspection.sample.empty else columns():
         verdicts = ((code, how, number) for (at, code, how), number in inspection.verdicts.items() if at == name)
         broken = [f"{number:,} {code.rpartition('.')[2]} ({how})" for code, how, number in verdicts]
-        filled = f"{int(inspection.filled[name] * 1000 / inspection.rows) / 10:g} %"
-        rows.append((name, sources.get(name, "")[:60], filled, "  ".join(inspection.shapes[name]), ", ".join(broken)))
+        filled, shapes = inspection.sample.look(name)
+        share = f"{int(filled * 1000) / 10:g} %"
+        rows.append((name, sources.get(name, "")[:60], share, "  ".join(shapes), ", ".join(broken)))
     return Table(("column", "from", "filled", "shapes", "verdicts"), rows)

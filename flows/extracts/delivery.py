@@ -1,22 +1,29 @@
-"""What comes beside an extract: the sidecar that proves it and may date it, the done marker; and when it is taken."""
+"""An extract as it is delivered: what must be beside it, when it is taken, and reading it, decrypted and proven."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
+from io import BytesIO
 from typing import Any, NamedTuple
 
-from flows.errors import ExtractError, TryAgainError
+from flows.errors import ExtractError, OperatorError, TryAgainError
+from flows.extracts.decode import Readable
+from flows.extracts.errors import TruncatedError
 from flows.redaction import redact
 from flows.runs.context import IssuerContext
 from flows.runs.identity import date_in_name, local_day
-from flows.runs.store import Entry, Screened, Store, VerdictAwaitedError
+from flows.runs.openpgp import is_cut_off, looks_like_message
+from flows.runs.store import Entry, ObjectChangedError, Screened, Store, VerdictAwaitedError
 from schemas.issuer import SourceSettings
+from schemas.manifest import SourceIdentity
 
 LARGEST = 1 << 16  # bytes of a sidecar
+LARGEST_SEALED = 2 << 30  # bytes of a decrypted extract: it is decrypted in memory
 _SUM = re.compile(r"\\?(?P<sha256>[0-9A-Fa-f]{64})(?:\s+\*?(?P<path>\S.*))?")
 # How a ctl file writes each fact; no number has the digits of a card, since errors show them.
 _FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -35,17 +42,13 @@ class ExtractWaitsError(TryAgainError):
 
 
 class SidecarError(ExtractError):
-    """A sidecar cannot be read."""
+    """A sidecar cannot be read, or an extract is not what its sidecar says."""
 
-    message = "The sidecar {sidecar} cannot be read: {problem}."
-    next_step = "Ask the issuer to send it again, or compare `sidecar` in [source] with the file."
-
-
-class SidecarMismatchError(ExtractError):
-    """An extract is not what its sidecar says."""
-
-    message = "{extract} is not what its sidecar says: {what} is {found}, expected {expected}. Nothing was committed."
-    next_step = "Ask the issuer to send both files again. A date given with --date must be that of the sidecar."
+    message = "{extract} is not proven by its sidecar: {problem}. Nothing was committed."
+    next_step = (
+        "Ask the issuer to send both files again, or compare `sidecar` in [source] with the file. A date given with "
+        "--date must be that of the sidecar."
+    )
 
 
 class Sidecar(NamedTuple):
@@ -55,10 +58,10 @@ class Sidecar(NamedTuple):
     facts: dict[str, Any]
 
     def prove(self, **found: Any) -> None:
-        """Raise SidecarMismatchError where a fact is another than found."""
+        """Raise SidecarError where a fact is another than found."""
         for what, value in found.items():
             if (said := self.facts.get(what, value)) != value:
-                raise SidecarMismatchError(extract=self.extract, what=what, found=value, expected=said)
+                raise SidecarError(extract=self.extract, problem=f"{what} is {value}, expected {said}")
 
 
 def companions(source: SourceSettings) -> tuple[str, ...]:
@@ -96,7 +99,7 @@ def waits_for(context: IssuerContext, entry: Entry, keys: Collection[str]) -> st
 
 
 def business_date(context: IssuerContext, entry: Entry, asked: date | None = None) -> date:
-    """Return the date asked for, else that of the name, the sidecar, the day of the drop; SidecarMismatchError."""
+    """Return the date asked for, else that of the name, the sidecar, the day of the drop; SidecarError."""
     sidecar, named = read_sidecar(context.adapters.store, context.issuer.source, entry.key), date_in_name(entry.key)
     for day in filter(None, (named, asked)):
         sidecar.prove(date=day)
@@ -112,7 +115,7 @@ def read_sidecar(store: Store, source: SourceSettings, extract: str) -> Sidecar:
         text = stream.read(LARGEST).decode("utf-8-sig")
     facts = (_checksum if source.sidecar == "sha256" else _facts)(text.splitlines(), extract.rpartition("/")[2])
     if isinstance(facts, str):
-        raise SidecarError(sidecar=key, problem=facts)
+        raise SidecarError(extract=extract, problem=f"{key}: {facts}")
     return Sidecar(extract, facts)
 
 
@@ -142,3 +145,60 @@ def _facts(lines: list[str], _: str) -> dict[str, Any] | str:
         except ValueError:  # 20260231 is not a date
             return f"line {number} has no valid {key}"
     return facts or f"it has none of {', '.join(_FACTS)}"
+
+
+class NoKeyForExtractError(OperatorError):
+    """The extract is PGP-encrypted, and no private key is configured."""
+
+    message = "{extract} is PGP-encrypted and no private key is configured."
+    next_step = "Set CARDLINK_PRIVATE_KEY_FILE to the file of the private key it was encrypted for."
+
+
+@contextmanager
+def open_extract(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Iterator[Digesting | BytesIO]:
+    """Open the extract again, pinned; ObjectChangedError at its end if it has not the digest of the first reading."""
+    with context.adapters.store.open(entry.key, entry) as stored:
+        digesting = Digesting(stored)
+        if looks_like_message(digesting.head):
+            message = digesting.read()
+            if is_cut_off(message):
+                raise TruncatedError(name=entry.key, problem=f"its PGP message has no end after {len(message)} bytes")
+            with context.opener() as opener:
+                if opener is None:
+                    raise NoKeyForExtractError(extract=entry.key)
+                plain = opener.open(message, LARGEST_SEALED)
+            yield BytesIO(plain)
+        else:
+            yield digesting
+        if digesting.hexdigest() != source.sha256:
+            raise ObjectChangedError(key=entry.key)
+
+
+class Digesting:
+    """A stream that hashes what is read of it; `head`: its first bytes, which are still to be read."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source, self._running, self._done, self._rest = source, hashlib.sha256(), 0, b""
+        self.head = self._rest = self.read(64)
+
+    def tell(self) -> int:
+        """Return how many bytes were read."""
+        return self._done
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes, as many as asked for unless it ends."""
+        if head := self._rest:
+            self._rest = b"" if size < 0 else head[size:]
+            return head + self.read() if size < 0 else head[:size]
+        data = self._source.read(size)
+        while 0 < len(data) < size and (more := self._source.read(size - len(data))):
+            data += more  # always full reads, so that the same extract gives the same blocks each time
+        self._running.update(data)
+        self._done += len(data)
+        return data
+
+    def hexdigest(self) -> str:
+        """Read what the reader did not need, such as bytes after a gzip member, and return the SHA-256 of all."""
+        while self.read(1 << 20):
+            pass
+        return self._running.hexdigest()

@@ -14,14 +14,13 @@ import polars as pl
 
 from flows.extracts.decode import decodes, line_blocks
 from flows.extracts.errors import EncodingError, HeaderError, TruncatedError
-from flows.extracts.header import header_names
+from flows.extracts.grammar import header_names
 from schemas.expressions import luhn_holds
 from schemas.issuer import SourceSettings
 from schemas.reference import toml
 
 FIRST, BLOCK = 2000, 1 << 14  # lines looked at in the beginning; after it, one in each block of so many bytes
 ABOVE = 12  # most lines above the data
-COMMENTS = ("#", "*", "!")
 _SEP = re.compile('"?sep=', re.IGNORECASE)
 _TAG = re.compile(
     r'["(*#=-]*(?:TRL|TRA?I?LE?R|TLR|TR|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+)(?=[^A-Za-z-]|$)|[(*#=-]+'

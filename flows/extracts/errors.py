@@ -48,25 +48,13 @@ class TrailerError(ExtractError):
     next_step = "Compare `trailer` in [source] with the file, or ask the issuer to send it again."
 
 
-class MissingColumnsError(ExtractError):
-    """The header lacks columns that the settings name."""
+class MappingError(ExtractError):
+    """Columns are missing or unknown, or dates are not written as the settings say, or not in one way."""
 
-    message = "{name} has no column {columns}."
-    next_step = "Correct [columns] in the issuer's settings, or ask the issuer to send it again."
-
-
-class DatesError(ExtractError):
-    """The dates of a column are not written as the settings say, or not in one way."""
-
-    message = "{name}: the dates of {column} cannot be read: {problem}."
-    next_step = "Set its `format` in [columns] to the form that they have, or ask the issuer which that is."
-
-
-class UnknownColumnsError(ExtractError):
-    """The header has columns that the settings do not name."""
-
-    message = "{name} has unknown columns: {columns}."
-    next_step = "Add them to [columns], or ask the issuer what they are."
+    message = "{name} does not fit [columns]: {problem}."
+    next_step = (
+        "Correct [columns] in the issuer's settings, or ask the issuer what it changed, or how dates are written."
+    )
 
 
 class CardInNameError(ExtractError):

@@ -1,10 +1,11 @@
-"""The grammar of one physical line: which lines are records, which may begin one, and what is wrong with the others.
+"""The grammar of physical lines: which are records, which may begin one, what is wrong with others; header and trailer.
 
 It decides before a parser sees a line, because CSV parsers guess, pad, shift or merge without a warning.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,20 +13,25 @@ from itertools import pairwise
 import polars as pl
 
 from flows.extracts.decode import UNREADABLE
+from flows.extracts.errors import HeaderError, MappingError, TrailerError
+from schemas.issuer import SourceSettings
 
 ENCODING = "line.encoding.invalid"
 CONTROL = "line.character.control"
 UNTERMINATED = "line.quote.unterminated"
-BARE_QUOTE = "line.quote.bare"
 TOO_FEW = "line.fields.too_few"
 TOO_MANY = "line.fields.too_many"
-NO_CONTENT = "line.fields.empty"
 TOO_SHORT = "line.length.short"
-TOO_LONG = "line.length.long"
 
 SHORTER = (TOO_FEW, TOO_SHORT)
 
 WIDE = 500  # fields; polars compiles no regex of many more
+MOST = 20_000  # columns
+RECORD = "record"  # the only column of a fixed-width extract: the whole line
+_SEP = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+_NUMBER = re.compile(r"[\s\d.,/+-]*\d[\s\d.,/+-]*")
+_CARD_OR_MAIL = re.compile(r"\d[\d -]{4,}\d|@")
+_AROUND = "\ufeff\u200b\u00a0 \t"
 LONGEST_RECORD = 100  # physical lines one record may span
 
 
@@ -33,8 +39,7 @@ class Delimited:
     """Records of `fields` fields between `delimiter`s, quoted as in RFC 4180; `excel`: or as `="text"`."""
 
     def __init__(self, delimiter: str, fields: int, *, excel: bool = False) -> None:
-        self._delimiter = delimiter
-        self._fields = fields
+        self._delimiter, self._fields = delimiter, fields
         marker = re.escape(delimiter)
         plain = rf'[^"{marker}\x00\x1a\r\n]*'
         formula = f'="{plain}"|' if excel else ""
@@ -49,12 +54,12 @@ class Delimited:
     def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
         """Return which lines are records with content; not `quoted`, it is enough to count delimiters."""
         content = lines.str.contains(rf'[^{re.escape(self._delimiter)}\s"]')
-        if quoted and self._fields <= WIDE:
+        if not quoted:
+            legal = ~lines.str.contains(r"[\x00\x1a\r]")
+            return content & legal & (lines.str.count_matches(self._delimiter, literal=True) == self._fields - 1)
+        if self._fields <= WIDE:
             return content & lines.str.contains(f"^{self._whole.pattern}$")
-        if quoted:
-            return content & pl.Series([self._whole.fullmatch(line) is not None for line in lines], dtype=pl.Boolean)
-        legal = ~lines.str.contains(r"[\x00\x1a\r]")
-        return content & legal & (lines.str.count_matches(self._delimiter, literal=True) == self._fields - 1)
+        return content & pl.Series([self._whole.fullmatch(line) is not None for line in lines], dtype=pl.Boolean)
 
     def opens(self, line: str) -> bool:
         """Return whether a quoted field begins and is not closed, so that the record may continue in the next line."""
@@ -79,10 +84,10 @@ class Delimited:
         if re.search(r"[\x00\x1a]", line) or rest.startswith("\r"):
             return CONTROL
         if rest:
-            return UNTERMINATED if self._open.fullmatch(self._delimiter + line) else BARE_QUOTE
+            return UNTERMINATED if self._open.fullmatch(self._delimiter + line) else "line.quote.bare"
         found = len(self._one.findall(self._delimiter + line))
         if found == self._fields:
-            return NO_CONTENT
+            return "line.fields.empty"
         return TOO_FEW if found < self._fields else TOO_MANY
 
 
@@ -97,27 +102,19 @@ class Fixed:
         legal = ~lines.str.contains(r"[\x00\x1a\r]") & lines.str.contains(r"\S")
         return legal & (lines.str.len_chars() == self._width)
 
-    def opens(self, line: str) -> bool:
-        """Return False."""
-        return False
-
-    def joins(self, lines: Sequence[str]) -> bool:
-        """Return False."""
-        return False
-
     def fault(self, line: str) -> str:
         """Return what is wrong: an illegal character, else the width."""
         if line == UNREADABLE.decode():
             return ENCODING
         if re.search(r"[\x00\x1a\r]", line):
             return CONTROL
-        return TOO_SHORT if len(line) < self._width else TOO_LONG
+        return TOO_SHORT if len(line) < self._width else "line.length.long"
 
 
 Grammar = Delimited | Fixed
 
 
-def joined_records(grammar: Grammar, lines: pl.Series, suspects: Sequence[int]) -> list[tuple[int, int]]:
+def joined_records(grammar: Delimited, lines: pl.Series, suspects: Sequence[int]) -> list[tuple[int, int]]:
     """Return the spans (first, last) of lines that are one record together.
 
     `suspects` are the positions of lines that are not a record by themselves. A record ends at the first line that
@@ -133,7 +130,7 @@ def joined_records(grammar: Grammar, lines: pl.Series, suspects: Sequence[int]) 
     return spans
 
 
-def open_record(grammar: Grammar, lines: pl.Series, suspects: Sequence[int], end: int) -> int | None:
+def open_record(grammar: Delimited, lines: pl.Series, suspects: Sequence[int], end: int) -> int | None:
     """Return the position after `end` of a line whose record may continue beyond these lines, else None."""
     for at in reversed(suspects):
         if at <= end or lines.len() - at >= LONGEST_RECORD:
@@ -141,3 +138,84 @@ def open_record(grammar: Grammar, lines: pl.Series, suspects: Sequence[int], end
         if grammar.opens(lines[at]):
             return at
     return None
+
+
+def is_sep_line(line: str, settings: SourceSettings, name: str) -> bool:
+    """Return whether this is Excel's `sep=` line; raises HeaderError if it contradicts the settings."""
+    found = _SEP.fullmatch(line)
+    if found and found[1] != settings.delimiter:
+        problem = f"its sep= line names the delimiter {found[1]!r}, the settings {settings.delimiter!r}"
+        raise HeaderError(name=name, problem=problem)
+    return found is not None
+
+
+def header_names(line: str, settings: SourceSettings, name: str) -> tuple[str, ...]:
+    """Return the names in a header line; HeaderError, which shows nothing of it, where it looks like data."""
+    fields = _fields(line, settings.delimiter, name)
+    if any(_NUMBER.fullmatch(field) or _CARD_OR_MAIL.search(field) for field in fields):
+        problem = "it looks like a data row; an extract without a header needs header_rows = 0 and names"
+        raise HeaderError(name=name, problem=problem)
+    if len(fields) < 2:
+        best = max(",;\t|", key=line.count)
+        hint = f"; with {best!r} it has {line.count(best) + 1}" if line.count(best) else ""
+        problem = f"with the delimiter {settings.delimiter!r} it has only one column{hint}"
+        raise HeaderError(name=name, problem=problem)
+    names = [field.strip(_AROUND) or f"column_{at}" for at, field in enumerate(fields, 1)]
+    names = [f"{name}_" if name in ("row", "line") else name for name in names]  # our frames have these two themselves
+    if len(names) > MOST:
+        raise HeaderError(name=name, problem=f"it has {len(names):,} columns; the limit is {MOST:,}")
+    places: dict[str, int] = {}
+    for at, found in enumerate(names, 1):
+        if places.setdefault(found, at) < at:
+            raise HeaderError(name=name, problem=f"columns {places[found]} and {at} have the same name")
+    return tuple(names)
+
+
+def _fields(line: str, delimiter: str, name: str) -> list[str]:
+    if "\r" in line:
+        raise HeaderError(name=name, problem="its lines end in CR only; expected LF or CRLF")
+    if "\x00" in line or "\x1a" in line:
+        raise HeaderError(name=name, problem="it contains bytes that are not text in the encoding of the settings")
+    try:
+        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        pass  # our error is raised outside: the original may quote the content
+    raise HeaderError(name=name, problem="its quotes are not paired")
+
+
+def trailer_number(line: str, settings: SourceSettings, name: str, number: int, group: int = 1) -> int:
+    """Return the count in a trailer, its first group, or the hash total; TrailerError with the line number only."""
+    digits, what = (12, "count") if group == 1 else (40, "hash total")
+    found = re.search(settings.trailer or "", line)
+    if not found or not re.fullmatch(rf"\s*[0-9]{{1,{digits}}}\s*", found[group] or ""):
+        raise TrailerError(name=name, problem=f"line {number} has no {what} where the settings expect it")
+    return int(found[group])
+
+
+class HashTotal:
+    """The sum of a column's numbers beside the total in the trailer; neither leaves it: of one row, it is a card."""
+
+    def __init__(self, settings: SourceSettings, header: Sequence[str], name: str) -> None:
+        self._settings, self._name, self._digits = settings, name, settings.hash_total_digits
+        self._sum, self._stated, place = 0, -1, settings.hash_total
+        if isinstance(place, str) and place not in header:
+            raise MappingError(name=name, problem=f"it has no column {place} for hash_total")
+        first, last = place if isinstance(place, tuple) else (1, 0)
+        self._cells = pl.col(place) if isinstance(place, str) else pl.col(RECORD).str.slice(first - 1, last - first + 1)
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Add the rows of a block, in halves of nine digits that no number of rows can overflow."""
+        digits = self._cells.str.replace_all("[^0-9]", "").str.tail(self._digits)
+        halves = {"high": digits.str.head(-9), "low": digits.str.tail(9)}
+        sums = rows.select(half.cast(pl.UInt64, strict=False).sum().alias(name) for name, half in halves.items())
+        self._sum += sums["high"].item() * 10**9 + sums["low"].item()
+
+    def take(self, line: str, number: int) -> None:
+        """Take the total of the trailer; TrailerError where it has none."""
+        self._stated = trailer_number(line, self._settings, self._name, number, group=2)
+
+    def check(self, rows: int, unreadable: int) -> None:
+        """Raise TrailerError unless sum and total are equal in their low-order digits, and every row was read."""
+        if unreadable or (self._sum - self._stated) % 10**self._digits:
+            problem = f"its hash total is not that of the {rows} rows, of which {unreadable} cannot be read"
+            raise TrailerError(name=self._name, problem=problem)

@@ -10,26 +10,13 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import ExtractError
-from flows.extracts.errors import DatesError, MissingColumnsError, UnknownColumnsError
-from flows.extracts.header import RECORD
+from flows.extracts.errors import MappingError
+from flows.extracts.grammar import RECORD
 from flows.extracts.reader import Block
+from schemas import mapping as cells
 from schemas import portal, rules
 from schemas.expressions import UNREADABLE
 from schemas.issuer import Issuer
-from schemas.mapping import (
-    AUTO,
-    NAMES,
-    READINGS,
-    STEPS,
-    Cell,
-    Columns,
-    Except,
-    Filter,
-    Spec,
-    date_part,
-    date_shape,
-    present,
-)
 
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
 
@@ -49,11 +36,15 @@ class Dates(NamedTuple):
     form: str
     text: pl.Expr
 
+    def error(self, name: str, problem: str) -> MappingError:
+        """Return why the dates cannot be read."""
+        return MappingError(name=name, problem=f"the dates of {self.source} cannot be read: {problem}")
+
     def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return which forms fit a row, once for all rows alike; only of rows that have a date in any form."""
-        auto, any_form = self.form == AUTO, pl.any_horizontal(pl.all())
-        forms = READINGS if auto else (self.form,)
-        shapes = (self.text.str.contains(date_shape(form, real=auto)).alias(form) for form in forms)
+        auto, any_form = self.form == cells.AUTO, pl.any_horizontal(pl.all())
+        forms = cells.READINGS if auto else (self.form,)
+        shapes = (self.text.str.contains(cells.date_shape(form, real=auto)).alias(form) for form in forms)
         return rows.select(shapes).filter(any_form).unique()
 
     def wrong(self, rows: pl.DataFrame) -> str:
@@ -63,7 +54,7 @@ class Dates(NamedTuple):
             return ""
         line, text = rows.row(0)
         shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))[:20]
-        forms = ", ".join(_possible(Dates("", AUTO, pl.col("text")).fits(rows))) or "nothing"
+        forms = ", ".join(_possible(Dates("", cells.AUTO, pl.col("text")).fits(rows))) or "nothing"
         return f"line {line} has {shape!r}, which format = {self.form!r} does not read (what does: {forms})"
 
 
@@ -97,10 +88,12 @@ def plan_mapping(
     """Plan how rows under `header` become the portal's columns; without `[columns]`, the portal's names are expected.
 
     `template`: the portal's own names of its columns; `beside`: headers that are always allowed. `note` is told of
-    MissingColumnsError, and of UnknownColumnsError where `strict` is set or `[columns]` is not.
+    columns that are missing, and of unknown ones where `strict` is set or `[columns]` is not.
     """
-    asked: Columns = dict(issuer.columns) or _portal_columns(header, template)
     finder = _Finder(header)
+    own = {name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()}
+    needed = {name: both for name, both in own.items() if name in rules.REQUIRED or finder.has(*both)}
+    asked: cells.Columns = dict(issuer.columns) or dict(needed)
     absent = [target for target in rules.REQUIRED if target not in asked]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     built = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
@@ -108,17 +101,23 @@ def plan_mapping(
         built += (_column(REISSUE, reissue, finder).alias(REISSUE),)
     counts = _counting(issuer.filter, finder)
     if finder.missing:
-        note(MissingColumnsError(name=name, columns="; ".join(finder.missing)))
+        note(MappingError(name=name, problem=f"it has no column {'; '.join(finder.missing)}"))
     unknown = [found for found in header if found not in finder.used and found not in beside]
     if unknown and (issuer.source.strict or not issuer.columns):
-        note(UnknownColumnsError(name=name, columns=", ".join(unknown)))
-    return Mapping(built, counts, dict(_dates(asked, finder)), name)
+        note(MappingError(name=name, problem=f"it has unknown columns: {', '.join(unknown)}"))
+    dates = {}
+    for target, spec in asked.items():
+        if isinstance(spec, cells.Cell) and spec.format is not None and spec.format not in cells.NAMES:
+            plain = spec.model_copy(update={"format": cells.AUTO, "lookup": None})
+            source = spec.source if isinstance(spec.source, str) else target
+            dates[target] = Dates(source, spec.format, _made(target, plain, finder))
+    return Mapping(built, counts, dates, name)
 
 
 def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return (row, line, the portal's columns, REISSUE where mapped; row and line of rows that the filter excludes).
 
-    Raises DatesError where a date has another form than the one that `auto` found in earlier rows.
+    Raises MappingError where a date has another form than the one that `auto` found in earlier rows.
     """
     excluded = rows.select("row", "line").clear()
     if mapping.counts is not None:
@@ -127,8 +126,8 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
         rows = rows.filter(counted)
     mapped = rows.select("row", "line", *mapping.columns)
     for target, dates in mapping.dates.items():
-        if dates.form == AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
-            raise DatesError(name=mapping.name, column=dates.source, problem="no form of `auto` fits all rows")
+        if dates.form == cells.AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
+            raise dates.error(mapping.name, "no form of `auto` fits all rows")
     return mapped, excluded
 
 
@@ -137,7 +136,7 @@ def with_dates(
 ) -> Mapping:
     """Return the mapping with a form for every column of dates; all rows decide where the `first` leave a doubt.
 
-    DatesError, where `auto` fits several forms or none, or no date at all has the form of the settings, goes to `note`.
+    Where `auto` fits several forms or none, or no date has the form of the settings, MappingError goes to `note`.
     """
     columns = list(mapping.columns)
     counts = pl.lit(value=True) if mapping.counts is None else mapping.counts
@@ -151,10 +150,10 @@ def with_dates(
         elif len(forms) != 1:
             problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
         if problem:
-            note(DatesError(name=mapping.name, column=dates.source, problem=problem))
-        elif dates.form == AUTO:
+            note(dates.error(mapping.name, problem))
+        elif dates.form == cells.AUTO:
             at = portal.columns().index(target)
-            columns[at] = date_part(dates.text, forms[0], target, real=True).alias(target)
+            columns[at] = cells.date_part(dates.text, forms[0], target, real=True).alias(target)
     return mapping._replace(columns=tuple(columns))
 
 
@@ -166,16 +165,15 @@ class _Finder:
         self.used: set[str] = set()
         self.missing: list[str] = []
 
+    def has(self, *wanted: str) -> bool:
+        return bool({*map(_plain, wanted)} & {*map(_plain, self._header)})
+
     def find(self, *wanted: str) -> pl.Expr:
-        for name in wanted:
-            if name in self._header:
-                self.used.add(name)
-                return pl.col(name)
-        for name in wanted:
-            alike = [found for found in self._header if _plain(found) == _plain(name)]
-            if len(alike) == 1:
-                self.used.add(alike[0])
-                return pl.col(alike[0])
+        alike = [[found for found in self._header if _plain(found) == _plain(name)] for name in wanted]
+        exact = [[name] for name in wanted if name in self._header]
+        if one := next((found[0] for found in (*exact, *alike) if len(found) == 1), None):
+            self.used.add(one)
+            return pl.col(one)
         by_plain = {_plain(found): found for found in self._header}
         near = difflib.get_close_matches(_plain(wanted[0]), list(by_plain), n=3, cutoff=0)
         self.missing.append(f"{' or '.join(wanted)} (nearest: {', '.join(by_plain[key] for key in near)})")
@@ -186,53 +184,34 @@ def _plain(name: str) -> str:
     return name.casefold().replace(" ", "").replace("_", "")
 
 
-def _portal_columns(header: Sequence[str], template: dict[str, str]) -> Columns:
-    """Map each column to its name, ours or the template's: required ones always, optional ones if they are found."""
-    found = {_plain(name) for name in header}
-    names = {name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()}
-    return {name: both for name, both in names.items() if name in rules.REQUIRED or found & {*map(_plain, both)}}
+def _column(target: str, spec: cells.Spec | None, finder: _Finder) -> pl.Expr:
+    if spec is None or isinstance(spec, cells.Cell):
+        return pl.lit(None, pl.String) if spec is None else _made(target, spec, finder)
+    return finder.find(*([spec] if isinstance(spec, str) else spec))
 
 
-def _dates(columns: Columns, finder: _Finder) -> Iterator[tuple[str, Dates]]:
-    for target, spec in columns.items():
-        if isinstance(spec, Cell) and spec.format is not None and spec.format not in NAMES:
-            plain = spec.model_copy(update={"format": AUTO, "lookup": None})
-            source = spec.source if isinstance(spec.source, str) else target
-            yield target, Dates(source, spec.format, _made(target, plain, finder))
-
-
-def _column(target: str, spec: Spec | None, finder: _Finder) -> pl.Expr:
-    if isinstance(spec, Cell):
-        return _made(target, spec, finder)
-    if spec is None:
-        return pl.lit(None, pl.String)
-    return finder.find(spec) if isinstance(spec, str) else finder.find(*spec)
-
-
-def _made(target: str, cell: Cell, finder: _Finder) -> pl.Expr:
+def _made(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
     """Return the source of a cell after its steps."""
     if cell.at is not None:
         value = finder.find(RECORD).str.slice(cell.at[0] - 1, cell.at[1] - cell.at[0] + 1)
     elif parts := cell.join or cell.first:
-        texts = [present(_column(target, one, finder)) for one in parts]
+        texts = [cells.present(_column(target, one, finder)) for one in parts]
         joined = pl.concat_str(texts, separator=cell.between, ignore_nulls=True)
         value = joined if cell.join else pl.coalesce(texts)
     else:
         value = pl.lit(cell.constant) if cell.source is None else _column(target, cell.source, finder)
-    value = present(value)
-    for name, step in STEPS.items():
+    value = cells.present(value)
+    for name, step in cells.STEPS.items():
         if getattr(cell, name) is not None:
-            value = step.apply(value, cell, target)
+            value = step(value, cell, target)
     holds = _counting(cell.when or {}, finder)
     return value if holds is None else pl.when(holds).then(value)
 
 
-def _counting(where: Filter, finder: _Finder) -> pl.Expr | None:
+def _counting(where: cells.Filter, finder: _Finder) -> pl.Expr | None:
     tests = []
     for name, rule in where.items():
         value = finder.find(name).str.strip_chars().fill_null("")
-        if isinstance(rule, Except):
-            tests.append(~value.is_in(rule.exclude))
-        else:
-            tests.append(value.is_in([rule] if isinstance(rule, str) else list(rule)))
+        values = rule.exclude if isinstance(rule, cells.Except) else [rule] if isinstance(rule, str) else rule
+        tests.append(value.is_in(list(values)) ^ isinstance(rule, cells.Except))
     return pl.all_horizontal(tests) if tests else None

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -15,21 +14,9 @@ import numpy.typing as npt
 import polars as pl
 
 from flows.errors import BugError
+from flows.extracts import grammar
 from flows.extracts.decode import BLOCK, MARKS, Readable, as_utf8, line_blocks, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
-from flows.extracts.grammar import (
-    LONGEST_RECORD,
-    SHORTER,
-    TOO_FEW,
-    TOO_MANY,
-    UNTERMINATED,
-    Delimited,
-    Fixed,
-    Grammar,
-    joined_records,
-    open_record,
-)
-from flows.extracts.header import RECORD, HashTotal, header_names, is_sep_line, trailer_count
 from schemas.issuer import SourceSettings
 
 REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String}
@@ -59,24 +46,6 @@ class Block(NamedTuple):
     refused: pl.DataFrame
 
 
-@dataclass
-class ReadCounts:
-    """The physical lines by kind, and the count in the trailer; final after the iteration."""
-
-    kinds: Counter[Kind] = field(default_factory=Counter)
-    trailer_count: int | None = None
-
-    @property
-    def lines(self) -> int:
-        """All lines of the extract."""
-        return self.kinds.total()
-
-    @property
-    def rows(self) -> int:
-        """The lines that begin a row, refused ones included."""
-        return self.kinds[Kind.RECORD] + self.kinds[Kind.REFUSED]
-
-
 def read_extract(
     stream: Readable, settings: SourceSettings, name: str, *, again: bool = False, block: int = BLOCK
 ) -> Extract:
@@ -85,27 +54,39 @@ def read_extract(
 
 
 class Extract:
-    """An open extract: the lines `before` its data, its `header`, its blocks (by iterating, once), final `counts`."""
+    """An open extract: the lines `before` its data, its `header`, its blocks (by iterating, once).
+
+    After the iteration, the `kinds` of its lines and the `trailer_count` are final.
+    """
 
     def __init__(self, blocks: Iterator[bytes], settings: SourceSettings, name: str, again: bool) -> None:
-        self.counts = ReadCounts()
+        self.kinds: Counter[Kind] = Counter()
+        self.trailer_count: int | None = None
         self.before: list[str] = []
-        self._again = again
+        self._blocks, self._settings, self._name, self._again = blocks, settings, name, again
         self._open = False  # no newline ends the lines before the data
         self._cut = ""  # why the last record seems to be cut off
-        self._settings = settings
-        self._name = name
-        self._blocks = blocks
         self._data = b""  # decoded, not read yet
         self._header_line = ""
         self.header = self._read_header()
-        if self._open and self.counts.kinds[Kind.HEADER] and settings.final_newline and not again:
+        if self._open and self.kinds[Kind.HEADER] and settings.final_newline and not again:
             raise TruncatedError(name=name, problem="it ends within its header")
-        self._total = None if again or settings.hash_total is None else HashTotal(settings, self.header, name)
-        self._grammar: Grammar = Delimited(settings.delimiter, len(self.header), excel=settings.quoting == "excel")
+        self._total = None if again or settings.hash_total is None else grammar.HashTotal(settings, self.header, name)
+        excel, columns = settings.quoting == "excel", len(self.header)
+        self._grammar: grammar.Grammar = grammar.Delimited(settings.delimiter, columns, excel=excel)
         if settings.format == "fixed" and settings.width is not None:
-            self._grammar = Fixed(settings.width)
+            self._grammar = grammar.Fixed(settings.width)
         self._check_header_fits()
+
+    @property
+    def lines(self) -> int:
+        """All lines so far."""
+        return self.kinds.total()
+
+    @property
+    def height(self) -> int:
+        """The lines so far that begin a row, refused ones included."""
+        return self.kinds[Kind.RECORD] + self.kinds[Kind.REFUSED]
 
     def __iter__(self) -> Iterator[Block]:
         """Yield the blocks; raises EmptyExtractError, EncodingError, TrailerError or TruncatedError."""
@@ -116,15 +97,15 @@ class Extract:
         block, _ = self._read(self._data, last=True)
         yield block
         if problem := self._missing_end():  # first: an issuer may allow empty extracts, not those cut to nothing
-            raise TruncatedError(name=self._name, problem=f"{problem}; {self.counts.rows} rows were read")
-        if not self.counts.rows:
+            raise TruncatedError(name=self._name, problem=f"{problem}; {self.height} rows were read")
+        if not self.height:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
         if self._total is not None:
-            self._total.check(self.counts.rows, self.counts.kinds[Kind.REFUSED])
+            self._total.check(self.height, self.kinds[Kind.REFUSED])
 
     def _missing_end(self) -> str:
         """Return what shows that the end of the extract is missing, "" where nothing does."""
-        settings, trailed = self._settings, self.counts.kinds[Kind.TRAILER] > 0
+        settings, trailed = self._settings, self.kinds[Kind.TRAILER] > 0
         if settings.trailer is not None and not trailed:
             return "it has no trailer, which its settings require"
         if self._again:
@@ -133,11 +114,11 @@ class Extract:
             return f"{self._cut} (a last line that is no record: describe it with `trailer` or `comment` in [source])"
         if settings.final_newline and (self._open or self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n")):
             hint = "where the issuer writes it so, set final_newline = false in [source]"
-            return f"its last line, line {self.counts.lines}, has no newline ({hint})"
+            return f"its last line, line {self.lines}, has no newline ({hint})"
         return ""
 
     def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
-        block = as_utf8(raw, self._settings.encoding, self._name, self.counts.lines + lines_before + 1)
+        block = as_utf8(raw, self._settings.encoding, self._name, self.lines + lines_before + 1)
         escaped = self._settings.quoting == "backslash" and b"\\" in block
         return without_escapes(block, self._settings.delimiter) if escaped else block
 
@@ -145,10 +126,10 @@ class Extract:
 
     def _read_header(self) -> tuple[str, ...]:
         """Consume the `sep=` line, comments, blank lines and the header; return the names."""
-        settings, counts, left, at = self._settings, self.counts, self._settings.header_rows, 0
+        settings, left, at = self._settings, self._settings.header_rows, 0
         while (found := self._line_at(at)) is not None:
             line, after = found
-            sep = counts.lines == 0 and is_sep_line(line, settings, self._name)
+            sep = self.lines == 0 and grammar.is_sep_line(line, settings, self._name)
             if sep or (settings.comment is not None and line.startswith(settings.comment)):
                 kind = Kind.COMMENT
             elif not left:
@@ -157,15 +138,17 @@ class Extract:
                 kind = Kind.BLANK
             else:
                 kind, self._header_line, left = Kind.HEADER, line, left - 1
-            counts.kinds[kind], at = counts.kinds[kind] + 1, after
+            self.kinds[kind], at = self.kinds[kind] + 1, after
             self.before.append(line)
         if left:
             raise EmptyExtractError(name=self._name, problem="it has no header")
         self._open = at > len(self._data)
         self._data = self._data[at:]
         if settings.format == "fixed":
-            return (RECORD,)
-        return header_names(self._header_line, settings, self._name) if counts.kinds[Kind.HEADER] else settings.names
+            return (grammar.RECORD,)
+        return (
+            grammar.header_names(self._header_line, settings, self._name) if self.kinds[Kind.HEADER] else settings.names
+        )
 
     def _line_at(self, at: int) -> tuple[str, int] | None:
         """Return the line at a byte of the data, and the start of the next; None at the end of the extract."""
@@ -181,16 +164,16 @@ class Extract:
         """Refuse a header that fits none of the next lines, before an error shows names that may be cells."""
         while self._data.count(b"\n") < PEEKED and (raw := next(self._blocks, None)) is not None:
             self._data += self._decode(raw, self._data.count(b"\n"))
-        if self._settings.format == "fixed" or not self._data:
+        if isinstance(self._grammar, grammar.Fixed) or not self._data:
             return
         lines = pl.read_lines(self._data, n_rows=PEEKED).to_series()
         kinds = self._kinds(lines, quoted=True, last=False)
-        open_at = self._join(lines, kinds, last=False)
+        open_at = self._join(self._grammar, lines, kinds, last=False)
         if (kinds == Kind.REFUSED).any() and not (kinds == Kind.RECORD).any() and open_at == len(kinds):
             line = lines[int(np.flatnonzero(kinds == Kind.REFUSED)[0])]
             code = self._grammar.fault(line)
             problem = f"it has {len(self.header)} columns, and none of the lines after it has as many"
-            if code not in (TOO_FEW, TOO_MANY):
+            if code not in (grammar.TOO_FEW, grammar.TOO_MANY):
                 problem = f"it may be data, since none of the lines after it is a record ({code})"
             form = next((form for form, mark in (("backslash", '\\"'), ("excel", '="')) if mark in line), "")
             raise HeaderError(
@@ -205,9 +188,9 @@ class Extract:
         quoted = self._settings.format == "csv" and b'"' in data
         kinds = self._kinds(lines, quoted, last)
         rest = b""
-        if quoted:
-            keep = self._join(lines, kinds, last)
-            rest = _last_lines(data, len(kinds) - keep) if keep < len(kinds) else b""
+        if isinstance(self._grammar, grammar.Delimited) and quoted:
+            keep = self._join(self._grammar, lines, kinds, last)
+            rest = b"\n".join(data.split(b"\n")[keep - len(kinds) - 1 :]) if keep < len(kinds) else b""
             lines, kinds = lines.head(keep), kinds[:keep]
         self._check_trailer(lines, kinds)
         suspects = np.flatnonzero(kinds == Kind.REFUSED).tolist()
@@ -231,10 +214,10 @@ class Extract:
 
     def _cut_off(self, tail: list[tuple[int, str]], lines: pl.Series) -> str:
         """Return why the last record seems to be cut off, by the refused lines after the last whole one; else ""."""
-        for at, code in tail[-LONGEST_RECORD:]:
-            if code == UNTERMINATED and self._grammar.fault("\n".join(lines[at:])) == UNTERMINATED:
-                return f"its last record, line {self.counts.lines + at + 1}, ends inside quotes"
-        if not tail or tail[-1][1] not in SHORTER:
+        for at, code in tail[-grammar.LONGEST_RECORD :]:
+            if code == grammar.UNTERMINATED and self._grammar.fault("\n".join(lines[at:])) == grammar.UNTERMINATED:
+                return f"its last record, line {self.lines + at + 1}, ends inside quotes"
+        if not tail or tail[-1][1] not in grammar.SHORTER:
             return ""
         at, line = tail[-1][0], lines[tail[-1][0]]
         if self._settings.format == "fixed":
@@ -242,7 +225,7 @@ class Extract:
         else:
             fields = re.sub('"[^"]*"', "", line).count(self._settings.delimiter) + 1
             found = f"{fields} instead of {len(self.header)} fields"
-        return f"its last record, line {self.counts.lines + at + 1}, has {found}"
+        return f"its last record, line {self.lines + at + 1}, has {found}"
 
     def _kinds(self, lines: pl.Series, quoted: bool, last: bool) -> Kinds:
         """Return the kind of each line by itself."""
@@ -261,30 +244,29 @@ class Extract:
                 kinds[at] = Kind.BLANK
         return kinds
 
-    def _join(self, lines: pl.Series, kinds: Kinds, last: bool) -> int:
+    def _join(self, records: grammar.Delimited, lines: pl.Series, kinds: Kinds, last: bool) -> int:
         """Mark the records that span lines; return how many lines can be read without the next block."""
         suspects = np.flatnonzero(kinds == Kind.REFUSED).tolist()
         end = -1
-        for first, end in joined_records(self._grammar, lines, suspects):
+        for first, end in grammar.joined_records(records, lines, suspects):
             kinds[first] = Kind.RECORD
             kinds[first + 1 : end + 1] = Kind.CONTINUES
-        opening = None if last else open_record(self._grammar, lines, suspects, end)
+        opening = None if last else grammar.open_record(records, lines, suspects, end)
         return len(kinds) if opening is None else opening
 
     def _number(self, kinds: Kinds) -> pl.DataFrame:
         """Return row and line of each line that begins a row; count all lines."""
-        counts = self.counts
-        lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + np.uint32(counts.lines + 1)
-        rows = np.arange(counts.rows + 1, counts.rows + 1 + lines.size, dtype=np.uint32)
-        counts.kinds.update(dict(zip(Kind, np.bincount(kinds, minlength=len(Kind)).tolist(), strict=True)))
+        lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + np.uint32(self.lines + 1)
+        rows = np.arange(self.height + 1, self.height + 1 + lines.size, dtype=np.uint32)
+        self.kinds.update(dict(zip(Kind, np.bincount(kinds, minlength=len(Kind)).tolist(), strict=True)))
         return pl.DataFrame({"row": rows, "line": lines})
 
     def _check_trailer(self, lines: pl.Series, kinds: Kinds) -> None:
         """Take the trailer's count; raises TrailerError if data or another trailer follow it."""
-        before = self.counts.lines + 1
+        before = self.lines + 1
         found = np.flatnonzero(kinds == Kind.TRAILER).tolist()
         rows = np.flatnonzero(kinds <= Kind.REFUSED)
-        earlier = self.counts.kinds[Kind.TRAILER]
+        earlier = self.kinds[Kind.TRAILER]
         first = -1 if earlier else found[0] if found else len(kinds)
         after = rows[rows > first].tolist()
         if after:
@@ -292,15 +274,15 @@ class Extract:
         if len(found) + earlier > 1:
             raise TrailerError(name=self._name, problem=f"a second one is on line {before + found[-1]}")
         if found:
-            count = trailer_count(lines[found[0]], self._settings, self._name, before + found[0])
-            self.counts.trailer_count = count
+            count = grammar.trailer_number(lines[found[0]], self._settings, self._name, before + found[0])
+            self.trailer_count = count
             if self._total is not None:
                 self._total.take(lines[found[0]], before + found[0])
 
     def _parse(self, text: bytes, expected: int, quoted: bool) -> pl.DataFrame:
         """Return the columns; BugError if the parser does not find the grammar's records."""
         if self._settings.format == "fixed":
-            return pl.read_lines(text, name=RECORD)
+            return pl.read_lines(text, name=grammar.RECORD)
         if not expected:
             return pl.DataFrame(schema=dict.fromkeys(self.header, pl.String))
         rows = self._parsed(text, expected)
@@ -321,11 +303,3 @@ class Extract:
             if frame.height == expected:
                 return frame
         raise BugError(place="reading a block", kind="grammar and parser disagree")
-
-
-def _last_lines(data: bytes, lines: int) -> bytes:
-    """Return the last `lines` lines of a block that ends in a newline."""
-    at = len(data)
-    for _ in range(lines + 1):
-        at = data.rfind(b"\n", 0, at)
-    return data[at + 1 :]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import CardlinkError, OperatorError
-from flows.extracts.open import open_extract
+from flows.extracts.delivery import open_extract
 from flows.operations.outbox import select_chunks
 from flows.operations.remediation import checked_reason
 from flows.redaction import redact
@@ -35,9 +35,8 @@ from flows.runs.sealing import Plain, Sealer
 from flows.runs.store import Cleaner, Store, write_once
 from flows.runs.versions import refuse_newer
 from flows.submissions.build import Scan
-from flows.submissions.chunking import write_chunk
 from flows.submissions.plan import SettingsChangedError
-from flows.submissions.publish import GROUP, PartialRunError
+from flows.submissions.publish import GROUP, PartialRunError, write_chunk
 from flows.submissions.rows import RowScope, SelectedRows
 from schemas import ledger
 from schemas.manifest import Manifest, ManifestChunk

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extracts.decode import Readable
-from flows.extracts.open import open_extract
+from flows.extracts.delivery import open_extract
 from flows.partner_api.service import AnswerLostError, Linking, LinkRequestError, NoServiceError, StrangeAnswerError
 from flows.redaction import hiding, redact, shows_card
 from flows.reports.cardholder import SINGLE, Attempt, trace

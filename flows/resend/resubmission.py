@@ -11,7 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.extracts.open import open_extract
+from flows.extracts.delivery import open_extract
 from flows.redaction import redact
 from flows.reports.ingest import ingest
 from flows.reports.rebuild import rebuild

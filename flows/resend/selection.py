@@ -12,8 +12,8 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
+from flows.extracts.delivery import open_extract
 from flows.extracts.mapping import map_rows, plan_mapping
-from flows.extracts.open import open_extract
 from flows.extracts.reader import read_extract
 from flows.results.lineage import CANCELLED, RUN_ROW, run_rows
 from flows.runs.attempts import active

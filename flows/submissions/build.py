@@ -16,19 +16,17 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.extracts.decode import Readable
-from flows.extracts.delivery import read_sidecar
+from flows.extracts.delivery import open_extract, read_sidecar
 from flows.extracts.errors import EmptyExtractError
 from flows.extracts.mapping import plan_mapping
-from flows.extracts.open import Counting, open_extract
 from flows.extracts.reader import Block, read_extract
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, prefetch
-from flows.submissions.chunking import Splitter
-from flows.submissions.gates import Numbered, out_of_sequence, sequence_number
+from flows.submissions.gates import GateFacts, Numbered, gate_facts, out_of_sequence, sequence_number
 from flows.submissions.ledger import LedgerWriter, sent_records
-from flows.submissions.publish import Outcome, PartialRunError, Publisher
+from flows.submissions.publish import Outcome, PartialRunError, Publisher, Splitter
 from flows.submissions.rows import EVERY_ROW, Route, RowScope
 from schemas import ledger
 from schemas.corrections import BESIDE
@@ -38,14 +36,9 @@ from schemas.manifest import Counts, Inputs, Manifest, ManifestChunk, Plan, Sour
 
 def describe_pace(rows: int, share: float, elapsed: float) -> str:
     """Return rows read, rows a second and time left; `share` of the extract's bytes was read in `elapsed` seconds."""
-    pace = f"{rows:,} rows"
-    if elapsed <= 0 or not rows:
-        return pace
-    pace += f", {rows / elapsed:,.0f} a second"
-    if share <= 0:
-        return pace
-    left = timedelta(seconds=round(elapsed * (1 - share) / share))
-    return f"{pace}, {left} left"
+    pace = f", {rows / elapsed:,.0f} a second" if elapsed > 0 and rows else ""
+    left = f", {timedelta(seconds=round(elapsed * (1 - share) / share))} left" if pace and share > 0 else ""
+    return f"{rows:,} rows{pace}{left}"
 
 
 class Piece(NamedTuple):
@@ -82,7 +75,7 @@ class Scan:
         reread = partial(_reread, context, stream, source)
         self.route = Route(issuer, mapping, as_of, source, scope, context.header.order, reread)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)
-        self._fates = dict.fromkeys(ledger.FATES, 0)
+        self._fates = Counter(dict.fromkeys(ledger.FATES, 0))
 
     def __iter__(self) -> Generator[Piece, None, None]:
         """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
@@ -91,32 +84,28 @@ class Scan:
             closing(prefetch(map(self.route.validate, blocks))) as validated,
         ):
             for block in validated:
-                processed = self.route.process(block)
-                self._count(processed.others, processed.good.height)
-                yield Piece(list(self._splitter.add(processed.good)), processed.others)
+                good, others = self.route.process(block)
+                self._fates[ledger.SUBMITTED] += good.height
+                self._fates.update(dict(others["fate"].value_counts().iter_rows()))
+                yield Piece(list(self._splitter.add(good)), others)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
 
     def _blocks(self) -> Iterator[Block]:
-        """Yield the extract's blocks; SidecarMismatchError where the sidecar counts other rows, or any of none."""
+        """Yield the extract's blocks; SidecarError where the sidecar counts other rows, or any of none."""
         try:
             yield from self._extract
         except EmptyExtractError:
             self._sidecar.prove(count=0)
             raise
-        self._sidecar.prove(count=self._extract.counts.rows)
+        self._sidecar.prove(count=self._extract.height)
 
     @property
     def counts(self) -> Counts:
         """The counts of the rows so far."""
-        seen = self._extract.counts
+        seen = self._extract
         if self._selected:  # the extract as a whole was counted by the run that is repeated
             return Counts(lines=seen.lines, read=sum(self._fates.values()), **self._fates)
-        return Counts(lines=seen.lines, read=seen.rows, trailer=seen.trailer_count, **self._fates)
-
-    def _count(self, others: pl.DataFrame, good: int) -> None:
-        self._fates[ledger.SUBMITTED] += good
-        for fate, number in others.get_column("fate").value_counts().iter_rows():
-            self._fates[fate] += number
+        return Counts(lines=seen.lines, read=seen.height, trailer=seen.trailer_count, **self._fates)
 
 
 def _reread(context: IssuerContext, stream: Readable, source: SourceIdentity) -> Iterator[Block]:
@@ -162,21 +151,15 @@ class Progress(NamedTuple):
 OnProgress = Callable[[Progress], None]
 
 
-class BuiltRun(NamedTuple):
-    """The manifest that would commit what was written, and the kinds of cards."""
+def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> tuple[Manifest, GateFacts]:
+    """Make the one pass over an extract: every row to the ledger, every chunk published; PartialRunError.
 
-    manifest: Manifest
-    test_cards: int
-    other_cards: int
-
-
-def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> BuiltRun:
-    """Make the one pass over an extract: every row to the ledger, every chunk published; PartialRunError."""
+    Return the manifest that would commit what was written, and the facts by which gates judge it.
+    """
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
     ledger, publisher = LedgerWriter(store, keys), Publisher(context, sealer, keys)
-    with closing(publisher), closing(ledger), open_extract(context, job.entry, plan.source) as stream:
-        counting = Counting(stream)
-        scan = Scan(context, counting, plan.source, plan.as_of, job.scope, opened=job.opened)
+    with closing(publisher), open_extract(context, job.entry, plan.source) as stream:
+        scan = Scan(context, stream, plan.source, plan.as_of, job.scope, opened=job.opened)
         if scan.held is not None:
             raise scan.held
         with closing(iter(scan)) as pieces:
@@ -184,7 +167,7 @@ def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnP
                 ledger.add(piece.others)
                 if piece.chunks:
                     ledger.add(sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks]))
-                share = min(1.0, counting.done / plan.source.size)
+                share = min(1.0, stream.tell() / plan.source.size)
                 on_progress(Progress(scan.counts.read, publisher.count, share))
                 if publisher.has_given_up:
                     break
@@ -192,18 +175,18 @@ def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnP
         # While the last chunks are sealed; never of half an extract.
         parts = [] if publisher.has_given_up else ledger.finish()
         chunks = _all_published(plan, job.again, publisher.finish())
-    route = scan.route
+    profile = None if plan.selection else scan.route.sample.profile()
     manifest = Manifest(
         **{name: getattr(plan, name) for name in Inputs.model_fields},
         counts=scan.counts,
-        reasons=dict(route.reasons),
-        repairs=dict(route.repairs),
+        reasons={one.code: one.rows for one in scan.route.reasons},
+        repairs=dict(scan.route.repairs),
         chunks=tuple(chunks),
         ledger=tuple(parts),
         sequence=scan.number,
-        profile=None if plan.selection else route.sample.profile(),
+        profile=profile,
     )
-    return BuiltRun(manifest, route.test_cards, route.other_cards)
+    return manifest, gate_facts(context, keys.run, plan.source.key, scan.counts, scan.route, profile)
 
 
 def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[ManifestChunk]:

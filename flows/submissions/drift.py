@@ -16,11 +16,14 @@ import polars as pl
 
 from flows.runs.documents import Night
 from schemas.manifest import ColumnProfile, Profile
+from schemas.mapping import present
 from schemas.portal import CVV, CVV_HASH, PAN
 
 SAMPLED = 2048  # rows at most
 KEPT = 32  # lengths, forms and BINs of a column: the most frequent; longer cells count as this long
 SCATTERED, SCATTER = 1 << 32, np.uint64(2654435761)  # by the golden ratio, so that multiples are spread evenly
+# What a check shows of a cell; none of a hash.
+MASKS = {r"^\S{40,}$": "A" * 21, r"[\p{L}\p{M}]": "A", r"\p{N}": "9", "[^ -~]": "?", "^(.{20}).+$": "$1..."}
 NIGHTS, FEWEST = 10, 5  # compared with, and needed to know what is usual
 
 FILLED = "filled in {now:.0%} of the rows, usually {usual:.0%}"
@@ -40,6 +43,20 @@ class Sample:
     def add(self, rows: pl.DataFrame) -> None:
         """Add a block: row, line, and the columns."""
         self._kept = [self._thinned(pl.concat([*self._kept, self._thinned(rows)]))]
+
+    def look(self, column: str) -> tuple[float, list[str]]:
+        """Return which share of the cells has content, and its three most frequent shapes: A a letter, 9 a digit."""
+        cells = pl.concat(self._kept).select(shape=present(pl.col(column))).to_series()
+        shape = cells.drop_nulls()
+        for pattern, mask in MASKS.items():
+            shape = shape.str.replace_all(pattern, mask)
+        most = shape.value_counts().sort("count", "shape", descending=[True, False])["shape"].head(3)
+        return shape.len() / cells.len() if cells.len() else 0.0, most.to_list()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no row was added."""
+        return not any(map(len, self._kept))
 
     def profile(self) -> Profile:
         """Return the profile of the rows."""

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.errors import CardlinkError
-from flows.extracts.delivery import business_date
-from flows.extracts.open import open_extract
+from flows.extracts.delivery import business_date, open_extract
 from flows.reports.lists import UNSENT
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext
-from flows.runs.documents import HABIT, Night, finished, has_manifest, keys_of, nights_before, read_manifest, shaped
+from flows.runs.documents import Night, finished, has_manifest, keys_of, read_manifest, shaped
 from flows.runs.identity import local_day
 from flows.runs.prior_state import ATTEMPT, seen_rows
 from flows.runs.store import Entry
 from flows.submissions.build import Scan
-from flows.submissions.drift import departures
-from flows.submissions.gates import OPENABLE, GateFacts, Numbered, refusal, refusals
+from flows.submissions.gates import OPENABLE, GateFacts, Numbered, gate_facts, refusals
 from flows.submissions.pending import changed_from
 from flows.submissions.plan import DuplicateExtractError, RunInputs, dismiss_line, expected_run, find_extract, identify
-from flows.submissions.rows import Inspection, RowScope, SelectedRows
+from flows.submissions.rows import Inspection, ReasonRows, RowScope, SelectedRows
 from flows.submissions.submit import Request, guards, plans_of_extract, refuse_resend
 from schemas.ledger import AWAITING, FATES
 from schemas.manifest import Counts, SourceIdentity
 from schemas.portal import CUID
 
-FIRST_ROWS = 5  # row numbers named for each reason
 REJECTS = "what `cardlink check ISSUER EXTRACT --rejects FILE` writes"
-
-
-class ReasonRows(NamedTuple):
-    """One reason: how many rows of an extract have it, and the first of them."""
-
-    code: str
-    rows: int
-    first: tuple[int, ...]
 
 
 class Checked(NamedTuple):
@@ -113,28 +101,29 @@ def check_extract(
     other, of_run = nights.runs.setdefault(content, (source.key, run))
     if other != source.key and not new_run:
         raise DuplicateExtractError(extract=source.key, other=other, run=of_run, dismiss=dismiss_line(source.key))
-    sizes: list[int] = []
-    reasons, sent = [], []
+    sizes, sent = list[int](), list[pl.DataFrame]()
     with open_extract(context, entry, source) as stream:
         scope, planned = RowScope(prior=survey.known if survey else None, inspection=inspection), nights.numbered
         scan = Scan(context, stream, source, as_of, scope, opened=opened, planned=planned)
         for piece in scan:
             sizes += [chunk.height for chunk in piece.chunks]
-            reasons += [_reasons(frame) for frame in (piece.others, *piece.chunks)]
             if inspection is not None:
                 inspection.unsent.append(piece.others.filter(UNSENT))
             if changed:
                 changed.add(piece)
             if survey:
-                sent += [_attempts(chunk) for chunk in piece.chunks]
-    gates = [changed.error(scan.counts) if changed else None, scan.held]
-    errors = [*filter(None, gates), *_refusals(context, source.key, run, scan, opened, nights)]
+                awaiting = (chunk.with_columns(cuid=CUID, state=pl.lit(AWAITING)) for chunk in piece.chunks)
+                sent += [shaped(chunk, ATTEMPT) for chunk in awaiting]
+    route, profile = scan.route, scan.route.sample.profile()
+    facts = gate_facts(context, keys_of(run).run, source.key, scan.counts, route, profile, nights.read)
+    first = [changed.error(scan.counts) if changed else None, scan.held]
+    errors = [*filter(None, first), *refusals(facts._replace(rejects=REJECTS), context.issuer, opened)]
     if inspection is not None:
         inspection.errors += errors
     if not errors:
         nights.numbered += [Numbered(scan.number, run, as_of)] if scan.number is not None else []
         nights.sent += sent
-        nights.read.append(Night(as_of, scan.counts.read, scan.route.sample.profile()))
+        nights.read.append(Night(as_of, scan.counts.read, profile))
     return Checked(
         extract=source.key,
         run=run,
@@ -142,8 +131,8 @@ def check_extract(
         counts=scan.counts,
         chunks=len(sizes),
         chunk_rows=tuple(sizes),
-        found=_found(pl.concat(reasons)),
-        repairs=dict(scan.route.repairs),
+        found=tuple(route.reasons),
+        repairs=dict(route.repairs),
         refused=str(errors[0]) if errors else "",
     )
 
@@ -168,39 +157,7 @@ def check_selection(
         scan = Scan(context, stream, source, as_of, RowScope(selected=rows))
         chunks = sum(len(piece.chunks) for piece in scan)
     facts = GateFacts(source.key, scan.counts, (), scan.route.test_cards, scan.route.other_cards, 0)
-    return SelectionOutcome(scan.counts, chunks, str(refusal(facts, context.issuer, OPENABLE) or ""))
-
-
-def _refusals(
-    context: IssuerContext, extract: str, run: str, scan: Scan, opened: Collection[str], nights: EarlierRuns
-) -> Iterator[CardlinkError]:
-    """Return the gates' errors that would refuse the run, if the nights before it were committed."""
-    this, route = keys_of(run).run, scan.route
-    between = [one for one in nights.read if one.day < this.day]
-    before = (nights_before(context.adapters.store, this) + between)[-HABIT:]
-    drift = departures(route.sample.profile(), before, context.issuer.limits.max_drift)
-    rows, seen = [one.read for one in before], seen_rows(route.reasons)
-    facts = GateFacts(extract, scan.counts, rows, route.test_cards, route.other_cards, seen, drift, REJECTS)
-    return refusals(facts, context.issuer, opened)
-
-
-def _attempts(chunk: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of a chunk as attempts that await their result."""
-    return shaped(chunk.with_columns(cuid=CUID, state=pl.lit(AWAITING)), ATTEMPT)
-
-
-def _reasons(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return how many rows each reason of a frame has, and the first of them."""
-    found = frame.select("row", "reasons").explode("reasons").drop_nulls()
-    codes = found.select("row", pl.col("reasons").str.split("|").list.last().alias("code"))
-    return codes.group_by("code").agg(pl.len().alias("rows"), pl.col("row").sort().head(FIRST_ROWS).alias("first"))
-
-
-def _found(reasons: pl.DataFrame) -> tuple[ReasonRows, ...]:
-    """Add up the reasons of all frames, the most frequent first."""
-    total = reasons.group_by("code").agg(pl.col("rows").sum(), pl.col("first").explode().sort().head(FIRST_ROWS))
-    ordered = total.sort(["rows", "code"], descending=[True, False])
-    return tuple(ReasonRows(code, rows, tuple(first)) for code, rows, first in ordered.iter_rows())
+    return SelectionOutcome(scan.counts, chunks, str(next(refusals(facts, context.issuer, OPENABLE), "")))
 
 
 def rehearse(

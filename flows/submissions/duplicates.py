@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from schemas.issuer import RuleSettings
 from schemas.portal import CUID, PAN, columns
-from schemas.row_settings import RuleSettings
 
 Keys = NDArray[np.uint64]
 Tags = NDArray[np.uint32]
@@ -22,26 +22,19 @@ BLOCK = 100_000
 TIMES, PLUS = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 
 
-class SeenRows:
-    """The accepted rows of one extract so far; `expected`, about its lines, makes the table at its final size."""
-
-    def __init__(self, rules: RuleSettings, expected: int = 0) -> None:
-        self._other_cuid = rules.other_cuid
-        self._table = Table(max(expected, BLOCK))
-
-    def mark(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return verdicts (row, column, code, severity) on keyed, accepted rows; the first of equal rows has none."""
-        seen = self._table.add(rows["key"].to_numpy(), rows["tag"].to_numpy())
-        at = np.flatnonzero(seen.repeated | seen.other)  # few: all below is done for these only
-        same, repeated = (pl.Series(mask[at], dtype=pl.Boolean) for mask in (seen.same, seen.repeated))
-        marked = pl.DataFrame({"row": rows["row"][at]}).with_columns(
-            column=pl.when(same).then(pl.lit("")).otherwise(pl.lit(PAN)),
-            code=pl.when(same).then(pl.lit("row.content.repeated"))
-            .when(repeated).then(pl.lit("card.pan.repeated"))
-            .otherwise(pl.lit("card.pan.other_cuid")),
-            severity=pl.when(repeated).then(pl.lit("reject")).otherwise(pl.lit(self._other_cuid)),
-        )  # fmt: skip
-        return marked.filter(pl.col("severity") != "off")
+def mark(table: Table, rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
+    """Return verdicts (row, column, code, severity) on keyed, accepted rows; the first of equal rows has none."""
+    seen = table.add(rows["key"].to_numpy(), rows["tag"].to_numpy())
+    at = np.flatnonzero(seen.repeated | seen.other)  # few: all below is done for these only
+    same, repeated = (pl.Series(mask[at], dtype=pl.Boolean) for mask in (seen.same, seen.repeated))
+    marked = pl.DataFrame({"row": rows["row"][at]}).with_columns(
+        column=pl.when(same).then(pl.lit("")).otherwise(pl.lit(PAN)),
+        code=pl.when(same).then(pl.lit("row.content.repeated"))
+        .when(repeated).then(pl.lit("card.pan.repeated"))
+        .otherwise(pl.lit("card.pan.other_cuid")),
+        severity=pl.when(repeated).then(pl.lit("reject")).otherwise(pl.lit(rules.other_cuid)),
+    )  # fmt: skip
+    return marked.filter(pl.col("severity") != "off")
 
 
 class Seen(NamedTuple):
@@ -59,7 +52,14 @@ class Table:
     """
 
     def __init__(self, rows: int) -> None:
-        self._make(rows)
+        self._make(max(rows, BLOCK))
+
+    def _make(self, rows: int) -> None:
+        size = int(rows / ROOMY) + 1
+        self._used = 0
+        # `full`, not `zeros`: writes whole pages at once; touching them here and there takes 30,000 page faults.
+        self._keys: Keys = np.full(size, 0, np.uint64)
+        self._tags: Tags = np.full(size, 0, np.uint32)
 
     def add(self, keys: Keys, tags: Tags) -> Seen:
         """Add the rows of a block, in order, and return what was known of each before."""
@@ -84,7 +84,8 @@ class Table:
             paths[active] = paths[active] * TIMES + PLUS
             slots = (paths[active] >> 32) * np.uint64(len(self._keys)) >> 32
             empty = self._keys[slots] == 0
-            self._claim(slots[empty], active[empty], keys, tags)
+            free, rows = slots[empty][::-1], active[empty][::-1]
+            self._keys[free], self._tags[free] = keys[rows], tags[rows]  # of several claims numpy keeps the last
             there, tag = self._keys[slots], self._tags[slots]
             card = (there ^ keys[active]) >> 16 == 0
             here = card & (tag == tags[active])
@@ -94,18 +95,6 @@ class Table:
             seen.repeated[active[here & ~empty]] = True
             seen.same[active[here & ~empty & (there == keys[active])]] = True
             active = active[~here]
-
-    def _claim(self, slots: Keys, rows: NDArray[np.intp], keys: Keys, tags: Tags) -> None:
-        backwards = slice(None, None, -1)  # of several claims numpy keeps the last: the earliest row's
-        self._keys[slots[backwards]] = keys[rows[backwards]]
-        self._tags[slots[backwards]] = tags[rows[backwards]]
-
-    def _make(self, rows: int) -> None:
-        size = int(rows / ROOMY) + 1
-        self._used = 0
-        # `full`, not `zeros`: writes whole pages at once; touching them here and there takes 30,000 page faults.
-        self._keys: Keys = np.full(size, 0, np.uint64)
-        self._tags: Tags = np.full(size, 0, np.uint32)
 
     def _grow(self, rows: int) -> None:
         """Make a table half as large again and add every entry to it."""

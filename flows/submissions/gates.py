@@ -16,19 +16,18 @@ from typing import NamedTuple, get_args
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.runs.chains import last_commit
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, read_document, read_manifest
-from flows.runs.keys import commits, link
+from flows.runs.documents import HABIT, Night, keys_of, nights_before, read_document, read_manifest
+from flows.runs.keys import RunId, commits, link
+from flows.runs.prior_state import seen_rows
+from flows.submissions.drift import departures
 from flows.submissions.plan import submit_line
+from flows.submissions.rows import Route
 from schemas.actions import Gate
 from schemas.issuer import Issuer, SourceSettings
-from schemas.manifest import Counts, Manifest, SourceIdentity
+from schemas.manifest import Counts, Manifest, Profile, SourceIdentity
 
-REJECT_RATE: Gate = "reject-rate"
-ROW_JUMP: Gate = "row-jump"
-SEEN_BEFORE: Gate = "seen-before"
 CHANGED_EXTRACT: Gate = "changed-extract"  # checked before anything is planned or sealed
 SEQUENCE_GAP: Gate = "sequence-gap"
-DRIFT: Gate = "drift"
 OPENABLE: tuple[Gate, ...] = get_args(Gate)
 
 
@@ -95,9 +94,21 @@ class GateFacts(NamedTuple):
     rejects: str = "the run's report/rejects.csv"  # where each refused row is listed
 
 
-def refusal(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> CardlinkError | None:
-    """Return the error of the first gate that fails, or None."""
-    return next(refusals(facts, issuer, opened), None)
+def gate_facts(
+    context: IssuerContext,
+    run: RunId,
+    extract: str,
+    counts: Counts,
+    route: Route,
+    profile: Profile | None,
+    between: Sequence[Night] = (),
+) -> GateFacts:
+    """Return what the gates check of a run, beside those before it; `between`: what a dry run would commit first."""
+    before = (nights_before(context.adapters.store, run) + [one for one in between if one.day < run.day])[-HABIT:]
+    drift = departures(profile, before, context.issuer.limits.max_drift)
+    seen = seen_rows({one.code: one.rows for one in route.reasons})
+    sizes = [one.read for one in before]
+    return GateFacts(extract, counts, sizes, route.test_cards, route.other_cards, seen, drift)
 
 
 def refusals(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> Iterator[CardlinkError]:
@@ -105,42 +116,34 @@ def refusals(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> 
     counts, limits, test = facts.counts, issuer.limits, issuer.test
     if counts.trailer is not None and counts.trailer != counts.read:
         yield TrailerMismatchError(extract=facts.extract, trailer=counts.trailer, read=counts.read)
-    if test and facts.real_cards:
-        yield WrongCardsError(extract=facts.extract, count=facts.real_cards, kind="real", test="true")
-    if not test and facts.test_cards:
-        yield WrongCardsError(extract=facts.extract, count=facts.test_cards, kind="test", test="false")
-    if REJECT_RATE not in opened and counts.rejected > limits.max_reject_rate * counts.read:
-        rejected, limit = counts.rejected, limits.max_reject_rate
+    if wrong := facts.real_cards if test else facts.test_cards:
+        kind = "real" if test else "test"
+        yield WrongCardsError(extract=facts.extract, count=wrong, kind=kind, test=str(test).lower())
+    rejected, limit = counts.rejected, limits.max_reject_rate
+    if "reject-rate" not in opened and rejected > limit * counts.read:
         yield RejectRateError(
             extract=facts.extract, refused=rejected, read=counts.read, limit=limit, rejects=facts.rejects
         )
     most = 0 if issuer.resend.seen_before == "refuse" else limits.max_seen_before
-    if SEEN_BEFORE not in opened and not issuer.full_portfolio and facts.seen > most * counts.read:
+    if "seen-before" not in opened and not issuer.full_portfolio and facts.seen > most * counts.read:
         yield SeenBeforeError(
             extract=facts.extract, seen=facts.seen, read=counts.read, limit=f"{most:.0%}", others=counts.submitted
         )
     usual = round(median(facts.before)) if len(facts.before) > 2 else counts.read  # two runs show no usual size
-    if ROW_JUMP not in opened and abs(counts.read - usual) > limits.max_row_jump * usual:
+    if "row-jump" not in opened and abs(counts.read - usual) > limits.max_row_jump * usual:
         yield RowJumpError(extract=facts.extract, read=counts.read, runs=len(facts.before), median=usual)
-    if facts.drift and limits.drift == "refuse" and DRIFT not in opened:
+    if facts.drift and limits.drift == "refuse" and "drift" not in opened:
         yield DriftError(extract=facts.extract, how="; ".join(facts.drift))
 
 
 LOOK_BACK = timedelta(days=60)  # a number that was used before is not a repeat: the issuer began again
 
 
-class SequenceMissingError(ExtractError):
-    """An extract has no sequence number."""
+class SequenceError(ExtractError):
+    """An extract has no sequence number, or that of another extract."""
 
-    message = "{extract} has no sequence number in its {place}, where `sequence` in [source] expects one."
-    next_step = "Ask the issuer to send it again, or compare `sequence` with the file."
-
-
-class SequenceRepeatedError(ExtractError):
-    """Another extract had the same sequence number."""
-
-    message = "{extract} has the sequence number {number}, which run {run} has used. Nothing was committed."
-    next_step = "Ask the issuer for the right extract; the next number is {expected}."
+    message = "{extract} has no sequence number of its own: {problem}. Nothing was committed."
+    next_step = "Ask the issuer for the right extract, or compare `sequence` in [source] with the file."
 
 
 class SequenceGapError(GateError):
@@ -165,7 +168,7 @@ def sequence_number(source: SourceSettings, key: str, before: Sequence[str]) -> 
     places = [key.rpartition("/")[2]] if source.sequence_in == "name" else before
     found = next((match[1] for place in places if (match := re.search(source.sequence, place))), None)
     if found is None or not re.fullmatch("[0-9]{1,12}", found):
-        raise SequenceMissingError(extract=key, place=source.sequence_in)
+        raise SequenceError(extract=key, problem=f"its {source.sequence_in} has none")
     return int(found)
 
 
@@ -177,13 +180,15 @@ def out_of_sequence(
     planned: Sequence[Numbered],
     opened: Collection[str],
 ) -> GateError | None:
-    """Return the gate that a number does not pass; `planned` runs count as committed. SequenceRepeatedError."""
+    """Return the gate that a number does not pass; `planned` runs count as committed. SequenceError."""
     expected, last = number, ""
     for one in chain(reversed(planned), _committed(context, source)) if number is not None else ():
         if not last:
             expected, last = one.number + 1, one.run
         if one.number == number:
-            raise SequenceRepeatedError(extract=source.key, number=number, run=one.run, expected=expected)
+            raise SequenceError(
+                extract=source.key, problem=f"run {one.run} has used {number}; the next number is {expected}"
+            )
         if number == expected or one.as_of < as_of - LOOK_BACK:
             break
     if number == expected or SEQUENCE_GAP in opened:

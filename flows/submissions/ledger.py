@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from io import BytesIO
 
 import numpy as np
@@ -20,8 +20,6 @@ from schemas.ledger import Ledger
 from schemas.manifest import LedgerPart
 from schemas.portal import CUID
 from schemas.tables import parquet
-
-PART_ROWS = 250_000
 
 
 def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.DataFrame:
@@ -50,14 +48,7 @@ def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(joined["reasons"].fill_null([]))
 
 
-def unsent_records(rows: pl.DataFrame, verdicts: pl.DataFrame, fate: str) -> pl.DataFrame:
-    """Return ledger records of rows that verdicts reject."""
-    if rows.is_empty():
-        return pl.DataFrame(schema=ledger.dtypes()).drop("origin")
-    return resting_records(with_reasons(rows, verdicts), fate)
-
-
-def resting_records(rows: pl.DataFrame, fate: str) -> pl.DataFrame:
+def unsent_records(rows: pl.DataFrame, fate: str) -> pl.DataFrame:
     """Return ledger records of rows with their `reasons`; a cuid that holds a card number is left out."""
     holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
     kept = {name: pl.col(name) for name in ("cuid_made", "last_4", "expiration", "reasons")}
@@ -90,40 +81,25 @@ def check_records(records: pl.DataFrame) -> None:
 
 
 class LedgerWriter:
-    """Write ledger records in parts of about 250,000 while the next rows come; close it if you stop early."""
+    """Write ledger records in parts, which chunks never span."""
 
-    def __init__(self, store: Store, keys: RunKeys, part_rows: int = PART_ROWS) -> None:
-        self._store = store
-        self._keys = keys
-        self._part_rows = part_rows
+    def __init__(self, store: Store, keys: RunKeys, part_rows: int = 250_000) -> None:
+        self._store, self._keys, self._part_rows = store, keys, part_rows
         self._waiting: list[pl.DataFrame] = []
-        self._height = 0
-        self._parts: list[Future[LedgerPart]] = []
-        self._writer = ThreadPoolExecutor(1, "ledger")
+        self._parts: list[LedgerPart] = []
 
     def add(self, records: pl.DataFrame) -> None:
-        """Take records, in any order; raises the error of an earlier part."""
+        """Take records, in any order, and write a part of them where they are enough."""
         self._waiting.append(records)
-        self._height += records.height
-        if self._height >= self._part_rows:
-            self._send()
+        if sum(map(len, self._waiting)) >= self._part_rows:
+            self.finish()
 
     def finish(self) -> list[LedgerPart]:
         """Write the rest and return all parts."""
-        if self._height:
-            self._send()
-        self.close()
-        return [part.result() for part in self._parts]
-
-    def close(self) -> None:
-        """End the thread once the part in progress is written."""
-        self._writer.shutdown()
-
-    def _send(self) -> None:
-        if self._parts:
-            self._parts[-1].result()  # two parts at a time would hold twice the rows
-        waiting, self._waiting, self._height = self._waiting, [], 0
-        self._parts.append(self._writer.submit(self._write, len(self._parts) + 1, waiting))
+        if any(map(len, self._waiting)):
+            self._parts.append(self._write(len(self._parts) + 1, self._waiting))
+            self._waiting = []
+        return self._parts
 
     def _write(self, number: int, records: list[pl.DataFrame]) -> LedgerPart:
         """Create a part; where it exists, it counts if it holds the same records, whoever wrote its bytes."""
@@ -133,13 +109,8 @@ class LedgerWriter:
         key, data = self._keys.ledger + name, parquet(frame, compression="zstd", statistics=True)
         self._store.create(key, data)
         stored = read(self._store, key)
-        if stored != data and not _same(stored, frame):
-            raise ConflictError(key=key)
-        return LedgerPart(name=name, rows=frame.height, sha256=digest(stored))
-
-
-def _same(stored: bytes, frame: pl.DataFrame) -> bool:
-    try:
-        return pl.read_parquet(BytesIO(stored)).equals(frame)
-    except pl.exceptions.PolarsError:  # not Parquet
-        return False
+        part, same = LedgerPart(name=name, rows=frame.height, sha256=digest(stored)), stored == data
+        with suppress(pl.exceptions.PolarsError):  # not Parquet
+            if same or pl.read_parquet(BytesIO(stored)).equals(frame):
+                return part
+        raise ConflictError(key=key)

@@ -15,21 +15,11 @@ from typing import Literal, NamedTuple
 import polars as pl
 
 from flows.errors import GateError
-from flows.extracts.delivery import business_date, is_extract, missing, waits_for
+from flows.extracts.delivery import business_date, is_extract, missing, open_extract, waits_for
 from flows.extracts.errors import checked_name
-from flows.extracts.open import open_extract
+from flows.runs import documents
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import (
-    READERS,
-    LedgerPurgedError,
-    keys_of,
-    plans,
-    read_document,
-    read_end,
-    read_ledger,
-    read_manifest,
-)
 from flows.runs.identity import canonical, date_in_name, digest
 from flows.runs.keys import dismissed, extracts, identified
 from flows.runs.prior_state import PriorState
@@ -69,9 +59,7 @@ class ExtractState(NamedTuple):
     waits: str = ""  # what it still lacks to be taken
 
 
-class _Run(NamedTuple):
-    plan: Plan
-    end: Manifest | Abandoned | None
+_Run = tuple[Plan, Manifest | Abandoned | None]  # a run's plan, and how it ended
 
 
 def pending(context: IssuerContext, *, remember: bool = False) -> list[Entry]:
@@ -95,13 +83,13 @@ def extract_states(context: IssuerContext, *, remember: bool = False) -> list[Ex
     A file is read for its digest only where its size is known and its version is not; `remember` stores what was read.
     """
     store, issuer = context.adapters.store, context.issuer.issuer
-    whole = [plan for plan in plans(store, issuer) if plan.selection is None]
+    whole = [plan for plan in documents.plans(store, issuer) if plan.selection is None]
     runs = defaultdict[str, list[_Run]](list)  # by name and by content
-    with ThreadPoolExecutor(READERS) as readers:
-        ends = readers.map(lambda plan: read_end(store, keys_of(plan.run)), whole)
+    with ThreadPoolExecutor(documents.READERS) as readers:
+        ends = readers.map(lambda plan: documents.read_end(store, documents.keys_of(plan.run)), whole)
         for plan, end in zip(whole, ends, strict=True):
-            runs[plan.source.key].append(_Run(plan, end))
-            runs[plan.source.sha256].append(_Run(plan, end))
+            runs[plan.source.key].append((plan, end))
+            runs[plan.source.sha256].append((plan, end))
     listed = {entry.key.removeprefix(dismissed(issuer)).partition("/")[0] for entry in store.keys(dismissed(issuer))}
     chains = {sha256: dismissals(store, issuer, sha256) for sha256 in listed}
     versions = {(plan.source.key, plan.source.size, plan.source.version): plan.source.sha256 for plan in whole}
@@ -135,7 +123,7 @@ def _content(context: IssuerContext, entry: Entry, *, remember: bool) -> str:
     store = context.adapters.store
     version = canonical({"key": entry.key, "size": entry.size, "version": entry.version})
     key = f"{identified(context.issuer.issuer)}{digest(version)}.json"
-    if (found := read_document(store, key, SourceIdentity)) is not None:
+    if (found := documents.read_document(store, key, SourceIdentity)) is not None:
         return found.sha256
     try:
         found = identify(store, entry)
@@ -151,12 +139,10 @@ def _state(context: IssuerContext, runs: Mapping[str, Sequence[_Run]], one: Extr
     alike, key, entry = runs.get(one.sha256, ()), one.key, one.entry
     if entry is not None and context.issuer.full_portfolio:  # its bytes may be the same on another date
         day, dated = None if one.waits else business_date(context, entry), date_in_name(key)
-        own = [
-            run for run in alike if run.plan.source.key == key and (dated or run.plan.source.version == entry.version)
-        ]
-        alike = [run for run in alike if run in own or run.plan.as_of == day]
-    mine = [run.plan.run for run in alike if run.plan.source.key == key]
-    ended = {run.plan.run: run.end for run in alike if run.end is not None}
+        own = [plan.source.key == key and (dated or plan.source.version == entry.version) for plan, _ in alike]
+        alike = [run for run, mine in zip(alike, own, strict=True) if mine or run[0].as_of == day]
+    mine = [plan.run for plan, _ in alike if plan.source.key == key]
+    ended = {plan.run: end for plan, end in alike if end is not None}
     committed = [run for run, end in ended.items() if isinstance(end, Manifest)]
     if done := [run for run in mine if run in committed]:
         return one._replace(state="committed", run=done[-1])
@@ -165,9 +151,9 @@ def _state(context: IssuerContext, runs: Mapping[str, Sequence[_Run]], one: Extr
         return one._replace(state="abandoned")
     if dismissal_of(context, key, one.dismissals) is not None:
         return one._replace(state="dismissed")
-    if entry is not None and (committed or (alike and alike[-1].end is not None)):
+    if entry is not None and (committed or (alike and alike[-1][1] is not None)):
         return one._replace(state="repeated", other=(committed or [*ended])[-1])
-    before = [run.plan.run for run in runs.get(key, ()) if isinstance(run.end, Manifest)]
+    before = [plan.run for plan, end in runs.get(key, ()) if isinstance(end, Manifest)]
     if entry is not None and before and context.issuer.source.same_name == "hold":
         return one._replace(state="held", other=before[-1])
     return one
@@ -192,8 +178,11 @@ class Changed:
     def __init__(self, context: IssuerContext, before: Manifest) -> None:
         self._before = before
         self._old: pl.Series | None = None
-        with suppress(LedgerPurgedError):
-            parts = map(_cards, read_ledger(context.adapters.store, keys_of(before.run), before.ledger, CARD))
+        with suppress(documents.LedgerPurgedError):
+            parts = map(
+                _cards,
+                documents.read_ledger(context.adapters.store, documents.keys_of(before.run), before.ledger, CARD),
+            )
             self._old = pl.concat([pl.Series("card", dtype=pl.UInt64), *parts])
         self._new = [pl.Series("card", dtype=pl.UInt64)]
 
@@ -238,8 +227,10 @@ def changed_from(context: IssuerContext, source: SourceIdentity, opened: Collect
     store, issuer = context.adapters.store, context.issuer.issuer
     if context.issuer.source.same_name == "replace" or CHANGED_EXTRACT in opened:
         return None
-    named = [plan.run for plan in plans(store, issuer) if plan.source.key == source.key and plan.selection is None]
-    before = [end for run in named if (end := read_manifest(store, keys_of(run))) is not None]
+    named = [
+        plan.run for plan in documents.plans(store, issuer) if plan.source.key == source.key and plan.selection is None
+    ]
+    before = [end for run in named if (end := documents.read_manifest(store, documents.keys_of(run))) is not None]
     if not before or any(one.source.sha256 == source.sha256 for one in before):
         return None
     turns = {one.run: turn for turn, one in enumerate(commits_since(store, issuer))} if before[1:] else {}

@@ -160,7 +160,7 @@ def expected_run(context: IssuerContext, source: SourceIdentity, asked: RunInput
     """
     store, prefix = context.adapters.store, submissions(context.issuer.issuer, source.sha256)
     chain = list(records(store, prefix, Submission, digits=DIGITS))
-    run = (_existing_run(context, source, chain, asked) or _new_submission(context, source, chain, asked)).run
+    run = _run_for(context, source, chain, asked).run
     stored = read_plan(store, keys_of(run)) if chain else None
     ended = stored is not None and has_manifest(store, keys_of(run))
     if stored is not None and ended and stored.source.key == source.key:
@@ -202,50 +202,47 @@ def _submission(context: IssuerContext, source: SourceIdentity, asked: RunInputs
     store, prefix = context.adapters.store, submissions(context.issuer.issuer, source.sha256)
     for _ in range(CONTESTS):
         chain = list(records(store, prefix, Submission, digits=DIGITS))
-        existing = _existing_run(context, source, chain, asked)
-        if existing is not None:
-            return existing
-        fresh = _new_submission(context, source, chain, asked)
-        if store.create(link(prefix, len(chain) + 1, DIGITS), canonical(fresh)):
-            return fresh
+        found = _run_for(context, source, chain, asked)
+        if found in chain or store.create(link(prefix, len(chain) + 1, DIGITS), canonical(found)):
+            return found
     raise StoreBusyError(place=prefix, code="contested")
 
 
-def _existing_run(
+def _run_for(
     context: IssuerContext, source: SourceIdentity, chain: Sequence[Submission], asked: RunInputs
+) -> Submission:
+    """Return the run that is asked for, one of the chain where that has it, else a new one."""
+    alike = [one for one in chain if one.selection == asked.rows]
+    if context.issuer.full_portfolio and not asked.selection:  # it has the same bytes on another date, if unchanged
+        alike = [one for one in alike if keys_of(one.run).run.day == asked.as_of]
+    repeated = bool(alike) and asked.new_run in ("", alike[-1].reason)
+    if repeated and (found := _existing_run(context, source, alike, asked)):
+        return found
+    days = [keys_of(one.run).run.day for one in chain]
+    day = keys_of(alike[-1].run).run.day if repeated and not (asked.dated or asked.selection) else asked.as_of
+    run = RunId(context.issuer.issuer, day, source.sha256[:8], days.count(day) + 1)
+    reason = asked.new_run or (alike[-1].reason if alike else "")
+    return Submission(run=str(run), reason=reason, selection=asked.rows)
+
+
+def _existing_run(
+    context: IssuerContext, source: SourceIdentity, alike: Sequence[Submission], asked: RunInputs
 ) -> Submission | None:
-    """Return the run that is asked for, where the extract has it: a committed one rather than an open one."""
-    alike = _runs_of_same_rows(context, chain, asked)
-    if not alike or asked.new_run not in ("", alike[-1].reason):
-        return None
-    if asked.selection is not None:
-        return None if _used_up(context, alike[-1]) else alike[-1]
+    """Return which of the runs of the same rows is asked for: a committed one rather than an open one."""
+    store, keys = context.adapters.store, keys_of(alike[-1].run)
+    if asked.selection is not None:  # the same rows may be sent again by another run
+        if has_manifest(store, keys):
+            return None
+        if (plan := read_plan(store, keys)) is not None:
+            refuse_newer(plan, keys.plan)
+        changed = plan is not None and plan.settings != row_settings(context.issuer, context.header)
+        return None if changed else alike[-1]
     same = [one for one in reversed(alike) if one.reason == alike[-1].reason]
-    ends = {one.run: read_end(context.adapters.store, keys_of(one.run)) for one in same}
+    ends = {one.run: read_end(store, keys_of(one.run)) for one in same}
     committed = next((one for one in reversed(same) if isinstance(ends[one.run], Manifest)), None)
     if committed is not None or ends[same[0].run] is not None:
         return committed or same[0]
     return next((one for one in same if ends[one.run] is None and _fits(context, source, one, asked)), None)
-
-
-def _runs_of_same_rows(context: IssuerContext, chain: Sequence[Submission], asked: RunInputs) -> list[Submission]:
-    """Return the runs of the same rows; an unchanged portfolio has the same bytes on another date."""
-    alike = [one for one in chain if one.selection == asked.rows]
-    if not context.issuer.full_portfolio or asked.selection is not None:
-        return alike
-    return [one for one in alike if keys_of(one.run).run.day == asked.as_of]
-
-
-def _new_submission(
-    context: IssuerContext, source: SourceIdentity, chain: Sequence[Submission], asked: RunInputs
-) -> Submission:
-    alike = _runs_of_same_rows(context, chain, asked)
-    anew = alike and asked.new_run in ("", alike[-1].reason) and not (asked.dated or asked.selection)
-    days = [keys_of(one.run).run.day for one in chain]
-    day = keys_of(alike[-1].run).run.day if anew else asked.as_of
-    run = RunId(context.issuer.issuer, day, source.sha256[:8], days.count(day) + 1)
-    reason = asked.new_run or (alike[-1].reason if alike else "")
-    return Submission(run=str(run), reason=reason, selection=asked.rows)
 
 
 def _fits(context: IssuerContext, source: SourceIdentity, open_run: Submission, asked: RunInputs) -> bool:
@@ -256,16 +253,6 @@ def _fits(context: IssuerContext, source: SourceIdentity, open_run: Submission, 
     refuse_newer(plan, keys.plan)
     same = (plan.known, plan.source.key) == (asked.known, source.key)
     return same and not _changes(context, plan, asked)
-
-
-def _used_up(context: IssuerContext, submission: Submission) -> bool:
-    """Return whether a run of selected rows cannot be the one asked for; the same rows may be sent again by another."""
-    store, keys = context.adapters.store, keys_of(submission.run)
-    if has_manifest(store, keys):
-        return True
-    if (plan := read_plan(store, keys)) is not None:
-        refuse_newer(plan, keys.plan)
-    return plan is not None and plan.settings != row_settings(context.issuer, context.header)
 
 
 def _changes(context: IssuerContext, stored: Plan, asked: RunInputs) -> list[str]:

@@ -1,33 +1,92 @@
-"""Seal chunks in groups while the reading goes on, and publish them create-only, each read back before it counts.
+"""From good rows to chunks as the portal reads them: its row limit, a cuid once per chunk, UTF-8, minimal quoting.
 
-The digests of a group's ciphertext are written before the ciphertext itself.
+Chunks are sealed in groups while the reading goes on, and published create-only, each read back before it counts; the
+digests of a group's ciphertext are written before the ciphertext itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from io import BytesIO
 from threading import Lock
 from typing import NamedTuple
 
 import polars as pl
 from pydantic import RootModel
 
-from flows.errors import LimitError, OperatorError, TryAgainError
+from flows.errors import BugError, LimitError, OperatorError, TryAgainError
 from flows.runs.chains import CONTESTS, records
 from flows.runs.context import IssuerContext
-from flows.runs.identity import canonical, digest
+from flows.runs.identity import Header, canonical, digest
 from flows.runs.keys import RunKeys, link
 from flows.runs.sealing import Plain, Sealed, Sealer
 from flows.runs.store import ObjectDamagedError, ObjectMissingError, Store, StoreBusyError, read
-from flows.submissions.chunking import write_chunk
 from schemas.manifest import ManifestChunk
+from schemas.portal import CUID, MAX_ROWS
 
 GROUP = 32  # chunks per gpg process and seal record; raise RECIPE with it, since older records would not be found
 SEALERS = 2  # gpg processes at a time
-PREFETCHED = 2 * SEALERS  # groups in progress before reading waits
 ENOUGH = 100  # failed chunks after which the cause is not the chunks' own
 _DIGITS = 3  # of a seal record's number
+PATIENCE = 100_000  # rows searched for a full chunk; limits memory where one cuid fills an extract
+
+
+class Splitter:
+    """Collect rows until they make whole chunks; rows keep their order except for repeated cuids."""
+
+    def __init__(self, limit: int = MAX_ROWS, patience: int = PATIENCE) -> None:
+        self._limit = limit
+        self._patience = max(limit, patience)
+        self._waiting: pl.DataFrame | None = None
+
+    def add(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Take more rows (any columns, `cardholder.cuid` among them) and yield the chunks that are full."""
+        waiting = rows if self._waiting is None else pl.concat([self._waiting, rows])
+        alone = waiting.get_column(CUID).n_unique() == waiting.height  # the usual case: one check for all chunks
+        whole = waiting.height - waiting.height % self._limit if alone else 0
+        self._waiting = waiting.slice(whole)
+        yield from waiting.head(whole).iter_slices(self._limit)
+        while (chunk := self._next(last=False)) is not None:
+            yield chunk
+
+    def finish(self) -> Iterator[pl.DataFrame]:
+        """Yield the rest in as few chunks as possible."""
+        while (chunk := self._next(last=True)) is not None:
+            yield chunk
+
+    def _next(self, *, last: bool) -> pl.DataFrame | None:
+        """Return the next chunk: the first rows of different cuids; None where it could still get more."""
+        waiting = self._waiting
+        if waiting is None or waiting.is_empty():
+            return None
+        for size in (self._limit, self._patience):  # few cuids repeat: the first rows are enough for most chunks
+            window = waiting.head(size)
+            first = window.get_column(CUID).is_first_distinct()
+            if int(first.sum()) >= self._limit:
+                break
+        else:
+            if window.height < self._patience and not last:
+                return None
+        take = first & (first.cum_sum() <= self._limit)
+        self._waiting = pl.concat([window.filter(~take), waiting.slice(window.height)])
+        return window.filter(take)
+
+
+def lines(rows: pl.DataFrame, order: Sequence[str]) -> pl.Series:
+    """Return each row as a chunk's line, columns in the portal's `order`; BugError for a line break in a cell."""
+    out = BytesIO()
+    rows.select(order).write_csv(out, include_header=False, quote_style="necessary")
+    text = pl.read_lines(out.getvalue()).to_series()
+    if len(text) != rows.height:
+        raise BugError(place="writing lines", kind="a cell holds a line break")
+    return text
+
+
+def write_chunk(text: pl.Series, header: Header) -> bytes:
+    """Return the CSV of the lines of at most 1000 rows (interface.md 2.6)."""
+    body: bytes = text.str.join("\n").cast(pl.Binary).item()
+    return b"%b%b\n" % (header.line, body)
 
 
 class _SealRecord(RootModel[dict[str, str]]):
@@ -38,8 +97,7 @@ class SealRecords:
     """The seal records of one group of chunks of one run, as far as they have been read."""
 
     def __init__(self, store: Store, prefix: str, group: int) -> None:
-        self._store = store
-        self._prefix = f"{prefix}{group:05d}-"
+        self._store, self._prefix = store, f"{prefix}{group:05d}-"
         self._sealed: set[tuple[str, str]] = set()
         self._reading = Lock()  # the uploads of a group ask at the same time
         self.length = 0
@@ -104,11 +162,8 @@ class Publisher:
     """Take chunks in order, publish them in any order, return their outcomes in order."""
 
     def __init__(self, context: IssuerContext, sealer: Sealer, keys: RunKeys) -> None:
-        self._store = context.adapters.store
-        self._sealer = sealer
-        self._keys = keys
-        self._header = context.header
-        self._extension = context.issuer.portal.extension
+        self._store, self._sealer, self._keys = context.adapters.store, sealer, keys
+        self._header, self._extension = context.header, context.issuer.portal.extension
         self._sealers = ThreadPoolExecutor(SEALERS, "seal")
         self._connections = ThreadPoolExecutor(context.adapters.connections, "publish")
         self._group: list[ChunkDraft] = []
@@ -134,7 +189,7 @@ class Publisher:
         """Seal and publish the waiting chunks; a group that is not full must be the last."""
         if not self._group:
             return
-        if len(self._under_way) >= PREFETCHED:
+        if len(self._under_way) >= 2 * SEALERS:
             self._collect()
         group, self._group = self._group, []
         self._under_way.append(self._sealers.submit(self._publish, group))
@@ -187,11 +242,9 @@ class Publisher:
         """Seal drafts, those that failed once more: a gpg that was killed takes its whole group with it."""
         plain = [Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.text, self._header)) for one in todo]
         sealed = self._sealer.seal(plain) if plain else []
-        failed = [at for at, one in enumerate(sealed) if one.trouble]
-        if failed:
-            for at, one in zip(failed, self._sealer.seal([plain[at] for at in failed]), strict=True):
-                sealed[at] = one
-        return sealed
+        failed = [one for one, done in zip(plain, sealed, strict=True) if done.trouble]
+        again = iter(self._sealer.seal(failed) if failed else [])
+        return [next(again) if one.trouble else one for one in sealed]
 
     def _store_one(self, draft: ChunkDraft, fresh: Sealed, sha256: str, records: SealRecords) -> Outcome:
         if fresh.trouble:
@@ -212,16 +265,15 @@ class Publisher:
         try:
             stored = read(self._store, key)
             sha256 = sha256 if stored == fresh else digest(stored)
-            if not records.names(draft.name, sha256):
-                if read(self._store, key) != stored:  # damaged in transit, not in the store
-                    raise ObjectDamagedError(key=key)
-                raise ForeignChunkError(key=key, size=len(stored))
+            ours = records.names(draft.name, sha256)
+            if not ours and read(self._store, key) != stored:  # damaged in transit, not in the store
+                raise ObjectDamagedError(key=key)
         except ObjectMissingError:
             return None
         except TryAgainError as error:
             return Outcome(draft.number, None, type(error).__name__)
-        except ForeignChunkError as error:
-            return Outcome(draft.number, None, type(error).__name__, error)
+        if not ours:
+            return Outcome(draft.number, None, foreign=ForeignChunkError(key=key, size=len(stored)))
         return Outcome(
             draft.number,
             ManifestChunk(number=draft.number, name=draft.name, rows=len(draft.text), bytes=len(stored), sha256=sha256),

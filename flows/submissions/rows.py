@@ -17,55 +17,42 @@ from flows.errors import CardlinkError
 from flows.extracts.mapping import REISSUE, Mapping, Note, map_rows, stop, with_dates
 from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
-from flows.submissions.chunking import lines
 from flows.submissions.drift import Sample
-from flows.submissions.duplicates import SeenRows, keyed
-from flows.submissions.ledger import resting_records, unread_records, unsent_records, with_reasons
-from flows.submissions.normalise import normalise
-from flows.submissions.repairs import EVIDENCE, Decided, Evidence, refuse_scientific, repair
+from flows.submissions.duplicates import Table, keyed, mark
+from flows.submissions.ledger import unread_records, unsent_records, with_reasons
+from flows.submissions.normalise import EVIDENCE, Evidence, normalise, refuse_scientific, repair
+from flows.submissions.publish import lines
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import hash_cvv
-from schemas.expressions import UNREADABLE, is_test_card
+from schemas.expressions import is_test_card
 from schemas.issuer import Issuer
 from schemas.manifest import SourceIdentity
-from schemas.mapping import present
 from schemas.portal import CUID, MONTH, PAN, POSTAL_CODE, YEAR, columns
 
 EXCLUDED = "row.filter.excluded"
+FIRST_ROWS = 5  # row numbers named for each reason
 NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
 _KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag", "test", *CHECKS, "text"]
 _UNCHECKED = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
 
 
 class Inspection:
-    """What a check learns of the rows: errors it went on after, what fills the columns, and the rows not sent."""
+    """What a check learns of the rows: errors it went on after, a sample of them, and the rows not sent."""
 
     def __init__(self) -> None:
         self.errors: list[CardlinkError] = []
         self.unsent: list[pl.DataFrame] = []  # ledger records
         self.verdicts = Counter[tuple[str, str, str]]()  # column, code, severity
-        self.filled = Counter[str]()
-        self.shapes = dict[str, list[str]]()
-        self.rows = 0
-
-    def add(self, mapped: pl.DataFrame) -> None:
-        """Count what fills the portal's columns; their shapes are those of the first rows."""
-        cells = mapped.select(present(pl.col(name)) for name in columns())
-        self.shapes = self.shapes or {name: _shapes(cells[name]) for name in columns()}
-        self.filled.update(cells.select(pl.all().count()).row(0, named=True))
-        self.rows += cells.height
+        self.sample = Sample()
 
 
-_MASKS = {r"^\S{40,}$": "A" * 21, r"[\p{L}\p{M}]": "A", r"\p{N}": "9", "[^ -~]": "?", "^(.{20}).+$": "$1..."}
+class ReasonRows(NamedTuple):
+    """One reason: how many rows of an extract have it, and the first of them."""
 
-
-def _shapes(cells: pl.Series) -> list[str]:
-    """Return the three most frequent shapes: A is a letter, 9 a digit, ? what cannot be printed; none of a hash."""
-    shape = cells.drop_nulls().replace(UNREADABLE, "(unreadable)").alias("shape")
-    for pattern, mask in _MASKS.items():
-        shape = shape.str.replace_all(pattern, mask)
-    return shape.value_counts().sort("count", "shape", descending=[True, False])["shape"].head(3).to_list()
+    code: str
+    rows: int
+    first: tuple[int, ...]
 
 
 class RowScope(NamedTuple):
@@ -94,13 +81,6 @@ class Validated(NamedTuple):
     excluded: pl.DataFrame
 
 
-class Processed(NamedTuple):
-    """`good`: the ledger's columns, the cuid and `text`, a chunk's line; `others`: ledger records of the rest."""
-
-    good: pl.DataFrame
-    others: pl.DataFrame
-
-
 class Route:
     """Take the blocks of one extract along the route, in order; remembers their rows to find duplicates."""
 
@@ -114,23 +94,17 @@ class Route:
         order: Sequence[str],
         reread: Callable[[], Iterator[Block]],
     ) -> None:
-        self._issuer = issuer
-        self._mapping = mapping
-        self._as_of = as_of
-        self._name = source.key
-        self._scope = scope
-        self._order = order
+        self._issuer, self._mapping, self._as_of, self._name = issuer, mapping, as_of, source.key
+        self._scope, self._order, self._reread = scope, order, reread
         self._cuid_prefix = f"cl-{source.sha256[:12]}-"
-        self._reread = reread
         self._evidence = Evidence(issuer.repairs, source.key)
-        self._decided: Decided | None = None
+        self._decided: frozenset[str] | None = None
         self._dated = False
-        self._seen = SeenRows(issuer.rules, expected=source.newlines)
-        self.sample = Sample()
-        self.reasons: Counter[str] = Counter()
+        self._seen = Table(source.newlines)
+        self.sample = scope.inspection.sample if scope.inspection else Sample()
+        self._reasons: dict[str, ReasonRows] = {}
         self.repairs: Counter[str] = Counter()
-        self.test_cards = 0
-        self.other_cards = 0
+        self.test_cards = self.other_cards = 0
 
     def validate(self, block: Block) -> Validated:
         """Map, normalise, repair and validate a block; blocks come in order."""
@@ -139,8 +113,6 @@ class Route:
             self._mapping, self._dated = with_dates(self._mapping, block.rows, self._reread, self._scope.note), True
         mapped, excluded = map_rows(block.rows, self._mapping)
         self.sample.add(mapped)
-        if self._scope.inspection is not None:
-            self._scope.inspection.add(mapped)
         rows, unread = normalise(mapped, rules), block.refused
         decided = self._decide(rows)
         if selected is not None:
@@ -149,7 +121,7 @@ class Route:
         rows, repaired = repair(rows, decided)
         self.repairs.update(repaired)
         if selected is not None:  # a corrected postal code is never repaired
-            rows = normalise(selected.correct_codes(rows), rules)
+            rows = normalise(selected.correct(rows, codes=True), rules)
         rows = _identify(rows, self._cuid_prefix)
         verdicts = validate(rows, self._as_of, rules)
         if self._scope.prior is not None and self._issuer.full_portfolio:
@@ -159,7 +131,7 @@ class Route:
             self._scope.inspection.verdicts.update(verdicts.select("column", "code", "severity").iter_rows())
         return Validated(rows, verdicts, unread, excluded)
 
-    def _decide(self, rows: pl.DataFrame) -> Decided:
+    def _decide(self, rows: pl.DataFrame) -> frozenset[str]:
         """Return the repairs of the extract: none while no row would need one, then those that all rows together need.
 
         Once one could be needed, the extract is read a second time, only for the columns that are evidence.
@@ -175,31 +147,40 @@ class Route:
                 self._evidence.add(normalise(map_rows(block.rows, few)[0], self._issuer.rules))
             self._decided = self._evidence.decide()
         elif not any(self._evidence.possible.values()):
-            self._decided = Decided()
-        return self._decided or Decided()
+            self._decided = frozenset()
+        return self._decided or frozenset()
 
-    def process(self, block: Validated) -> Processed:
-        """Return a block's good rows and the ledger records of the others, by what the blocks before it held."""
+    def process(self, block: Validated) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return a block's good rows and the ledger records of the others, by what the blocks before it held.
+
+        Good rows have the ledger's columns, the cuid, and `text`, a chunk's line.
+        """
         rows, verdicts = block.rows, block.verdicts
-        sound = self._written(_without(rows, verdicts))
-        found = self._seen.mark(sound)
+        refused = _refused(rows, verdicts)
+        sound = self._written(rows.filter(~refused))
+        found = mark(self._seen, sound, self._issuer.rules)
         repeated = pl.col("code").str.ends_with(".repeated")
         repeats, strangers = found.filter(repeated), found.filter(~repeated)
         reasons = pl.concat([verdicts, found])
         refusing = reasons.filter(severity="reject")
-        good = self._with_origin(with_reasons(_without(sound, found), reasons.filter(pl.col("severity") != "reject")))
-        good, suppressed = self._suppress(good)
+        good = with_reasons(sound.filter(~_refused(sound, found)), reasons.filter(pl.col("severity") != "reject"))
+        good, suppressed = self._suppress(self._with_origin(good))
         others = [
             suppressed,
-            unsent_records(_only(rows, verdicts), refusing, ledger.REJECTED),
-            unsent_records(_only(sound, strangers), refusing, ledger.REJECTED),
-            unsent_records(_only(sound, repeats), refusing, ledger.DUPLICATE),
+            unsent_records(with_reasons(rows.filter(refused), refusing), ledger.REJECTED),
+            unsent_records(with_reasons(sound.filter(_refused(sound, strangers)), refusing), ledger.REJECTED),
+            unsent_records(with_reasons(sound.filter(_refused(sound, repeats)), refusing), ledger.DUPLICATE),
             unread_records(block.unread, ledger.REJECTED),
             unread_records(block.excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._tally(good, records)
-        return Processed(good.drop("key", "tag", "test"), records)
+        return good.drop("key", "tag", "test"), records
+
+    @property
+    def reasons(self) -> list[ReasonRows]:
+        """The reasons in the ledger, the most frequent first."""
+        return sorted(self._reasons.values(), key=lambda one: (-one.rows, one.code))
 
     def _written(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Hash CVVs, write each row's line, add the keys that identify it in other blocks and runs, drop its cells."""
@@ -224,13 +205,15 @@ class Route:
         resting = good.filter(why.is_not_null()).with_columns(
             pl.concat_list("|" + pl.lit(why.drop_nulls())).alias("reasons")
         )
-        return good.filter(why.is_null()), resting_records(resting, ledger.SUPPRESSED)
+        return good.filter(why.is_null()), unsent_records(resting, ledger.SUPPRESSED)
 
     def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
         """Count the reasons in the ledger and the kinds of cards that are sent."""
-        reported = pl.concat([good["reasons"], records["reasons"]]).explode().drop_nulls()
-        codes = reported.str.split("|").list.last().value_counts()
-        self.reasons.update(dict(codes.iter_rows()))
+        told = pl.concat(frame.select("row", "reasons") for frame in (good, records)).explode("reasons").drop_nulls()
+        code = pl.col("reasons").str.split("|").list.last().alias("code")
+        for one, rows, first in told.group_by(code).agg(pl.len(), pl.col("row").bottom_k(FIRST_ROWS)).iter_rows():
+            before = self._reasons.get(one, ReasonRows(one, 0, ()))
+            self._reasons[one] = ReasonRows(one, before.rows + rows, (*before.first, *sorted(first))[:FIRST_ROWS])
         test = int(good["test"].sum())
         self.test_cards += test
         self.other_cards += good.height - test
@@ -251,20 +234,9 @@ def _checked(rows: pl.DataFrame, *, everyone: bool) -> pl.DataFrame:
     return rows.with_columns(rows[name].scatter(at, made[name]) for name in ("name_check", "address_check"))
 
 
-def _without(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that no verdict rejects."""
-    refused = _refused(verdicts)
-    return rows if refused.is_empty() else rows.filter(~rows["row"].is_in(refused.implode()))
-
-
-def _only(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that a verdict rejects."""
-    refused = _refused(verdicts)
-    return rows.clear() if refused.is_empty() else rows.filter(rows["row"].is_in(refused.implode()))
-
-
-def _refused(verdicts: pl.DataFrame) -> pl.Series:
-    return verdicts["row"] if verdicts.is_empty() else verdicts.filter(severity="reject")["row"].unique()
+def _refused(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.Series:
+    """Return which rows a verdict rejects."""
+    return rows["row"].is_in(verdicts.filter(severity="reject")["row"].unique().implode())
 
 
 def _identify(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
@@ -308,22 +280,15 @@ class SelectedRows:
         """Return the row of the earlier run that each row repeats."""
         return rows.select("row").join(self.rows, on="row", how="left", maintain_order="left")["origin"]
 
-    def correct(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Replace mapped values by corrected ones, except postal codes."""
-        return self._over(rows, [name for name in self._corrections.columns[1:] if name != POSTAL_CODE])
-
-    def correct_codes(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Replace repaired postal codes by corrected ones, which have lost no zeros."""
-        return self._over(rows, [name for name in self._corrections.columns if name == POSTAL_CODE])
-
-    def _over(self, rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    def correct(self, rows: pl.DataFrame, *, codes: bool = False) -> pl.DataFrame:
+        """Replace mapped values by corrected ones; postal codes, which have lost no zeros, only after the repairs."""
+        names = [name for name in self._corrections.columns[1:] if (name == POSTAL_CODE) == codes]
         if not names or self._corrections.is_empty():
             return rows
         given = self._corrections.select("row", pl.col(names).name.prefix("new "))
         beside = rows.join(given, on="row", how="left", maintain_order="left")
-        return beside.select(_over(name) if name in names else pl.col(name) for name in rows.columns)
-
-
-def _over(name: str) -> pl.Expr:
-    new = pl.col(f"new {name}")
-    return pl.when(new == CLEARED).then(None).otherwise(pl.coalesce(new, name)).alias(name)
+        new = {name: pl.col(f"new {name}") for name in names}
+        return beside.with_columns(
+            pl.when(one == CLEARED).then(None).otherwise(pl.coalesce(one, name)).alias(name)
+            for name, one in new.items()
+        ).select(rows.columns)

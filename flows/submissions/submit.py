@@ -20,16 +20,14 @@ from flows.runs.chains import append_commit, last_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
 from flows.runs.context import DROPPED, Adapters, IssuerContext, record_event
-from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, nights_before, plans, read_manifest
+from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, submissions
-from flows.runs.prior_state import seen_rows
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, Entry, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
-from flows.submissions.drift import departures
-from flows.submissions.gates import OPENABLE, GateFacts, refusal
+from flows.submissions.gates import OPENABLE, refusals
 from flows.submissions.pending import hold_changed
 from flows.submissions.plan import RunInputs, find_extract, identify, make_plan, submit_line
 from flows.submissions.rows import RowScope
@@ -70,22 +68,14 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
         finish_commits(context)  # first: what died half-way must not be planned anew
         survey = survey_cards(context) if guards(context.issuer) else None
         since = survey.commit if survey else last_commit(context.adapters.store, context.issuer.issuer)
-        known = survey.digest if survey else ""
+        known, prior = (survey.digest, survey.known) if survey else ("", None)
         day = business_date(context, entry, request.business_date)
         asked = RunInputs(day, redact(request.new_run), known=known, dated=request.business_date is not None)
         source = identify(context.adapters.store, entry)
-        hold_changed(context, entry, source, asked, request.opened, survey.known if survey else None)
+        hold_changed(context, entry, source, asked, request.opened, prior)
         plan, remarks = make_plan(context, source, asked)
-        job = Job(
-            plan,
-            entry,
-            RowScope(prior=survey.known if survey else None),
-            request.opened,
-            command(plan, request.opened),
-            since=since,
-            guarded=survey is not None,
-            expected=request.expected,
-        )
+        line, scope, guarded = command(plan, request.opened), RowScope(prior=prior), survey is not None
+        job = Job(plan, entry, scope, request.opened, line, since, guarded, request.expected)
         done = execute(context, job, sealer, on_progress)
         return done._replace(remarks=(*remarks, *done.remarks, *(warning.text for warning in sealer.warnings)))
 
@@ -164,12 +154,8 @@ def _build(
 ) -> tuple[Manifest, tuple[str, ...]]:
     """Build chunks and ledger; return the manifest that would commit them, and remarks; raises where a gate fails."""
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
-    manifest, test_cards, other_cards = build_run(context, job, sealer, on_progress)
-    before, seen = nights_before(store, keys.run), seen_rows(manifest.reasons)
-    drift = departures(manifest.profile, before, context.issuer.limits.max_drift)
-    rows = [one.read for one in before]
-    facts = GateFacts(plan.source.key, manifest.counts, rows, test_cards, other_cards, seen, drift)
-    refused = refusal(facts, context.issuer, OPENABLE if plan.selection else job.opened)
+    manifest, facts = build_run(context, job, sealer, on_progress)
+    refused = next(refusals(facts, context.issuer, OPENABLE if plan.selection else job.opened), None)
     if refused is not None:
         write_unsent(store, keys, manifest, portfolio=context.issuer.full_portfolio)
         raise refused
@@ -177,7 +163,7 @@ def _build(
         raise UnexpectedOutcomeError(
             extract=plan.source.key, now=manifest.counts.submitted, listed=job.expected.counts.submitted
         )
-    return manifest, tuple(f"{plan.source.key} departs from the extracts before it: {one}" for one in drift)
+    return manifest, tuple(f"{plan.source.key} departs from the extracts before it: {one}" for one in facts.drift)
 
 
 def command(plan: Plan, opened: Collection[str]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandera.polars as pa
@@ -15,8 +15,8 @@ from pandera.errors import SchemaErrors
 
 from flows.errors import BugError
 from schemas import rules
+from schemas.issuer import RuleSettings, Severity
 from schemas.portal import columns
-from schemas.row_settings import RuleSettings, Severity
 
 VERDICT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String
@@ -27,11 +27,13 @@ SEVERITIES: tuple[Severity, ...] = ("reject", "warn")
 _NONE = pl.DataFrame(schema=VERDICT | {"rank": pl.UInt32})
 
 
-class SeverityRules(NamedTuple):
-    """The rules of one severity: the expression of each, and its verdict where it fails."""
+class _DisagreeError(Exception):
+    """Pandera's checks are not those of the table, or a row fails one of them and no rule."""
 
-    holds: tuple[pl.Expr, ...]
-    reported: pl.DataFrame  # column, code, severity, and rank: the rule's place in the table
+
+# The rules of one severity: the expression of each, and its verdict where it fails: column, code, severity, and rank,
+# the rule's place in the table.
+SeverityRules = tuple[tuple[pl.Expr, ...], pl.DataFrame]
 
 
 class Contract(NamedTuple):
@@ -58,10 +60,6 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
     except Exception as error:  # noqa: BLE001  polars' and pandera's own may hold cells: ours is raised below
         problem = "pandera and the rules disagree" if isinstance(error, _DisagreeError) else type(error).__name__
     raise BugError(place="validate", kind=problem)
-
-
-class _DisagreeError(Exception):
-    """Pandera's checks are not those of the table, or a row fails one of them and no rule."""
 
 
 def _verdicts(contract: Contract, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -100,32 +98,18 @@ def _contract(
     for severity in SEVERITIES:
         mine = [(rank, rule) for rank, rule in ranked if rule.severity_by(settings) == severity]
         holds = {rule.code: rule.expression(as_of, settings) for _, rule in mine}
-        reported = {
-            "column": [rule.column for _, rule in mine],
-            "code": list(holds),
-            "severity": [severity] * len(mine),
-            "rank": [rank for rank, _ in mine],
-        }
-        types = {name: _NONE.schema[name] for name in reported}
+        reported = [(rule.column, rule.code, severity, rank) for rank, rule in mine]
         named = tuple(one.alias(code) for code, one in holds.items())
-        asked[severity] = SeverityRules(named, pl.DataFrame(reported, types))
+        asked[severity] = named, pl.DataFrame(reported, _NONE.drop("row").schema, orient="row")
         if mine:
             checks.append(_check(severity, [holds[rule.code] for _, rule in mine if rule.narrows not in holds]))
     return Contract(pa.DataFrameSchema(cells, checks=checks, strict=bool(cells), ordered=True), asked)
 
 
 def _check(name: str, holds: Sequence[pl.Expr]) -> pa.Check:
-    return pa.Check(_composite(holds), name=name, n_failure_cases=0)  # pandera would keep the values of cells that fail
-
-
-def _composite(holds: Sequence[pl.Expr]) -> Callable[[Any], pl.LazyFrame]:
     every = pl.all_horizontal(holds)
-
-    def check(data: Any) -> pl.LazyFrame:
-        frame: pl.LazyFrame = data.lazyframe
-        return frame.select(every)
-
-    return check
+    # Without failure cases: pandera would keep the values of cells that fail.
+    return pa.Check(lambda data: data.lazyframe.select(every), name=name, n_failure_cases=0)
 
 
 def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Series]:
@@ -145,7 +129,8 @@ def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Seri
 
 def _by_rule(rows: pl.DataFrame, asked: SeverityRules) -> pl.DataFrame:
     """Return row, rank, column, code, severity of every rule that these rows break; _DisagreeError for none."""
-    rule, at = np.nonzero(~rows.select(asked.holds).to_numpy().T)
+    holds, reported = asked
+    rule, at = np.nonzero(~rows.select(holds).to_numpy().T)
     if len(np.unique(at)) != rows.height:
         raise _DisagreeError
-    return asked.reported[rule].insert_column(0, rows["row"][at])
+    return reported[rule].insert_column(0, rows["row"][at])

@@ -107,12 +107,12 @@ def check(data: bytes, block: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read one extract, hold what came out against its physical lines; return rows and refused lines."""
     extract = read_extract(io.BytesIO(data), SETTINGS, "a.csv", block=block)
     blocks = list(extract)
-    counts = extract.counts
+    counts = extract
     rows, refused = pl.concat(b.rows for b in blocks), pl.concat(b.refused for b in blocks)
     numbers = sorted([*rows["row"], *refused["row"]])
     others = sum(counts.kinds[kind] for kind in (Kind.HEADER, Kind.CONTINUES, Kind.BLANK, Kind.REPEATED_HEADER))
-    assert list(range(1, counts.rows + 1)) == numbers
-    assert counts.lines == counts.rows + others
+    assert list(range(1, counts.height + 1)) == numbers
+    assert counts.lines == counts.height + others
     assert counts.lines == data.count(b"\n") + (not data.endswith(b"\n"))
     assert (rows.height, refused.height) == (counts.kinds[Kind.RECORD], counts.kinds[Kind.REFUSED])
     values = [list(row) for row in rows.drop("row", "line").iter_rows()]

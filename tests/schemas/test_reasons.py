@@ -38,5 +38,5 @@ def test_a_rule_that_is_added_has_its_line_action_and_hint() -> None:
     with added(long):
         line, told = reasons_page().splitlines(), reason(long.code)
 
-    assert (long.code, FIX, "at most 20 characters") == told
+    assert (long.code, FIX, "at most 20 characters") == (told.code, told.action, told.hint)
     assert f"| `{long.code}` | `{NICKNAME}` | reject | {FIX} | at most 20 characters |" in line

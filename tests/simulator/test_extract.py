@@ -12,7 +12,7 @@ from flows.submissions.normalise import normalise
 from flows.submissions.validate import validate
 from schemas import portal
 from schemas.expressions import PUBLISHED
-from schemas.row_settings import RuleSettings
+from schemas.issuer import RuleSettings
 from tests.simulator.uploads import DAY, paper_seal, people, upload_csv
 from tests.simulator.uploads import portal as desk
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from flows.submissions.validate import validate
 from schemas.cvv import hash_cvv
+from schemas.issuer import RuleSettings
 from schemas.portal import CVV, CVV_HASH
-from schemas.row_settings import RuleSettings
 from tests.builders import portal_rows
 
 

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.submissions.chunking import lines
-from flows.submissions.duplicates import BLOCK, SeenRows, Table, keyed
+from flows.submissions.duplicates import BLOCK, Table, keyed, mark
+from flows.submissions.publish import lines
+from schemas.issuer import RuleSettings
 from schemas.portal import CITY, CUID, PAN, columns
-from schemas.row_settings import RuleSettings
 from tests.builders import portal_rows
 
+DEFAULT = RuleSettings()
 VISA, MASTER = "4242424242424242", "5555555555554444"
 
 
@@ -24,15 +25,15 @@ def block(*changes: Mapping[str, str | None], made: bool = False) -> pl.DataFram
     return rows.with_columns(cuid_made=pl.lit(made), text=lines(rows, columns()))
 
 
-def read_markers(seen: SeenRows, rows: pl.DataFrame) -> pl.DataFrame:
+def read_markers(seen: Table, rows: pl.DataFrame, rules: RuleSettings = DEFAULT) -> pl.DataFrame:
     """Return the verdicts on the rows of a block."""
-    return seen.mark(keyed(rows))
+    return mark(seen, keyed(rows), rules)
 
 
 def test_an_exact_repeat_a_repeated_card_and_a_shared_card_are_told_apart() -> None:
     rows = block({CUID: "a"}, {CUID: "a"}, {CUID: "a", CITY: "Salem"}, {CUID: "b"}, {CUID: "a", PAN: MASTER})
 
-    marks = read_markers(SeenRows(RuleSettings()), rows)
+    marks = read_markers(Table(0), rows)
 
     assert [
         (2, "", "row.content.repeated", "reject"),
@@ -42,7 +43,7 @@ def test_an_exact_repeat_a_repeated_card_and_a_shared_card_are_told_apart() -> N
 
 
 def test_a_repeat_is_found_in_a_later_block() -> None:
-    seen = SeenRows(RuleSettings())
+    seen = Table(0)
     first = read_markers(seen, block({CUID: "a"}, {CUID: "b", PAN: MASTER}))
 
     second = read_markers(seen, block({CUID: "x"}, {CUID: "b", PAN: MASTER}))
@@ -54,7 +55,7 @@ def test_a_repeat_is_found_in_a_later_block() -> None:
 def test_rows_whose_cuid_we_made_repeat_by_their_content() -> None:
     rows = block({CUID: "cl-1"}, {CUID: "cl-2"}, {CUID: "cl-3", CITY: "Salem"}, made=True)
 
-    marks = read_markers(SeenRows(RuleSettings()), rows)
+    marks = read_markers(Table(0), rows)
 
     assert [(2, "row.content.repeated"), (3, "card.pan.repeated")] == marks.select("row", "code").rows()
 
@@ -63,13 +64,13 @@ def test_rows_whose_cuid_we_made_repeat_by_their_content() -> None:
 def test_a_setting_decides_about_a_card_under_another_cuid(severity: str, expected: list[str]) -> None:
     rules = RuleSettings.model_validate({"other_cuid": severity})
 
-    marks = read_markers(SeenRows(rules), block({CUID: "a"}, {CUID: "b"}))
+    marks = read_markers(Table(0), block({CUID: "a"}, {CUID: "b"}), rules)
 
     assert expected == marks["severity"].to_list()
 
 
 def test_a_block_without_rows_marks_nothing() -> None:
-    marks = read_markers(SeenRows(RuleSettings()), block())
+    marks = read_markers(Table(0), block())
 
     assert {"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String} == dict(marks.schema)
     assert 0 == marks.height
@@ -84,7 +85,7 @@ def test_a_block_without_rows_marks_nothing() -> None:
 )
 def test_marks_are_what_a_plain_set_says_however_the_blocks_are_cut(rows: list[tuple[str, str, str]], cut: int) -> None:
     frame = block(*({CUID: cuid, PAN: pan, CITY: city} for cuid, pan, city in rows))
-    seen = SeenRows(RuleSettings())
+    seen = Table(0)
 
     marks = pl.concat([read_markers(seen, frame[:cut]), read_markers(seen, frame[cut:])])
 

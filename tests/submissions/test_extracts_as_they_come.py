@@ -14,7 +14,7 @@ import zstandard
 
 from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
 from flows.errors import CardlinkError
-from flows.extracts.errors import MissingColumnsError, TruncatedError, UnknownColumnsError
+from flows.extracts.errors import MappingError, TruncatedError
 from flows.runs.context import IssuerContext
 from flows.runs.sealing import Opener, Plain
 from flows.simulator.extract import Dialect, write_sample
@@ -74,7 +74,7 @@ DIALECTS: dict[str, tuple[bytes, dict[str, Any]]] = {
 }
 
 
-NotOurHeaders = MissingColumnsError | UnknownColumnsError  # the kind has a header of its own
+NotOurHeaders = MappingError  # the kind has a header of its own
 
 
 class WithPrivateKey(Bench):

@@ -17,9 +17,9 @@ from flows.simulator.extract import write_sample
 from flows.submissions.build import Scan
 from flows.submissions.normalise import normalise
 from schemas import ledger, rules
+from schemas.issuer import RuleSettings
 from schemas.manifest import SourceIdentity
 from schemas.portal import ADDRESS2, CUSTOMER_KEY, NICKNAME, columns
-from schemas.row_settings import RuleSettings
 from schemas.rules import Rule
 from tests.night import DAY, Bench, local_bench
 from tests.submissions.made_up import made_up, table

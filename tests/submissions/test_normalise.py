@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.submissions.normalise import normalise
+from schemas.issuer import RuleSettings
 from schemas.portal import (
     ADDRESS1,
     CITY,
@@ -28,7 +29,6 @@ from schemas.portal import (
     YEAR,
     columns,
 )
-from schemas.row_settings import RuleSettings
 from tests.builders import portal_rows
 
 CANADIAN = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
