@@ -62,7 +62,7 @@ screenshots-ui: .venv/test-ready
 leaks: .venv/test-ready
 	@$(BIN)/python -m tests.leaks.full $(LEAKS)
 
-# Kills, races and faults on both storages, each compared with a quiet night; N=300 takes about half an hour.
+# N kills, N signals, races and faults on both storages, and losses of power, each compared with a quiet night.
 torture: N = 300
 SEED ?= 0
 torture: .venv/test-ready

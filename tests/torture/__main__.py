@@ -24,14 +24,14 @@ from tests.torture.whole_system import live_many
 
 
 def torture(size: int, folder: Path, seed: int) -> Iterator[Tally]:
-    """Yield the tallies of `size` kills and signals, a third as many races and faults, and some whole systems."""
+    """Yield the tallies of `size` kills, as many signals, a third as many races, half as many faults, and the rest."""
     with stage(folder) as (night, children, server):
         local, s3 = directories(folder / "stores"), prefixes(server, f"torture-{seed}")
-        some = max(1, size // 6)
+        raced, some = max(1, size * 3 // 20), max(1, size // 4)
         yield kill_many(night, children, local, size - size // 2, seed)
         yield kill_many(night, children, s3, size // 2, seed)
-        yield race_many(night, children, local, some, seed)
-        yield race_many(night, children, s3, some, seed)
+        yield race_many(night, children, local, raced, seed)
+        yield race_many(night, children, s3, raced, seed)
         yield fault_directories(night, local, some, seed)
         yield fault_s3(night, s3, some, seed)
         yield signal_many(night, children, local, size - size // 2, seed)
