@@ -22,7 +22,6 @@ ROOT: Final = Path(__file__).parent.parent.parent
 DEPLOY: Final = ROOT / "deploy"
 TOOLS: Final = ("buildah", "podman", "runc", "debootstrap", "iptables")
 DEBIAN: Final = "apt-get install --no-install-recommends buildah podman runc debootstrap iptables netavark aardvark-dns"
-OURS: Final = "localhost/cardlink:0.1.0"
 BASE_PACKAGES: Final = "ca-certificates,netbase,tzdata,python3,python3-venv"
 CONTAINERS_CONF: Final = """\
 [containers]
@@ -64,12 +63,17 @@ def base() -> str:
     return stand_in
 
 
-def ours(context: Path, begun: str) -> str:
-    """Build our image from a checkout as the Dockerfile says, on a base; return its name."""
-    replaced = re.findall(r"^FROM (python:\S+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)[0]
-    options = ["--build-context", f"{replaced}=container-image://{begun}", "-f", str(context / "deploy/Dockerfile")]
-    _build(OURS, context, *options, *_mounted())
-    return OURS
+def ours(context: Path, begun: str) -> list[str]:
+    """Build our images on a base by the commands at the head of the Dockerfile; return their names."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    found = re.findall(
+        r"^#   docker build -f deploy/Dockerfile (?:(--build-arg) (\S+) )?-t (\S+) \.$", text, re.MULTILINE
+    )
+    replaced = re.findall(r"^FROM (python:\S+)", text, re.MULTILINE)[0]
+    fixed = ["--build-context", f"{replaced}=container-image://{begun}", "-f", str(context / "deploy/Dockerfile")]
+    for option, value, name in found:
+        _build(f"localhost/{name}", context, *fixed, *filter(None, (option, value)), *_mounted())
+    return [f"localhost/{name}" for _, _, name in found]
 
 
 def stand_in(name: str, target: str, begun: str) -> str:

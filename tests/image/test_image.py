@@ -18,6 +18,18 @@ def test_the_image_takes_a_run_from_drop_to_links(tmp_path: Path) -> None:
 
     steps = [line.partition(":")[0] for line in lines if not line.startswith("ui:")]  # where there is a browser
     assert steps == [
-        *("base", "image", "beside it", "help", "content", "demo", "deploy-files", "confined", "server", "install"),
+        *(
+            "base",
+            "image",
+            "image",
+            "beside it",
+            "help",
+            "content",
+            "demo",
+            "deploy-files",
+            "confined",
+            "server",
+            "install",
+        ),
         *("check", "nightly", "ingest", "links", "pages", "left"),
     ]

@@ -68,8 +68,10 @@ def images(folder: Path) -> Iterator[str | dict[str, str]]:
     for kept in ("env/worker.env", "secrets/private-key.asc"):  # as on the machine of an operator who builds it there
         (context / "deploy" / kept).parent.mkdir(exist_ok=True)
         (context / "deploy" / kept).write_text("kept by the operator\n")
-    image = build.ours(context, begun)
-    yield f"image: {image}, {int(run('podman', 'image', 'inspect', '--format', '{{.Size}}', image)) >> 20} MB"
+    image, of_kubernetes = build.ours(context, begun)
+    for one in (image, of_kubernetes):
+        yield f"image: {one}, {int(run('podman', 'image', 'inspect', '--format', '{{.Size}}', one)) >> 20} MB"
+    _only(of_kubernetes, ["python", "-c", "from prefect_kubernetes import KubernetesWorker"])
     named = {"postgres": "postgres:15.18-bookworm", "s3": "motoserver/moto:5.2.3"}
     found = {name: build.stand_in(name, target, begun) for target, name in named.items()}
     yield f"beside it: {', '.join(found.values())}"
