@@ -26,7 +26,7 @@ def main() -> int:
         try:
             for line in walk(Path(folder)):
                 print(f"{time.monotonic() - begin:5.0f} s  {line}", flush=True)
-        except AssertionError as error:
+        except (AssertionError, OSError) as error:
             print(f"failed: {error}", file=sys.stderr)
             return 1
     print("the image is as it should be")

@@ -41,10 +41,12 @@ def missing() -> str:
     return "" if os.geteuid() == 0 else "only root can do it"
 
 
-def run(*command: str, stdin: IO[bytes] | None = None, stderr: int | None = None) -> str:
+def run(*command: str, stdin: IO[bytes] | None = None) -> str:
     """Run a command that must succeed; return what it says."""
-    done = subprocess.run(command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command[:4])} ended with {done.returncode}\n{done.stdout[-4000:]}"
+    done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (
+        f"{' '.join(command[:4])} ended with {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    )
     return done.stdout
 
 
@@ -100,7 +102,7 @@ def stand_in(name: str, target: str, begun: str) -> str:
 
 def _build(name: str, context: Path, *options: str) -> None:
     fixed = ["--isolation", "chroot", "--network", "host", "--pull-never", "--format", "docker", "--layers"]
-    run("buildah", "bud", *fixed, *options, "-t", name, str(context), stderr=subprocess.STDOUT)
+    run("buildah", "bud", *fixed, *options, "-t", name, str(context))
 
 
 def _there(image: str) -> bool:

@@ -65,7 +65,7 @@ class Composed:
                 run("podman", "volume", "create", "--label", LABEL, f"{PREFIX}-{name}")
             yield
         finally:
-            self._remove()
+            remove()
 
     def _run(self, name: str, command: Sequence[str] = ()) -> list[str]:
         """Return options, image and command of a service."""
@@ -94,10 +94,9 @@ class Composed:
         return [*words, image, *(command or [_dollar(word) for word in service.get("command", ())])]
 
     def _of_files(self, service: Mapping[str, Any]) -> dict[str, str]:
-        """Return the variables of its `env_file`, quotes taken off as compose does."""
+        """Return the variables of its `env_file`."""
         texts = [(self._folder / file).read_text() for file in service.get("env_file", ())]
-        lines = [line for text in texts for line in re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE)]
-        return {name: value[1:-1] if value[:1] == "'" else value for name, value in lines}
+        return dict(line for text in texts for line in re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
 
     def _wait(self, name: str, healthy: list[str]) -> None:
         container, end = f"{PREFIX}-{name}", time.monotonic() + PATIENCE
@@ -105,16 +104,15 @@ class Composed:
             up = run("podman", "inspect", "--format", "{{.State.Running}}", container).strip() == "true"
             assert up, f"{name} has ended:\n{self.logs(name)[-4000:]}"
             assert time.monotonic() < end, f"{name} is not healthy:\n{self.logs(name)[-4000:]}"
-            time.sleep(1)
+            time.sleep(3)
 
-    def _remove(self) -> None:
-        for kind, ended in (
-            ("container", ["rm", "--force", "--time", "20", "--volumes"]),
-            ("network", ["network", "rm", "--force"]),
-            ("volume", ["volume", "rm", "--force"]),
-        ):
-            if found := left(kind):
-                run("podman", *ended, *found)
+
+def remove() -> None:
+    """Remove the containers, networks and volumes of this process."""
+    removed = {"container": ["rm", "--time", "20"], "network": ["network", "rm"], "volume": ["volume", "rm"]}
+    for kind, command in removed.items():
+        if found := left(kind):
+            run("podman", *command, "--force", *found)
 
 
 def left(kind: str) -> list[str]:

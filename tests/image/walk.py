@@ -19,7 +19,7 @@ from urllib.request import urlopen
 from flows.demo import ISSUER, prepare
 from tests.image import build
 from tests.image.build import ROOT, run
-from tests.image.composed import Composed, left
+from tests.image.composed import LABEL, Composed, left, remove
 from tests.ops.browser import CHROMIUM, browser
 from tests.ops.stage import FAST, Stage, unscheduled
 from tests.servers import free_port
@@ -107,7 +107,7 @@ def installed(folder: Path) -> Stage:
     address = {"CARDLINK_REPORTS_URL": f"http://127.0.0.1:{pages}/{TOKEN}"}
     _fill(deploy, "server", {"PREFECT_SERVER_ENCRYPTION_KEY": FAST["PREFECT_SERVER_ENCRYPTION_KEY"]})
     _fill(deploy, "install", {})
-    _fill(deploy, "worker", {**S3, **address, "CARDLINK_ACTOR": "'the $night #1'"})
+    _fill(deploy, "worker", {**S3, **address})
     _fill(deploy, "pages", {**S3, **address})
     practice = folder / "practice"
     prepare(practice, None)
@@ -206,11 +206,12 @@ def _podman(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        remove()  # what a signal interrupted too
         del os.environ["CONTAINERS_CONF"]
 
 
 def _only(image: str, command: Sequence[str], *options: str) -> str:
-    return run("podman", "run", "--rm", *HARDENED, *HARDENED_TOO, *options, image, *command)
+    return run("podman", "run", "--rm", f"--label={LABEL}", *HARDENED, *HARDENED_TOO, *options, image, *command)
 
 
 def _fill(deploy: Path, part: str, values: dict[str, str]) -> None:
