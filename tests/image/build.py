@@ -30,6 +30,8 @@ default_ulimits = ["nofile=1024:20000", "nproc=4096:4096"]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+[network]
+network_backend = "netavark"
 """
 
 
