@@ -29,6 +29,9 @@ def main() -> int:
         except (AssertionError, OSError) as error:
             print(f"failed: {error}", file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+            return 130
     print("the image is as it should be")
     return 0
 

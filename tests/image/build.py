@@ -76,7 +76,10 @@ def ours(context: Path, begun: str) -> list[str]:
     replaced = re.findall(r"^FROM (python:\S+)", text, re.MULTILINE)[0]
     fixed = ["--build-context", f"{replaced}=container-image://{begun}", "-f", str(context / "deploy/Dockerfile")]
     for option, value, name in found:
+        before = run("podman", "images", "--quiet", "--no-trunc", f"localhost/{name}").split()
         _build(f"localhost/{name}", context, *fixed, *filter(None, (option, value)), *_mounted())
+        if before != run("podman", "images", "--quiet", "--no-trunc", f"localhost/{name}").split():
+            subprocess.run(["podman", "image", "rm", *before], capture_output=True, check=False)  # it has no name now
     return [f"localhost/{name}" for _, _, name in found]
 
 
