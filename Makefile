@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench bench-issuers quarter year twenty leaks torture demo shell wheel ui test test-all check lock setup clean screenshots screenshots-ui
+.PHONY: bench bench-issuers quarter year twenty leaks torture image demo shell wheel ui test test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -82,6 +82,11 @@ year: .venv/test-ready
 # commands it took; a small size runs in `make test-all`: make twenty TWENTY='--nights 8'
 twenty: .venv/test-ready
 	@$(BIN)/python -m tests.twenty $(TWENTY)
+
+# The image built without a daemon and without pulling, run by podman as compose.yaml says, and a run taken through it
+# from drop to links; root, with buildah, podman, runc, debootstrap, iptables, netavark and aardvark-dns. Some minutes.
+image: .venv/test-ready
+	@$(BIN)/python -m tests.image
 
 # What the images install, with hashes, after constraints.txt has changed (asks the package index).
 lock: .venv/test-ready

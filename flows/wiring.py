@@ -57,15 +57,16 @@ def effective_settings(folder: Path, issuer: Issuer) -> dict[str, dict[str, Any]
 
 
 def kept_from_others(issuer: Issuer, folder: Path) -> list[str]:
-    """Return which files of a run only their owner can read: not the process at night, if it is another user."""
+    """Return which files of a run not everybody can read: not the process at night, if it is another user."""
     named = [f"{issuer.issuer}.toml", *_key_files(issuer), *filter(None, [issuer.portal.template])]
     files = [folder / name for name in named]
     files += [Path(file) for name, file in os.environ.items() if re.fullmatch("CARDLINK_.*_FILE", name)]
     found = []
     for file in files:
         with suppress(OSError):  # what cannot be read at all is an error of its own
-            if not (status := file.stat()).st_mode & 0o044:
-                found.append(f"{file}: only user {status.st_uid} can read it, so the nightly process must be that user")
+            if not (status := file.stat()).st_mode & 0o004:
+                who = f"user {status.st_uid}" + (f" and group {status.st_gid}" if status.st_mode & 0o040 else "")
+                found.append(f"{file}: only {who} can read it; run this check as the nightly process's user too")
     return found
 
 

@@ -25,6 +25,7 @@ HEAD: Final = """\
 # What {image} installs: the versions of constraints.txt with the hashes of their files, for {machines}.
 # Written by `python -m tests.lock`; used with `pip install --require-hashes --no-deps`.
 """
+EARLIER: Final = ("async-timeout",)  # what redis needs on Pythons before 3.11.3, which Debian 12 has and we do not run
 FILES: Final = {
     "requirements.txt": ("the image", ()),
     "requirements-kubernetes.txt": ("the image of the Kubernetes worker", ("prefect-kubernetes<1",)),
@@ -34,7 +35,7 @@ FILES: Final = {
 def wanted() -> list[str]:
     """Return what the product needs, and what builds it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    return [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    return [*project["project"]["dependencies"], *project["build-system"]["requires"], *EARLIER]
 
 
 def resolved(requirements: Sequence[str], machine: str) -> dict[str, str]:

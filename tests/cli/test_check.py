@@ -173,18 +173,20 @@ def test_no_file_is_named_that_was_not_written(bank: Path) -> None:
     assert "portal.asc already exists" in taken.stderr
 
 
-def test_a_file_that_only_its_owner_can_read_is_named(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_not_everybody_can_read_are_named(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = bank / "secret.asc"
     secret.write_bytes(gpg.sound().secret)
     secret.chmod(0o600)
     (bank / "portal.asc").chmod(0o644)
     (bank / "bank.toml").chmod(0o640)
+    group = (bank / "bank.toml").stat().st_gid
     monkeypatch.setenv("CARDLINK_PRIVATE_KEY_FILE", str(secret))
 
     code, wrong, facts = found(bank)
 
-    only = f"{secret}: only user {os.getuid()} can read it, so the nightly process must be that user"
-    assert (0, {}, [only]) == (code, wrong, facts["warnings"])
+    then = "can read it; run this check as the nightly process's user too"
+    toml = f"bank.toml: only user {os.getuid()} and group {group} {then}"
+    assert (0, {}, [toml, f"{secret}: only user {os.getuid()} {then}"]) == (code, wrong, facts["warnings"])
     assert "own key" in [one["part"] for one in facts["checks"]]
 
 

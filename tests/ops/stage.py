@@ -158,11 +158,16 @@ def install(on: Stage) -> str:
     """Install deployments, channels and automations, without schedules that come between; return what it says."""
     command = [sys.executable, "-m", "flows.install"]
     said = subprocess.run(command, env=on.settings, check=True, capture_output=True, text=True).stdout
+    unscheduled(on)
+    return said
+
+
+def unscheduled(on: Stage) -> None:
+    """Pause every deployment, and take away the runs that are planned already."""
     for deployment in on.deployments().values():
         on.call(f"deployments/{deployment}", {"paused": True}, "PATCH")
     for run in on.call("flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}):
         on.call(f"flow_runs/{run['id']}", method="DELETE")
-    return said
 
 
 def late_bank(on: Stage) -> None:

@@ -138,7 +138,8 @@ def test_the_compose_file_fits_its_schema_and_every_service_is_confined() -> Non
 
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     assert done.returncode == 0, done.stdout
-    assert [name for name, one in services.items() if name != "postgres" and not one["read_only"]] == []
+    hardened = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
+    assert [name for name, one in services.items() if not hardened.items() <= one.items()] == []
     assert all(port.startswith("127.0.0.1:") for one in services.values() for port in one.get("ports", []))
 
 
@@ -213,7 +214,22 @@ def test_the_dockerfile_is_pinned_and_does_not_run_as_root() -> None:
     assert users == ["10001:10001"]
     assert "gnupg" in text
     assert ["--require-hashes --no-deps -r ${REQUIREMENTS}", "--no-deps --no-build-isolation ."] == installed
-    assert [name for line in copied for name in line.split() if not (ROOT / name).exists()] == []
+    names = {name for line in copied for name in line.split()}
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+def test_what_an_operator_keeps_beside_the_compose_file_is_not_sent_to_a_build() -> None:
+    ignored = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    text = (DEPLOY / "compose.yaml").read_text()
+
+    kept = {f"deploy/{folder}" for folder in re.findall(r"\./(issuers|secrets)\b", text)} | {"deploy/env/*.env"}
+
+    let_in = [line for line in ignored if line.startswith("!")]
+    assert "*" == ignored[0]
+    assert kept <= set(ignored[1 + len(let_in) :])  # after what lets the folder in
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    roots = {f"!{name.partition('/')[0]}" for line in copied for name in line.split()}
+    assert set(let_in) == roots
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
