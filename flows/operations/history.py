@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from flows.runs.chains import records
+from flows.runs.claim import IN_PROCESS
 from flows.runs.documents import UnknownRunError, keys_of, read_end, read_plan, read_purged
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
@@ -58,7 +59,8 @@ def _claimed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
         since, until = (datetime.fromisoformat(claim[name]) for name in ("since", "until"))
         returned = until <= since
         if returned or claim["holder"] != holder:
-            yield HistoryEvent(since.isoformat(), "claim given back" if returned else "claimed", claim["holder"], {})
+            name = claim["holder"].partition(IN_PROCESS)[0]
+            yield HistoryEvent(since.isoformat(), "claim given back" if returned else "claimed", name, {})
         holder = "" if returned else claim["holder"]
 
 

@@ -14,9 +14,7 @@ from flows.commands.result import Result, Table
 from flows.commands.results import break_lines
 from flows.configuration import load_issuer
 from flows.errors import OperatorError, TryAgainError
-from flows.partner_api.service import NoServiceError, ServiceSecretsError
 from flows.redaction import hiding
-from flows.runs.store import Retry
 from flows.wiring import begin_process, secret, wire
 
 if TYPE_CHECKING:
@@ -52,7 +50,9 @@ class OtherIssuerError(OperatorError):
 def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
     """Open the client of an issuer's [service]; NoServiceError, ServiceSecretsError, FileUnreadableError."""
     from flows.partner_api.client import open_client
+    from flows.partner_api.service import NoServiceError, ServiceSecretsError
     from flows.partner_api.transport import Credentials
+    from flows.runs.store import Retry
 
     begin_process()
     settings = issuer.service

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import version
@@ -33,7 +33,7 @@ from flows.runs.identity import facts_as_stored, local_day
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.prior_state import CHECKS
-from flows.runs.store import Entry, Store, prefetch
+from flows.runs.store import ConflictError, Entry, Store, prefetch
 from flows.runs.versions import NewerDocumentError, written_in
 from schemas import ledger, reports
 from schemas.breaks import Break
@@ -125,8 +125,9 @@ def _reportable(store: Store, keys: RunKeys) -> Manifest:
     """Return a run's manifest; UnknownRunError where it is not committed, AbandonedError, LedgerPurgedError."""
     manifest = committed(store, str(keys.run))
     documents.refuse_purged(store, keys)
-    if (written := written_in(documents.read_summary(store, keys) or {})) > FACTS:
-        raise NewerDocumentError(key=keys.report("summary.json"), format=written)
+    with suppress(ConflictError):  # a damaged one is written anew
+        if (written := written_in(documents.read_summary(store, keys) or {})) > FACTS:
+            raise NewerDocumentError(key=keys.report("summary.json"), format=written)
     return manifest
 
 

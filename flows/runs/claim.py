@@ -26,7 +26,7 @@ from flows.runs.store import Cleaner, Store
 from flows.stopping import whole
 from schemas.manifest import Document
 
-_PROCESS = " in process "  # between a holder's name and its process
+IN_PROCESS = " in process "  # between a holder's name and its process
 CLAIM = timedelta(minutes=3)  # how long a dead run keeps its rerun waiting
 BEAT = 60.0  # seconds; two beats may fail before the claim runs out
 OLD = timedelta(minutes=15)  # no write takes as long: the writer of an older leftover is dead
@@ -85,17 +85,17 @@ class _Claim(Document):
     def of(cls, name: str, now: datetime, ttl: timedelta) -> Self:
         """Return the link by which this process claims from `now` on, under `name`."""
         process = process_name(os.getpid())
-        return cls(holder=f"{name}{_PROCESS}{process}" if process else name, since=now, until=now + ttl)
+        return cls(holder=f"{name}{IN_PROCESS}{process}" if process else name, since=now, until=now + ttl)
 
     @property
     def name(self) -> str:
         """The holder's name."""
-        return self.holder.partition(_PROCESS)[0]
+        return self.holder.partition(IN_PROCESS)[0]
 
     @property
     def process(self) -> str:
         """The holder's process as `process_name` has it; links of earlier versions have none."""
-        return self.holder.partition(_PROCESS)[2]
+        return self.holder.partition(IN_PROCESS)[2]
 
     def holds(self, now: datetime) -> bool:
         """Return whether the claim counts at `now`: it has not run out, and its process is not gone.

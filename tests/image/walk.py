@@ -17,6 +17,7 @@ from typing import Final
 from urllib.request import urlopen
 
 from flows.demo import ISSUER, prepare
+
 from tests.image import build
 from tests.image.build import ROOT, run
 from tests.image.composed import LABEL, Composed, left, remove

@@ -38,7 +38,7 @@ def documents() -> dict[str, tuple[int, list[str]]]:
     for file in (file for folder in ("flows", "schemas") for file in (ROOT / folder).rglob("*.py")):
         if re.search(r"^class \w+\((Document|Record|Inputs)\)", file.read_text("utf-8"), re.MULTILINE):
             import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
-    kinds = [kind for kind in _below(Document) if kind.__name__ not in PARTS | {"MissedExtract"}]
+    kinds = [kind for kind in _below(Document) if kind.__name__ not in PARTS]
     columns = [f"{name}.{column}: {kind}" for name, schema in PARQUET.items() for column, kind in schema.items()]
     found = {kind.__name__: (int(kind.model_fields["format"].default), [*_fields(kind)]) for kind in kinds}
     return {**found, "Parquet": (FORMAT, columns)}

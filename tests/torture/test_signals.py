@@ -50,6 +50,14 @@ def configured(folder: Path, chunks: int = CHUNKS) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Let children hear SIGHUP where these tests themselves run under nohup: what is ignored is inherited."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @contextmanager
 def begun(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Start a submit in a process group of its own, which has ended when the block ends."""
@@ -163,9 +171,9 @@ def test_a_killed_submit_leaves_a_home_that_the_next_command_sweeps(tmp_path: Pa
         process.communicate()
 
     assert 1 == len(alive)  # not counted later: any command on this machine may have swept it
-    code, told = submitted(folder)
+    code, _ = submitted(folder)  # at once: the process that had the claim is gone
     assert [] == homes(process.pid)
-    assert (75, "ClaimedError") == (code, told["error"])
+    assert 0 == code
 
 
 def test_everything_a_submit_writes_is_for_its_owner_only(tmp_path: Path) -> None:
