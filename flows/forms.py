@@ -39,7 +39,7 @@ from pydantic import AfterValidator, Field
 
 from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter
 from flows.commands.outbox import outbox_list
-from flows.commands.parameters import OneOf, Range, Text, Words
+from flows.commands.parameters import CARD
 from flows.commands.result import Link, Result, Table
 from flows.errors import CardlinkError, OperatorError, TryAgainError, guarded
 from flows.every import ENTRIES, in_form_words
@@ -252,7 +252,7 @@ def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Paramete
         elif default is REQUIRED and len(only := _offered(one)) == 1:
             default = only[0]
         elif default is REQUIRED and not all(one.name in names for names in declared):
-            default = NONE if one.mark(OneOf) else ""
+            default = NONE if one.said.names else ""
         elif one.many:
             default = None
         fields.setdefault(one.name, _field(one.name, kind_of(one, default), default))
@@ -269,25 +269,24 @@ def _field(name: str, kind: Any, default: Any) -> inspect.Parameter:
 
 
 def _offered(one: Parameter) -> Sequence[str]:
-    names = one.mark(OneOf)
-    return names.names() if names else ()
+    return one.said.names() if one.said.names else ()
 
 
 def kind_of(one: Parameter, default: Any = REQUIRED) -> Any:
     """Return the type of a form's field, with everything the form checks."""
-    text, words, limits = one.mark(Text), one.mark(Words), one.mark(Range)
     kind: Any = one.type
+    said = one.said
     if offered := _offered(one):
         offered = [*([NONE] if default == NONE else []), *offered]
         kind = StrEnum.__call__(one.name, [(name, name) for name in offered])
-    elif text:
-        pattern = f"^({text.pattern})?$" if default == "" else f"^{text.pattern}$"
-        kind = Annotated[str, Field(pattern=pattern, max_length=text.longest)]
-    elif words:  # Prefect's server checks the pattern before it stores the text
-        shape: dict[str, Any] = {"pattern": rf"^(?![\s\S]*(?:{words.card}))"}
-        kind = Annotated[str, Field(max_length=words.longest, json_schema_extra=shape), AfterValidator(redact)]
-    elif limits:
-        kind = Annotated[one.type, Field(ge=limits.least, le=limits.most)]
+    elif said.pattern:
+        pattern = f"^({said.pattern})?$" if default == "" else f"^{said.pattern}$"
+        kind = Annotated[str, Field(pattern=pattern, max_length=said.longest)]
+    elif said.words:  # Prefect's server checks the pattern before it stores the text
+        shape: dict[str, Any] = {"pattern": rf"^(?![\s\S]*(?:{CARD}))"}
+        kind = Annotated[str, Field(max_length=said.longest, json_schema_extra=shape), AfterValidator(redact)]
+    elif said.least is not None:
+        kind = Annotated[one.type, Field(ge=said.least, le=said.most)]
     if one.many:
         kind = list[kind]
     return kind | None if default is None else kind
@@ -302,11 +301,11 @@ def _filled_in(
     for choice in built.choices:
         options |= choice.sets[given[choice.name]]
     for one in picked.parameters:
-        value, names = given.get(one.name), one.mark(OneOf)
+        value, names = given.get(one.name), one.said.names
         if value is not None and one.many:
             options[one.name] = tuple(value)
         elif value is not None and names:
-            options[one.name] = "" if value == NONE and NONE not in names.names() else str(value)
+            options[one.name] = "" if value == NONE and NONE not in names() else str(value)
         elif value is not None:
             options[one.name] = value
         if one.default is REQUIRED and not options.get(one.name):

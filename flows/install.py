@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from flows.commands.entry import Context, entry
-from flows.commands.parameters import Cli
+from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import OperatorError
@@ -137,7 +137,7 @@ def install(context: Context) -> Result:
 
 
 @entry("deploy-files", form="it writes files on the operator's machine")
-def deploy_files(context: Context, folder: Annotated[Path, Cli(metavar="DIR", folder=True)]) -> Result:
+def deploy_files(context: Context, folder: Annotated[Path, Field(metavar="DIR", folder=True)]) -> Result:
     """Write the files of `deploy/` to a new folder: units, policies, container files, runbook, reference.
 
     Args:

@@ -72,7 +72,7 @@ def tables() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def keys() -> tuple[Key, ...]:
+def every_key() -> tuple[Key, ...]:
     """Return every key there is, in the order of the models."""
     example = tomllib.loads(Path(__file__).with_name("example.toml").read_text("utf-8"))
     cells = {key: value for cell in example["columns"].values() for key, value in cell.items()}
@@ -155,7 +155,7 @@ def _place(error: ErrorDetails, given: Any) -> Place:
 def _what(place: Place, errors: Sequence[ErrorDetails]) -> str:
     first, names = errors[0], [part for part in place if isinstance(part, str)]
     table, name = names[0] if len(names) > 1 else "", names[-1] if names else ""
-    key = next((one for one in keys() if (one.table, one.name) == (table, name)), None)
+    key = next((one for one in every_key() if (one.table, one.name) == (table, name)), None)
     ours = [one["msg"].removeprefix("Value error, ") for one in errors if one["type"] == "value_error"]
     if ours:
         return ours[0]
@@ -171,7 +171,7 @@ def _what(place: Place, errors: Sequence[ErrorDetails]) -> str:
 def _nearest_key(table: str, name: str) -> str:
     """Return the most similar key of the table, or of any other where that one has none that is similar."""
     here = list(tables()[table]["properties"])
-    elsewhere = {one.name: one.path for one in keys()}
+    elsewhere = {one.name: one.path for one in every_key()}
     close = difflib.get_close_matches(name, here, 1) or difflib.get_close_matches(name, elsewhere, 1)
     return next((one if one in here else elsewhere[one] for one in close), nearest(name, here))
 

@@ -23,7 +23,6 @@ import click
 
 from flows import install, stopping
 from flows.commands.entry import REQUIRED, Context, Entry, Parameter, entries_of
-from flows.commands.parameters import OneOf, Range
 from flows.commands.result import Result
 from flows.errors import CardlinkError, TryAgainError, full_text, translated
 from flows.every import ENTRIES
@@ -110,7 +109,7 @@ def command_of(entry: Entry[...]) -> click.Command:
 
 
 def _metavar(one: Parameter) -> str:
-    return one.cli.metavar or one.name.upper()
+    return one.said.metavar or one.name.upper()
 
 
 def _argument(one: Parameter) -> click.Argument:
@@ -124,32 +123,30 @@ def _option(one: Parameter) -> click.Option:
     name = one.option
     if one.type is bool:
         return click.Option([name, one.name], is_flag=True, help=one.help)
-    shape: dict[str, Any] = {"default": f"{one.default}d" if one.cli.days else one.default}
+    shape: dict[str, Any] = {"default": f"{one.default}d" if one.said.days else one.default}
     if one.default is REQUIRED:
         shape = {"required": True}
     elif one.many:
         shape = {"multiple": True}
-    metavar = one.cli.metavar or ("YYYY-MM-DD" if one.type is date else None)
+    metavar = one.said.metavar or ("YYYY-MM-DD" if one.type is date else None)
     shape["show_default"] = one.default not in (REQUIRED, "", None, ())
     return click.Option([name, one.name], type=_type(one), metavar=metavar, help=one.help, **shape)
 
 
 def _type(one: Parameter) -> click.ParamType[Any]:
-    limits: Range | None = one.mark(Range)
-    offered: OneOf | None = one.mark(OneOf)
+    said = one.said
     if get_origin(one.type) is Literal:
         return click.Choice(get_args(one.type))
-    if offered is not None and offered.checked:
-        return click.Choice(offered.names())
-    if limits is not None:
-        if one.type is float:
-            return click.FloatRange(*limits)
-        whole = _Days if one.cli.days else click.IntRange
-        return whole(int(limits.least), None if limits.most is None else int(limits.most))
+    if said.names and said.checked:
+        return click.Choice(said.names())
+    if said.least is not None:
+        whole = _Days if said.days else click.IntRange
+        limits: Any = said.least, said.most
+        return click.FloatRange(*limits) if one.type is float else whole(*limits)
     if one.type is date:
         return _Date(["%Y-%m-%d"])
     if one.type is Path:
-        return click.Path(path_type=Path, file_okay=not one.cli.folder, dir_okay=one.cli.folder)
+        return click.Path(path_type=Path, file_okay=not said.folder, dir_okay=said.folder)
     return click.INT if one.type is int else click.STRING
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flows.commands import on_first_use
 from flows.commands.entry import Context, Form, Second, entry
 from flows.commands.parameters import Issuer
 from flows.commands.result import Result, Table, artifact
 from flows.wiring import cleaner, wire
 
-if TYPE_CHECKING:
-    from flows.operations.purge import PurgePlan
+with on_first_use():
+    from flows.operations import purge as operation
+    from flows.runs import keys
+    from schemas import records
 
 PURGE = Form("purge", "purge {issuer}", needs=("issuer",), retries=(10, 60), actor="optional")
 SHOWN = 20  # unknown objects named on a terminal; --json has them all
@@ -26,8 +29,6 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
         issuer: Whose runs (default: those of all that are configured).
         dry_run: Show what would be deleted and why the rest is kept; delete nothing.
     """
-    from flows.operations import purge as operation
-
     verb, act = ("would be deleted", operation.plan_purge) if dry_run else ("deleted", operation.purge)
 
     def of_one(name: str) -> list[tuple[dict[str, Any], list[str | Table]]]:
@@ -48,7 +49,7 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
     return Result({"dry_run": dry_run, "issuers": found}, shown[:-1] or ["no issuers yet"], next_step).beside(unread)
 
 
-def facts(issuer: str, due: PurgePlan) -> dict[str, Any]:
+def facts(issuer: str, due: operation.PurgePlan) -> dict[str, Any]:
     """Return a purge as plain facts: the key of every object that goes, and why the rest stays."""
     return {
         "issuer": issuer,
@@ -63,11 +64,8 @@ def facts(issuer: str, due: PurgePlan) -> dict[str, Any]:
     }
 
 
-def _due(name: str, due: PurgePlan, verb: str) -> Iterator[str | Table]:
+def _due(name: str, due: operation.PurgePlan, verb: str) -> Iterator[str | Table]:
     """Yield what goes, what stays for another reason than its age, how much stays for its age, and what is not ours."""
-    from flows.runs.keys import runs
-    from schemas.records import PARTS
-
     sizes = [sum(entry.size for entry in lot.entries) for lot in due.lots]
     yield f"{name}: {sum(len(lot.entries) for lot in due.lots):,} objects, {sum(sizes):,} bytes {verb}"
     if due.lots:
@@ -79,7 +77,7 @@ def _due(name: str, due: PurgePlan, verb: str) -> Iterator[str | Table]:
     if stays := [(one.run, one.part, one.why) for one in due.kept if one.until is None]:
         yield ""
         yield Table(("run", "kept", "because"), stays)
-    for part in PARTS:
+    for part in records.PARTS:
         if days := [one.until for one in due.kept if one.part == part and one.until is not None]:
             yield f"kept for their age: {part} of {len(days):,} runs, the next until {min(days)}"
     if temporary := len(due.leftovers) + len(due.temporary):
@@ -89,4 +87,4 @@ def _due(name: str, due: PurgePlan, verb: str) -> Iterator[str | Table]:
         yield f"unknown, left alone: {len(due.unknown) - SHOWN:,} more"
     if due.hides:
         yield "The bucket keeps versions: deleted objects are only hidden. The lifecycle rule that removes them for"
-        yield f"good, for the prefix {runs(name)} below the root, is in {LIFECYCLE}."
+        yield f"good, for the prefix {keys.runs(name)} below the root, is in {LIFECYCLE}."

@@ -178,7 +178,9 @@ def test_a_verb_of_a_few_lines_is_a_command_and_a_form() -> None:
     group = click.Group("cardlink")
     add(group, [praise])
     typed = CliRunner().invoke(
-        group, ["praise", "bank", "--times", "3"], obj=dict.fromkeys(("config", "json", "verbose"))
+        group,
+        ["praise", "bank", "--times", "3"],
+        obj={"config": None, "json": False, "verbose": False, "typed": "cardlink"},
     )
     schema = forms.form("praise", [praise]).parameters.model_dump()
 
