@@ -3,8 +3,6 @@
 Redaction is the second line of defence; the first is that no foreign exception's text passes the boundary.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html
@@ -99,9 +97,6 @@ _UNUSUAL = re.compile(r"[^\x00-\x7f]|[\\%&<]")
 _HEX_RUN = re.compile(r"(?<![0-9A-Za-z])[0-9A-Fa-f]{32}")
 _LONG_NUMBER = re.compile(r"[0-9](?:[^0-9A-Za-z]{0,12}[0-9]){12}")
 _SECRETS: list[str] = []
-
-# Assertions, debuggers and foreign exceptions print frames: this shows their cells as "…".
-NO_CELLS: Final = {"POLARS_FMT_MAX_ROWS": "0"}
 
 # Effective only before numpy and polars are imported, as on the command line.
 FRUGAL: Final = {
@@ -375,7 +370,7 @@ def harden_process() -> None:
     """
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold an extract's rows
-    os.environ.update(NO_CELLS)
+    os.environ["POLARS_FMT_MAX_ROWS"] = "0"  # assertions, debuggers and foreign exceptions print frames: no cells
     for name, value in FRUGAL.items():
         os.environ.setdefault(name, value)
     logging.raiseExceptions = False  # a record that cannot be written would be printed with its arguments

@@ -1,7 +1,5 @@
 """The breaks: every way the results may not balance with what was sent, with its meaning and next step."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 RESULT_SHORT = "RESULT_SHORT"

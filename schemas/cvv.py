@@ -3,8 +3,6 @@
 There are only 11,000 CVVs, so every hash can be looked up in milliseconds: protect a hash like the CVV itself.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode, urlsafe_b64encode
 from functools import cache
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The building blocks of the rules as polars expressions: shapes, Luhn, expiry, test cards. Null gives null."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import date

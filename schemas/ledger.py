@@ -1,7 +1,5 @@
 """The ledger: one record per source row, with its fate. It holds no PAN, CVV or CVV hash."""
 
-from __future__ import annotations
-
 import pandera.polars as pa
 import polars as pl
 

@@ -152,14 +152,6 @@ def _split(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
     return present(parts.list.get(at - (at > 0), null_on_oob=True))
 
 
-def _sliced(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
-    return present(value.str.slice(*_bounds(value.str.len_chars(), cell.slice or (1, -1))))
-
-
-def _padded(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
-    return pl.when(value.str.contains("^[0-9]+$")).then(value.str.zfill(cell.pad or 0)).otherwise(value)
-
-
 def _formatted(value: pl.Expr, cell: Cell, target: str) -> pl.Expr:
     form = cell.format or AUTO
     if form in NAMES:
@@ -253,9 +245,16 @@ Cell.model_rebuild()  # it holds itself
 
 # The expression of each step of a cell, of text, settings and portal column, in the order of the fields.
 STEPS: dict[str, Callable[[pl.Expr, Cell, str], pl.Expr]] = {
-    "strip_prefix": _stripped, "strip_suffix": _stripped, "split": _split, "slice": _sliced, "pad": _padded,
-    "format": _formatted, "lookup": _looked_up,
-}  # fmt: skip
+    "strip_prefix": _stripped,
+    "strip_suffix": _stripped,
+    "split": _split,
+    "slice": lambda value, cell, _: present(value.str.slice(*_bounds(value.str.len_chars(), cell.slice or (1, -1)))),
+    "pad": lambda value, cell, _: (
+        pl.when(value.str.contains("^[0-9]+$")).then(value.str.zfill(cell.pad or 0)).otherwise(value)
+    ),
+    "format": _formatted,
+    "lookup": _looked_up,
+}
 
 
 def _portal_column(name: str) -> str:

@@ -1,7 +1,5 @@
 """Countries, states and provinces, and their postal codes (interface.md 2.6: US and Canada)."""
 
-from __future__ import annotations
-
 COUNTRIES = ("usa", "USA", "us", "US", "canada", "Canada", "ca", "CA")  # the eight spellings the portal accepts
 US, CANADA = "US", "CA"  # the two we send
 

@@ -3,8 +3,6 @@
 The partner's interface changes over time: only this file and `schemas.rules` follow it.
 """
 
-from __future__ import annotations
-
 INTERFACE = "2.6/2026-11"  # part of the settings digest: a changed contract makes another run
 MAX_ROWS = 1000  # cardholders per upload file
 

@@ -4,8 +4,6 @@ What a rule says stands in its entry of `schemas.rules`, what any other reason o
 partner's errors the kind decides the action, and the property the hint. `deploy/REASONS.md` is the page of them all.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from schemas import portal, rules

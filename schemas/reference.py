@@ -3,8 +3,6 @@
 `cardlink settings`, `deploy/SETTINGS.md` and the messages about a TOML are made here; examples are in `example.toml`.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

@@ -3,8 +3,6 @@
 Of a run: links.csv, errors.csv, rejects.csv, held.csv, chunks.csv. Across runs: worklist.csv, unlinked.csv.
 """
 
-from __future__ import annotations
-
 import pandera.polars as pa
 import polars as pl
 
@@ -33,35 +31,6 @@ class Refusals(Table):
     reason: pl.String = pa.Field(str_matches=r"^[a-z0-9_]+\.[a-z0-9_]+\.[a-z0-9_]+$")
     message: pl.String = pa.Field(nullable=True)  # masked, safe in a spreadsheet
     action: pl.String
-
-
-class Chunks(Table):
-    """chunks.csv: every chunk with what was sent and what came back."""
-
-    chunk: pl.UInt32 = pa.Field(ge=1, unique=True)
-    name: pl.String = pa.Field(unique=True)  # as it is uploaded
-    bytes: pl.UInt64  # of the sealed file
-    sha256: pl.String = pa.Field(str_matches=r"^[0-9a-f]{64}$")
-    sent: pl.UInt32
-    answers: pl.UInt32
-    linked: pl.UInt32
-    error: pl.UInt32
-    awaiting: pl.UInt32
-    state: pl.String = pa.Field(isin=("answered", "partial", "awaiting"))
-    results: pl.String = pa.Field(nullable=True)  # file names, joined by " | "
-
-
-class Unlinked(Table):
-    """unlinked.csv: cardholders without a link after all attempts, most attempts first."""
-
-    cuid: pl.String
-    last_4: pl.String = pa.Field(nullable=True)
-    attempts: pl.UInt32 = pa.Field(ge=1)  # runs that read it
-    sent: pl.UInt32  # runs that sent it
-    run: pl.String  # the last attempt; stage, reason and action are its outcome
-    stage: pl.String = pa.Field(isin=STAGES)
-    reason: pl.String = pa.Field(nullable=True)
-    action: pl.String = pa.Field(nullable=True)
 
 
 class Awaiting(Table):

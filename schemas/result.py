@@ -1,7 +1,5 @@
 """The result file that the portal returns (interface.md 2.7): its columns, their spellings, its rows."""
 
-from __future__ import annotations
-
 import pandera.polars as pa
 import polars as pl
 

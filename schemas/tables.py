@@ -1,7 +1,5 @@
 """The base of every table we write, as `Settings` is of every TOML table and `Document` of every JSON object."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import click
 
 from flows import install, stopping
-from flows.commands.entry import REQUIRED, Context, Entry, Parameter, entries_of
+from flows.commands.entry import REQUIRED, Context, Entry, Parameter, Terminal, entries_of
 from flows.commands.result import Result
-from flows.errors import CardlinkError, TryAgainError, full_text, translated
+from flows.errors import TryAgainError, full_text, translated
 from flows.every import ENTRIES
 from flows.redaction import redacted, shown
 from flows.simulator import commands as practice
@@ -79,13 +79,6 @@ class StoppedError(TryAgainError):
     next_step = stopping.NEXT_STEP
 
 
-class _Date(click.DateTime):
-    """A day such as 2026-11-20."""
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        return value if type(value) is date else super().convert(value, param, context).date()
-
-
 class _Days(click.IntRange):
     """A number of days, with or without a d."""
 
@@ -130,6 +123,8 @@ def _option(one: Parameter) -> click.Option:
         shape = {"multiple": True}
     metavar = one.said.metavar or ("YYYY-MM-DD" if one.type is date else None)
     shape["show_default"] = one.default not in (REQUIRED, "", None, ())
+    if one.type is date:
+        shape["callback"] = lambda _context, _option, moment: moment and moment.date()
     return click.Option([name, one.name], type=_type(one), metavar=metavar, help=one.help, **shape)
 
 
@@ -144,7 +139,7 @@ def _type(one: Parameter) -> click.ParamType[Any]:
         limits: Any = said.least, said.most
         return click.FloatRange(*limits) if one.type is float else whole(*limits)
     if one.type is date:
-        return _Date(["%Y-%m-%d"])
+        return click.DateTime(["%Y-%m-%d"])
     if one.type is Path:
         return click.Path(path_type=Path, file_okay=not said.folder, dir_okay=said.folder)
     return click.INT if one.type is int else click.STRING
@@ -159,7 +154,8 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
             stopping.enter("working")
             begin_process()
             progress = partial(ProgressLine, verbose=shared["verbose"])
-            result = entry.invoke(Context(shared["config"], progress, Terminal(), local_files=True), given)
+            terminal = Terminal(sys.stdin.isatty(), say, partial(say, err=True), ask)
+            result = entry.invoke(Context(shared["config"], progress, terminal, local_files=True), given)
         finally:
             stopping.enter("over")
     except BaseException as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell; panics are no Exception
@@ -167,7 +163,8 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
         stop = stopping.received() or ("SIGINT" if isinstance(error, KeyboardInterrupt) else "")
         if stop and not isinstance(ours, TryAgainError):  # whatever it broke on its way out
             ours = StoppedError(signal=stop)
-        result = _failed(ours)
+        facts = {"error": type(ours).__name__, "message": full_text(ours)}
+        result = Result(facts, exit_code=ours.exit_code)
     if "error" in result.facts and not shared["json"]:
         say(f"cardlink: {result.facts['message']}", err=True)
     else:
@@ -179,13 +176,7 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
     sys.exit(result.exit_code)
 
 
-def _failed(error: CardlinkError) -> Result:
-    return Result({"error": type(error).__name__, "message": full_text(error)}, exit_code=error.exit_code)
-
-
 OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and in a log
-
-
 UNPRINTED: list[str] = []  # why results could not be printed
 
 
@@ -209,33 +200,16 @@ def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
         UNPRINTED.extend([] if err else [str(error.strerror)])
 
 
-class Terminal:
-    """The person who typed the command."""
-
-    @property
-    def attended(self) -> bool:
-        """Return whether a person can be prompted."""
-        return sys.stdin.isatty()
-
-    def show(self, text: str) -> None:
-        """Print a result before the command ends."""
-        say(text)
-
-    def say(self, text: str) -> None:
-        """Print a line that is no result."""
-        say(text, err=True)
-
-    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        """Return what is typed, unseen if it is secret; KeyboardInterrupt on Ctrl-C and at the input's end."""
-        signal.siginterrupt(signal.SIGINT, True)  # polars makes reads resume after Ctrl-C: a prompt could not be left
-        try:
-            label = shown(label)
-            typed: str = click.prompt(label, default=default, hide_input=secret, show_default=show_default, err=True)
-        except click.Abort:
-            pass
-        else:
-            return typed.encode("utf-8", "replace").decode()  # a terminal in another encoding gives half surrogates
-        raise KeyboardInterrupt
+def ask(label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
+    """Return what is typed, unseen if it is secret; KeyboardInterrupt on Ctrl-C and at the input's end."""
+    signal.siginterrupt(signal.SIGINT, True)  # polars makes reads resume after Ctrl-C: a prompt could not be left
+    try:
+        typed: str = click.prompt(shown(label), default, hide_input=secret, show_default=show_default, err=True)
+    except click.Abort:
+        pass
+    else:
+        return typed.encode("utf-8", "replace").decode()  # a terminal in another encoding gives half surrogates
+    raise KeyboardInterrupt
 
 
 def print_result(result: Result, *, as_json: bool) -> None:

@@ -22,7 +22,6 @@ from typing import (
     Literal,
     NamedTuple,
     ParamSpec,
-    Protocol,
     TypeVar,
     get_args,
     get_origin,
@@ -52,33 +51,17 @@ ACTOR = "Who you are; recorded beside the worker. On the command line, the user 
 APPROVE = "ID of another person's request for exactly this command, which is then carried out."
 
 
-class Terminal(Protocol):
-    """A person at a terminal."""
-
-    @property
-    def attended(self) -> bool:
-        """Return whether a person can be prompted."""
-
-    def show(self, text: str) -> None:
-        """Print a result before the command ends."""
-
-    def say(self, text: str) -> None:
-        """Show a line that is no result."""
-
-    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        """Return what is typed in; KeyboardInterrupt if the prompt is cancelled."""
+def _unasked(*_: object, **__: object) -> str:
+    raise KeyboardInterrupt
 
 
-class _NoTerminal:
-    attended = False
+class Terminal(NamedTuple):
+    """A person at a terminal; by default nobody: nothing is shown, and every prompt is left."""
 
-    def show(self, text: str) -> None:
-        """Show nothing."""
-
-    say = show
-
-    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        raise KeyboardInterrupt
+    attended: bool = False  # a person can be prompted
+    show: Callable[[str], None] = lambda _: None  # a result before the command ends
+    say: Callable[[str], None] = lambda _: None  # a line that is no result
+    ask: Callable[..., str] = _unasked  # the label; `secret`, `default`, `show_default`: what is typed
 
 
 class Context(NamedTuple):
@@ -91,7 +74,7 @@ class Context(NamedTuple):
     progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]] = lambda _: nullcontext(
         lambda _: None
     )
-    terminal: Terminal = _NoTerminal()
+    terminal: Terminal = Terminal()
     local_files: bool = False
     actor: str = ""
     approve: str = ""

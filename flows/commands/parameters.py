@@ -1,7 +1,5 @@
 """The types of the commands' parameters: what a form offers and checks, and how the command line spells each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Annotated, NamedTuple

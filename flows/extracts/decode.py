@@ -1,7 +1,5 @@
 """From stored bytes to blocks of whole lines in UTF-8: compression and kind by content, encoding by setting."""
 
-from __future__ import annotations
-
 import codecs
 import re
 import zlib

@@ -1,11 +1,9 @@
 """From the issuer's headers to the portal's columns, by `[columns]` and `[filter]` of its settings."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import polars as pl
 
@@ -70,7 +68,7 @@ class Mapping(NamedTuple):
     dates: dict[str, Dates]  # by portal column
     name: str
 
-    def only(self, names: Collection[str]) -> Mapping:
+    def only(self, names: Collection[str]) -> Self:
         """Return the mapping with nothing but these columns filled."""
         empty = pl.lit(None, pl.String)
         every = zip(self.columns, (*portal.columns(), REISSUE), strict=False)

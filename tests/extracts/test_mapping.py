@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from flows.extracts.errors import MappingError
 from flows.extracts.mapping import Mapping, map_rows, plan_mapping, with_dates
-from flows.extracts.reader import REFUSED, Block, read_extract
+from flows.extracts.reader import REFUSED, Block, Extract
 from flows.runs.identity import default_header, header_from_template
 from schemas import portal
 from schemas.expressions import UNREADABLE
@@ -259,7 +259,7 @@ DIALECTS: list[tuple[bytes, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("data", "source"), DIALECTS)
 def test_the_same_extract_in_six_dialects_gives_the_same_rows(data: bytes, source: dict[str, Any]) -> None:
-    extract = read_extract(io.BytesIO(data), SourceSettings(**source), "a.csv")
+    extract = Extract(io.BytesIO(data), SourceSettings(**source), "a.csv")
     planned = plan(extract.header, PLAIN)
 
     mapped = pl.concat(map_rows(block.rows, planned)[0] for block in extract)
@@ -278,7 +278,7 @@ def test_a_fixed_width_extract_is_cut_at_its_positions() -> None:
         service_card__address__first_name={"at": [11, 20]},
         service_card__nickname={"at": [3, 5]},
     )
-    extract = read_extract(io.BytesIO(people.encode()), settings, "a.txt")
+    extract = Extract(io.BytesIO(people.encode()), settings, "a.txt")
 
     mapped, _ = map_rows(next(iter(extract)).rows, plan(extract.header, columns))
 
