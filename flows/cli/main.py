@@ -13,15 +13,17 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
 from flows import install, stopping
+from flows.commands import on_first_use
 from flows.commands.entry import REQUIRED, Context, Entry, Parameter, Terminal, entries_of
 from flows.commands.result import Result
 from flows.errors import TryAgainError, full_text, translated
@@ -31,8 +33,8 @@ from flows.simulator import commands as practice
 from flows.simulator import demo
 from flows.wiring import begin_process, config_folder
 
-if TYPE_CHECKING:
-    from flows.submissions.build import Progress
+with on_first_use():
+    from flows.submissions import build
 
 GROUPS = {
     "outbox": "List the chunks to upload, fetch them to a folder, and record what was done with them.",
@@ -95,7 +97,7 @@ def command_of(entry: Entry[...]) -> click.Command:
     return click.Command(
         entry.name.rpartition(" ")[2],
         callback=click.pass_context(partial(_run, entry)),
-        params=[_argument(one) if one.argument else _option(one) for one in entry.parameters],
+        params=[_parameter(one) for one in entry.parameters],
         help=f"{entry.summary}\n\n\b\n{arguments}" if arguments else entry.summary,
         short_help=entry.summary,
     )
@@ -105,27 +107,23 @@ def _metavar(one: Parameter) -> str:
     return one.said.metavar or one.name.upper()
 
 
-def _argument(one: Parameter) -> click.Argument:
-    needed = one.default is REQUIRED
-    name = f"{_metavar(one) if needed else f'[{_metavar(one)}]'}{'...' if one.many else ''}"
-    shape: dict[str, Any] = {"nargs": -1} if one.many else {} if needed else {"default": one.default}
-    return click.Argument([one.name], type=_type(one), required=needed, metavar=name, **shape)
-
-
-def _option(one: Parameter) -> click.Option:
-    name = one.option
+def _parameter(one: Parameter) -> click.Parameter:
+    needed, metavar = one.default is REQUIRED, one.said.metavar or ("YYYY-MM-DD" if one.type is date else None)
+    shape: dict[str, Any] = {"required": True} if needed else {"default": one.default}
+    if one.argument:
+        name = f"{_metavar(one) if needed else f'[{_metavar(one)}]'}{'...' if one.many else ''}"
+        shape = {"nargs": -1, "required": needed} if one.many else shape
+        return click.Argument([one.name], type=_type(one), metavar=name, **shape)
     if one.type is bool:
-        return click.Option([name, one.name], is_flag=True, help=one.help)
-    shape: dict[str, Any] = {"default": f"{one.default}d" if one.said.days else one.default}
-    if one.default is REQUIRED:
-        shape = {"required": True}
-    elif one.many:
-        shape = {"multiple": True}
-    metavar = one.said.metavar or ("YYYY-MM-DD" if one.type is date else None)
-    shape["show_default"] = one.default not in (REQUIRED, "", None, ())
+        return click.Option([one.option, one.name], is_flag=True, help=one.help)
     if one.type is date:
         shape["callback"] = lambda _context, _option, moment: moment and moment.date()
-    return click.Option([name, one.name], type=_type(one), metavar=metavar, help=one.help, **shape)
+    if one.said.days:
+        shape["default"] = f"{one.default}d"
+    elif one.many and not needed:
+        shape = {"multiple": True}
+    shape["show_default"] = one.default not in (REQUIRED, "", None, ())
+    return click.Option([one.option, one.name], type=_type(one), metavar=metavar, help=one.help, **shape)
 
 
 def _type(one: Parameter) -> click.ParamType[Any]:
@@ -153,7 +151,7 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
         try:
             stopping.enter("working")
             begin_process()
-            progress = partial(ProgressLine, verbose=shared["verbose"])
+            progress = partial(progress_line, verbose=shared["verbose"])
             terminal = Terminal(sys.stdin.isatty(), say, partial(say, err=True), ask)
             result = entry.invoke(Context(shared["config"], progress, terminal, local_files=True), given)
         finally:
@@ -226,39 +224,31 @@ def print_result(result: Result, *, as_json: bool) -> None:
         say(f"      with what only you know for {' and '.join(own)}", err=True)
 
 
-class ProgressLine:
-    """Show the progress over one extract, on a terminal or if verbose. Use it as a context."""
+@contextmanager
+def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Progress], None]]:
+    """Show the progress over one extract, on a terminal or if verbose; leave the terminal's line empty at the end."""
+    terminal, began, width = sys.stderr.isatty(), time.monotonic(), 0
+    pause = OFTEN if terminal else SELDOM if verbose else float("inf")
+    due = began + pause
 
-    def __init__(self, extract: str, *, verbose: bool) -> None:
-        self._extract = extract
-        self._terminal = sys.stderr.isatty()
-        self._began = time.monotonic()
-        self._pause = OFTEN if self._terminal else SELDOM if verbose else float("inf")
-        self._next = self._began + self._pause
-        self._width = 0
-
-    def __call__(self, progress: Progress) -> None:
-        """Show the progress after one block, unless the last line is too recent."""
-        from flows.submissions.build import describe_pace
-
+    def show(progress: build.Progress) -> None:
+        nonlocal due, width
         now = time.monotonic()
-        if now < self._next:
+        if now < due:
             return
-        self._next = now + self._pause
-        line = f"{self._extract}: {describe_pace(progress.rows, progress.share, now - self._began)}"
-        if self._terminal:
-            _print(f"\r{line:<{self._width}}", err=True, nl=False)
-            self._width = len(line)
+        due = now + pause
+        line = f"{extract}: {build.describe_pace(progress.rows, progress.share, now - began)}"
+        if terminal:
+            _print(f"\r{line:<{width}}", err=True, nl=False)
+            width = len(line)
         else:
             say(line, err=True)
 
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Leave a terminal's line empty for what comes after."""
-        if self._width:
-            _print("\r" + " " * self._width + "\r", err=True, nl=False)
+    try:
+        yield show
+    finally:
+        if width:
+            _print("\r" + " " * width + "\r", err=True, nl=False)
 
 
 COMMANDS = [*ENTRIES, *entries_of(practice, demo, install)]

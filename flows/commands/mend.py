@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from flows.commands import on_first_use
 from flows.commands.entry import Context, Form, entry
@@ -30,10 +30,8 @@ from schemas.breaks import DECISIONS
 with on_first_use():
     from flows.operations import by_hand, remediation
     from flows.operations import reseal as reseals
+    from flows.runs import context as contexts
     from flows.runs import documents
-
-if TYPE_CHECKING:
-    from flows.runs.context import IssuerContext
 
 MEND = Form("mend", "mend: {verb} {run}", picks="verb")
 ONE_FILE = "it names a row of a result file, which the operator has open"
@@ -191,7 +189,7 @@ def _breaks(
     return Result(facts, [*lines, "", *after.shown], after.next_step, after.exit_code)
 
 
-def _decided(context: IssuerContext, done: by_hand.Decided, line: str) -> Result:
+def _decided(context: contexts.IssuerContext, done: by_hand.Decided, line: str) -> Result:
     """Show a decision about a result file, and the reports of the runs it concerns."""
     facts: dict[str, Any] = {**done.record.model_dump(mode="json"), "outcome": done.row}
     if done.ingested is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from flows.commands import on_first_use
 from flows.commands.entry import DRY_OR_SEND, Context, Form, entry
@@ -20,12 +20,10 @@ with on_first_use():
     from flows.reports import across, cardholder, page, rebuild, reconciliation
     from flows.reports import ingest as ingests
     from flows.reports import summary as summaries
+    from flows.runs import context as contexts
     from flows.runs import documents, identity, keys
     from flows.submissions import pending, plan
     from schemas import ledger
-
-if TYPE_CHECKING:
-    from flows.runs.context import IssuerContext
 
 WORK = ("kind", "run", "chunk", "rows", "age", "who", "command")
 LONGEST, ARTIFACT = 50, 1000  # lines of the worklist on a terminal, and in Prefect
@@ -53,7 +51,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     return ingested(issuer_context, done, line, done._asdict())
 
 
-def ingested(context: IssuerContext, done: ingests.Ingested, line: str, facts: dict[str, Any]) -> Result:
+def ingested(context: contexts.IssuerContext, done: ingests.Ingested, line: str, facts: dict[str, Any]) -> Result:
     """Show what an ingest did, and the report of each run it concerns."""
     name = context.issuer.issuer
     reports = [report_of(context, report.summary) for report in done.reports]
@@ -85,7 +83,7 @@ def report(context: Context, run: RunName) -> Result:
     return report_of(issuer_context, rebuild.rebuild(issuer_context, run).summary)
 
 
-def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
+def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Result:
     """Show a run's report: rows, balance, the most frequent reasons, breaks, and where the files are."""
     run, verdict, place = summary["run"], summary["verdict"], documents.keys_of(summary["run"]).report
     equations = []
@@ -262,7 +260,7 @@ def extracts(context: Context, issuer: str = "") -> Result:
     return Result({"issuer": issuer, "extracts": facts}, shown, next_step).beside(unread)
 
 
-def _extracts(context: IssuerContext) -> list[dict[str, Any]]:
+def _extracts(context: contexts.IssuerContext) -> list[dict[str, Any]]:
     """Return every extract of an issuer, and why it is in its state."""
     facts = []
     for one in pending.extract_states(context):

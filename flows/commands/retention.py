@@ -8,7 +8,7 @@ from typing import Any
 from flows.commands import on_first_use
 from flows.commands.entry import Context, Form, Second, entry
 from flows.commands.parameters import Issuer
-from flows.commands.result import Result, Table, artifact
+from flows.commands.result import Result, Table
 from flows.wiring import cleaner, wire
 
 with on_first_use():
@@ -34,14 +34,7 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
     def of_one(name: str) -> list[tuple[dict[str, Any], list[str | Table]]]:
         issuer_context = wire(context.folder, name)
         due = act(issuer_context, cleaner(issuer_context.issuer, context.folder))
-        found = facts(name, due)
-        gone = [{column: lot[column] for column in ("run", "part", "setting", "bytes")} for lot in found["lots"]]
-        stays = [{"run": one.run, "part": one.part, "why": one.why} for one in due.kept if one.until is None]
-        tables = [
-            artifact(gone, f"{name}-purged", f"{name}: {verb}, each part with its record"),
-            artifact(stays, f"{name}-kept", f"{name}: kept for open work, however old"),
-        ]
-        return [(found, [*_due(name, due, verb), *tables, ""])]
+        return [(facts(name, due), [*_due(name, due, verb), ""])]
 
     done, unread = context.each(issuer, of_one)
     found, shown = [one for one, _ in done], [line for _, lines in done for line in lines]
@@ -68,15 +61,16 @@ def _due(name: str, due: operation.PurgePlan, verb: str) -> Iterator[str | Table
     """Yield what goes, what stays for another reason than its age, how much stays for its age, and what is not ours."""
     sizes = [sum(entry.size for entry in lot.entries) for lot in due.lots]
     yield f"{name}: {sum(len(lot.entries) for lot in due.lots):,} objects, {sum(sizes):,} bytes {verb}"
-    if due.lots:
-        because = [f"{lot.record.setting}, begun earlier" if lot.resumed else lot.record.setting for lot in due.lots]
-        named = [(lot.record.run or "single links", lot.record.part, len(lot.entries)) for lot in due.lots]
-        rows = [(*lot, size, why) for lot, size, why in zip(named, sizes, because, strict=True)]
-        yield ""
-        yield Table(("run", "part", "objects", "bytes", "because"), rows)
-    if stays := [(one.run, one.part, one.why) for one in due.kept if one.until is None]:
-        yield ""
-        yield Table(("run", "kept", "because"), stays)
+    because = [f"{lot.record.setting}, begun earlier" if lot.resumed else lot.record.setting for lot in due.lots]
+    named = [(lot.record.run or "single links", lot.record.part, len(lot.entries)) for lot in due.lots]
+    gone = [(*lot, size, why) for lot, size, why in zip(named, sizes, because, strict=True)]
+    title = f"{name}: {verb}, each part with its record"
+    yield from [""] if gone else []
+    yield Table(("run", "part", "objects", "bytes", "because"), gone, f"{name}-purged", title, bool(gone))
+    stays = [(one.run, one.part, one.why) for one in due.kept if one.until is None]
+    yield from [""] if stays else []
+    title = f"{name}: kept for open work, however old"
+    yield Table(("run", "kept", "because"), stays, f"{name}-kept", title, bool(stays))
     for part in records.PARTS:
         if days := [one.until for one in due.kept if one.part == part and one.until is not None]:
             yield f"kept for their age: {part} of {len(days):,} runs, the next until {min(days)}"

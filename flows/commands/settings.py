@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from flows.commands import on_first_use
 from flows.commands.entry import Context, Terminal, entry
@@ -21,12 +21,10 @@ from flows.wiring import effective_settings, kept_from_others, now, wire
 with on_first_use():
     from flows.extracts import errors, guess
     from flows.reports import lists
+    from flows.runs import context as contexts
     from flows.runs import documents, probe
     from flows.submissions import dry_run, rows, submit
     from schemas import mapping, portal, reference, reports
-
-if TYPE_CHECKING:
-    from flows.runs.context import IssuerContext
 
 TOML = """\
 #:schema ./cardlink.schema.json
@@ -243,7 +241,7 @@ def _part(found: list[Finding], part: str) -> Iterator[None]:
         found.append(_wrong(part, error))
 
 
-def _wired(folder: Path, name: str, found: list[Finding]) -> IssuerContext:
+def _wired(folder: Path, name: str, found: list[Finding]) -> contexts.IssuerContext:
     """Return the context of an issuer, without what is wrong in its settings where it can do without."""
     issuer = load_issuer(folder, name, lambda error: found.append(_wrong("settings", error)))
     found += [Finding("settings", "what follows is checked without these keys" if found else f"{folder / name}.toml")]
@@ -254,7 +252,7 @@ def _wired(folder: Path, name: str, found: list[Finding]) -> IssuerContext:
 
 
 def _rows(
-    context: IssuerContext,
+    context: contexts.IssuerContext,
     request: submit.Request,
     inspection: rows.Inspection,
     found: list[Finding],
@@ -288,7 +286,7 @@ def _write(path: Path, inspection: rows.Inspection) -> Finding:
     return Finding("rejects", f"{path}: {sum(frame.height for frame in frames):,} lines, one per row and reason")
 
 
-def _columns(context: IssuerContext, inspection: rows.Inspection) -> Table:
+def _columns(context: contexts.IssuerContext, inspection: rows.Inspection) -> Table:
     """Show where each of the portal's columns comes from, how much of it there is, its shapes and its verdicts."""
     mapped = context.issuer.model_dump(mode="json", by_alias=True, exclude_unset=True, include={"columns"})["columns"]
     sources = {name: reference.toml(spec) for name, spec in mapped.items()} or dict.fromkeys(

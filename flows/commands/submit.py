@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 from flows.commands import on_first_use
 from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, Second, entry
@@ -15,15 +15,12 @@ from schemas.actions import Gate
 
 with on_first_use():
     from flows.reports import lists
+    from flows.runs import context as contexts
     from flows.runs import documents, prior_state
     from flows.submissions import dry_run as rehearsal
     from flows.submissions import pending, plan
     from flows.submissions import submit as step
-    from schemas import reasons
-
-if TYPE_CHECKING:
-    from flows.runs.context import IssuerContext
-    from schemas.manifest import Counts
+    from schemas import manifest, reasons
 
 LONGEST = 6.0  # hours: tens of millions of rows take one
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
@@ -98,7 +95,7 @@ def submit(
     return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer, headline)
 
 
-def outcome(runs: Sequence[tuple[Counts, int]], refused: Sequence[object] = (), sent: str = "sent") -> str:
+def outcome(runs: Sequence[tuple[manifest.Counts, int]], refused: Sequence[object] = (), sent: str = "sent") -> str:
     """Say in one sentence where the rows of runs (counts, chunks) went, and how many chunks are to upload."""
     read, submitted, rejected, duplicate, suppressed = (sum(getattr(one, fate) for one, _ in runs) for fate in FATES)
     chunks = sum(number for _, number in runs)
@@ -115,7 +112,7 @@ def run_facts(done: step.Submitted) -> dict[str, Any]:
     return {**facts, "already": done.already, "chunks": len(done.manifest.chunks), "remarks": list(done.remarks)}
 
 
-def submitted(context: IssuerContext, done: step.Submitted, headline: str = "") -> list[str | Table]:
+def submitted(context: contexts.IssuerContext, done: step.Submitted, headline: str = "") -> list[str | Table]:
     """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
     run, counts, keys = done.manifest.run, done.manifest.counts, documents.keys_of(done.manifest.run)
     why, title = lists.reason_rows(done.manifest.reasons), f"To upload next, from {context.issuer.root}/{keys.chunks}"
@@ -139,7 +136,7 @@ def submitted(context: IssuerContext, done: step.Submitted, headline: str = "") 
     return [*lines, *tables]
 
 
-def _fates(counts: Counts, key: str, title: str, *, on_terminal: bool = True) -> Table:
+def _fates(counts: manifest.Counts, key: str, title: str, *, on_terminal: bool = True) -> Table:
     return Table(("rows", "count"), [(fate, getattr(counts, fate)) for fate in FATES], key, title, on_terminal)
 
 

@@ -144,7 +144,7 @@ def with_dates(
             found = pl.concat(dates.fits(block.rows.filter(counts)) for block in reread()).unique()
         forms, problem = _possible(found), ""
         if found.is_empty():
-            problem = dates.wrong(first.filter(counts))
+            problem = next(filter(None, (dates.wrong(block.rows.filter(counts)) for block in reread())), "")
         elif len(forms) != 1:
             problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
         if problem:

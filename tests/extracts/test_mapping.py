@@ -468,9 +468,10 @@ def test_auto_takes_the_one_form_that_fits_all_rows(blocks: list[list[str | None
         ([["1127"], ["2711"]], "no form"),
         ([["12/31/2027"], ["31/12/2027"]], "no form"),
         ([["soon"], ["later"]], "line 2 has 'AAAA'"),
+        ([[None], ["soon"]], "line 3 has 'AAAA'"),
     ],
 )
-def test_auto_refuses_an_extract_that_several_forms_fit_or_none(blocks: list[list[str]], problem: str) -> None:
+def test_auto_refuses_an_extract_that_several_forms_fit_or_none(blocks: list[list[str | None]], problem: str) -> None:
     with pytest.raises(MappingError) as caught:
         dated(blocks)
 
