@@ -5,11 +5,8 @@ import polars as pl
 
 from schemas.tables import Table
 
-SUBMITTED = "submitted"
-REJECTED = "rejected"
-DUPLICATE = "duplicate"
-SUPPRESSED = "suppressed"
-FATES = (SUBMITTED, REJECTED, DUPLICATE, SUPPRESSED)
+FATES = ("submitted", "rejected", "duplicate", "suppressed")
+SUBMITTED, REJECTED, DUPLICATE, SUPPRESSED = FATES
 
 LINKED = "linked"  # it has a verified link
 ERROR = "error"  # the partner refused it and gave a reason

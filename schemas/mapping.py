@@ -166,10 +166,6 @@ def _looked_up(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
     return present(pl.when(value.is_in(list(table))).then(found).when(value.is_not_null()).then(unknown))
 
 
-def _kind(given: object) -> str:
-    return "header" if isinstance(given, str) else "table" if isinstance(given, dict | Cell) else "headers"
-
-
 def _ordered(span: Any) -> Any:
     first, last = span if isinstance(span, tuple) else (span, span)
     if span is not None and (first == 0 or last == 0 or ((first > 0) == (last > 0) and first > last)):
@@ -239,7 +235,9 @@ class Cell(Settings):
 # A source column, several of which the first that exists counts, or a table.
 Spec = Annotated[
     Annotated[Header, Tag("header")] | Annotated[tuple[Header, ...], Tag("headers")] | Annotated[Cell, Tag("table")],
-    Discriminator(_kind),
+    Discriminator(
+        lambda given: "header" if isinstance(given, str) else "table" if isinstance(given, dict | Cell) else "headers"
+    ),
 ]
 Cell.model_rebuild()  # it holds itself
 

@@ -49,18 +49,15 @@ PROVINCES = {
 
 OTHER_SPELLINGS = {
     US: {
-        "WASHINGTON DC": "DC", "WASHINGTON D C": "DC", "D C": "DC", "US VIRGIN ISLANDS": "VI",
-        "COMMONWEALTH OF PUERTO RICO": "PR", "CALIF": "CA", "CONN": "CT", "FLA": "FL", "ILL": "IL", "MASS": "MA",
-        "MICH": "MI", "MINN": "MN", "PENN": "PA", "PENNA": "PA", "TENN": "TN", "TEX": "TX", "WASH": "WA", "WISC": "WI",
-        "ARIZ": "AZ", "COLO": "CO", "N Y": "NY", "N J": "NJ", "N C": "NC", "S C": "SC", "N M": "NM", "R I": "RI",
-        "N H": "NH", "W VA": "WV",
+        "WASHINGTON DC": "DC", "WASHINGTON D C": "DC", "US VIRGIN ISLANDS": "VI", "COMMONWEALTH OF PUERTO RICO": "PR",
+        "CALIF": "CA", "CONN": "CT", "FLA": "FL", "ILL": "IL", "MASS": "MA", "MICH": "MI", "MINN": "MN", "PENN": "PA",
+        "PENNA": "PA", "TENN": "TN", "TEX": "TX", "WASH": "WA", "WISC": "WI", "ARIZ": "AZ", "COLO": "CO", "W VA": "WV",
     },
     CANADA: {
         "QUÉBEC": "QC", "PQ": "QC", "QUE": "QC", "ONT": "ON", "ALTA": "AB", "SASK": "SK", "MAN": "MB",
         "NEWFOUNDLAND": "NL", "NF": "NL", "LABRADOR": "NL", "PEI": "PE", "P E I": "PE", "YUKON TERRITORY": "YT",
-        "YK": "YT", "B C": "BC", "N B": "NB", "N S": "NS", "NWT": "NT", "N W T": "NT", "NOUVEAU-BRUNSWICK": "NB",
-        "COLOMBIE-BRITANNIQUE": "BC", "NOUVELLE-ÉCOSSE": "NS", "ÎLE-DU-PRINCE-ÉDOUARD": "PE",
-        "TERRE-NEUVE-ET-LABRADOR": "NL",
+        "YK": "YT", "NWT": "NT", "N W T": "NT", "NOUVEAU-BRUNSWICK": "NB", "COLOMBIE-BRITANNIQUE": "BC",
+        "NOUVELLE-ÉCOSSE": "NS", "ÎLE-DU-PRINCE-ÉDOUARD": "PE", "TERRE-NEUVE-ET-LABRADOR": "NL",
     },
 }  # fmt: skip
 
@@ -74,7 +71,7 @@ def subnational_spellings(country: str) -> dict[str, str]:
     """Return the two-letter code for each spelling of a state or province of `country`: upper case, spaces for dots."""
     table = STATES if country == US else PROVINCES
     names = {name.upper(): code for code, (name, _) in table.items()}
-    return names | {code: code for code in table} | OTHER_SPELLINGS[country]
+    return names | {spelling: code for code in table for spelling in (code, " ".join(code))} | OTHER_SPELLINGS[country]
 
 
 def postal_places() -> frozenset[str]:

@@ -123,11 +123,11 @@ def problems(error: ValidationError, given: Mapping[str, Any], text: str) -> dic
     found: dict[Place, list[ErrorDetails]] = {}
     for one in error.errors(include_url=False):
         found.setdefault(_place(one, given), []).append(one)
-    lines = {place: _line(text, place) for place in found}
-    where = {place: f"line {line}, " if line else "" for place, line in lines.items()}
-    named = {place: ".".join(map(str, place)) or "the file as a whole" for place in found}
-    ordered = sorted(found, key=lambda place: lines[place])
-    return {place: f"{where[place]}{named[place]}: {_what(place, found[place])}" for place in ordered}
+    told = {}
+    for line, place in sorted(((_line(text, place), place) for place in found), key=lambda one: one[0]):
+        named = ".".join(map(str, place)) or "the file as a whole"
+        told[place] = f"{f'line {line}, ' if line else ''}{named}: {_what(place, found[place])}"
+    return told
 
 
 def without(given: Mapping[str, Any], places: Iterable[Place]) -> dict[str, Any]:
@@ -203,9 +203,15 @@ def settings_in_effect(
 
     `effective` is the issuer's whole model as plain values, `given` the content of its TOML.
     """
-    named = sorted(name for name in environment if name.startswith(OURS))
-    added = {name: {"value": _shown(name, environment[name]), "from": "environment"} for name in named}
-    return dict(_flat(effective, given)) | added
+    found = dict(_flat(effective, given))
+    for name, value in sorted(environment.items()):
+        if name.endswith("_URL"):
+            url = urlsplit(value)
+            value = url._replace(netloc=url.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()
+        elif not name.endswith(REPORTED):
+            value = "(set)"
+        found |= {name: {"value": value, "from": "environment"}} if name.startswith(OURS) else {}
+    return found
 
 
 def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -216,10 +222,3 @@ def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterato
             yield from _flat(value, below, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", {"value": value, "from": "file" if in_file else "default"}
-
-
-def _shown(name: str, value: str) -> str:
-    if name.endswith("_URL"):
-        url = urlsplit(value)
-        return url._replace(netloc=url.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()
-    return value if name.endswith(REPORTED) else "(set)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from flows.commands import on_first_use
-from flows.commands.entry import Context, Form, Second, entry
+from flows.commands.entry import Context, Form, entry
 from flows.commands.parameters import DryRun, Issuer, Reason, RunName
 from flows.commands.result import Link, Result, Table
 from flows.wiring import effective_settings, wire
@@ -38,7 +38,7 @@ def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
     return Result(facts, [headline, *shown, "what to do: deploy/RUNBOOK.md, The audit trail"], exit_code=4)
 
 
-@entry("audit accept", form="it is decided beside the proof and the access log", second=Second("accept"))
+@entry("audit accept", form="it is decided beside the proof and the access log", second="accept")
 def accept(context: Context, issuer: Issuer, key: str, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Record why a finding of `audit verify` is accepted as it is now, such as what a killed process left undone.
 

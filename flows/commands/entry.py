@@ -13,19 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, NoneType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Concatenate,
-    Generic,
-    Literal,
-    NamedTuple,
-    ParamSpec,
-    TypeVar,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin
 
 from flows.commands import on_first_use
 from flows.commands.parameters import Field
@@ -36,12 +24,10 @@ from flows.wiring import acting, actors, person, wire
 
 with on_first_use():
     from flows.operations import four_eyes
+    from flows.runs import context as contexts
     from flows.runs import documents, identity, keys
-
-if TYPE_CHECKING:
-    from flows.runs.context import IssuerContext
-    from flows.submissions.build import Progress
-    from schemas.settings import Act
+    from flows.submissions import build
+    from schemas import settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,7 +57,7 @@ class Context(NamedTuple):
     """
 
     folder: Path
-    progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]] = lambda _: nullcontext(
+    progress: Callable[[str], AbstractContextManager[Callable[[build.Progress], None]]] = lambda _: nullcontext(
         lambda _: None
     )
     terminal: Terminal = Terminal()
@@ -79,7 +65,7 @@ class Context(NamedTuple):
     actor: str = ""
     approve: str = ""
 
-    def context_of(self, run: str) -> IssuerContext:
+    def context_of(self, run: str) -> contexts.IssuerContext:
         """Return the context of a run's issuer; UnknownRunError if the text is no run id."""
         return wire(self.folder, documents.keys_of(run).run.issuer)
 
@@ -127,13 +113,6 @@ class Form(NamedTuple):
     actor: Literal["required", "optional", "none"] = "required"  # optional on a schedule; none changes nothing
 
 
-class Second(NamedTuple):
-    """The act that may need a second person, and the parameter that makes it one, if it is not always."""
-
-    act: Act
-    when: str = ""
-
-
 class Parameter(NamedTuple):
     """One parameter of an entry, from its signature and docstring."""
 
@@ -162,12 +141,16 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry(Generic[P]):
-    """A command: its name on the command line, its function, and its form or why it has none."""
+    """A command: its name on the command line, its function, and its form or why it has none.
+
+    `second`: the act that may need a second person; `when`: the parameter that makes it one, if it is not always.
+    """
 
     name: str
     run: Callable[Concatenate[Context, P], Result]
     form: Form | str
-    second: Second | None = None
+    second: settings.Act | None = None
+    when: str = ""
 
     def __call__(self, context: Context, *args: P.args, **options: P.kwargs) -> Result:
         """Run the command in the name of who acts, unless it has to wait for a second person; ActorError."""
@@ -176,8 +159,8 @@ class Entry(Generic[P]):
         who = person(context.actor, at_terminal=context.local_files)
         given = inspect.signature(self.run).bind(context, *args, **options).arguments
         with acting(context.actor and who):
-            if self.second and not given.get("dry_run") and (not self.second.when or given.get(self.second.when)):
-                return self._by_two(context, who, given, self.second.act)
+            if self.second and not given.get("dry_run") and (not self.when or given.get(self.when)):
+                return self._by_two(context, who, given, self.second)
             return self.run(context, *args, **options)
 
     def invoke(self, context: Context, given: Mapping[str, Any]) -> Result:
@@ -193,7 +176,7 @@ class Entry(Generic[P]):
         reads = isinstance(self.form, str) or self.form.actor == "none"
         return not reads or bool({"reason", "override"} & inspect.signature(self.run).parameters.keys())
 
-    def _by_two(self, context: Context, who: str, given: Mapping[str, Any], act: Act) -> Result:
+    def _by_two(self, context: Context, who: str, given: Mapping[str, Any], act: settings.Act) -> Result:
         """Store a request, or carry out another person's, if the issuer's settings want a second one."""
         run: Callable[..., Result] = self.run
         own = {name: value for name, value in given.items() if name != "context"}
@@ -250,10 +233,10 @@ _ARGS = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)  # a name, a
 
 
 def entry(
-    name: str, form: Form | str, second: Second | None = None
+    name: str, form: Form | str, second: settings.Act | None = None, when: str = ""
 ) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
     """Make an entry of a function; `form` is its Prefect form, or a sentence saying why it has none."""
-    return lambda run: Entry(name, run, form, second)
+    return lambda run: Entry(name, run, form, second, when)
 
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:

@@ -9,23 +9,12 @@ from typing import Annotated, Any
 from flows.commands import on_first_use
 from flows.commands.entry import Context, Form, entry
 from flows.commands.outbox import Chunks, numbered
-from flows.commands.parameters import (
-    Break,
-    Decision,
-    DryRun,
-    ExtractName,
-    Field,
-    Issuer,
-    Number,
-    Place,
-    Reason,
-    RunName,
-)
+from flows.commands.parameters import DryRun, ExtractName, Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
 from flows.wiring import cleaner, wire
-from schemas.breaks import DECISIONS
+from schemas.breaks import DECISIONS, KINDS
 
 with on_first_use():
     from flows.operations import by_hand, remediation
@@ -35,6 +24,25 @@ with on_first_use():
 
 MEND = Form("mend", "mend: {verb} {run}", picks="verb")
 ONE_FILE = "it names a row of a result file, which the operator has open"
+Break = Annotated[
+    str,
+    Field(
+        metavar="BREAK",
+        names=lambda: [name for name, kind in KINDS.items() if not kind.notice],
+        help="The kind of break to close or reopen, such as RESULT_SHORT.",
+    ),
+]
+Place = Annotated[
+    str, Field(pattern=r"chunk [0-9]{1,5}", help='One chunk, such as "chunk 7" (default: every break of that kind).')
+]
+Decision = Annotated[
+    str,
+    Field(
+        names=lambda: list(DECISIONS),
+        checked=True,
+        help="What was found out, and so what becomes of the rows; the report shows what a break offers.",
+    ),
+]
 ResultName = Annotated[str, Field(help="The result file, by its name below the issuer's results.")]
 ResultRow = Annotated[Number, Field(help="Data row of the result file, from 1.")]
 

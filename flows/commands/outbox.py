@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from flows.commands import on_first_use
-from flows.commands.entry import Context, Form, Second, entry
+from flows.commands.entry import Context, Form, entry
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table, artifact
 from flows.configuration import load_issuer
@@ -96,7 +96,7 @@ def hold(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason,
     return _move(context, run, "held", chunks, reason, dry_run)
 
 
-@entry("outbox release", form=OUTBOX, second=Second("release"))
+@entry("outbox release", form=OUTBOX, second="release")
 def release(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Let chunks of RUN that are held, or marked as uploaded by mistake, wait for their upload again."""
     return _move(context, run, "released", chunks, reason, dry_run)

@@ -6,7 +6,6 @@ from typing import Annotated, NamedTuple
 
 from flows.configuration import issuers
 from flows.wiring import config_folder
-from schemas.breaks import DECISIONS, KINDS
 
 
 class Field(NamedTuple):
@@ -38,25 +37,6 @@ ExtractName = Annotated[str, Field(pattern=r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
 Reason = Annotated[str, Field(words=True, help="Why; kept in the audit trail. Never a card number.")]
 ReasonCode = Annotated[str, Field(pattern=r"[a-z_]+(\.[a-z0-9_]+){0,2}", longest=80)]
 ListDigest = Annotated[str, Field(pattern=r"[0-9a-f]{12}")]
-Break = Annotated[
-    str,
-    Field(
-        metavar="BREAK",
-        names=lambda: [name for name, kind in KINDS.items() if not kind.notice],
-        help="The kind of break to close or reopen, such as RESULT_SHORT.",
-    ),
-]
-Place = Annotated[
-    str, Field(pattern=r"chunk [0-9]{1,5}", help='One chunk, such as "chunk 7" (default: every break of that kind).')
-]
-Decision = Annotated[
-    str,
-    Field(
-        names=lambda: list(DECISIONS),
-        checked=True,
-        help="What was found out, and so what becomes of the rows; the report shows what a break offers.",
-    ),
-]
 Number = Annotated[int, Field(least=1)]
 Share = Annotated[float, Field(least=0, most=1)]
 Day = Annotated[date | None, Field("--date")]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from flows.commands import on_first_use
-from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, Second, entry
+from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
 from flows.commands.parameters import ExtractName, Field, Issuer, ListDigest, Number, Reason, ReasonCode, RunName
 from flows.commands.result import Result, Table
 from flows.commands.submit import LONGEST, outcome, run_facts, submitted
@@ -63,7 +63,7 @@ Rejects = Annotated[bool, Field(help="Rows we refused.")]
 Rows = Annotated[Sequence[Number], Field(help="A row of RUN, by its number.")]
 
 
-@entry("resubmit", form=AGAIN, second=Second("override", "override_reason"))
+@entry("resubmit", form=AGAIN, second="override", when="override_reason")
 def resubmit(
     context: Context,
     run: RunName,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flows.commands import on_first_use
-from flows.commands.entry import Context, Form, Second, entry
+from flows.commands.entry import Context, Form, entry
 from flows.commands.parameters import Issuer
 from flows.commands.result import Result, Table
 from flows.wiring import cleaner, wire
@@ -21,7 +21,7 @@ SHOWN = 20  # unknown objects named on a terminal; --json has them all
 LIFECYCLE = "deploy/s3-lifecycle.json"
 
 
-@entry("purge", form=PURGE, second=Second("purge"))
+@entry("purge", form=PURGE, second="purge")
 def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Result:
     """Delete what [retention] allows: sealed chunks, then ledgers and reports; never open work, never a source.
 

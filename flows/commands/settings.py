@@ -24,7 +24,8 @@ with on_first_use():
     from flows.runs import context as contexts
     from flows.runs import documents, probe
     from flows.submissions import dry_run, rows, submit
-    from schemas import mapping, portal, reference, reports
+    from schemas import mapping, portal, reference
+    from schemas import tables as reports
 
 TOML = """\
 #:schema ./cardlink.schema.json

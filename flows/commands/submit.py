@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, get_args
 
 from flows.commands import on_first_use
-from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, Second, entry
+from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
 from flows.commands.parameters import Day, ExtractName, Field, Issuer, Reason
 from flows.commands.result import Result, Table, counted
 from flows.errors import CardlinkError, ExtractError, full_text
@@ -22,6 +22,7 @@ with on_first_use():
     from flows.submissions import submit as step
     from schemas import manifest, reasons
 
+SEEN = "already have or await a link and are not sent"
 LONGEST = 6.0  # hours: tens of millions of rows take one
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
 OPEN_GATE = Choice(
@@ -34,7 +35,7 @@ RERUN = Form(
 )
 
 
-@entry("submit", form=RERUN, second=Second("gates", "opened"))
+@entry("submit", form=RERUN, second="gates", when="opened")
 def submit(
     context: Context,
     issuer: Issuer,
@@ -114,8 +115,9 @@ def run_facts(done: step.Submitted) -> dict[str, Any]:
 
 def submitted(context: contexts.IssuerContext, done: step.Submitted, headline: str = "") -> list[str | Table]:
     """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
-    run, counts, keys = done.manifest.run, done.manifest.counts, documents.keys_of(done.manifest.run)
-    why, title = lists.reason_rows(done.manifest.reasons), f"To upload next, from {context.issuer.root}/{keys.chunks}"
+    root, run, counts = context.issuer.root, done.manifest.run, done.manifest.counts
+    keys = documents.keys_of(run)
+    why, title = lists.reason_rows(done.manifest.reasons), f"To upload next, from {root}/{keys.chunks}"
     sealed = [(one.name, one.rows, one.bytes, one.sha256) for one in done.manifest.chunks[: lists.SHOWN]]
     tables: list[str | Table] = [
         _fates(counts, f"{run}-rows", f"Where the rows of {run} went", on_terminal=False),
@@ -127,22 +129,17 @@ def submitted(context: contexts.IssuerContext, done: step.Submitted, headline: s
     seen = prior_state.seen_rows(done.manifest.reasons)
     lines = [
         *done.remarks,
-        *([f"{seen_before(seen, counts.read)}: {context.issuer.root}/{keys.report('held.csv')}"] if seen else []),
+        *([f"{seen:,} of {counts.read:,} rows {SEEN}: {root}/{keys.report('held.csv')}"] if seen else []),
         f"{run}: {headline or ', '.join(f'{getattr(counts, fate):,} {fate}' for fate in FATES)}",
-        f"{counted(len(done.manifest.chunks), 'chunk')} to upload: {context.issuer.root}/{keys.chunks}",
+        f"{counted(len(done.manifest.chunks), 'chunk')} to upload: {root}/{keys.chunks}",
     ]
     if counts.rejected or counts.duplicate:
-        lines.append(f"rows not sent, each with its reason: {context.issuer.root}/{keys.report('rejects.csv')}")
+        lines.append(f"rows not sent, each with its reason: {root}/{keys.report('rejects.csv')}")
     return [*lines, *tables]
 
 
 def _fates(counts: manifest.Counts, key: str, title: str, *, on_terminal: bool = True) -> Table:
     return Table(("rows", "count"), [(fate, getattr(counts, fate)) for fate in FATES], key, title, on_terminal)
-
-
-def seen_before(seen: int, read: int) -> str:
-    """Say how many rows other runs have made unnecessary."""
-    return f"{seen:,} of {read:,} rows already have or await a link and are not sent"
 
 
 def _rehearsed(issuer: str, done: Sequence[rehearsal.Checked], errors: Sequence[CardlinkError]) -> Result:

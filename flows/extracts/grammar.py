@@ -20,8 +20,6 @@ TOO_FEW = "line.fields.too_few"
 TOO_MANY = "line.fields.too_many"
 TOO_SHORT = "line.length.short"
 
-SHORTER = (TOO_FEW, TOO_SHORT)
-
 WIDE = 500  # fields; polars compiles no regex of many more
 MOST = 20_000  # columns
 RECORD = "record"  # the only column of a fixed-width extract: the whole line
@@ -102,9 +100,6 @@ class Fixed:
         if re.search(r"[\x00\x1a\r]", line):
             return CONTROL
         return TOO_SHORT if len(line) < self._width else "line.length.long"
-
-
-Grammar = Delimited | Fixed
 
 
 def is_sep_line(line: str, settings: SourceSettings, name: str) -> bool:

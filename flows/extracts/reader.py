@@ -18,8 +18,6 @@ from flows.extracts.decode import BLOCK, MARKS, Readable, as_utf8, line_blocks, 
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from schemas.issuer import SourceSettings
 
-REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String}
-
 Kinds = npt.NDArray[np.uint8]
 
 PEEKED = 20  # lines after the header that are read before its names are shown in an error
@@ -69,7 +67,7 @@ class Extract:
             raise TruncatedError(name=name, problem="it ends within its header")
         self._total = None if again or settings.hash_total is None else grammar.HashTotal(settings, self.header, name)
         excel, columns = settings.quoting == "excel", len(self.header)
-        self._grammar: grammar.Grammar = grammar.Delimited(settings.delimiter, columns, excel=excel)
+        self._grammar: grammar.Delimited | grammar.Fixed = grammar.Delimited(settings.delimiter, columns, excel=excel)
         if settings.format == "fixed" and settings.width is not None:
             self._grammar = grammar.Fixed(settings.width)
         self._check_header_fits()
@@ -213,7 +211,7 @@ class Extract:
         for at, code in tail[-grammar.LONGEST_RECORD :]:
             if code == grammar.UNTERMINATED and self._grammar.fault("\n".join(lines[at:])) == grammar.UNTERMINATED:
                 return f"its last record, line {self.lines + at + 1}, ends inside quotes"
-        if not tail or tail[-1][1] not in grammar.SHORTER:
+        if not tail or tail[-1][1] not in (grammar.TOO_FEW, grammar.TOO_SHORT):
             return ""
         at, line = tail[-1][0], lines[tail[-1][0]]
         if self._settings.format == "fixed":

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.commands import on_first_use
-from flows.commands.entry import Context, Form, Second, entry
+from flows.commands.entry import Context, Form, entry
 from flows.commands.parameters import Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table
 from flows.commands.results import break_lines
@@ -77,7 +77,8 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
 @entry(
     "link",
     form="it shows one person's secret link, and fields are typed at a terminal",
-    second=Second("override", "override"),
+    second="override",
+    when="override",
 )
 def link(
     context: Context,

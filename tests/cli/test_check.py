@@ -14,7 +14,7 @@ import pytest
 from flows.submissions.drift import Sample
 from schemas.portal import CITY, CUID, CVV_HASH, FIRST_NAME, PAN, POSTAL_CODE, columns
 from schemas.reference import SCHEMA_FILE, every_key, json_schema
-from schemas.reports import Refusals
+from schemas.tables import Refusals
 from tests import keys as gpg
 from tests.builders import portal_rows
 from tests.cli.test_keys_and_names import configured

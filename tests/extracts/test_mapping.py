@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from flows.extracts.errors import MappingError
 from flows.extracts.mapping import Mapping, map_rows, plan_mapping, with_dates
-from flows.extracts.reader import REFUSED, Block, Extract
+from flows.extracts.reader import Block, Extract
 from flows.runs.identity import default_header, header_from_template
 from schemas import portal
 from schemas.expressions import UNREADABLE
@@ -438,7 +438,7 @@ def dated(blocks: Sequence[Sequence[str | None]], columns: Columns = DATED) -> l
     for cells in blocks:
         numbers = pl.Series(range(at + 1, at + 1 + len(cells)), dtype=pl.UInt32)
         frame = pl.DataFrame({"row": numbers, "line": numbers + 1, "EXP": pl.Series(cells, dtype=pl.String)})
-        read.append(Block(frame, pl.DataFrame(schema=REFUSED)))
+        read.append(Block(frame, pl.DataFrame(schema={"row": pl.UInt32, "line": pl.UInt32, "code": pl.String})))
         at += len(cells)
     mapping = with_dates(plan(["EXP"], columns), read[0].rows, lambda: iter(read))
     mapped = pl.concat(map_rows(block.rows, mapping)[0] for block in read)

@@ -11,7 +11,7 @@ from flows.runs.documents import keys_of
 from flows.runs.identity import canonical, digest
 from flows.simulator.answer import Habits
 from schemas.manifest import LedgerPart
-from schemas.reports import Refusals
+from schemas.tables import Refusals
 from tests.night import Bench, local_bench
 
 FILES = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
