@@ -76,11 +76,7 @@ def subnational_spellings(country: str) -> dict[str, str]:
 
 def postal_places() -> frozenset[str]:
     """Return every valid `021MA` (first three digits of the ZIP, state) and `KON` (first letter, province)."""
-    american = {prefix + code for code, (_, ranges) in STATES.items() for prefix in _prefixes(ranges)}
+    ends = ((code, part.partition("-")) for code, (_, ranges) in STATES.items() for part in ranges.split())
+    american = {f"{n:03d}{code}" for code, (first, _, last) in ends for n in range(int(first), int(last or first) + 1)}
     canadian = {letter + code for code, (_, letters) in PROVINCES.items() for letter in letters}
     return frozenset(american | canadian)
-
-
-def _prefixes(ranges: str) -> list[str]:
-    ends = [part.partition("-") for part in ranges.split()]
-    return [f"{n:03d}" for first, _, last in ends for n in range(int(first), int(last or first) + 1)]

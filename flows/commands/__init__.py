@@ -4,21 +4,17 @@ Put here what a command calls and what it reports. Keep out the work itself, and
 module imports by itself is light, since `cardlink --help` imports them all; what its commands need is `on_first_use`.
 """
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
-from types import ModuleType
+from typing import Any
 
 
 class _Lazy(PathFinder):
     @classmethod
-    def find_spec(
-        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         spec = super().find_spec(fullname, path, target)
         if spec and spec.loader:
             spec.loader = LazyLoader(spec.loader)

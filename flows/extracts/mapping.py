@@ -34,10 +34,6 @@ class Dates(NamedTuple):
     form: str
     text: pl.Expr
 
-    def error(self, name: str, problem: str) -> MappingError:
-        """Return why the dates cannot be read."""
-        return MappingError(name=name, problem=f"the dates of {self.source} cannot be read: {problem}")
-
     def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return which forms fit a row, once for all rows alike; only of rows that have a date in any form."""
         auto, any_form = self.form == cells.AUTO, pl.any_horizontal(pl.all())
@@ -125,7 +121,8 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
     mapped = rows.select("row", "line", *mapping.columns)
     for target, dates in mapping.dates.items():
         if dates.form == cells.AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
-            raise dates.error(mapping.name, "no form of `auto` fits all rows")
+            problem = f"the dates of {dates.source} cannot be read: no form of `auto` fits all rows"
+            raise MappingError(name=mapping.name, problem=problem)
     return mapped, excluded
 
 
@@ -148,7 +145,7 @@ def with_dates(
         elif len(forms) != 1:
             problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
         if problem:
-            note(dates.error(mapping.name, problem))
+            note(MappingError(name=mapping.name, problem=f"the dates of {dates.source} cannot be read: {problem}"))
         elif dates.form == cells.AUTO:
             at = portal.columns().index(target)
             columns[at] = cells.date_part(dates.text, forms[0], target, real=True).alias(target)
