@@ -74,14 +74,14 @@ def issuer_file(folder: Path, name: str) -> Path:
 
 def read_toml(file: Path) -> tuple[dict[str, Any], str]:
     """Return the content of a TOML file, and its text; FileUnreadableError, ConfigurationError."""
+    content = read_file(file, "the issuer's TOML")
     try:
-        text = read_file(file, "the issuer's TOML").decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
         return tomllib.loads(text), text
+    except UnicodeDecodeError as error:
+        problem = f"line {1 + content.count(10, 0, error.start)} is not in UTF-8"
     except tomllib.TOMLDecodeError as error:
         problem = str(error)
-    except UnicodeDecodeError as error:
-        line = 1 + error.object.count(b"\n", 0, error.start)
-        problem = f"line {line} is not in UTF-8"
     raise ConfigurationError(file=str(file), problems=problem)
 
 

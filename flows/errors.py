@@ -13,8 +13,6 @@ the error is raised, and kept, so that it survives pickling. Fields are names, c
 cell of an extract.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import traceback
@@ -22,15 +20,10 @@ from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import PurePath
 from string import Formatter
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def fields_of(kind: type[CardlinkError]) -> frozenset[str]:
-    """Return the names of the fields in a class's message and next step."""
-    return frozenset(name for _, name, _, _ in Formatter().parse(kind.message + kind.next_step) if name)
 
 
 class CardlinkError(Exception):
@@ -47,9 +40,14 @@ class CardlinkError(Exception):
         self.fields = fields
         super().__init__(f"{self.message} {self.next_step}".strip().format(**fields))
 
-    def __reduce__(self) -> tuple[partial[CardlinkError], tuple[()]]:
+    def __reduce__(self) -> tuple[partial[Self], tuple[()]]:
         """Pickle by the named fields."""
         return partial(type(self), **self.fields), ()
+
+
+def fields_of(kind: type[CardlinkError]) -> frozenset[str]:
+    """Return the names of the fields in a class's message and next step."""
+    return frozenset(name for _, name, _, _ in Formatter().parse(kind.message + kind.next_step) if name)
 
 
 def full_text(error: CardlinkError) -> str:

@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, ParamSpec
 from uuid import UUID
 
 from httpx import HTTPStatusError
-from prefect import Flow, flow, get_client, get_run_logger, task
-from prefect.artifacts import (
-    create_link_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect import Flow, artifacts, flow, get_client, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.runtime import flow_run, task_run
@@ -39,7 +32,7 @@ from pydantic import AfterValidator, Field
 
 from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter
 from flows.commands.outbox import outbox_list
-from flows.commands.parameters import OneOf, Range, Text, Words
+from flows.commands.parameters import CARD
 from flows.commands.result import Link, Result, Table
 from flows.errors import CardlinkError, OperatorError, TryAgainError, guarded
 from flows.every import ENTRIES, in_form_words
@@ -143,14 +136,14 @@ def witnessed() -> Iterator[None]:
 @contextmanager
 def progress_bar(name: str) -> Iterator[Callable[[Progress], None]]:
     """Show the progress of a pass as a bar: the share of the bytes read, with rows a second and time left."""
-    began, artifacts, told = time.monotonic(), list[UUID](), list[Future[bool]]()
+    began, bars, told = time.monotonic(), list[UUID](), list[Future[bool]]()
     now = dict[str, Any]()
 
     def show() -> None:
-        if artifacts:
-            update_progress_artifact(artifact_id=artifacts[0], **now)
-        elif isinstance(built := create_progress_artifact(**now), UUID):
-            artifacts.append(built)
+        if bars:
+            artifacts.update_progress_artifact(artifact_id=bars[0], **now)
+        elif isinstance(built := artifacts.create_progress_artifact(**now), UUID):
+            bars.append(built)
 
     def on_progress(progress: Progress) -> None:
         pace = describe_pace(progress.rows, progress.share, time.monotonic() - began)
@@ -183,14 +176,14 @@ def keep(result: Result, key: str, name: str) -> None:
         step = in_form_words(command, name)
         page += f"\n\n**Next:** {command}" + (f", or {step}" if step != command else "")
     key = re.sub("[^a-z0-9-]+", "-", key.lower())
-    tell(create_markdown_artifact, redact(page), key=key, description=result.sentence)
+    tell(artifacts.create_markdown_artifact, redact(page), key=key, description=result.sentence)
     for part in result.shown:
         if isinstance(part, Table) and part.key and part.rows:
-            tell(create_table_artifact, redacted(part.records), key=part.key, description=part.title)
+            tell(artifacts.create_table_artifact, redacted(part.records), key=part.key, description=part.title)
         elif isinstance(part, Table) and part.key:
-            tell(create_markdown_artifact, "none", key=part.key, description=part.title)
+            tell(artifacts.create_markdown_artifact, "none", key=part.key, description=part.title)
         elif isinstance(part, Link):
-            tell(create_link_artifact, link=part.url, key=part.key, link_text=part.text)
+            tell(artifacts.create_link_artifact, link=part.url, key=part.key, link_text=part.text)
 
 
 def ended(sentence: str, data: T) -> State[T]:
@@ -249,10 +242,10 @@ def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Paramete
             default = REQUIRED
         elif one.name == "dry_run":
             default = True  # a form does a dry run first
-        elif default is REQUIRED and len(only := _offered(one)) == 1:
+        elif default is REQUIRED and one.said.names and len(only := one.said.names()) == 1:
             default = only[0]
         elif default is REQUIRED and not all(one.name in names for names in declared):
-            default = NONE if one.mark(OneOf) else ""
+            default = NONE if one.said.names else ""
         elif one.many:
             default = None
         fields.setdefault(one.name, _field(one.name, kind_of(one, default), default))
@@ -268,26 +261,20 @@ def _field(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 
-def _offered(one: Parameter) -> Sequence[str]:
-    names = one.mark(OneOf)
-    return names.names() if names else ()
-
-
 def kind_of(one: Parameter, default: Any = REQUIRED) -> Any:
     """Return the type of a form's field, with everything the form checks."""
-    text, words, limits = one.mark(Text), one.mark(Words), one.mark(Range)
     kind: Any = one.type
-    if offered := _offered(one):
-        offered = [*([NONE] if default == NONE else []), *offered]
+    said = one.said
+    if said.names and (offered := [*([NONE] if default == NONE else []), *said.names()]):
         kind = StrEnum.__call__(one.name, [(name, name) for name in offered])
-    elif text:
-        pattern = f"^({text.pattern})?$" if default == "" else f"^{text.pattern}$"
-        kind = Annotated[str, Field(pattern=pattern, max_length=text.longest)]
-    elif words:  # Prefect's server checks the pattern before it stores the text
-        shape: dict[str, Any] = {"pattern": rf"^(?![\s\S]*(?:{words.card}))"}
-        kind = Annotated[str, Field(max_length=words.longest, json_schema_extra=shape), AfterValidator(redact)]
-    elif limits:
-        kind = Annotated[one.type, Field(ge=limits.least, le=limits.most)]
+    elif said.pattern:
+        pattern = f"^({said.pattern})?$" if default == "" else f"^{said.pattern}$"
+        kind = Annotated[str, Field(pattern=pattern, max_length=said.longest)]
+    elif said.words:  # Prefect's server checks the pattern before it stores the text
+        shape: dict[str, Any] = {"pattern": rf"^(?![\s\S]*(?:{CARD}))"}
+        kind = Annotated[str, Field(max_length=said.longest, json_schema_extra=shape), AfterValidator(redact)]
+    elif said.least is not None:
+        kind = Annotated[one.type, Field(ge=said.least, le=said.most)]
     if one.many:
         kind = list[kind]
     return kind | None if default is None else kind
@@ -302,11 +289,11 @@ def _filled_in(
     for choice in built.choices:
         options |= choice.sets[given[choice.name]]
     for one in picked.parameters:
-        value, names = given.get(one.name), one.mark(OneOf)
+        value, names = given.get(one.name), one.said.names
         if value is not None and one.many:
             options[one.name] = tuple(value)
         elif value is not None and names:
-            options[one.name] = "" if value == NONE and NONE not in names.names() else str(value)
+            options[one.name] = "" if value == NONE and NONE not in names() else str(value)
         elif value is not None:
             options[one.name] = value
         if one.default is REQUIRED and not options.get(one.name):

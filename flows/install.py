@@ -6,7 +6,6 @@ imported when a command runs.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -16,15 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from flows.commands.entry import Context, entry
-from flows.commands.parameters import Cli
+from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import OperatorError
-from flows.wiring import Channels, channels, config_folder, shipped, work_pool
+from flows.wiring import channels, shipped, work_pool
 
 if TYPE_CHECKING:
     from prefect.blocks.abstract import NotificationBlock
-    from prefect.client.orchestration import SyncPrefectClient
     from prefect.events.schemas.automations import AutomationCore
 
 
@@ -35,26 +33,21 @@ class DeployError(OperatorError):
     next_step = "Its own message is above; `prefect version` shows which server it used."
 
 
-def notifications(named: Channels) -> dict[str, NotificationBlock]:
+def notifications(named: dict[str, str]) -> dict[str, NotificationBlock]:
     """Return a notification block for each configured channel, by its name on the server."""
     from prefect.blocks import notifications as blocks
 
     found: dict[str, NotificationBlock] = {}
-    if named.webhook:
+    if url := named["webhook"]:
         text = {"subject": "{{subject}}", "text": "{{body}}"}
-        found["cardlink-webhook"] = blocks.CustomWebhookNotificationBlock(
-            name="cardlink", url=named.webhook, json_data=text
-        )
-    if named.slack:
-        found["cardlink-slack"] = blocks.SlackWebhook.model_validate({"url": named.slack})
-    if named.pagerduty:
-        found["cardlink-pagerduty"] = blocks.PagerDutyWebHook.model_validate(
-            {"integration_key": named.pagerduty, "api_key": named.pagerduty}
-        )
-    if named.email and named.sendgrid:
-        found["cardlink-email"] = blocks.SendgridEmail.model_validate(
-            {"api_key": named.sendgrid, "sender_email": named.sender or named.email, "to_emails": [named.email]}
-        )
+        found["cardlink-webhook"] = blocks.CustomWebhookNotificationBlock(name="cardlink", url=url, json_data=text)
+    if url := named["slack"]:
+        found["cardlink-slack"] = blocks.SlackWebhook.model_validate({"url": url})
+    if key := named["pagerduty"]:
+        found["cardlink-pagerduty"] = blocks.PagerDutyWebHook.model_validate({"integration_key": key, "api_key": key})
+    if (email := named["email"]) and (key := named["sendgrid"]):
+        form = {"api_key": key, "sender_email": named["sender"] or email, "to_emails": [email]}
+        found["cardlink-email"] = blocks.SendgridEmail.model_validate(form)
     return found
 
 
@@ -74,16 +67,6 @@ def automation(spec: dict[str, Any], blocks: list[UUID]) -> AutomationCore:
     notify = [{"type": "send-notification", "block_document_id": block, **spec["notification"]} for block in blocks]
     described = {name: value for name, value in spec.items() if name != "notification"}
     return AutomationCore.model_validate({**described, "actions": notify or [{"type": "do-nothing"}]})
-
-
-def _automate(client: SyncPrefectClient, wanted: AutomationCore) -> str:
-    """Create an automation, or update the one of its name."""
-    existing = client.read_automations_by_name(wanted.name)
-    if existing:
-        client.update_automation(existing[0].id, wanted)
-    else:
-        client.create_automation(wanted)
-    return wanted.name
 
 
 def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None:
@@ -112,7 +95,12 @@ def install(context: Context) -> Result:
         for name, block in notifications(channels()).items():
             saved: Any = block.save(name, overwrite=True)  # outside a running event loop it returns the id itself
             blocks[name] = UUID(str(saved))
-        installed = [_automate(client, automation(spec, list(blocks.values()))) for spec in automations()]
+        wanted = [automation(spec, list(blocks.values())) for spec in automations()]
+        for one in wanted:
+            if existing := client.read_automations_by_name(one.name):
+                client.update_automation(existing[0].id, one)
+            else:
+                client.create_automation(one)
 
     def deploy(issuer: str) -> list[str]:
         settings = load_issuer(folder, issuer)
@@ -130,14 +118,14 @@ def install(context: Context) -> Result:
     lines = [
         f"issuers: {', '.join(configured) or 'none'}",
         f"alerts go to: {', '.join(blocks) or 'no channel (name one in the environment)'}",
-        f"automations: {', '.join(installed)}",
+        f"automations: {', '.join(one.name for one in wanted)}",
     ]
-    facts = {"issuers": configured, "channels": list(blocks), "automations": installed}
+    facts = {"issuers": configured, "channels": list(blocks), "automations": [one.name for one in wanted]}
     return Result(facts, lines).beside(unread)
 
 
 @entry("deploy-files", form="it writes files on the operator's machine")
-def deploy_files(context: Context, folder: Annotated[Path, Cli(metavar="DIR", folder=True)]) -> Result:
+def deploy_files(context: Context, folder: Annotated[Path, Field(metavar="DIR", folder=True)]) -> Result:
     """Write the files of `deploy/` to a new folder: units, policies, container files, runbook, reference.
 
     Args:
@@ -149,13 +137,3 @@ def deploy_files(context: Context, folder: Annotated[Path, Cli(metavar="DIR", fo
     written = sum(one.is_file() for one in folder.rglob("*"))
     facts = {"folder": str(folder), "files": written}
     return Result(facts, [f"{folder}: {written} files; README.md says what each is"])
-
-
-def main() -> None:
-    """Do as `cardlink install` does."""
-    argparse.ArgumentParser("python -m flows.install", description=install.summary).parse_args()
-    sys.stdout.write("".join(f"{line}\n" for line in install(Context(config_folder())).lines))
-
-
-if __name__ == "__main__":
-    main()

@@ -4,8 +4,6 @@ It serves files of `report/` and `reconciliation/`, from whatever store they are
 links. CARDLINK_REPORTS_URL is its address with the token, as a browser reaches it.
 """
 
-from __future__ import annotations
-
 import argparse
 import hmac
 import re

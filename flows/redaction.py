@@ -3,8 +3,6 @@
 Redaction is the second line of defence; the first is that no foreign exception's text passes the boundary.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html
@@ -99,15 +97,6 @@ _UNUSUAL = re.compile(r"[^\x00-\x7f]|[\\%&<]")
 _HEX_RUN = re.compile(r"(?<![0-9A-Za-z])[0-9A-Fa-f]{32}")
 _LONG_NUMBER = re.compile(r"[0-9](?:[^0-9A-Za-z]{0,12}[0-9]){12}")
 _SECRETS: list[str] = []
-
-# Assertions, debuggers and foreign exceptions print frames: this shows their cells as "…".
-NO_CELLS: Final = {"POLARS_FMT_MAX_ROWS": "0"}
-
-# Effective only before numpy and polars are imported, as on the command line.
-FRUGAL: Final = {
-    "OPENBLAS_NUM_THREADS": "1",  # numpy's own threads only spin here: nothing is multiplied
-    "_RJEM_MALLOC_CONF": "narenas:1",  # polars' allocator: one arena keeps 50 MB less, and touches fewer new pages
-}
 
 
 def redact(text: str, *, foreign: bool = False) -> str:
@@ -231,7 +220,14 @@ def _readings(text: str) -> Iterator[_Reading]:
     """Yield the text as it is, with every spelling of a character undone, and also without markup."""
     reading: _Reading = text, range(len(text) + 1)
     yield reading
-    steps = [(_SPELLED, _unspelled, _PASSES), (_TAG, _untagged, 1)] if _UNUSUAL.search(text) else []
+    steps = (
+        [
+            (_SPELLED, _unspelled, _PASSES),
+            (_TAG, lambda tag: "|" if sum(map(str.isdecimal, tag[0])) < _SHORTEST else tag[0], 1),
+        ]
+        if _UNUSUAL.search(text)
+        else []
+    )
     for pattern, plain, passes in steps:
         before = reading
         for _ in range(passes):
@@ -375,9 +371,10 @@ def harden_process() -> None:
     """
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold an extract's rows
-    os.environ.update(NO_CELLS)
-    for name, value in FRUGAL.items():
-        os.environ.setdefault(name, value)
+    os.environ["POLARS_FMT_MAX_ROWS"] = "0"  # assertions, debuggers and foreign exceptions print frames: no cells
+    # The next two are effective only before numpy and polars are imported, as on the command line.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads only spin here: nothing is multiplied
+    os.environ.setdefault("_RJEM_MALLOC_CONF", "narenas:1")  # polars' allocator: 50 MB less, and fewer new pages
     logging.raiseExceptions = False  # a record that cannot be written would be printed with its arguments
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
     handlers = [handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers]

@@ -3,8 +3,6 @@
 The entry point listens before anything that takes time is imported, so this imports nothing that does.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

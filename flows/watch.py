@@ -57,14 +57,6 @@ def notify(change: Change) -> None:
     )
 
 
-def end_silent(client: SyncPrefectClient) -> None:
-    """Mark flow runs of any issuer without a sign of life as crashed: so they are told, and do not bar the next."""
-    if found := _silent(client):
-        time.sleep(PAUSE)
-        for run in found & _silent(client):
-            client.set_flow_run_state(run, Crashed(message="No sign of life; its worker has died"), force=True)
-
-
 def _silent(client: SyncPrefectClient) -> set[UUID]:
     since, ours = now() - SILENT, DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink"]))
     alive = FlowRunFilter.model_validate({"state": {"type": {"any_": ALIVE}}})
@@ -78,11 +70,18 @@ def _silent(client: SyncPrefectClient) -> set[UUID]:
 
 
 def failures(issuer: str) -> list[Failure]:
-    """Return the issuer's deployments whose last ended run failed or crashed, now that the silent ones have."""
+    """Return the issuer's deployments whose last ended run failed or crashed.
+
+    First, flow runs of any issuer without a sign of life are marked as crashed: so they are told, and do not bar the
+    next.
+    """
     tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink", issuer]))
     found = []
     with get_client(sync_client=True) as client:
-        end_silent(client)
+        if silent := _silent(client):
+            time.sleep(PAUSE)
+            for run in silent & _silent(client):
+                client.set_flow_run_state(run, Crashed(message="No sign of life; its worker has died"), force=True)
         for deployment in client.read_deployments(deployment_filter=tagged):
             ended = FlowRunFilter.model_validate(
                 {"deployment_id": {"any_": [deployment.id]}, "state": {"type": {"any_": ENDED}}}

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
@@ -39,6 +39,7 @@ class ActorError(OperatorError):
 
 
 _PERSON: ContextVar[str] = ContextVar("person", default="")
+CHANNELS = ("webhook", "slack", "pagerduty", "email", "sender", "sendgrid")
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
 LOCAL_CONNECTIONS = 4  # a disk responds at once: more threads only wait for each other, and cost a third more CPU
 
@@ -75,9 +76,15 @@ def _key_files(issuer: Issuer) -> tuple[str, ...]:
     return (files,) if isinstance(files, str) else files
 
 
-def open_store(issuer: Issuer, folder: Path) -> Store:
+def open_store(issuer: Issuer, folder: Path, profile: str | None = None) -> S3Store | LocalStore:
     """Open an issuer's `s3://bucket/prefix`, or directory (a relative one from the folder of the TOML)."""
-    return _open(issuer, folder, None)
+    if urlsplit(issuer.root).scheme == "s3":
+        from flows.adapters import s3
+
+        return s3.connect(issuer.root, threads=PUBLISHERS, profile=profile, settings=issuer.store)
+    from flows.adapters.local import LocalStore
+
+    return LocalStore(folder / Path(issuer.root).expanduser())
 
 
 def reports_url() -> str:
@@ -97,17 +104,7 @@ def report_link(context: IssuerContext, key: str) -> str:
 
 def cleaner(issuer: Issuer, folder: Path) -> Cleaner:
     """Open a store with the right to delete, for retention alone; on S3 with a profile of its own."""
-    return _open(issuer, folder, os.environ.get("CARDLINK_PURGE_PROFILE") or None)
-
-
-def _open(issuer: Issuer, folder: Path, profile: str | None) -> S3Store | LocalStore:
-    if urlsplit(issuer.root).scheme == "s3":
-        from flows.adapters import s3
-
-        return s3.connect(issuer.root, threads=PUBLISHERS, profile=profile, settings=issuer.store)
-    from flows.adapters.local import LocalStore
-
-    return LocalStore(folder / Path(issuer.root).expanduser())
+    return open_store(issuer, folder, os.environ.get("CARDLINK_PURGE_PROFILE") or None)
 
 
 def shipped(name: str) -> Path:
@@ -161,20 +158,9 @@ def secret(variable: str) -> str:
     return os.environ.get(variable, "")
 
 
-class Channels(NamedTuple):
-    """Where alerts go; an empty channel is not used."""
-
-    webhook: str = ""
-    slack: str = ""
-    pagerduty: str = ""
-    email: str = ""
-    sender: str = ""
-    sendgrid: str = ""
-
-
-def channels() -> Channels:
-    """Return where alerts go."""
-    return Channels(*(os.environ.get(f"CARDLINK_ALERT_{name.upper()}", "") for name in Channels._fields))
+def channels() -> dict[str, str]:
+    """Return where alerts go, by CHANNELS; one that is empty is not used."""
+    return {name: os.environ.get(f"CARDLINK_ALERT_{name.upper()}", "") for name in CHANNELS}
 
 
 def work_pool() -> str:

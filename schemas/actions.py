@@ -1,7 +1,5 @@
 """The four actions of a reason, as reports, filters and documents show them; and the gates an operator may open."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 FIX = "fix at source"  # the issuer corrects the row

@@ -1,36 +1,6 @@
 """The breaks: every way the results may not balance with what was sent, with its meaning and next step."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
-
-RESULT_SHORT = "RESULT_SHORT"
-RESULT_LONG = "RESULT_LONG"
-UNKNOWN_CUID = "UNKNOWN_CUID"
-LAST4_MISMATCH = "LAST4_MISMATCH"
-DUPLICATE_RESULT = "DUPLICATE_RESULT"
-CONFLICTING_RESULT = "CONFLICTING_RESULT"
-URL_AND_ERROR = "URL_AND_ERROR"
-NEITHER_URL_NOR_ERROR = "NEITHER_URL_NOR_ERROR"
-UNATTRIBUTED_ERROR = "UNATTRIBUTED_ERROR"
-UNNAMED_ROW = "UNNAMED_ROW"
-RESULT_FOR_CANCELLED = "RESULT_FOR_CANCELLED"
-FOREIGN_FILE = "FOREIGN_FILE"
-DAMAGED_FILE = "DAMAGED_FILE"
-MISNAMED_FILE = "MISNAMED_FILE"
-STRANGE_NAME = "STRANGE_NAME"
-MERGED_FILE = "MERGED_FILE"
-URL_NOT_ALLOWED = "URL_NOT_ALLOWED"
-LINK_EXPIRED = "LINK_EXPIRED"
-UNKNOWN_TRANSACTION = "UNKNOWN_TRANSACTION"
-DAMAGED_TRANSACTIONS = "DAMAGED_TRANSACTIONS"
-
-
-EXPLAINED = "explained"
-LOST = "lost"
-EXPIRED = "expired"
-LINK = "link"
-ERROR = "error"
 
 
 class Decision(NamedTuple):
@@ -42,24 +12,25 @@ class Decision(NamedTuple):
 
 
 DECISIONS = {
-    EXPLAINED: Decision("The difference is explained.", "The break is closed; its rows stay as they are."),
-    LOST: Decision(
+    "explained": Decision("The difference is explained.", "The break is closed; its rows stay as they are."),
+    "lost": Decision(
         "The partner has no usable answer for these rows.",
         "The rows are errors without a link: `cardlink resubmit` sends them again.",
         "row.result.lost",
     ),
-    EXPIRED: Decision(
+    "expired": Decision(
         "The link cannot be used any more.",
         "The rows are errors without a link: `cardlink resubmit` sends them again.",
         "row.link.expired",
     ),
-    LINK: Decision("The link counts.", "The rows are linked: links.csv has the link that came last."),
-    ERROR: Decision(
+    "link": Decision("The link counts.", "The rows are linked: links.csv has the link that came last."),
+    "error": Decision(
         "The error counts.",
         "The rows are errors without a link; errors.csv has the partner's reason.",
         "row.result.lost",
     ),
 }
+EXPLAINED, LOST, EXPIRED, LINK, ERROR = DECISIONS
 UNUSABLE, CONTRADICTED = (LOST, EXPLAINED), (LINK, ERROR, LOST)
 
 
@@ -77,107 +48,113 @@ class BreakKind(NamedTuple):
 
 
 KINDS = {
-    RESULT_SHORT: BreakKind(
+    "RESULT_SHORT": BreakKind(
         "The result of a chunk does not cover all of its rows.",
         "Download the chunk's result again from the portal; if rows are still missing, ask the partner, then decide.",
         question="The result of the chunk has no row for it: what became of it?",
         decisions=UNUSABLE,
     ),
-    RESULT_LONG: BreakKind(
+    "RESULT_LONG": BreakKind(
         "A chunk has more result rows than rows sent.",
         "Compare the result with the upload; ask the partner why rows appear twice.",
     ),
-    UNKNOWN_CUID: BreakKind(
+    "UNKNOWN_CUID": BreakKind(
         "A result row names a cuid that was not sent in the chunks of its file.",
         "Check whether the file was uploaded manually or for another issuer; its rows were not used.",
         question="We sent no such cardholder in this chunk: whose result is it?",
     ),
-    LAST4_MISMATCH: BreakKind(
+    "LAST4_MISMATCH": BreakKind(
         "A result row has the cuid of a sent row but other last four digits.",
         "Do not send this link; ask the partner which card it belongs to.",
         question="The result has other last four digits: which card is the link for?",
         decisions=UNUSABLE,
     ),
-    DUPLICATE_RESULT: BreakKind(
+    "DUPLICATE_RESULT": BreakKind(
         "The same result row came in more than one file.",
         "Nothing: it was counted once. The extra file can stay.",
         notice=True,
     ),
-    CONFLICTING_RESULT: BreakKind(
+    "CONFLICTING_RESULT": BreakKind(
         "Two files give different results for the same row.",
         "Find out whether the chunk was uploaded twice; ask the partner which result is valid, then decide.",
         question="Two results differ for it: which one is valid?",
         decisions=CONTRADICTED,
     ),
-    URL_AND_ERROR: BreakKind(
+    "URL_AND_ERROR": BreakKind(
         "A result row has a link and an error.",
         "Do not send this link; ask the partner whether the card was created, then decide.",
         question="The result has a link and an error: was the card created?",
         decisions=CONTRADICTED,
     ),
-    NEITHER_URL_NOR_ERROR: BreakKind(
+    "NEITHER_URL_NOR_ERROR": BreakKind(
         "A result row has neither a link nor an error.",
         "Ask the partner what became of these rows.",
         question="The result has neither a link nor an error: what became of it?",
         decisions=UNUSABLE,
     ),
-    UNATTRIBUTED_ERROR: BreakKind(
+    "UNATTRIBUTED_ERROR": BreakKind(
         "An error cannot be matched to a sent row: it names no cuid, and its position proves nothing.",
         "Read the message in the result file, then `cardlink mend attribute` it; or ask the partner for its cuid.",
         decisions=UNUSABLE,
     ),
-    UNNAMED_ROW: BreakKind(
+    "UNNAMED_ROW": BreakKind(
         "A result row names no cuid, and has no error that could name one.",
         "Do not send its link, if it has one; ask the partner whose row it is.",
         decisions=UNUSABLE,
     ),
-    RESULT_FOR_CANCELLED: BreakKind(
+    "RESULT_FOR_CANCELLED": BreakKind(
         "A result came for a chunk that was cancelled: somebody uploaded it. Its rows count as the result says.",
         "Find out who uploaded it; check with `cardlink trace` whether its rows were also sent in another run.",
     ),
-    FOREIGN_FILE: BreakKind(
+    "FOREIGN_FILE": BreakKind(
         "No row of the file matches a row that was sent.",
         "Move the file to the issuer it belongs to, or remove it from the results folder.",
     ),
-    DAMAGED_FILE: BreakKind(
+    "DAMAGED_FILE": BreakKind(
         "A result file is empty, truncated or not a result file.",
         "Download it again from the portal.",
     ),
-    MISNAMED_FILE: BreakKind(
+    "MISNAMED_FILE": BreakKind(
         "A result file is named after one chunk but contains the results of another.",
         "Nothing: its rows decided. Check how downloads are named.",
         notice=True,
     ),
-    STRANGE_NAME: BreakKind(
+    "STRANGE_NAME": BreakKind(
         "A result file is named after a run that this issuer does not have, but its rows answer this issuer's.",
         "Its rows decided. Find out whether it belongs to another issuer: cuids of two issuers can be equal.",
         notice=True,
     ),
-    MERGED_FILE: BreakKind(
+    "MERGED_FILE": BreakKind(
         "One result file contains the results of more than one chunk.",
         "Nothing: every row was counted where it belongs.",
         notice=True,
     ),
-    URL_NOT_ALLOWED: BreakKind(
+    "URL_NOT_ALLOWED": BreakKind(
         "A link is not https or its host is not one of the issuer's allowed hosts.",
         "Do not send this link; add its host to allowed_hosts only if the partner confirms it.",
         question="The host of the link is not agreed: is it yours?",
         decisions=UNUSABLE,
     ),
-    LINK_EXPIRED: BreakKind(
+    "LINK_EXPIRED": BreakKind(
         "A link had already expired when its result arrived.",
         "Do not send this link; decide that it expired, then resubmit the rows for new ones.",
         decisions=(EXPIRED, EXPLAINED),
     ),
-    UNKNOWN_TRANSACTION: BreakKind(
+    "UNKNOWN_TRANSACTION": BreakKind(
         "A row of a transaction report names no cuid with a link from us.",
         "Check whether the report belongs to another issuer; ask the partner how that cardholder got a link.",
     ),
-    DAMAGED_TRANSACTIONS: BreakKind(
+    "DAMAGED_TRANSACTIONS": BreakKind(
         "A transaction file is empty, too large or not a transaction report.",
         "Download it again from the portal.",
     ),
 }
+(
+    RESULT_SHORT, RESULT_LONG, UNKNOWN_CUID, LAST4_MISMATCH, DUPLICATE_RESULT, CONFLICTING_RESULT, URL_AND_ERROR,
+    NEITHER_URL_NOR_ERROR, UNATTRIBUTED_ERROR, UNNAMED_ROW, RESULT_FOR_CANCELLED, FOREIGN_FILE, DAMAGED_FILE,
+    MISNAMED_FILE, STRANGE_NAME, MERGED_FILE, URL_NOT_ALLOWED, LINK_EXPIRED, UNKNOWN_TRANSACTION,
+    DAMAGED_TRANSACTIONS
+) = KINDS  # fmt: skip
 
 
 PLACELESS = (UNATTRIBUTED_ERROR, UNNAMED_ROW)  # result rows of a chunk that may answer any of its unanswered rows

@@ -3,8 +3,6 @@
 It contains no card number: card fields are corrected at the source only.
 """
 
-from __future__ import annotations
-
 import pandera.polars as pa
 import polars as pl
 

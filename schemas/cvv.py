@@ -3,8 +3,6 @@
 There are only 11,000 CVVs, so every hash can be looked up in milliseconds: protect a hash like the CVV itself.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode, urlsafe_b64encode
 from functools import cache
 from hashlib import sha256
@@ -26,12 +24,7 @@ def hash_cvv(rows: pl.DataFrame) -> pl.DataFrame:
 def hash_of(cvv: pl.Expr) -> pl.Expr:
     """Return the hash of each CVV, null where a text is not a CVV."""
     number = pl.when(cvv.str.contains(CVV_SHAPE)).then(cvv).str.to_integer(dtype=pl.UInt32, strict=False)
-    return pl.lit(_hashes()).gather(number + pl.when(cvv.str.len_bytes() == 4).then(FOUR_DIGITS_FROM).otherwise(0))
-
-
-def is_known(cvv_hash: pl.Expr) -> pl.Expr:
-    """Return whether each text is the correctly written hash of a CVV."""
-    return cvv_hash.is_in(_hashes().implode())
+    return pl.lit(hashes()).gather(number + pl.when(cvv.str.len_bytes() == 4).then(FOUR_DIGITS_FROM).otherwise(0))
 
 
 def mistake(cvv_hash: pl.Expr) -> pl.Expr:
@@ -52,15 +45,15 @@ def mistaken(kind: str, cvv: str = "007") -> str:
     return _writings(texts[kind][0])[""][0] if kind in texts else _writings(cvv.encode())[kind][0]
 
 
-def _mistakes_of(hashes: pl.Series) -> pl.Series:
-    found = hashes.drop_nulls().unique()
-    strange = found.filter(~found.is_in(_hashes().implode()))
+def _mistakes_of(cells: pl.Series) -> pl.Series:
+    found = cells.drop_nulls().unique()
+    strange = found.filter(~found.is_in(hashes().implode()))
     kinds = {one: _mistakes().get(one) for one in strange}  # built on first need
-    return pl.Series(hashes.name, [kinds.get(one) for one in hashes], pl.String)
+    return pl.Series(cells.name, [kinds.get(one) for one in cells], pl.String)
 
 
 @cache
-def _hashes() -> pl.Series:
+def hashes() -> pl.Series:
     """Return the hash of every CVV, in the order of CVVS."""
     return pl.Series([hashed(cvv) for cvv in CVVS])
 

@@ -1,7 +1,5 @@
 """The building blocks of the rules as polars expressions: shapes, Luhn, expiry, test cards. Null gives null."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import date
@@ -10,9 +8,8 @@ from string import ascii_letters
 import numpy as np
 import polars as pl
 
-UNREADABLE = (
-    "\ufdd3unreadable"  # no text begins like this: what mapping could not read; a rule of its column rejects it
-)
+# What mapping could not read, since no text begins like this; a rule of its column rejects it.
+UNREADABLE = "\ufdd3unreadable"
 PAN_SHAPE = "^[0-9]{16}$"
 YEAR_SHAPE = "^[0-9]{2}$"
 MONTH_SHAPE = "^(0[1-9]|1[0-2])$"

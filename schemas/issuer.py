@@ -1,7 +1,5 @@
 """The issuer's TOML: where its extracts are, how they are written, how their columns map, and the limits."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -17,12 +15,9 @@ from schemas.settings import Alerts, FourEyes, LinkSettings, Portfolio, Retentio
 ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
 
 
-def _compact(text: object) -> object:
-    """Return a fingerprint as gpg lists it, however it was typed: in groups, in lower case."""
-    return text.replace(" ", "").upper() if isinstance(text, str) else text
-
-
-Typed = BeforeValidator(_compact, json_schema_input_type=str)
+Typed = BeforeValidator(  # as gpg lists it, however it was typed: in groups, in lower case
+    lambda text: text.replace(" ", "").upper() if isinstance(text, str) else text, json_schema_input_type=str
+)
 Fingerprint = Annotated[str, Typed, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
 
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"

@@ -1,17 +1,12 @@
 """The ledger: one record per source row, with its fate. It holds no PAN, CVV or CVV hash."""
 
-from __future__ import annotations
-
 import pandera.polars as pa
 import polars as pl
 
 from schemas.tables import Table
 
-SUBMITTED = "submitted"
-REJECTED = "rejected"
-DUPLICATE = "duplicate"
-SUPPRESSED = "suppressed"
-FATES = (SUBMITTED, REJECTED, DUPLICATE, SUPPRESSED)
+FATES = ("submitted", "rejected", "duplicate", "suppressed")
+SUBMITTED, REJECTED, DUPLICATE, SUPPRESSED = FATES
 
 LINKED = "linked"  # it has a verified link
 ERROR = "error"  # the partner refused it and gave a reason

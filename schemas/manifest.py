@@ -3,8 +3,6 @@
 Canonical JSON: sorted keys, no spaces, no clock and no process id, so that two identical runs write the same bytes.
 """
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Any, Literal
 

@@ -152,14 +152,6 @@ def _split(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
     return present(parts.list.get(at - (at > 0), null_on_oob=True))
 
 
-def _sliced(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
-    return present(value.str.slice(*_bounds(value.str.len_chars(), cell.slice or (1, -1))))
-
-
-def _padded(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
-    return pl.when(value.str.contains("^[0-9]+$")).then(value.str.zfill(cell.pad or 0)).otherwise(value)
-
-
 def _formatted(value: pl.Expr, cell: Cell, target: str) -> pl.Expr:
     form = cell.format or AUTO
     if form in NAMES:
@@ -172,10 +164,6 @@ def _looked_up(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
     unknown = {"reject": pl.lit(UNREADABLE), "empty": pl.lit(None, pl.String), "keep": value}[cell.unknown]
     found = value.replace_strict(list(table), list(table.values()), default=None, return_dtype=pl.String)
     return present(pl.when(value.is_in(list(table))).then(found).when(value.is_not_null()).then(unknown))
-
-
-def _kind(given: object) -> str:
-    return "header" if isinstance(given, str) else "table" if isinstance(given, dict | Cell) else "headers"
 
 
 def _ordered(span: Any) -> Any:
@@ -247,15 +235,24 @@ class Cell(Settings):
 # A source column, several of which the first that exists counts, or a table.
 Spec = Annotated[
     Annotated[Header, Tag("header")] | Annotated[tuple[Header, ...], Tag("headers")] | Annotated[Cell, Tag("table")],
-    Discriminator(_kind),
+    Discriminator(
+        lambda given: "header" if isinstance(given, str) else "table" if isinstance(given, dict | Cell) else "headers"
+    ),
 ]
 Cell.model_rebuild()  # it holds itself
 
 # The expression of each step of a cell, of text, settings and portal column, in the order of the fields.
 STEPS: dict[str, Callable[[pl.Expr, Cell, str], pl.Expr]] = {
-    "strip_prefix": _stripped, "strip_suffix": _stripped, "split": _split, "slice": _sliced, "pad": _padded,
-    "format": _formatted, "lookup": _looked_up,
-}  # fmt: skip
+    "strip_prefix": _stripped,
+    "strip_suffix": _stripped,
+    "split": _split,
+    "slice": lambda value, cell, _: present(value.str.slice(*_bounds(value.str.len_chars(), cell.slice or (1, -1)))),
+    "pad": lambda value, cell, _: (
+        pl.when(value.str.contains("^[0-9]+$")).then(value.str.zfill(cell.pad or 0)).otherwise(value)
+    ),
+    "format": _formatted,
+    "lookup": _looked_up,
+}
 
 
 def _portal_column(name: str) -> str:

@@ -1,7 +1,5 @@
 """Countries, states and provinces, and their postal codes (interface.md 2.6: US and Canada)."""
 
-from __future__ import annotations
-
 COUNTRIES = ("usa", "USA", "us", "US", "canada", "Canada", "ca", "CA")  # the eight spellings the portal accepts
 US, CANADA = "US", "CA"  # the two we send
 
@@ -51,18 +49,15 @@ PROVINCES = {
 
 OTHER_SPELLINGS = {
     US: {
-        "WASHINGTON DC": "DC", "WASHINGTON D C": "DC", "D C": "DC", "US VIRGIN ISLANDS": "VI",
-        "COMMONWEALTH OF PUERTO RICO": "PR", "CALIF": "CA", "CONN": "CT", "FLA": "FL", "ILL": "IL", "MASS": "MA",
-        "MICH": "MI", "MINN": "MN", "PENN": "PA", "PENNA": "PA", "TENN": "TN", "TEX": "TX", "WASH": "WA", "WISC": "WI",
-        "ARIZ": "AZ", "COLO": "CO", "N Y": "NY", "N J": "NJ", "N C": "NC", "S C": "SC", "N M": "NM", "R I": "RI",
-        "N H": "NH", "W VA": "WV",
+        "WASHINGTON DC": "DC", "WASHINGTON D C": "DC", "US VIRGIN ISLANDS": "VI", "COMMONWEALTH OF PUERTO RICO": "PR",
+        "CALIF": "CA", "CONN": "CT", "FLA": "FL", "ILL": "IL", "MASS": "MA", "MICH": "MI", "MINN": "MN", "PENN": "PA",
+        "PENNA": "PA", "TENN": "TN", "TEX": "TX", "WASH": "WA", "WISC": "WI", "ARIZ": "AZ", "COLO": "CO", "W VA": "WV",
     },
     CANADA: {
         "QUÉBEC": "QC", "PQ": "QC", "QUE": "QC", "ONT": "ON", "ALTA": "AB", "SASK": "SK", "MAN": "MB",
         "NEWFOUNDLAND": "NL", "NF": "NL", "LABRADOR": "NL", "PEI": "PE", "P E I": "PE", "YUKON TERRITORY": "YT",
-        "YK": "YT", "B C": "BC", "N B": "NB", "N S": "NS", "NWT": "NT", "N W T": "NT", "NOUVEAU-BRUNSWICK": "NB",
-        "COLOMBIE-BRITANNIQUE": "BC", "NOUVELLE-ÉCOSSE": "NS", "ÎLE-DU-PRINCE-ÉDOUARD": "PE",
-        "TERRE-NEUVE-ET-LABRADOR": "NL",
+        "YK": "YT", "NWT": "NT", "N W T": "NT", "NOUVEAU-BRUNSWICK": "NB", "COLOMBIE-BRITANNIQUE": "BC",
+        "NOUVELLE-ÉCOSSE": "NS", "ÎLE-DU-PRINCE-ÉDOUARD": "PE", "TERRE-NEUVE-ET-LABRADOR": "NL",
     },
 }  # fmt: skip
 
@@ -76,16 +71,12 @@ def subnational_spellings(country: str) -> dict[str, str]:
     """Return the two-letter code for each spelling of a state or province of `country`: upper case, spaces for dots."""
     table = STATES if country == US else PROVINCES
     names = {name.upper(): code for code, (name, _) in table.items()}
-    return names | {code: code for code in table} | OTHER_SPELLINGS[country]
+    return names | {spelling: code for code in table for spelling in (code, " ".join(code))} | OTHER_SPELLINGS[country]
 
 
 def postal_places() -> frozenset[str]:
     """Return every valid `021MA` (first three digits of the ZIP, state) and `KON` (first letter, province)."""
-    american = {prefix + code for code, (_, ranges) in STATES.items() for prefix in _prefixes(ranges)}
+    ends = ((code, part.partition("-")) for code, (_, ranges) in STATES.items() for part in ranges.split())
+    american = {f"{n:03d}{code}" for code, (first, _, last) in ends for n in range(int(first), int(last or first) + 1)}
     canadian = {letter + code for code, (_, letters) in PROVINCES.items() for letter in letters}
     return frozenset(american | canadian)
-
-
-def _prefixes(ranges: str) -> list[str]:
-    ends = [part.partition("-") for part in ranges.split()]
-    return [f"{n:03d}" for first, _, last in ends for n in range(int(first), int(last or first) + 1)]

@@ -4,8 +4,6 @@ What a rule says stands in its entry of `schemas.rules`, what any other reason o
 partner's errors the kind decides the action, and the property the hint. `deploy/REASONS.md` is the page of them all.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from schemas import portal, rules
@@ -37,9 +35,7 @@ _ABSENT = "a card that stands in the latest extract, in a row that can be sent"
 ROWS = (  # a row among others, of this extract or of earlier runs
     Reason("row.content.repeated", "not sent: duplicate", NOTHING, "each row once"),
     Reason("card.pan.repeated", "not sent: duplicate", NOTHING, "each card of a cardholder once"),
-    Reason(
-        "card.pan.other_cuid", "`other_cuid`: warn", FIX, "one cuid for all rows of a card, unless its holders differ"
-    ),
+    Reason("card.pan.other_cuid", "`other_cuid`: warn", FIX, "one cuid for all rows of one holder of a card"),
     Reason("row.filter.excluded", "not sent: suppressed", NOTHING, "rows that the issuer's [filter] lets through"),
     Reason("cardholder.cuid.missing", "reject, in a portfolio only", FIX),
     Reason("card.link.standing", "not sent: suppressed", NOTHING, _RESTS),
@@ -48,12 +44,7 @@ ROWS = (  # a row among others, of this extract or of earlier runs
     Reason("card.link.renewed", "not renewed", NOTHING, _RESTS),
     Reason("card.extract.absent", "not renewed", NOTHING, _ABSENT),
     Reason("card.extract.refused", "not renewed", FIX, _ABSENT),
-    Reason(
-        "card.expiration.before_link",
-        "not renewed",
-        NOTHING,
-        "a card that outlives its link: one that ends first needs no other link",
-    ),
+    Reason("card.expiration.before_link", "not renewed", NOTHING, "a card that outlives its link"),
     Reason("row.result.lost", "error, by an operator's decision", RESUBMIT),
     Reason("row.link.expired", "error, by an operator's decision", RESUBMIT),
 )

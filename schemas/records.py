@@ -3,8 +3,6 @@
 Small immutable objects, each with who, when and why.
 """
 
-from __future__ import annotations
-
 from datetime import date, datetime
 from typing import Final, Literal
 

@@ -3,8 +3,6 @@
 `cardlink settings`, `deploy/SETTINGS.md` and the messages about a TOML are made here; examples are in `example.toml`.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re
@@ -72,7 +70,7 @@ def tables() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def keys() -> tuple[Key, ...]:
+def every_key() -> tuple[Key, ...]:
     """Return every key there is, in the order of the models."""
     example = tomllib.loads(Path(__file__).with_name("example.toml").read_text("utf-8"))
     cells = {key: value for cell in example["columns"].values() for key, value in cell.items()}
@@ -125,11 +123,11 @@ def problems(error: ValidationError, given: Mapping[str, Any], text: str) -> dic
     found: dict[Place, list[ErrorDetails]] = {}
     for one in error.errors(include_url=False):
         found.setdefault(_place(one, given), []).append(one)
-    lines = {place: _line(text, place) for place in found}
-    where = {place: f"line {line}, " if line else "" for place, line in lines.items()}
-    named = {place: ".".join(map(str, place)) or "the file as a whole" for place in found}
-    ordered = sorted(found, key=lambda place: lines[place])
-    return {place: f"{where[place]}{named[place]}: {_what(place, found[place])}" for place in ordered}
+    told = {}
+    for line, place in sorted(((_line(text, place), place) for place in found), key=lambda one: one[0]):
+        named = ".".join(map(str, place)) or "the file as a whole"
+        told[place] = f"{f'line {line}, ' if line else ''}{named}: {_what(place, found[place])}"
+    return told
 
 
 def without(given: Mapping[str, Any], places: Iterable[Place]) -> dict[str, Any]:
@@ -155,7 +153,7 @@ def _place(error: ErrorDetails, given: Any) -> Place:
 def _what(place: Place, errors: Sequence[ErrorDetails]) -> str:
     first, names = errors[0], [part for part in place if isinstance(part, str)]
     table, name = names[0] if len(names) > 1 else "", names[-1] if names else ""
-    key = next((one for one in keys() if (one.table, one.name) == (table, name)), None)
+    key = next((one for one in every_key() if (one.table, one.name) == (table, name)), None)
     ours = [one["msg"].removeprefix("Value error, ") for one in errors if one["type"] == "value_error"]
     if ours:
         return ours[0]
@@ -171,7 +169,7 @@ def _what(place: Place, errors: Sequence[ErrorDetails]) -> str:
 def _nearest_key(table: str, name: str) -> str:
     """Return the most similar key of the table, or of any other where that one has none that is similar."""
     here = list(tables()[table]["properties"])
-    elsewhere = {one.name: one.path for one in keys()}
+    elsewhere = {one.name: one.path for one in every_key()}
     close = difflib.get_close_matches(name, here, 1) or difflib.get_close_matches(name, elsewhere, 1)
     return next((one if one in here else elsewhere[one] for one in close), nearest(name, here))
 
@@ -205,9 +203,15 @@ def settings_in_effect(
 
     `effective` is the issuer's whole model as plain values, `given` the content of its TOML.
     """
-    named = sorted(name for name in environment if name.startswith(OURS))
-    added = {name: {"value": _shown(name, environment[name]), "from": "environment"} for name in named}
-    return dict(_flat(effective, given)) | added
+    found = dict(_flat(effective, given))
+    for name, value in sorted(environment.items()):
+        if name.endswith("_URL"):
+            url = urlsplit(value)
+            value = url._replace(netloc=url.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()
+        elif not name.endswith(REPORTED):
+            value = "(set)"
+        found |= {name: {"value": value, "from": "environment"}} if name.startswith(OURS) else {}
+    return found
 
 
 def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -218,10 +222,3 @@ def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterato
             yield from _flat(value, below, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", {"value": value, "from": "file" if in_file else "default"}
-
-
-def _shown(name: str, value: str) -> str:
-    if name.endswith("_URL"):
-        url = urlsplit(value)
-        return url._replace(netloc=url.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()
-    return value if name.endswith(REPORTED) else "(set)"

@@ -7,43 +7,28 @@ entries: the pandera schema (`flows.submissions.validate`), the verdicts, hints 
 reported. Rules see cells as the portal would get them: trimmed, in its spelling, null where there is nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from typing import get_args
 
 import polars as pl
 
 from schemas import cvv, expressions, places
 from schemas.actions import FIX
 from schemas.issuer import RuleSettings, Severity
-from schemas.portal import (
-    ADDRESS1,
-    ADDRESS2,
-    CITY,
-    COUNTRY,
-    CUID,
-    CUSTOMER_KEY,
-    CVV,
-    CVV_HASH,
-    EMAIL,
-    FIRST_NAME,
-    IS_PRIMARY,
-    LAST_NAME,
-    MONTH,
-    NAME_ON_CARD,
-    NICKNAME,
-    PAN,
-    PHONE,
-    POSTAL_CODE,
-    SUBNATIONAL,
-    YEAR,
-    subject,
-)
+from schemas.portal import COLUMNS, subject
 
+(
+    CUID, PAN, YEAR, MONTH, NAME_ON_CARD, CVV_HASH, CVV, CUSTOMER_KEY, NICKNAME, ADDRESS1, ADDRESS2, CITY,
+    SUBNATIONAL, COUNTRY, POSTAL_CODE, EMAIL, PHONE, FIRST_NAME, LAST_NAME, IS_PRIMARY
+) = COLUMNS  # fmt: skip
+NAME = r"^[^0-9]*\p{L}[^0-9]*$"
 LONGEST = 254  # characters, as many as an e-mail address may have
 FARTHEST = 20 * 12  # months; no card is valid for longer, so the digits mean something else
+OF_SETTINGS = {
+    name for name, one in RuleSettings.model_fields.items() if get_args(one.annotation) == get_args(Severity)
+}
 
 Holds = pl.Expr | Callable[[date, RuleSettings], pl.Expr]  # or a function of business date and settings
 
@@ -61,6 +46,17 @@ class Rule:
     hint: str = ""  # what would be accepted, where that is not what its column accepts
     narrows: str = ""  # a wider rule, broken by every row that breaks this one, which names the mistake exactly
     screen: str = ""  # a cheaper question, asked first: the shape that a cell has which may break it
+
+    def __post_init__(self) -> None:
+        """Refuse an entry that could not work, or that nobody could see at work."""
+        if not self.example:
+            raise ValueError(f"{self.code}: a rule needs an example that breaks it")
+        if unknown := {self.column, *self.example} - COLUMNS.keys() | {self.severity} - {
+            "reject",
+            "warn",
+            *OF_SETTINGS,
+        }:
+            raise ValueError(f"{self.code}: no such column or severity: {', '.join(sorted(unknown))}")
 
     def severity_by(self, settings: RuleSettings) -> Severity:
         """Return what happens to a row that breaks the rule."""
@@ -220,11 +216,7 @@ RULES: tuple[Rule, ...] = (
         "name_on_card",
     ),
     Rule(
-        "card.name_on_card.format",
-        NAME_ON_CARD,
-        _matches(NAME_ON_CARD, r"^[^0-9]*\p{L}[^0-9]*$"),
-        {NAME_ON_CARD: "MARY 2"},
-        "name_on_card",
+        "card.name_on_card.format", NAME_ON_CARD, _matches(NAME_ON_CARD, NAME), {NAME_ON_CARD: "MARY 2"}, "name_on_card"
     ),
     *(
         Rule(
@@ -247,7 +239,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "card.cvv_hash.unknown",
         CVV_HASH,
-        cvv.is_known(pl.col(CVV_HASH)),
+        pl.col(CVV_HASH).is_in(cvv.hashes().implode()),
         {CVV: None, CVV_HASH: cvv.mistaken("unknown")},
         hint="the hash of a CVV of three or four digits, without salt",
     ),

@@ -3,8 +3,6 @@
 In every table unknown keys are errors, and values never change after reading.
 """
 
-from __future__ import annotations
-
 from datetime import date, time
 from typing import Annotated, Literal, Self, get_args
 

@@ -1,6 +1,7 @@
-"""The base of every table we write, as `Settings` is of every TOML table and `Document` of every JSON object."""
+"""The base of every table we write, as `Settings` is of every TOML table; and the CSV files of the reports.
 
-from __future__ import annotations
+These can be rebuilt at any time: of a run links.csv, errors.csv and others, across runs worklist.csv.
+"""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -32,3 +33,63 @@ def parquet(frame: pl.DataFrame, metadata: Mapping[str, str] | None = None, **op
     out, named = BytesIO(), {"format": str(FORMAT)} if FORMAT > 1 else {}
     frame.write_parquet(out, metadata={**(metadata or {}), **named} or None, **options)
     return out.getvalue()
+
+
+STAGES = ("submit", "partner")  # where a row was refused: by us before sending, or by the partner
+
+
+class Links(Table):
+    """links.csv: the verified links, for the marketing system to send."""
+
+    cuid: pl.String
+    last_4: pl.String = pa.Field(str_matches=r"^[0-9]{4}$")
+    url: pl.String = pa.Field(str_startswith="https://")
+    expires_on: pl.Date = pa.Field(nullable=True)
+
+
+class Refusals(Table):
+    """errors.csv, rejects.csv and held.csv: one line per row and reason, with the action to take."""
+
+    row: pl.UInt32 = pa.Field(ge=1)  # data record of the extract, from 1
+    cuid: pl.String = pa.Field(nullable=True)
+    last_4: pl.String = pa.Field(nullable=True)
+    stage: pl.String = pa.Field(isin=STAGES)
+    column: pl.String = pa.Field(nullable=True)
+    reason: pl.String = pa.Field(str_matches=r"^[a-z0-9_]+\.[a-z0-9_]+\.[a-z0-9_]+$")
+    message: pl.String = pa.Field(nullable=True)  # masked, safe in a spreadsheet
+    action: pl.String
+
+
+class Awaiting(Table):
+    """awaiting.csv: every row that was sent and has no answer that counts."""
+
+    row: pl.UInt32 = pa.Field(ge=1)
+    cuid: pl.String
+    last_4: pl.String = pa.Field(str_matches=r"^[0-9]{4}$")
+    chunk: pl.UInt32 = pa.Field(ge=1)
+    since: pl.String  # time of upload, or of commit if the upload is unknown
+    why: pl.String
+    action: pl.String
+
+
+class Questions(Table):
+    """questions.csv: what to ask the partner, row by row."""
+
+    chunk: pl.String  # as it was uploaded; the result file, for a row of no chunk
+    cuid: pl.String = pa.Field(nullable=True)
+    last_4: pl.String = pa.Field(nullable=True)
+    question: pl.String
+
+
+class Work(Table):
+    """worklist.csv: what is to be done about all runs, what is due first at the top."""
+
+    due: pl.String
+    kind: pl.String
+    issuer: pl.String
+    run: pl.String
+    chunk: pl.UInt32 = pa.Field(nullable=True, ge=1)
+    rows: pl.UInt32
+    age: pl.String
+    who: pl.String = pa.Field(isin=("issuer", "partner", "operator"))
+    command: pl.String

@@ -19,7 +19,7 @@ from flows.commands.entry import Entry, Form
 from schemas import portal, rules
 from schemas.issuer import Issuer, RuleSettings, Severity
 from schemas.reasons import LINES, PARTNER, ROWS, reason
-from schemas.reference import keys, tables
+from schemas.reference import every_key, tables
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
@@ -223,7 +223,7 @@ def _examples() -> str:
 
 
 def _keys(table: str, without: Collection[str] = ()) -> str:
-    shown = (one for one in keys() if one.table == table and one.name not in without)
+    shown = (one for one in every_key() if one.table == table and one.name not in without)
     rows = (
         (f"`{one.name}`", _values(one.takes), _default(one.default), one.meaning, f"`{one.example}`") for one in shown
     )

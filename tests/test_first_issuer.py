@@ -145,15 +145,15 @@ def test_deploy_files_overwrites_nothing(tmp_path: Path) -> None:
     assert ["mine.txt"] == [path.name for path in tmp_path.iterdir()]
 
 
-def test_help_of_the_install_module_installs_nothing() -> None:
+def test_help_of_install_installs_nothing() -> None:
     nowhere = {**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api"}
 
     done = subprocess.run(
-        [sys.executable, "-m", "flows.install", "--help"], env=nowhere, capture_output=True, text=True
+        [sys.executable, "-m", "flows.cli", "install", "--help"], env=nowhere, capture_output=True, text=True
     )
 
     assert (0, "") == (done.returncode, done.stderr)
-    assert "usage: python -m flows.install [-h]" in done.stdout
+    assert "Put deployments" in done.stdout
 
 
 @pytest.mark.slow

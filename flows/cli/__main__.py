@@ -1,7 +1,5 @@
 """The entry point, which hears stop signals before it imports the commands."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

@@ -13,27 +13,28 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
 from flows import install, stopping
-from flows.commands.entry import REQUIRED, Context, Entry, Parameter, entries_of
-from flows.commands.parameters import OneOf, Range
+from flows.commands import on_first_use
+from flows.commands.entry import REQUIRED, Context, Entry, Parameter, Terminal, entries_of
 from flows.commands.result import Result
-from flows.errors import CardlinkError, TryAgainError, full_text, translated
+from flows.errors import TryAgainError, full_text, translated
 from flows.every import ENTRIES
 from flows.redaction import redacted, shown
 from flows.simulator import commands as practice
 from flows.simulator import demo
 from flows.wiring import begin_process, config_folder
 
-if TYPE_CHECKING:
-    from flows.submissions.build import Progress
+with on_first_use():
+    from flows.submissions import build
 
 GROUPS = {
     "outbox": "List the chunks to upload, fetch them to a folder, and record what was done with them.",
@@ -80,13 +81,6 @@ class StoppedError(TryAgainError):
     next_step = stopping.NEXT_STEP
 
 
-class _Date(click.DateTime):
-    """A day such as 2026-11-20."""
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        return value if type(value) is date else super().convert(value, param, context).date()
-
-
 class _Days(click.IntRange):
     """A number of days, with or without a d."""
 
@@ -103,53 +97,49 @@ def command_of(entry: Entry[...]) -> click.Command:
     return click.Command(
         entry.name.rpartition(" ")[2],
         callback=click.pass_context(partial(_run, entry)),
-        params=[_argument(one) if one.argument else _option(one) for one in entry.parameters],
+        params=[_parameter(one) for one in entry.parameters],
         help=f"{entry.summary}\n\n\b\n{arguments}" if arguments else entry.summary,
         short_help=entry.summary,
     )
 
 
 def _metavar(one: Parameter) -> str:
-    return one.cli.metavar or one.name.upper()
+    return one.said.metavar or one.name.upper()
 
 
-def _argument(one: Parameter) -> click.Argument:
-    needed = one.default is REQUIRED
-    name = f"{_metavar(one) if needed else f'[{_metavar(one)}]'}{'...' if one.many else ''}"
-    shape: dict[str, Any] = {"nargs": -1} if one.many else {} if needed else {"default": one.default}
-    return click.Argument([one.name], type=_type(one), required=needed, metavar=name, **shape)
-
-
-def _option(one: Parameter) -> click.Option:
-    name = one.option
+def _parameter(one: Parameter) -> click.Parameter:
+    needed, metavar = one.default is REQUIRED, one.said.metavar or ("YYYY-MM-DD" if one.type is date else None)
+    shape: dict[str, Any] = {"required": True} if needed else {"default": one.default}
+    if one.argument:
+        name = f"{_metavar(one) if needed else f'[{_metavar(one)}]'}{'...' if one.many else ''}"
+        shape = {"nargs": -1, "required": needed} if one.many else shape
+        return click.Argument([one.name], type=_type(one), metavar=name, **shape)
     if one.type is bool:
-        return click.Option([name, one.name], is_flag=True, help=one.help)
-    shape: dict[str, Any] = {"default": f"{one.default}d" if one.cli.days else one.default}
-    if one.default is REQUIRED:
-        shape = {"required": True}
-    elif one.many:
+        return click.Option([one.option, one.name], is_flag=True, help=one.help)
+    if one.type is date:
+        shape["callback"] = lambda _context, _option, moment: moment and moment.date()
+    if one.said.days:
+        shape["default"] = f"{one.default}d"
+    elif one.many and not needed:
         shape = {"multiple": True}
-    metavar = one.cli.metavar or ("YYYY-MM-DD" if one.type is date else None)
     shape["show_default"] = one.default not in (REQUIRED, "", None, ())
-    return click.Option([name, one.name], type=_type(one), metavar=metavar, help=one.help, **shape)
+    return click.Option([one.option, one.name], type=_type(one), metavar=metavar, help=one.help, **shape)
 
 
 def _type(one: Parameter) -> click.ParamType[Any]:
-    limits: Range | None = one.mark(Range)
-    offered: OneOf | None = one.mark(OneOf)
+    said = one.said
     if get_origin(one.type) is Literal:
         return click.Choice(get_args(one.type))
-    if offered is not None and offered.checked:
-        return click.Choice(offered.names())
-    if limits is not None:
-        if one.type is float:
-            return click.FloatRange(*limits)
-        whole = _Days if one.cli.days else click.IntRange
-        return whole(int(limits.least), None if limits.most is None else int(limits.most))
+    if said.names and said.checked:
+        return click.Choice(said.names())
+    if said.least is not None:
+        whole = _Days if said.days else click.IntRange
+        limits: Any = said.least, said.most
+        return click.FloatRange(*limits) if one.type is float else whole(*limits)
     if one.type is date:
-        return _Date(["%Y-%m-%d"])
+        return click.DateTime(["%Y-%m-%d"])
     if one.type is Path:
-        return click.Path(path_type=Path, file_okay=not one.cli.folder, dir_okay=one.cli.folder)
+        return click.Path(path_type=Path, file_okay=not said.folder, dir_okay=said.folder)
     return click.INT if one.type is int else click.STRING
 
 
@@ -161,8 +151,9 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
         try:
             stopping.enter("working")
             begin_process()
-            progress = partial(ProgressLine, verbose=shared["verbose"])
-            result = entry.invoke(Context(shared["config"], progress, Terminal(), local_files=True), given)
+            progress = partial(progress_line, verbose=shared["verbose"])
+            terminal = Terminal(sys.stdin.isatty(), say, partial(say, err=True), ask)
+            result = entry.invoke(Context(shared["config"], progress, terminal, local_files=True), given)
         finally:
             stopping.enter("over")
     except BaseException as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell; panics are no Exception
@@ -170,7 +161,8 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
         stop = stopping.received() or ("SIGINT" if isinstance(error, KeyboardInterrupt) else "")
         if stop and not isinstance(ours, TryAgainError):  # whatever it broke on its way out
             ours = StoppedError(signal=stop)
-        result = _failed(ours)
+        facts = {"error": type(ours).__name__, "message": full_text(ours)}
+        result = Result(facts, exit_code=ours.exit_code)
     if "error" in result.facts and not shared["json"]:
         say(f"cardlink: {result.facts['message']}", err=True)
     else:
@@ -182,13 +174,7 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
     sys.exit(result.exit_code)
 
 
-def _failed(error: CardlinkError) -> Result:
-    return Result({"error": type(error).__name__, "message": full_text(error)}, exit_code=error.exit_code)
-
-
 OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and in a log
-
-
 UNPRINTED: list[str] = []  # why results could not be printed
 
 
@@ -212,33 +198,16 @@ def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
         UNPRINTED.extend([] if err else [str(error.strerror)])
 
 
-class Terminal:
-    """The person who typed the command."""
-
-    @property
-    def attended(self) -> bool:
-        """Return whether a person can be prompted."""
-        return sys.stdin.isatty()
-
-    def show(self, text: str) -> None:
-        """Print a result before the command ends."""
-        say(text)
-
-    def say(self, text: str) -> None:
-        """Print a line that is no result."""
-        say(text, err=True)
-
-    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        """Return what is typed, unseen if it is secret; KeyboardInterrupt on Ctrl-C and at the input's end."""
-        signal.siginterrupt(signal.SIGINT, True)  # polars makes reads resume after Ctrl-C: a prompt could not be left
-        try:
-            label = shown(label)
-            typed: str = click.prompt(label, default=default, hide_input=secret, show_default=show_default, err=True)
-        except click.Abort:
-            pass
-        else:
-            return typed.encode("utf-8", "replace").decode()  # a terminal in another encoding gives half surrogates
-        raise KeyboardInterrupt
+def ask(label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
+    """Return what is typed, unseen if it is secret; KeyboardInterrupt on Ctrl-C and at the input's end."""
+    signal.siginterrupt(signal.SIGINT, True)  # polars makes reads resume after Ctrl-C: a prompt could not be left
+    try:
+        typed: str = click.prompt(shown(label), default, hide_input=secret, show_default=show_default, err=True)
+    except click.Abort:
+        pass
+    else:
+        return typed.encode("utf-8", "replace").decode()  # a terminal in another encoding gives half surrogates
+    raise KeyboardInterrupt
 
 
 def print_result(result: Result, *, as_json: bool) -> None:
@@ -255,39 +224,31 @@ def print_result(result: Result, *, as_json: bool) -> None:
         say(f"      with what only you know for {' and '.join(own)}", err=True)
 
 
-class ProgressLine:
-    """Show the progress over one extract, on a terminal or if verbose. Use it as a context."""
+@contextmanager
+def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Progress], None]]:
+    """Show the progress over one extract, on a terminal or if verbose; leave the terminal's line empty at the end."""
+    terminal, began, width = sys.stderr.isatty(), time.monotonic(), 0
+    pause = OFTEN if terminal else SELDOM if verbose else float("inf")
+    due = began + pause
 
-    def __init__(self, extract: str, *, verbose: bool) -> None:
-        self._extract = extract
-        self._terminal = sys.stderr.isatty()
-        self._began = time.monotonic()
-        self._pause = OFTEN if self._terminal else SELDOM if verbose else float("inf")
-        self._next = self._began + self._pause
-        self._width = 0
-
-    def __call__(self, progress: Progress) -> None:
-        """Show the progress after one block, unless the last line is too recent."""
-        from flows.submissions.build import describe_pace
-
+    def show(progress: build.Progress) -> None:
+        nonlocal due, width
         now = time.monotonic()
-        if now < self._next:
+        if now < due:
             return
-        self._next = now + self._pause
-        line = f"{self._extract}: {describe_pace(progress.rows, progress.share, now - self._began)}"
-        if self._terminal:
-            _print(f"\r{line:<{self._width}}", err=True, nl=False)
-            self._width = len(line)
+        due = now + pause
+        line = f"{extract}: {build.describe_pace(progress.rows, progress.share, now - began)}"
+        if terminal:
+            _print(f"\r{line:<{width}}", err=True, nl=False)
+            width = len(line)
         else:
             say(line, err=True)
 
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Leave a terminal's line empty for what comes after."""
-        if self._width:
-            _print("\r" + " " * self._width + "\r", err=True, nl=False)
+    try:
+        yield show
+    finally:
+        if width:
+            _print("\r" + " " * width + "\r", err=True, nl=False)
 
 
 COMMANDS = [*ENTRIES, *entries_of(practice, demo, install)]

@@ -1,5 +1,31 @@
 """Every command once: a typed function, of which `flows.cli` makes the command line and `flows.forms` the form.
 
-Put here what a command calls and what it reports. Keep out the work itself, and anything of click or Prefect. A
-module's own imports stay light, since `cardlink --help` imports them all: what a command needs it imports when it runs.
+Put here what a command calls and what it reports. Keep out the work itself, and anything of click or Prefect. What a
+module imports by itself is light, since `cardlink --help` imports them all; what its commands need is `on_first_use`.
 """
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
+from typing import Any
+
+
+class _Lazy(PathFinder):
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        spec = super().find_spec(fullname, path, target)
+        if spec and spec.loader:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+@contextmanager
+def on_first_use() -> Iterator[None]:
+    """Load the modules that this block imports (`from package import module`) when something of them is used."""
+    sys.meta_path.insert(0, _Lazy)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(_Lazy)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 
-from flows.commands.entry import Context, Form, Second, entry
+from flows.commands import on_first_use
+from flows.commands.entry import Context, Form, entry
 from flows.commands.parameters import DryRun, Issuer, Reason, RunName
 from flows.commands.result import Link, Result, Table
 from flows.wiring import effective_settings, wire
+
+with on_first_use():
+    from flows.operations import audit, history
+    from flows.runs import documents
 
 AUDIT = Form("audit", "audit: {what} {issuer}", hours=2, picks="what", actor="none")
 SHOWN = 20  # findings on a terminal; --json has them all
@@ -20,8 +25,6 @@ def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
     Args:
         head: The head that an earlier proof showed, kept elsewhere; the trail must still contain it.
     """
-    from flows.operations import audit
-
     proof = audit.verify(wire(context.folder, issuer).adapters.store, issuer, head)
     facts = {"issuer": issuer, **proof._asdict(), "findings": [one._asdict() for one in proof.findings]}
     lines = [f"{issuer}: {proof.entries:,} entries, {proof.objects:,} records, head {proof.head or 'none'}"]
@@ -35,15 +38,13 @@ def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
     return Result(facts, [headline, *shown, "what to do: deploy/RUNBOOK.md, The audit trail"], exit_code=4)
 
 
-@entry("audit accept", form="it is decided beside the proof and the access log", second=Second("accept"))
+@entry("audit accept", form="it is decided beside the proof and the access log", second="accept")
 def accept(context: Context, issuer: Issuer, key: str, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Record why a finding of `audit verify` is accepted as it is now, such as what a killed process left undone.
 
     Args:
         key: The object as the finding names it.
     """
-    from flows.operations import audit
-
     found = audit.accept(wire(context.folder, issuer), key, reason, dry_run=dry_run)
     line = f"{found.key}: {found.what}, {'would be ' if dry_run else ''}accepted as it is now"
     return Result({"issuer": issuer, **found._asdict(), "dry_run": dry_run}, [line], f"cardlink audit verify {issuer}")
@@ -52,13 +53,9 @@ def accept(context: Context, issuer: Issuer, key: str, *, reason: Reason, dry_ru
 @entry("audit export", form=AUDIT)
 def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     """Write the evidence of RUN as one zip with a page to read: records, who did what, keys, gates, reports, policy."""
-    from flows.operations import audit
-    from flows.operations.history import history
-    from flows.runs.documents import keys_of
-
-    issuer_context, place = wire(context.folder, issuer), keys_of(run).report("audit.zip")
+    issuer_context, place = wire(context.folder, issuer), documents.keys_of(run).report("audit.zip")
     store = issuer_context.adapters.store
-    files, proof, found = audit.evidence(issuer_context, run), audit.verify(store, issuer), history(store, run)
+    files, proof, found = audit.evidence(issuer_context, run), audit.verify(store, issuer), history.history(store, run)
     settings = effective_settings(context.folder, issuer_context.issuer)
     files["settings.json"] = json.dumps(settings, indent=1, default=str).encode()
     files["history.json"] = json.dumps([one._asdict() for one in found], indent=1).encode()

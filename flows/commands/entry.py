@@ -13,31 +13,21 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, NoneType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Concatenate,
-    Generic,
-    Literal,
-    NamedTuple,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin
 
-from flows.commands.parameters import Cli, Help, Text
+from flows.commands import on_first_use
+from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.configuration import issuers, load_issuer
 from flows.errors import BugError, CardlinkError, kind_and_place
 from flows.wiring import acting, actors, person, wire
 
-if TYPE_CHECKING:
-    from flows.runs.context import IssuerContext
-    from flows.submissions.build import Progress
-    from schemas.settings import Act
+with on_first_use():
+    from flows.operations import four_eyes
+    from flows.runs import context as contexts
+    from flows.runs import documents, identity, keys
+    from flows.submissions import build
+    from schemas import settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,33 +37,17 @@ ACTOR = "Who you are; recorded beside the worker. On the command line, the user 
 APPROVE = "ID of another person's request for exactly this command, which is then carried out."
 
 
-class Terminal(Protocol):
-    """A person at a terminal."""
-
-    @property
-    def attended(self) -> bool:
-        """Return whether a person can be prompted."""
-
-    def show(self, text: str) -> None:
-        """Print a result before the command ends."""
-
-    def say(self, text: str) -> None:
-        """Show a line that is no result."""
-
-    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        """Return what is typed in; KeyboardInterrupt if the prompt is cancelled."""
+def _unasked(*_: object, **__: object) -> str:
+    raise KeyboardInterrupt
 
 
-class _NoTerminal:
-    attended = False
+class Terminal(NamedTuple):
+    """A person at a terminal; by default nobody: nothing is shown, and every prompt is left."""
 
-    def show(self, text: str) -> None:
-        """Show nothing."""
-
-    say = show
-
-    def ask(self, label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-        raise KeyboardInterrupt
+    attended: bool = False  # a person can be prompted
+    show: Callable[[str], None] = lambda _: None  # a result before the command ends
+    say: Callable[[str], None] = lambda _: None  # a line that is no result
+    ask: Callable[..., str] = _unasked  # the label; `secret`, `default`, `show_default`: what is typed
 
 
 class Context(NamedTuple):
@@ -83,19 +57,17 @@ class Context(NamedTuple):
     """
 
     folder: Path
-    progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]] = lambda _: nullcontext(
+    progress: Callable[[str], AbstractContextManager[Callable[[build.Progress], None]]] = lambda _: nullcontext(
         lambda _: None
     )
-    terminal: Terminal = _NoTerminal()
+    terminal: Terminal = Terminal()
     local_files: bool = False
     actor: str = ""
     approve: str = ""
 
-    def context_of(self, run: str) -> IssuerContext:
+    def context_of(self, run: str) -> contexts.IssuerContext:
         """Return the context of a run's issuer; UnknownRunError if the text is no run id."""
-        from flows.runs.documents import keys_of
-
-        return wire(self.folder, keys_of(run).run.issuer)
+        return wire(self.folder, documents.keys_of(run).run.issuer)
 
     def each(self, issuer: str, act: Callable[[str], list[T]]) -> tuple[list[T], dict[str, CardlinkError]]:
         """Return what `act` finds for an issuer, or for all of them, and why some of all could not be read."""
@@ -141,37 +113,21 @@ class Form(NamedTuple):
     actor: Literal["required", "optional", "none"] = "required"  # optional on a schedule; none changes nothing
 
 
-class Second(NamedTuple):
-    """The act that may need a second person, and the parameter that makes it one, if it is not always."""
-
-    act: Act
-    when: str = ""
-
-
 class Parameter(NamedTuple):
     """One parameter of an entry, from its signature and docstring."""
 
     name: str
     type: Any
-    marks: tuple[object, ...]
+    said: Field
     default: Any
     argument: bool
     many: bool
     help: str
 
-    def mark(self, kind: type[Any]) -> Any:
-        """Return the mark of a kind, if any."""
-        return next((mark for mark in self.marks if isinstance(mark, kind)), None)
-
-    @property
-    def cli(self) -> Cli:
-        """How the command line spells it."""
-        return self.mark(Cli) or Cli()
-
     @property
     def option(self) -> str:
         """The option's name on the command line."""
-        return self.cli.option or f"--{self.name.replace('_', '-')}"
+        return self.said.option or f"--{self.name.replace('_', '-')}"
 
     def typed(self, value: Any) -> list[str]:
         """Return the words of a command line that give it this value."""
@@ -185,12 +141,16 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry(Generic[P]):
-    """A command: its name on the command line, its function, and its form or why it has none."""
+    """A command: its name on the command line, its function, and its form or why it has none.
+
+    `second`: the act that may need a second person; `when`: the parameter that makes it one, if it is not always.
+    """
 
     name: str
     run: Callable[Concatenate[Context, P], Result]
     form: Form | str
-    second: Second | None = None
+    second: settings.Act | None = None
+    when: str = ""
 
     def __call__(self, context: Context, *args: P.args, **options: P.kwargs) -> Result:
         """Run the command in the name of who acts, unless it has to wait for a second person; ActorError."""
@@ -199,8 +159,8 @@ class Entry(Generic[P]):
         who = person(context.actor, at_terminal=context.local_files)
         given = inspect.signature(self.run).bind(context, *args, **options).arguments
         with acting(context.actor and who):
-            if self.second and not given.get("dry_run") and (not self.second.when or given.get(self.second.when)):
-                return self._by_two(context, who, given, self.second.act)
+            if self.second and not given.get("dry_run") and (not self.when or given.get(self.when)):
+                return self._by_two(context, who, given, self.second)
             return self.run(context, *args, **options)
 
     def invoke(self, context: Context, given: Mapping[str, Any]) -> Result:
@@ -216,15 +176,11 @@ class Entry(Generic[P]):
         reads = isinstance(self.form, str) or self.form.actor == "none"
         return not reads or bool({"reason", "override"} & inspect.signature(self.run).parameters.keys())
 
-    def _by_two(self, context: Context, who: str, given: Mapping[str, Any], act: Act) -> Result:
+    def _by_two(self, context: Context, who: str, given: Mapping[str, Any], act: settings.Act) -> Result:
         """Store a request, or carry out another person's, if the issuer's settings want a second one."""
-        from flows.operations.four_eyes import Asked, carrying_out, request
-        from flows.runs.identity import digest
-        from flows.runs.keys import RunId
-
         run: Callable[..., Result] = self.run
         own = {name: value for name, value in given.items() if name != "context"}
-        target = RunId.parse(str(own.get("run") or own.get("target")))
+        target = keys.RunId.parse(str(own.get("run") or own.get("target")))
         name = target.issuer if target else own.get("issuer") or own.get("target")
         named, _ = context.each(name or "", lambda one: [load_issuer(context.folder, one)])
         needing = [one.issuer for one in named if act in one.four_eyes.acts]
@@ -234,14 +190,16 @@ class Entry(Generic[P]):
         files = [str(own[name]) for name in ("extract", "corrections", "key") if own.get(name)]
         files = files or [""] * (act == "gates")  # without a name, a gate is opened for every extract
         reason = next((str(own[name]) for name in ("override_reason", "override", "reason") if own.get(name)), "")
-        local = [digest(Path(one).read_bytes()) for one in files if context.local_files and Path(one).is_file()]
-        asked = Asked(act, shlex.join(["cardlink", *self.name.split(), *words]), files, local, who, reason)
+        local = [
+            identity.digest(Path(one).read_bytes()) for one in files if context.local_files and Path(one).is_file()
+        ]
+        asked = four_eyes.Asked(act, shlex.join(["cardlink", *self.name.split(), *words]), files, local, who, reason)
         issuer_context = wire(context.folder, needing[0])
         if context.approve:
-            with carrying_out(issuer_context, context.approve, asked) as first, acting(f"{who} for {first}"):
+            with four_eyes.carrying_out(issuer_context, context.approve, asked) as first, acting(f"{who} for {first}"):
                 return run(context, **own)
         would = run(context, **{**own, "dry_run": True}) if "dry_run" in self.run.__annotations__ else Result({})
-        number, record = request(issuer_context, asked)
+        number, record = four_eyes.request(issuer_context, asked)
         waits = f"nothing has been done yet; a second person must carry it out by {record.until:%Y-%m-%d %H:%M} UTC"
         facts = {"request": number, "until": record.until.isoformat(), "digest": record.digest, "would": would.facts}
         shown = [f"request {number} of {record.actor}: {waits}", *would.shown]
@@ -266,35 +224,36 @@ class Entry(Generic[P]):
         shared = [("approve", r"[0-9a-f]{12}", APPROVE)] if self.second else []
         shared += [("actor", actors(), ACTOR)] if self.changes else []
         own = [_parameter(one, helps.get(one.name, "")) for one in declared]
-        return own + [Parameter(name, str, (Text(rule, 64),), "", False, False, text) for name, rule, text in shared]
+        fields = [(name, Field(pattern=rule, longest=64), text) for name, rule, text in shared]
+        return own + [Parameter(name, str, said, "", False, False, text) for name, said, text in fields]
 
 
+_UNSAID = Field()._asdict().items()
 _ARGS = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)  # a name, and its text until the indent ends
 
 
 def entry(
-    name: str, form: Form | str, second: Second | None = None
+    name: str, form: Form | str, second: settings.Act | None = None, when: str = ""
 ) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
     """Make an entry of a function; `form` is its Prefect form, or a sentence saying why it has none."""
-    return lambda run: Entry(name, run, form, second)
+    return lambda run: Entry(name, run, form, second, when)
 
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:
     """Return the entries of modules in the order they are written."""
-    return [found for module in modules for found in vars(module).values() if isinstance(found, Entry)]
+    return [found for module in modules for found in vars(module).values() if type(found) is Entry]
 
 
 def _parameter(declared: inspect.Parameter, described: str) -> Parameter:
-    plain, many = declared.annotation, False
-    marks: tuple[object, ...] = ()
+    plain, many, given = declared.annotation, False, dict[str, Any]()
     while (origin := get_origin(plain)) not in (None, Literal):
         if origin is Annotated:
-            plain, *more = get_args(plain)
-            marks = (*marks, *more)
+            plain, *inner = get_args(plain)
+            for one in reversed(inner):
+                given = dict(one._asdict().items() - _UNSAID) | given
         elif origin is Sequence:
             [plain], many = get_args(plain), True
         else:
             [plain] = [one for one in get_args(plain) if one is not NoneType]
-    shared = next((mark.text for mark in marks if isinstance(mark, Help)), "")
-    argument = declared.kind is not inspect.Parameter.KEYWORD_ONLY
-    return Parameter(declared.name, plain, marks, declared.default, argument, many, described or shared)
+    said, argument = Field(**given), declared.kind is not inspect.Parameter.KEYWORD_ONLY
+    return Parameter(declared.name, plain, said, declared.default, argument, many, described or said.help)

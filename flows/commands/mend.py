@@ -4,44 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from flows.commands import on_first_use
 from flows.commands.entry import Context, Form, entry
 from flows.commands.outbox import Chunks, numbered
-from flows.commands.parameters import (
-    Break,
-    Cli,
-    Decision,
-    DryRun,
-    ExtractName,
-    Help,
-    Issuer,
-    Number,
-    Place,
-    Reason,
-    RunName,
-)
+from flows.commands.parameters import DryRun, ExtractName, Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
 from flows.wiring import cleaner, wire
+from schemas.breaks import DECISIONS, KINDS
 
-if TYPE_CHECKING:
-    from flows.operations.by_hand import Decided
-    from flows.operations.remediation import ClosedBreaks
-    from flows.runs.context import IssuerContext
+with on_first_use():
+    from flows.operations import by_hand, remediation
+    from flows.operations import reseal as reseals
+    from flows.runs import context as contexts
+    from flows.runs import documents
 
 MEND = Form("mend", "mend: {verb} {run}", picks="verb")
 ONE_FILE = "it names a row of a result file, which the operator has open"
-ResultName = Annotated[str, Help("The result file, by its name below the issuer's results.")]
-ResultRow = Annotated[Number, Help("Data row of the result file, from 1.")]
+Break = Annotated[
+    str,
+    Field(
+        metavar="BREAK",
+        names=lambda: [name for name, kind in KINDS.items() if not kind.notice],
+        help="The kind of break to close or reopen, such as RESULT_SHORT.",
+    ),
+]
+Place = Annotated[
+    str, Field(pattern=r"chunk [0-9]{1,5}", help='One chunk, such as "chunk 7" (default: every break of that kind).')
+]
+Decision = Annotated[
+    str,
+    Field(
+        names=lambda: list(DECISIONS),
+        checked=True,
+        help="What was found out, and so what becomes of the rows; the report shows what a break offers.",
+    ),
+]
+ResultName = Annotated[str, Field(help="The result file, by its name below the issuer's results.")]
+ResultRow = Annotated[Number, Field(help="Data row of the result file, from 1.")]
 
 
 @entry("mend abandon", form=MEND)
 def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End RUN before its commit, for good: it is never resumed, and none of its rows are sent."""
-    from flows.operations import remediation
-
     issuer_context = context.context_of(run)
     done = remediation.abandon(issuer_context.adapters, run, reason, dry_run=dry_run)
     line = f"{run}: abandoned; it will never be committed, and none of its rows are sent"
@@ -52,8 +60,6 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
 @entry("mend take-over", form=MEND)
 def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End a dead process's claim on RUN, so that the next submit resumes it at once."""
-    from flows.operations import remediation
-
     issuer_context = context.context_of(run)
     claim = remediation.take_over(issuer_context.adapters, run, reason, dry_run=dry_run)
     since, until = (moment.isoformat(timespec="seconds") for moment in claim[1:])
@@ -65,12 +71,9 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
 @entry("mend reseal", form=MEND)
 def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Seal waiting and held chunks of RUN again, to the keys now in the settings."""
-    from flows.operations import reseal as operation
-
     issuer_context = context.context_of(run)
-    done = operation.reseal(
-        issuer_context, cleaner(issuer_context.issuer, context.folder), run, chunks, reason, dry_run=dry_run
-    )
+    deleting = cleaner(issuer_context.issuer, context.folder)
+    done = reseals.reseal(issuer_context, deleting, run, chunks, reason, dry_run=dry_run)
     keys = ", ".join(done.recipients)
     lines = [f"{run}: every chunk that is waiting or held is already sealed to {keys}"]
     if done.chunks:
@@ -87,8 +90,6 @@ def reingest(
     context: Context, issuer: Issuer, result: ResultName, *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Ingest the file RESULT again, and report the runs it belongs to."""
-    from flows.operations import by_hand
-
     issuer_context = wire(context.folder, issuer)
     done = by_hand.reingest(issuer_context, result, reason, dry_run=dry_run)
     return _decided(issuer_context, done, f"{result}: ingested again")
@@ -101,7 +102,7 @@ def attribute(
     result: ResultName,
     *,
     row: ResultRow,
-    to: Annotated[str, Cli(metavar="RUN:ROW")],
+    to: Annotated[str, Field(metavar="RUN:ROW")],
     last_4_confirmed: bool = False,
     reason: Reason,
     dry_run: DryRun = False,
@@ -112,12 +113,9 @@ def attribute(
         to: The row that was sent: its run, and its row in the extract.
         last_4_confirmed: The partner confirmed that it is that card, although its last four digits differ.
     """
-    from flows.operations import by_hand
-    from flows.runs.documents import keys_of
-
     issuer_context = wire(context.folder, issuer)
     run, _, number = to.rpartition(":")
-    place = (str(keys_of(run).run), int(number) if number.isdecimal() else 0)
+    place = (str(documents.keys_of(run).run), int(number) if number.isdecimal() else 0)
     done = by_hand.attribute_row(
         issuer_context, result, row, place, reason, last_4_confirmed=last_4_confirmed, dry_run=dry_run
     )
@@ -130,8 +128,6 @@ def withdraw(
     context: Context, issuer: Issuer, result: ResultName, *, row: ResultRow, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Undo `mend attribute` for a row of the file RESULT."""
-    from flows.operations import by_hand
-
     issuer_context = wire(context.folder, issuer)
     done = by_hand.withdraw(issuer_context, result, row, reason, dry_run=dry_run)
     return _decided(issuer_context, done, f"{result}: the manual attribution of row {row} is withdrawn")
@@ -149,10 +145,7 @@ def close(
     dry_run: DryRun = False,
 ) -> Result:
     """Close breaks of RUN by a decision about their rows; `lost` also gives up a chunk that has no result at all."""
-    from flows.operations.remediation import close_break
-    from schemas.breaks import DECISIONS
-
-    act = partial(close_break, decision=decision)
+    act = partial(remediation.close_break, decision=decision)
     state = f"closed as {decision}. {DECISIONS[decision].effect}"
     return _breaks(context, act, state, run, break_name, place, reason, dry_run=dry_run)
 
@@ -162,9 +155,7 @@ def reopen(
     context: Context, run: RunName, break_name: Break, place: Place = "", *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Reopen closed breaks of RUN: what was decided about their rows is undone."""
-    from flows.operations.remediation import reopen_break
-
-    return _breaks(context, reopen_break, "open again", run, break_name, place, reason, dry_run=dry_run)
+    return _breaks(context, remediation.reopen_break, "open again", run, break_name, place, reason, dry_run=dry_run)
 
 
 @entry("dismiss", form=Form("dismiss", "dismiss {extract}"))
@@ -184,8 +175,6 @@ def dismiss(
             of a full portfolio, under this one.
         undo: Take the dismissal back: the extract is pending again.
     """
-    from flows.operations import remediation
-
     issuer_context = wire(context.folder, issuer)
     done = remediation.dismiss(issuer_context, extract, reason, undo=undo, dry_run=dry_run)
     line = f"{done.key}: " + ("pending again" if undo else f"dismissed by {done.by}; it will not be submitted")
@@ -193,7 +182,7 @@ def dismiss(
 
 
 def _breaks(
-    context: Context, act: Callable[..., ClosedBreaks], state: str, run: str, *given: str, dry_run: bool
+    context: Context, act: Callable[..., remediation.ClosedBreaks], state: str, run: str, *given: str, dry_run: bool
 ) -> Result:
     """Close or reopen breaks (`given`: kind, place, reason); show which, and the report of the run after that."""
     issuer_context = context.context_of(run)
@@ -208,7 +197,7 @@ def _breaks(
     return Result(facts, [*lines, "", *after.shown], after.next_step, after.exit_code)
 
 
-def _decided(context: IssuerContext, done: Decided, line: str) -> Result:
+def _decided(context: contexts.IssuerContext, done: by_hand.Decided, line: str) -> Result:
     """Show a decision about a result file, and the reports of the runs it concerns."""
     facts: dict[str, Any] = {**done.record.model_dump(mode="json"), "outcome": done.row}
     if done.ingested is None:

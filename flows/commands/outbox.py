@@ -6,25 +6,28 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from flows.commands.entry import Context, Form, Second, entry
-from flows.commands.parameters import Cli, DryRun, Help, Issuer, Number, Reason, RunName
+from flows.commands import on_first_use
+from flows.commands.entry import Context, Form, entry
+from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table, artifact
 from flows.configuration import load_issuer
 from flows.wiring import edges, now
 
-if TYPE_CHECKING:
-    from flows.runs.chunks import Item, Move
+with on_first_use():
+    from flows.operations import outbox
+    from flows.reports import lists, summary
+    from flows.runs import chunks as sealed
 
 OUTBOX = Form("outbox", "outbox: {action} {run}", picks="action")
-DONE: dict[Move, str] = {
+DONE: dict[sealed.Move, str] = {
     "uploaded": "marked as uploaded; their results are expected from now on",
     "held": "held back",
     "released": "waiting for upload again",
     "cancelled": "cancelled; they will not be sent",
 }
-Chunks = Annotated[Sequence[Number], Help("Chunk numbers (default: every chunk this command can change).")]
+Chunks = Annotated[Sequence[Number], Field(help="Chunk numbers (default: every chunk this command can change).")]
 
 
 @entry("outbox list", form="every form that sends shows the outbox")
@@ -35,18 +38,17 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
         issuer: Whose chunks.
         run: Only this run's chunks, those with a result too.
     """
-    from flows.reports.lists import SHOWN
-    from flows.reports.summary import duration
-    from flows.runs import chunks
-
     adapters, moment = edges(load_issuer(context.folder, issuer), context.folder), now()
-    found = chunks.outbox(adapters, run) if run else list(chunks.outboxes(adapters, issuer))
+    found = sealed.outbox(adapters, run) if run else list(sealed.outboxes(adapters, issuer))
     facts = {"issuer": issuer, "chunks": [_facts(item) for item in found]}
     waiting = [item for item in found if item.state == "waiting"]
     title = f"{issuer}: {len(waiting):,} chunks to upload, {len(found):,} without a result"
     head = ("chunk", "state", "since", "rows", "bytes")
-    rows = [(one.chunk.name, one.state, duration(moment - one.since), one.chunk.rows, one.chunk.bytes) for one in found]
-    sums = [(*row, one.chunk.sha256) for row, one in zip(rows[:SHOWN], found, strict=False)]
+    rows = [
+        (one.chunk.name, one.state, summary.duration(moment - one.since), one.chunk.rows, one.chunk.bytes)
+        for one in found
+    ]
+    sums = [(*row, one.chunk.sha256) for row, one in zip(rows[: lists.SHOWN], found, strict=False)]
     everything = Table((*head, "sha256"), sums, f"{issuer}-outbox", title, False)
     if not found:
         return Result(facts, [f"{issuer}: no chunk is waiting for an upload or a result", everything])
@@ -56,13 +58,12 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
 
 
 @entry("outbox fetch", form="it writes to a folder on the machine the chunks are uploaded from")
-def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[Path, Cli(folder=True)]) -> Result:
+def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[Path, Field(folder=True)]) -> Result:
     """Copy waiting chunks of RUN to a folder, with their SHA-256 sums.
 
     Args:
         to: The folder to write to.
     """
-    from flows.operations import outbox
 
     def write(name: str, data: bytes) -> None:  # whole or not at all, for the owner alone
         part = to / f".{name}.part"
@@ -95,7 +96,7 @@ def hold(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason,
     return _move(context, run, "held", chunks, reason, dry_run)
 
 
-@entry("outbox release", form=OUTBOX, second=Second("release"))
+@entry("outbox release", form=OUTBOX, second="release")
 def release(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Let chunks of RUN that are held, or marked as uploaded by mistake, wait for their upload again."""
     return _move(context, run, "released", chunks, reason, dry_run)
@@ -107,13 +108,11 @@ def cancel(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reaso
     return _move(context, run, "cancelled", chunks, reason, dry_run)
 
 
-def _move(context: Context, run: str, what: Move, chunks: Sequence[int], reason: str, dry_run: bool) -> Result:
+def _move(context: Context, run: str, what: sealed.Move, chunks: Sequence[int], reason: str, dry_run: bool) -> Result:
     """Record what was done with chunks of a run, or show what would be recorded."""
-    from flows.operations.outbox import move
-
     issuer_context = context.context_of(run)
     issuer = issuer_context.issuer.issuer
-    done = move(issuer_context.adapters, run, what, chunks, reason, dry_run=dry_run)
+    done = outbox.move(issuer_context.adapters, run, what, chunks, reason, dry_run=dry_run)
     moved = [_facts(item) for item in done]
     title = f"{run}: {'dry run, what would be' if dry_run else 'what was'} recorded"
     table = artifact(
@@ -136,6 +135,6 @@ def numbered(numbers: Sequence[int]) -> str:
     return f"chunks {', '.join(map(str, numbers[:10]))}{more}" if numbers else "no chunks"
 
 
-def _facts(item: Item) -> dict[str, Any]:
+def _facts(item: sealed.Item) -> dict[str, Any]:
     times = {"since": item.since.isoformat(), "clock": item.clock.isoformat()}
     return {"run": item.run, **item.chunk.model_dump(), "state": item.state, **times, "reason": item.reason}

@@ -7,32 +7,25 @@ import shlex
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, Second, entry
-from flows.commands.parameters import (
-    Cli,
-    ExtractName,
-    Help,
-    Issuer,
-    ListDigest,
-    Number,
-    OneOf,
-    Range,
-    Reason,
-    ReasonCode,
-    RunName,
-)
+from flows.commands import on_first_use
+from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
+from flows.commands.parameters import ExtractName, Field, Issuer, ListDigest, Number, Reason, ReasonCode, RunName
 from flows.commands.result import Result, Table
 from flows.commands.submit import LONGEST, outcome, run_facts, submitted
 from flows.configuration import FileThereError
 from flows.wiring import wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
-if TYPE_CHECKING:
-    from flows.resend.renewal import RenewalPlan
-    from flows.resend.resubmission import Request, ResendPlan
-    from flows.submissions.dry_run import SelectionOutcome
+with on_first_use():
+    from flows.reports import lists
+    from flows.resend import backfill as backfills
+    from flows.resend import corrections as templates
+    from flows.resend import renewal, resubmission, selection
+    from flows.runs import documents, keys
+    from flows.submissions import dry_run as rehearsal
+    from schemas import corrections as tables
 
 LISTED = 20  # rows that stay, shown one by one
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
@@ -55,20 +48,22 @@ AGAIN = Form(
     without=("row",),
     choices=(WHICH, DRY_OR_SEND),
 )
-Errors = Annotated[bool, Help("Rows refused by the partner.")]
+Errors = Annotated[bool, Field(help="Rows refused by the partner.")]
 Codes = Annotated[
     Sequence[ReasonCode],
-    Cli("--code"),
-    Help("Rows refused for these reasons, ours or the partner's, or a first part of one: address.postal_code."),
+    Field(
+        "--code",
+        help="Rows refused for these reasons, ours or the partner's, or a first part of one: address.postal_code.",
+    ),
 ]
-Action = Annotated[str, OneOf(lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
-Actions = Annotated[Sequence[Action], Help("Rows by the action their reason asks for.")]
-Missing = Annotated[bool, Help("Rows without a result.")]
-Rejects = Annotated[bool, Help("Rows we refused.")]
-Rows = Annotated[Sequence[Number], Help("A row of RUN, by its number.")]
+Action = Annotated[str, Field(names=lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
+Actions = Annotated[Sequence[Action], Field(help="Rows by the action their reason asks for.")]
+Missing = Annotated[bool, Field(help="Rows without a result.")]
+Rejects = Annotated[bool, Field(help="Rows we refused.")]
+Rows = Annotated[Sequence[Number], Field(help="A row of RUN, by its number.")]
 
 
-@entry("resubmit", form=AGAIN, second=Second("override", "override_reason"))
+@entry("resubmit", form=AGAIN, second="override", when="override_reason")
 def resubmit(
     context: Context,
     run: RunName,
@@ -79,10 +74,10 @@ def resubmit(
     missing: Missing = False,
     rejects: Rejects = False,
     row: Rows = (),
-    corrections: Annotated[ExtractName, Cli(metavar="FILE")] = "",
+    corrections: Annotated[ExtractName, Field(metavar="FILE")] = "",
     extract: ExtractName = "",
     reason: Reason = "",
-    override_reason: Annotated[Reason, Cli("--override", "REASON")] = "",
+    override_reason: Annotated[Reason, Field("--override", "REASON")] = "",
     dry_run: bool = False,
 ) -> Result:
     """Send rows of RUN again as a new run, read from its extract or from a corrected file.
@@ -97,13 +92,10 @@ def resubmit(
         override_reason: Why cards that are linked or awaiting are sent a second time; recorded. Without it they stay.
         dry_run: Show how many rows would be sent and why the others stay; write nothing.
     """
-    from flows.resend import resubmission
-    from flows.resend.selection import RowSelection
-
     issuer_context = context.context_of(run)
     issuer = issuer_context.issuer.issuer
-    selection = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
-    request = resubmission.Request(run, selection, reason, override_reason, corrections, extract)
+    picked = selection.RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
+    request = resubmission.Request(run, picked, reason, override_reason, corrections, extract)
     local = Path(corrections)
     content = local.read_bytes() if corrections and context.local_files and local.is_file() else None
     named = request._replace(corrections=local.name) if content is not None else request
@@ -135,35 +127,29 @@ def corrections(
     Args:
         to: The file (default: RUN-corrections.csv).
     """
-    from flows.resend.corrections import REFUSED_ROWS, correction_template
-    from flows.resend.selection import RowSelection
-    from flows.runs.documents import csv_pieces
-    from flows.runs.keys import corrections as dropped
-    from schemas.corrections import Template
-
     path = to or Path(f"{run}-corrections.csv")
     if path.exists():
         raise FileThereError(path=str(path))
     issuer_context = context.context_of(run)
     issuer = issuer_context.issuer
-    selection = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
-    frames = list(correction_template(issuer_context, run, selection if any(selection) else REFUSED_ROWS))
-    pieces = csv_pieces(frames, Template.dtypes())
+    picked = selection.RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
+    frames = list(templates.correction_template(issuer_context, run, picked if any(picked) else templates.REFUSED_ROWS))
+    pieces = documents.csv_pieces(frames, tables.Template.dtypes())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.writelines([BOM, *pieces])
     lines = sum(frame.height for frame in frames)
     shown = [
         f"{path}: {lines:,} lines, one per row and reason",
         "fill in the column correction; (empty) clears a field; add a line to correct another column of a row",
-        f"to use it in the Prefect form, put it in {issuer.root}/{dropped(issuer.issuer)}",
+        f"to use it in the Prefect form, put it in {issuer.root}/{keys.corrections(issuer.issuer)}",
     ]
     words = ["cardlink", "resubmit", run, "--corrections", str(path), "--reason", "WHY", "--dry-run"]
     return Result({"run": run, "file": str(path), "lines": lines}, shown, shlex.join(words) if lines else "")
 
 
-def _preview(issuer: str, request: Request, plan: ResendPlan, checked: SelectionOutcome) -> Result:
-    from flows.resend.resubmission import command
-
+def _preview(
+    issuer: str, request: resubmission.Request, plan: resubmission.ResendPlan, checked: rehearsal.SelectionOutcome
+) -> Result:
     left, over = plan.rows.drop_nulls("why"), plan.outgoing.filter("over").height
     sent = checked.counts.submitted
     line = f"dry run, nothing was written: {sent:,} rows of {request.run} would be sent again"
@@ -179,7 +165,7 @@ def _preview(issuer: str, request: Request, plan: ResendPlan, checked: Selection
     shown += [f"and {left.height - LISTED:,} more"] if left.height > LISTED else []
     strangers = plan.source.strangers
     shown += [f"{len(strangers):,} rows of the corrected extract replace no selected row"] if len(strangers) else []
-    next_step = command(request if request.reason else request._replace(reason="WHY")) if sent else ""
+    next_step = resubmission.command(request if request.reason else request._replace(reason="WHY")) if sent else ""
     facts = {
         "issuer": issuer,
         "of": request.run,
@@ -204,7 +190,7 @@ def renew(
     context: Context,
     issuer: Issuer,
     *,
-    within_days: Annotated[int, Range(0, 365), Cli("--within", "DAYS", days=True)] = 14,
+    within_days: Annotated[int, Field("--within", "DAYS", days=True, least=0, most=365)] = 14,
     extract: ExtractName = "",
     dry_run: bool = False,
 ) -> Result:
@@ -216,8 +202,6 @@ def renew(
         extract: The extract that shows who is still a cardholder (default: the latest).
         dry_run: Show whose link would be renewed, and who is left out and why; write nothing.
     """
-    from flows.resend import renewal
-
     issuer_context, request = wire(context.folder, issuer), renewal.Request(within_days, extract)
     if dry_run:
         due, checked = renewal.rehearse_renew(issuer_context, request)
@@ -235,15 +219,13 @@ def renew(
     return Result(_due_facts(issuer, due) | run_facts(done), shown, f"cardlink outbox list {issuer}", outbox=issuer)
 
 
-def _due_facts(issuer: str, due: RenewalPlan) -> dict[str, Any]:
+def _due_facts(issuer: str, due: renewal.RenewalPlan) -> dict[str, Any]:
     until, rows = due.until.isoformat(), due.rows.height
     return {"issuer": issuer, "of": due.of.run, "until": until, "rows": rows, "left_out": due.left_out}
 
 
-def _left_out(issuer: str, due: RenewalPlan) -> Table:
-    from flows.reports.lists import reason_rows
-
-    cards = [("due", due.rows.height, ""), *reason_rows(due.left_out)]
+def _left_out(issuer: str, due: renewal.RenewalPlan) -> Table:
+    cards = [("due", due.rows.height, ""), *lists.reason_rows(due.left_out)]
     title = f"{due.rows.height:,} links that expire by {due.until} are due, from {due.of.run}; the others are left out"
     return Table(("links", "cards", "what to do"), cards, f"{issuer}-renewal", title, on_terminal=len(cards) > 1)
 
@@ -253,9 +235,9 @@ def backfill(
     context: Context,
     issuer: Issuer,
     *,
-    first_day: Annotated[date, Cli("--from")],
-    last_day: Annotated[date, Cli("--to")],
-    send_list: Annotated[ListDigest, Cli("--send", "DIGEST")] = "",
+    first_day: Annotated[date, Field("--from")],
+    last_day: Annotated[date, Field("--to")],
+    send_list: Annotated[ListDigest, Field("--send", "DIGEST")] = "",
 ) -> Result:
     """List the extracts of missed nights and what they would send, or send exactly such a list.
 
@@ -266,17 +248,15 @@ def backfill(
         send_list: The digest of the list to send. Leave it empty first: the list is shown with its digest, and nothing
             is written. A list that would come out differently by now is refused.
     """
-    from flows.resend import backfill as operation
-
     issuer_context, span = wire(context.folder, issuer), (first_day, last_day)
     if send_list:
         with context.progress(issuer) as progress:
-            done = operation.send(issuer_context, *span, send_list, progress)
+            done = backfills.send(issuer_context, *span, send_list, progress)
         sent = {"issuer": issuer, "list": send_list, "runs": [one.manifest.run for one in done]}
         shown = [part for one in done for part in submitted(issuer_context, one)]
         nothing = f"{issuer}: list {send_list} has nothing to send"
         return Result(sent, shown or [nothing], f"cardlink outbox list {issuer}", outbox=issuer)
-    listed = operation.backfill(issuer_context, *span)
+    listed = backfills.backfill(issuer_context, *span)
     missed = [{**one.facts, "extract": one.extract.partition("/extracts/")[2]} for one, _ in listed.missed]
     facts = {"issuer": issuer, "digest": listed.digest, "missed": missed}
     if not missed:

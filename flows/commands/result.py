@@ -1,10 +1,8 @@
 """What a command reports: facts for machines, lines and tables for people, the next step, the exit code."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from flows.errors import CardlinkError, full_text
 
@@ -66,7 +64,7 @@ class Result(NamedTuple):
     outbox: str = ""
     headline: str = ""
 
-    def beside(self, unread: Mapping[str, CardlinkError]) -> Result:
+    def beside(self, unread: Mapping[str, CardlinkError]) -> Self:
         """Return it with a row for each issuer that could not be read, and with the exit code of its error."""
         table = Table(("not read", "why, and what to do"), [(name, full_text(one)) for name, one in unread.items()])
         code = max([self.exit_code, *(one.exit_code for one in unread.values())])

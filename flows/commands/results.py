@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from flows.commands import on_first_use
 from flows.commands.entry import DRY_OR_SEND, Context, Form, entry
-from flows.commands.parameters import Cli, DryRun, Issuer, Number, Reason, RunName
+from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Link, Result, Table, artifact
 from flows.configuration import load_issuer
 from flows.wiring import edges, now, open_store, report_link, wire
 
-if TYPE_CHECKING:
-    from flows.reports.cardholder import Attempt
-    from flows.reports.ingest import Ingested
-    from flows.runs.context import IssuerContext
+with on_first_use():
+    from flows.operations import delivery
+    from flows.operations import history as histories
+    from flows.reports import across, cardholder, page, rebuild, reconciliation
+    from flows.reports import ingest as ingests
+    from flows.reports import summary as summaries
+    from flows.runs import context as contexts
+    from flows.runs import documents, identity, keys
+    from flows.submissions import pending, plan
+    from schemas import ledger
 
 WORK = ("kind", "run", "chunk", "rows", "age", "who", "command")
 LONGEST, ARTIFACT = 50, 1000  # lines of the worklist on a terminal, and in Prefect
@@ -36,17 +43,15 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
         issuer: Whose results. All new files are ingested.
         run: A run whose report is rebuilt even without new results.
     """
-    from flows.reports.ingest import ingest as ingest_step
-
     issuer_context = wire(context.folder, issuer)
-    done = ingest_step(issuer_context, run)
+    done = ingests.ingest(issuer_context, run)
     line = f"{issuer}: {done.files:,} new result files, {done.rows:,} rows" if done.files else f"{issuer}: nothing new"
     line += f"; {done.open_files:,} files with open breaks" if done.open_files else ""
     line += f"; {done.unjudged:,} files wait for their malware verdict" if done.unjudged else ""
     return ingested(issuer_context, done, line, done._asdict())
 
 
-def ingested(context: IssuerContext, done: Ingested, line: str, facts: dict[str, Any]) -> Result:
+def ingested(context: contexts.IssuerContext, done: ingests.Ingested, line: str, facts: dict[str, Any]) -> Result:
     """Show what an ingest did, and the report of each run it concerns."""
     name = context.issuer.issuer
     reports = [report_of(context, report.summary) for report in done.reports]
@@ -62,9 +67,7 @@ def ingested(context: IssuerContext, done: Ingested, line: str, facts: dict[str,
 @entry("history", form=READ_ONLY)
 def history(context: Context, run: RunName) -> Result:
     """Show the audit trail of RUN: who did what and when, from its first plan to its last result."""
-    from flows.operations.history import history as history_step
-
-    found = history_step(context.context_of(run).adapters.store, run)
+    found = histories.history(context.context_of(run).adapters.store, run)
     lines = []
     for one in found:
         lines.append(f"{one.at[:19].replace('T', ' ')}  {one.what}{f' by {one.by}' if one.by else ''}")
@@ -76,25 +79,19 @@ def history(context: Context, run: RunName) -> Result:
 @entry("report", form="the form of `ingest` rebuilds the report of a run")
 def report(context: Context, run: RunName) -> Result:
     """Rebuild the report of RUN from its ledger and results, and print its balance."""
-    from flows.reports.rebuild import rebuild
-
     issuer_context = context.context_of(run)
-    return report_of(issuer_context, rebuild(issuer_context, run).summary)
+    return report_of(issuer_context, rebuild.rebuild(issuer_context, run).summary)
 
 
-def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
+def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Result:
     """Show a run's report: rows, balance, the most frequent reasons, breaks, and where the files are."""
-    from flows.reports.summary import EXIT_CODES, WAITING
-    from flows.runs.documents import headline, keys_of
-
-    run, verdict = summary["run"], summary["verdict"]
+    run, verdict, place = summary["run"], summary["verdict"], documents.keys_of(summary["run"]).report
     equations = []
     for line in summary["balance"]:
         closed = f", {line['closed']:,} closed by hand" if line["closed"] else ""
-        holds = f"{'ok' if line['holds'] else 'DIFFERS'}{closed}"
-        equations.append([line["name"], line["left"], line["right"], holds])
+        equations.append([line["name"], line["left"], line["right"], f"{'ok' if line['holds'] else 'DIFFERS'}{closed}"])
     shown: list[str | Table | Link] = [
-        f"{run}: {headline(verdict, summary['rows']['awaiting'])}",
+        f"{run}: {documents.headline(verdict, summary['rows']['awaiting'])}",
         "",
         Table(("rows", "count"), list(summary["rows"].items())),
         "",
@@ -116,12 +113,12 @@ def report_of(context: IssuerContext, summary: dict[str, Any]) -> Result:
         shown += [artifact(summary["breaks"], f"{run}-breaks", "What does not balance, and what to do")]
     for one in summary["closed"]:
         shown += break_lines(one, f"closed by {one['by']}: {one['reason']}. {one['decision']}")
-    shown += ["", f"files: {context.issuer.root}/{keys_of(run).report('')} ({FILES})"]
-    if url := report_link(context, keys_of(run).report("report.html")):
+    shown += ["", f"files: {context.issuer.root}/{place('')} ({FILES})"]
+    if url := report_link(context, place("report.html")):
         shown += [Link(url, f"The report of {run}", f"{run}-report")]
-    next_step = f"cardlink outbox list {context.issuer.issuer} --run {run}" if verdict == WAITING else ""
+    next_step = f"cardlink outbox list {context.issuer.issuer} --run {run}" if verdict == summaries.WAITING else ""
     rows = ", ".join(f"{number:,} {state}" for state, number in summary["rows"].items() if number and state != "read")
-    return Result(summary, shown, next_step, EXIT_CODES[verdict], headline=f"{run}: {verdict}, {rows}")
+    return Result(summary, shown, next_step, summaries.EXIT_CODES[verdict], headline=f"{run}: {verdict}, {rows}")
 
 
 def break_lines(one: Mapping[str, Any], what: str) -> list[str]:
@@ -134,8 +131,8 @@ def reconcile(
     context: Context,
     issuer: str = "",
     *,
-    from_date: Annotated[date | None, Cli("--from")] = None,
-    to_date: Annotated[date | None, Cli("--to")] = None,
+    from_date: Annotated[date | None, Field("--from")] = None,
+    to_date: Annotated[date | None, Field("--to")] = None,
 ) -> Result:
     """Report across runs: what is outstanding or overdue, errors over time, cardholders without a link.
 
@@ -144,26 +141,21 @@ def reconcile(
         from_date: First business date (default: the first there is).
         to_date: Last business date (default: the last there is).
     """
-    from flows.reports.across import EXIT_CODES
-    from flows.reports.reconciliation import reconcile_runs
-    from flows.runs.keys import reconciliation
 
     def of_one(name: str) -> list[tuple[dict[str, Any], list[str | Table]]]:
         issuer_context = wire(context.folder, name)
-        facts = reconcile_runs(issuer_context, from_date, to_date)
-        return [(facts, [*_across(facts), f"files: {issuer_context.issuer.root}/{reconciliation(name)}", ""])]
+        facts = reconciliation.reconcile_runs(issuer_context, from_date, to_date)
+        return [(facts, [*_across(facts), f"files: {issuer_context.issuer.root}/{keys.reconciliation(name)}", ""])]
 
     done, unread = context.each(issuer, of_one)
     found, shown = [facts for facts, _ in done], [line for _, lines in done for line in lines]
-    codes = {one["issuer"]: EXIT_CODES[one["verdict"]] for one in found}
+    codes = {one["issuer"]: across.EXIT_CODES[one["verdict"]] for one in found}
     next_step = f"cardlink status {next((name for name, code in codes.items() if code), '')}".rstrip()
     code = max(codes.values(), default=0)
     return Result({"issuers": found}, shown[:-1] or ["no issuers yet"], next_step, code).beside(unread)
 
 
 def _across(facts: dict[str, Any]) -> list[str | Table]:
-    from flows.reports.page import across_advice, hours_line
-
     name, waiting = facts["issuer"], facts["outstanding"]
     shown: list[str | Table] = [
         f"{name}: {len(facts['runs']):,} runs, {facts['verdict']}",
@@ -173,14 +165,14 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         Table(("cardholders by last state", "count"), list(facts["cardholders"].items())),
         artifact(facts["worklist"], f"{name}-worklist", f"{name}: what is to be done, due first"),
     ]
-    shown += ["", hours_line(facts["hours"])] if facts["hours"]["links"] else []
+    shown += ["", page.hours_line(facts["hours"])] if facts["hours"]["links"] else []
     if waiting["count"]:
         ages = [[age, sizes["count"], sizes["rows"]] for age, sizes in waiting["ages"].items()]
         shown += ["", Table(("outstanding since", "chunks", "rows"), ages)]
     if work := facts["worklist"]:
         shown += ["", _to_do(work[:TOP])]
         shown += [f"and more: cardlink worklist {name}"] if len(work) > TOP else []
-    return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(across_advice(facts), start=1))]
+    return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(page.across_advice(facts), start=1))]
 
 
 @entry("worklist", form=Form("worklist", "worklist {issuer}", actor="none"))
@@ -190,9 +182,7 @@ def worklist(context: Context, issuer: str = "") -> Result:
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
     """
-    from flows.reports.reconciliation import survey
-
-    found, unread = context.each(issuer, lambda name: survey(wire(context.folder, name)).work)
+    found, unread = context.each(issuer, lambda name: reconciliation.survey(wire(context.folder, name)).work)
     work = sorted(found)
     lines, title = [one.facts(now()) for one in work], f"{issuer or 'all issuers'}: {len(work):,} things to do"
     shown: list[str | Table] = [_to_do(lines[:LONGEST]) if work else "nothing to do"]
@@ -215,8 +205,6 @@ def deliver(
         issuer: Whose links, of all runs and single links.
         confirm: Record that the receiving side has this delivery; then give the reason, such as its receipt.
     """
-    from flows.operations import delivery
-
     issuer_context = wire(context.folder, issuer)
     prefix = "dry run, nothing was written: " if dry_run else ""
     if confirm is not None:
@@ -248,13 +236,12 @@ def status(context: Context, issuer: str = "") -> Result:
     Args:
         issuer: Only this issuer's runs (default: those of all that are configured).
     """
-    from flows.runs.documents import RunStatus, run_statuses
 
-    def of_one(name: str) -> list[RunStatus]:
-        return list(run_statuses(open_store(load_issuer(context.folder, name), context.folder), name))
+    def of_one(name: str) -> list[documents.RunStatus]:
+        return list(documents.run_statuses(open_store(load_issuer(context.folder, name), context.folder), name))
 
     found, unread = context.each(issuer, of_one)
-    table = Table(RunStatus._fields, found)
+    table = Table(documents.RunStatus._fields, found)
     return Result({"runs": [one._asdict() for one in found]}, [table if found else "no runs yet"]).beside(unread)
 
 
@@ -265,25 +252,20 @@ def extracts(context: Context, issuer: str = "") -> Result:
     Args:
         issuer: Only this issuer's extracts (default: those of all that are configured).
     """
-    from flows.submissions.plan import dismiss_line
-
     facts, unread = context.each(issuer, lambda name: _extracts(wire(context.folder, name)))
-    next_step = next((dismiss_line(one["key"]) for one in facts if "".join(one["why"]).startswith("refused")), "")
+    next_step = next((plan.dismiss_line(one["key"]) for one in facts if "".join(one["why"]).startswith("refused")), "")
     below = f"{issuer}/extracts/"
     lines = [[one["key"].removeprefix(below), one["state"], one["run"], "; ".join(one["why"])] for one in facts]
     shown = [Table(("extract", "state", "run", "why"), lines) if lines else "no extracts yet"]
     return Result({"issuer": issuer, "extracts": facts}, shown, next_step).beside(unread)
 
 
-def _extracts(context: IssuerContext) -> list[dict[str, Any]]:
+def _extracts(context: contexts.IssuerContext) -> list[dict[str, Any]]:
     """Return every extract of an issuer, and why it is in its state."""
-    from flows.runs.documents import keys_of, refusal
-    from flows.submissions.pending import WAITING, extract_states
-
     facts = []
-    for one in extract_states(context):
-        tried = one.run and (one.state in WAITING or one.entry is None)
-        refused = refusal(context.adapters.store, keys_of(one.run)) if tried else None
+    for one in pending.extract_states(context):
+        tried = one.run and (one.state in pending.WAITING or one.entry is None)
+        refused = documents.refusal(context.adapters.store, documents.keys_of(one.run)) if tried else None
         why = [f"refused: {refused.sentence}"] if refused else []
         why += [f"{'other content than' if one.state == 'held' else 'same bytes as'} {one.other}"] if one.other else []
         why += [f"{last.what} by {last.by} on {last.at:%Y-%m-%d}: {last.reason}" for last in one.dismissals[-1:]]
@@ -303,15 +285,12 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         issuer: Only this issuer's runs (default: those of all that are configured).
         url: Show the links themselves: they are personal secrets.
     """
-    from flows.reports import cardholder
-    from flows.runs.identity import local_day
-
     cardholder.refuse_card_number(cuid)
 
     def of_one(name: str) -> list[tuple[cardholder.CardholderTrace, list[cardholder.CardStatus]]]:
         settings = load_issuer(context.folder, name)
         found = cardholder.trace(edges(settings, context.folder), name, cuid, urls=url)
-        return [(found, cardholder.card_statuses(found.attempts, local_day(now(), settings.time_zone)))]
+        return [(found, cardholder.card_statuses(found.attempts, identity.local_day(now(), settings.time_zone)))]
 
     done, unread = context.each(issuer, of_one)
     attempts = [one for found, _ in done for one in found.attempts]
@@ -329,10 +308,8 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     return Result({"cuid": cuid, **known, "purged": purged}, lines, next_step).beside(unread)
 
 
-def _attempt_lines(attempts: list[Attempt]) -> Iterator[str]:
+def _attempt_lines(attempts: list[cardholder.Attempt]) -> Iterator[str]:
     """Yield the lines of every attempt; consecutive runs that suppressed the row for the same reason are one line."""
-    from schemas import ledger
-
     for (state, *_), alike in groupby(attempts, lambda one: (one.state, one.reasons, one.issuer)):
         found = list(alike)
         if state == ledger.SUPPRESSED and len(found) > 1:
@@ -342,7 +319,7 @@ def _attempt_lines(attempts: list[Attempt]) -> Iterator[str]:
             yield from (line for one in found for line in _attempt(one))
 
 
-def _attempt(one: Attempt) -> Iterator[str]:
+def _attempt(one: cardholder.Attempt) -> Iterator[str]:
     where = f", chunk {one.chunk} position {one.position}" if one.chunk else ""
     row = f"{one.run} row {one.row}" if one.run else "typed in"
     yield f"{one.at:%Y-%m-%d %H:%M}  {row}{where}: card {_card(one.last_4, one.expiration)}, {one.state}"

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flows.commands.entry import Context, Form, Second, entry
+from flows.commands import on_first_use
+from flows.commands.entry import Context, Form, entry
 from flows.commands.parameters import Issuer
-from flows.commands.result import Result, Table, artifact
+from flows.commands.result import Result, Table
 from flows.wiring import cleaner, wire
 
-if TYPE_CHECKING:
-    from flows.operations.purge import PurgePlan
+with on_first_use():
+    from flows.operations import purge as operation
+    from flows.runs import keys
+    from schemas import records
 
 PURGE = Form("purge", "purge {issuer}", needs=("issuer",), retries=(10, 60), actor="optional")
 SHOWN = 20  # unknown objects named on a terminal; --json has them all
 LIFECYCLE = "deploy/s3-lifecycle.json"
 
 
-@entry("purge", form=PURGE, second=Second("purge"))
+@entry("purge", form=PURGE, second="purge")
 def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Result:
     """Delete what [retention] allows: sealed chunks, then ledgers and reports; never open work, never a source.
 
@@ -26,21 +29,12 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
         issuer: Whose runs (default: those of all that are configured).
         dry_run: Show what would be deleted and why the rest is kept; delete nothing.
     """
-    from flows.operations import purge as operation
-
     verb, act = ("would be deleted", operation.plan_purge) if dry_run else ("deleted", operation.purge)
 
     def of_one(name: str) -> list[tuple[dict[str, Any], list[str | Table]]]:
         issuer_context = wire(context.folder, name)
         due = act(issuer_context, cleaner(issuer_context.issuer, context.folder))
-        found = facts(name, due)
-        gone = [{column: lot[column] for column in ("run", "part", "setting", "bytes")} for lot in found["lots"]]
-        stays = [{"run": one.run, "part": one.part, "why": one.why} for one in due.kept if one.until is None]
-        tables = [
-            artifact(gone, f"{name}-purged", f"{name}: {verb}, each part with its record"),
-            artifact(stays, f"{name}-kept", f"{name}: kept for open work, however old"),
-        ]
-        return [(found, [*_due(name, due, verb), *tables, ""])]
+        return [(facts(name, due), [*_due(name, due, verb), ""])]
 
     done, unread = context.each(issuer, of_one)
     found, shown = [one for one, _ in done], [line for _, lines in done for line in lines]
@@ -48,7 +42,7 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
     return Result({"dry_run": dry_run, "issuers": found}, shown[:-1] or ["no issuers yet"], next_step).beside(unread)
 
 
-def facts(issuer: str, due: PurgePlan) -> dict[str, Any]:
+def facts(issuer: str, due: operation.PurgePlan) -> dict[str, Any]:
     """Return a purge as plain facts: the key of every object that goes, and why the rest stays."""
     return {
         "issuer": issuer,
@@ -63,23 +57,21 @@ def facts(issuer: str, due: PurgePlan) -> dict[str, Any]:
     }
 
 
-def _due(name: str, due: PurgePlan, verb: str) -> Iterator[str | Table]:
+def _due(name: str, due: operation.PurgePlan, verb: str) -> Iterator[str | Table]:
     """Yield what goes, what stays for another reason than its age, how much stays for its age, and what is not ours."""
-    from flows.runs.keys import runs
-    from schemas.records import PARTS
-
     sizes = [sum(entry.size for entry in lot.entries) for lot in due.lots]
     yield f"{name}: {sum(len(lot.entries) for lot in due.lots):,} objects, {sum(sizes):,} bytes {verb}"
-    if due.lots:
-        because = [f"{lot.record.setting}, begun earlier" if lot.resumed else lot.record.setting for lot in due.lots]
-        named = [(lot.record.run or "single links", lot.record.part, len(lot.entries)) for lot in due.lots]
-        rows = [(*lot, size, why) for lot, size, why in zip(named, sizes, because, strict=True)]
-        yield ""
-        yield Table(("run", "part", "objects", "bytes", "because"), rows)
-    if stays := [(one.run, one.part, one.why) for one in due.kept if one.until is None]:
-        yield ""
-        yield Table(("run", "kept", "because"), stays)
-    for part in PARTS:
+    because = [f"{lot.record.setting}, begun earlier" if lot.resumed else lot.record.setting for lot in due.lots]
+    named = [(lot.record.run or "single links", lot.record.part, len(lot.entries)) for lot in due.lots]
+    gone = [(*lot, size, why) for lot, size, why in zip(named, sizes, because, strict=True)]
+    title = f"{name}: {verb}, each part with its record"
+    yield from [""] if gone else []
+    yield Table(("run", "part", "objects", "bytes", "because"), gone, f"{name}-purged", title, bool(gone))
+    stays = [(one.run, one.part, one.why) for one in due.kept if one.until is None]
+    yield from [""] if stays else []
+    title = f"{name}: kept for open work, however old"
+    yield Table(("run", "kept", "because"), stays, f"{name}-kept", title, bool(stays))
+    for part in records.PARTS:
         if days := [one.until for one in due.kept if one.part == part and one.until is not None]:
             yield f"kept for their age: {part} of {len(days):,} runs, the next until {min(days)}"
     if temporary := len(due.leftovers) + len(due.temporary):
@@ -89,4 +81,4 @@ def _due(name: str, due: PurgePlan, verb: str) -> Iterator[str | Table]:
         yield f"unknown, left alone: {len(due.unknown) - SHOWN:,} more"
     if due.hides:
         yield "The bucket keeps versions: deleted objects are only hidden. The lifecycle rule that removes them for"
-        yield f"good, for the prefix {runs(name)} below the root, is in {LIFECYCLE}."
+        yield f"good, for the prefix {keys.runs(name)} below the root, is in {LIFECYCLE}."

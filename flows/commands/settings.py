@@ -7,22 +7,25 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from flows.commands import on_first_use
 from flows.commands.entry import Context, Terminal, entry
-from flows.commands.parameters import Cli, Day, ExtractName, Issuer
+from flows.commands.parameters import Day, ExtractName, Field, Issuer
 from flows.commands.result import Result, Table
 from flows.commands.submit import would_send
 from flows.configuration import FileThereError, FileUnreadableError, issuer_file, load_issuer
 from flows.errors import CardlinkError, OperatorError, full_text
 from flows.wiring import effective_settings, kept_from_others, now, wire
 
-if TYPE_CHECKING:
-    from flows.extracts.guess import Draft
-    from flows.runs.context import IssuerContext
-    from flows.submissions.rows import Inspection
-    from flows.submissions.submit import Request
-
+with on_first_use():
+    from flows.extracts import errors, guess
+    from flows.reports import lists
+    from flows.runs import context as contexts
+    from flows.runs import documents, probe
+    from flows.submissions import dry_run, rows, submit
+    from schemas import mapping, portal, reference
+    from schemas import tables as reports
 
 TOML = """\
 #:schema ./cardlink.schema.json
@@ -32,7 +35,7 @@ root = "{root}" # s3://bucket/prefix or a directory; extracts are in <root>/{iss
 test = {test} # true: test cards only
 time_zone = "UTC" # of the business date, if an extract's name does not say it
 
-{mapping}
+{tables}
 [limits]
 max_reject_rate = 0.05 # share of refused rows above which nothing is committed
 max_row_jump = 0.5 # distance from the median of the last runs above which nothing is committed
@@ -51,7 +54,7 @@ def init(
     context: Context,
     issuer: str,
     *,
-    extract: Annotated[Path | None, Cli("--from")] = None,
+    extract: Annotated[Path | None, Field("--from")] = None,
     root: str = "store",
     yes: bool = False,
 ) -> Result:
@@ -68,22 +71,20 @@ def init(
     file, doubts = issuer_file(context.folder, issuer), list[str]()
     if file.exists():
         raise FileThereError(path=str(file))
-    mapping, test = "# [source] and [columns] are not needed if the extract has the portal's own columns.\n", False
+    tables, test = "# [source] and [columns] are not needed if the extract has the portal's own columns.\n", False
     if extract is not None:
-        from flows.extracts.guess import first_draft
-
         try:
             stream = extract.open("rb")
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise FileUnreadableError(file=str(extract), purpose="--from", reason=reason) from None
         with stream:
-            draft = first_draft(stream, extract.name, now().date())
+            draft = guess.first_draft(stream, extract.name, now().date())
         draft = draft if yes or not context.terminal.attended else _answered(draft, context.terminal)
         doubts = [f"{one.key}: {one.question}" for one in draft.doubts]
-        mapping, test = draft.toml, draft.test
+        tables, test = draft.toml, draft.test
     context.folder.mkdir(parents=True, exist_ok=True)
-    text = TOML.format(issuer=issuer, root=root, zeros="0" * 40, mapping=mapping, test=str(test).lower())
+    text = TOML.format(issuer=issuer, root=root, zeros="0" * 40, tables=tables, test=str(test).lower())
     file.write_text(text, "utf-8")
     try:
         load_issuer(context.folder, issuer)
@@ -100,7 +101,7 @@ def init(
     return Result(facts, lines, f"cardlink check {issuer}", code)
 
 
-def _answered(draft: Draft, terminal: Terminal) -> Draft:
+def _answered(draft: guess.Draft, terminal: Terminal) -> guess.Draft:
     """Ask each doubt; the number of a value is the answer."""
     while doubts := draft.doubts:
         offered = [doubts[0].value, *doubts[0].others]
@@ -115,14 +116,12 @@ def _answered(draft: Draft, terminal: Terminal) -> Draft:
 
 def _tried(folder: Path, issuer: str, extract: Path) -> tuple[list[str | Table], int, dict[str, object]]:
     """Check every row of a file with the settings just written; return what to show, the exit code, the facts."""
-    from flows.submissions.dry_run import check_extract
-
     here = load_issuer(folder, issuer).model_copy(update={"root": str(extract.parent)})
     context = wire(folder, issuer, here)
     try:
         with context.adapters.store.open(extract.name) as stored:
             entry = stored.entry
-        done = check_extract(context, entry, None)
+        done = dry_run.check_extract(context, entry, None)
     except CardlinkError as error:
         return [full_text(error)], error.exit_code, {"refused": full_text(error)}
     return would_send(done), 3 if done.refused else 0, done.facts
@@ -143,21 +142,18 @@ def settings(context: Context, key: str = "", *, schema: bool = False) -> Result
         key: A key, such as encoding or source.encoding, or a table, such as source.
         schema: Write the JSON Schema beside the TOML files anew, by which editors complete and check them.
     """
-    from schemas.mapping import nearest
-    from schemas.reference import keys, tables
-
     if schema:
         file = str(write_schema(context.folder))
         return Result({"file": file}, [f"{file} written"])
-    named = [one for one in keys() if key in ("", one.table, one.name, one.path)]
+    named = [one for one in reference.every_key() if key in ("", one.table, one.name, one.path)]
     if not named:
-        known = {name: one.path for one in keys() for name in (one.name, one.path)}
-        raise NoSettingError(key=key, nearest=known[nearest(key, known)])
+        known = {name: one.path for one in reference.every_key() for name in (one.name, one.path)}
+        raise NoSettingError(key=key, nearest=known[mapping.nearest(key, known)])
     lines, table = list[str](), ""
     for one in named:
         if one.table != table and key in ("", one.table):
             table = one.table
-            lines += ["", f"[{table}]  {tables()[table]['description'].splitlines()[0]}"]
+            lines += ["", f"[{table}]  {reference.tables()[table]['description'].splitlines()[0]}"]
         default = one.default if one.default in ("", "required") else f"default: {one.default}"
         about = "; ".join(filter(None, (f"takes {one.takes}", default)))
         name = one.name if table == one.table else one.path
@@ -167,10 +163,8 @@ def settings(context: Context, key: str = "", *, schema: bool = False) -> Result
 
 def write_schema(folder: Path) -> Path:
     """Write the JSON Schema that the first line of each TOML names; return where."""
-    from schemas.reference import SCHEMA_FILE, json_schema
-
-    file = folder / SCHEMA_FILE
-    file.write_text(json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    file = folder / reference.SCHEMA_FILE
+    file.write_text(json.dumps(reference.json_schema(), indent=1, ensure_ascii=False) + "\n", "utf-8")
     return file
 
 
@@ -209,13 +203,9 @@ def check(
         business_date: The business date, if the extract's name does not say it.
         rejects: A new file for the rows of EXTRACT that would not be sent, with their reasons, without card numbers.
     """
-    from flows.runs.probe import race
-    from flows.submissions.rows import Inspection
-    from flows.submissions.submit import Request
-
     if rejects is not None and rejects.exists():
         raise FileThereError(path=str(rejects))
-    found, warnings, fingerprints, inspection = list[Finding](), list[str](), list[str](), Inspection()
+    found, warnings, fingerprints, inspection = list[Finding](), list[str](), list[str](), rows.Inspection()
     wired = _wired(context.folder, issuer, found)
     root, facts = wired.issuer.root, dict[str, Any](issuer=issuer, store=wired.issuer.root)
     with _part(found, "key"), wired.sealer() as sealer:
@@ -225,10 +215,10 @@ def check(
     with _part(found, "own key"), wired.opener() as opener:
         found += [Finding("own key", "it can open what is PGP-encrypted to us")] if opener else []
     with _part(found, "store"):
-        race(wired.adapters.store, f"{issuer}/probe/")
+        probe.race(wired.adapters.store, f"{issuer}/probe/")
         found.append(Finding("store", f"{root}: of concurrent writes to a key, only one succeeds"))
     warnings += kept_from_others(wired.issuer, context.folder)
-    rows = _rows(wired, Request(extract, business_date), inspection, found, facts) if extract else []
+    of_rows = _rows(wired, submit.Request(extract, business_date), inspection, found, facts) if extract else []
     if rejects is not None:
         found.append(_write(rejects, inspection))
     columns = _columns(wired, inspection)
@@ -240,7 +230,7 @@ def check(
     done = facts.get("extract")
     next_step = "" if code or (done and done["already"]) else f"cardlink submit {issuer}{'' if done else ' --dry-run'}"
     of_columns: list[str | Table] = ["", columns] if columns.records else []
-    return Result(facts, [*lines, *of_columns, *rows], next_step, code)
+    return Result(facts, [*lines, *of_columns, *of_rows], next_step, code)
 
 
 @contextmanager
@@ -252,7 +242,7 @@ def _part(found: list[Finding], part: str) -> Iterator[None]:
         found.append(_wrong(part, error))
 
 
-def _wired(folder: Path, name: str, found: list[Finding]) -> IssuerContext:
+def _wired(folder: Path, name: str, found: list[Finding]) -> contexts.IssuerContext:
     """Return the context of an issuer, without what is wrong in its settings where it can do without."""
     issuer = load_issuer(folder, name, lambda error: found.append(_wrong("settings", error)))
     found += [Finding("settings", "what follows is checked without these keys" if found else f"{folder / name}.toml")]
@@ -263,56 +253,51 @@ def _wired(folder: Path, name: str, found: list[Finding]) -> IssuerContext:
 
 
 def _rows(
-    context: IssuerContext, request: Request, inspection: Inspection, found: list[Finding], facts: dict[str, Any]
+    context: contexts.IssuerContext,
+    request: submit.Request,
+    inspection: rows.Inspection,
+    found: list[Finding],
+    facts: dict[str, Any],
 ) -> list[str | Table]:
     """Check the mapping and the rows of an extract; return what is shown of the rows."""
-    from flows.extracts.errors import MappingError
-    from flows.submissions.dry_run import rehearse
-    from schemas.portal import columns
-
     of_file, shown = list[Finding](), list[str | Table]()
     with _part(of_file, "file"):
-        done = rehearse(context, request, None, inspection)
+        done = dry_run.rehearse(context, request, None, inspection)
         facts["extract"], shown = done.facts, would_send(done)[1:]
         if done.already or not inspection.errors:
             of_file, inspection.errors = [Finding("file", done.verdict)], []
-    wrong = [_wrong("mapping" if isinstance(one, MappingError) else "file", one) for one in inspection.errors]
+    wrong = [_wrong("mapping" if isinstance(one, errors.MappingError) else "file", one) for one in inspection.errors]
     if not any(one.part == "mapping" for one in wrong):
         empty = inspection.sample.empty
-        filled = 0 if empty else sum(inspection.sample.look(name)[0] > 0 for name in columns())
+        filled = 0 if empty else sum(inspection.sample.look(name)[0] > 0 for name in portal.columns())
         text = "not checked: no row could be read" if empty else f"{filled} of the portal's columns have content"
         found.append(Finding("mapping", text))
     found += [*sorted(wrong, key=lambda one: one.part != "mapping"), *of_file]
     return shown
 
 
-def _write(path: Path, inspection: Inspection) -> Finding:
+def _write(path: Path, inspection: rows.Inspection) -> Finding:
     """Write the rows that would not be sent, as rejects.csv of a run has them."""
-    from flows.reports.lists import unsent
-    from flows.runs.documents import csv_pieces
-    from schemas.reports import Refusals
-
-    frames = [unsent(records) for records in inspection.unsent]
+    frames = [lists.unsent(records) for records in inspection.unsent]
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.writelines(csv_pieces(frames, Refusals.dtypes()))
+            out.writelines(documents.csv_pieces(frames, reports.Refusals.dtypes()))
     except OSError as error:
         return Finding("rejects", f"{path} cannot be written: {error.strerror}", type(error).__name__, 2)
     return Finding("rejects", f"{path}: {sum(frame.height for frame in frames):,} lines, one per row and reason")
 
 
-def _columns(context: IssuerContext, inspection: Inspection) -> Table:
+def _columns(context: contexts.IssuerContext, inspection: rows.Inspection) -> Table:
     """Show where each of the portal's columns comes from, how much of it there is, its shapes and its verdicts."""
-    from schemas.portal import columns
-    from schemas.reference import toml
-
     mapped = context.issuer.model_dump(mode="json", by_alias=True, exclude_unset=True, include={"columns"})["columns"]
-    sources = {name: toml(spec) for name, spec in mapped.items()} or dict.fromkeys(columns(), "its own name")
-    rows = []
-    for name in () if inspection.sample.empty else columns():
+    sources = {name: reference.toml(spec) for name, spec in mapped.items()} or dict.fromkeys(
+        portal.columns(), "its own name"
+    )
+    lines = []
+    for name in () if inspection.sample.empty else portal.columns():
         verdicts = ((code, how, number) for (at, code, how), number in inspection.verdicts.items() if at == name)
         broken = [f"{number:,} {code.rpartition('.')[2]} ({how})" for code, how, number in verdicts]
         filled, shapes = inspection.sample.look(name)
         share = f"{int(filled * 1000) / 10:g} %"
-        rows.append((name, sources.get(name, "")[:60], share, "  ".join(shapes), ", ".join(broken)))
-    return Table(("column", "from", "filled", "shapes", "verdicts"), rows)
+        lines.append((name, sources.get(name, "")[:60], share, "  ".join(shapes), ", ".join(broken)))
+    return Table(("column", "from", "filled", "shapes", "verdicts"), lines)

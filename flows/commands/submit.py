@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
-from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, Second, entry
-from flows.commands.parameters import Cli, Day, ExtractName, Issuer, Reason
+from flows.commands import on_first_use
+from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
+from flows.commands.parameters import Day, ExtractName, Field, Issuer, Reason
 from flows.commands.result import Result, Table, counted
 from flows.errors import CardlinkError, ExtractError, full_text
 from flows.wiring import wire
 from schemas.actions import Gate
 
-if TYPE_CHECKING:
-    from flows.runs.context import IssuerContext
-    from flows.submissions.dry_run import Checked
-    from flows.submissions.submit import Submitted
-    from schemas.manifest import Counts
+with on_first_use():
+    from flows.reports import lists
+    from flows.runs import context as contexts
+    from flows.runs import documents, prior_state
+    from flows.submissions import dry_run as rehearsal
+    from flows.submissions import pending, plan
+    from flows.submissions import submit as step
+    from schemas import manifest, reasons
 
+SEEN = "already have or await a link and are not sent"
 LONGEST = 6.0  # hours: tens of millions of rows take one
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
 OPEN_GATE = Choice(
@@ -30,15 +35,15 @@ RERUN = Form(
 )
 
 
-@entry("submit", form=RERUN, second=Second("gates", "opened"))
+@entry("submit", form=RERUN, second="gates", when="opened")
 def submit(
     context: Context,
     issuer: Issuer,
     *,
     extract: ExtractName = "",
     business_date: Day = None,
-    opened: Annotated[Sequence[Gate], Cli("--open")] = (),
-    new_run_reason: Annotated[Reason, Cli("--new-run", "REASON")] = "",
+    opened: Annotated[Sequence[Gate], Field("--open")] = (),
+    new_run_reason: Annotated[Reason, Field("--new-run", "REASON")] = "",
     dry_run: bool = False,
 ) -> Result:
     """Submit extracts: validate every row, seal the chunks, commit them for upload.
@@ -53,31 +58,27 @@ def submit(
             run is waiting, uploaded or answered: its cards would be sent twice.
         dry_run: Check every row and show exactly what would be sent; write nothing.
     """
-    from flows.submissions import dry_run as rehearsal
-    from flows.submissions.pending import unsubmitted
-    from flows.submissions.plan import dismiss_line
-    from flows.submissions.submit import Request, refuse_resend
-    from flows.submissions.submit import submit as submit_step
-
     issuer_context = wire(context.folder, issuer)
-    found = [] if extract else unsubmitted(issuer_context, remember=not dry_run)
+    found = [] if extract else pending.unsubmitted(issuer_context, remember=not dry_run)
     names = [extract] if extract else [entry.key for entry, waits in found if not waits]
     waiting = [f"{entry.key} is not taken yet: {waits}" for entry, waits in found if waits]
-    requests = [Request(name, business_date, opened, new_run_reason) for name in names]
+    requests = [step.Request(name, business_date, opened, new_run_reason) for name in names]
     rehearsed, nights = list[rehearsal.Checked](), rehearsal.EarlierRuns()
-    done: list[Submitted] = []
+    done: list[step.Submitted] = []
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
         try:
             if dry_run:
                 rehearsed.append(rehearsal.rehearse(issuer_context, request, nights))
                 continue
-            refuse_resend(issuer_context, request)
+            step.refuse_resend(issuer_context, request)
             with context.progress(request.extract.rpartition("/")[2]) as progress:
-                done.append(submit_step(issuer_context, request, progress))
+                done.append(step.submit(issuer_context, request, progress))
         except CardlinkError as error:
             if isinstance(error, ExtractError) and "cardlink dismiss" not in str(error):
-                error.add_note(f"If it comes under another name, drop this one: `{dismiss_line(request.extract)}`.")
+                error.add_note(
+                    f"If it comes under another name, drop this one: `{plan.dismiss_line(request.extract)}`."
+                )
             refused.append(error)
             if len(requests) == 1:
                 raise
@@ -95,7 +96,7 @@ def submit(
     return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer, headline)
 
 
-def outcome(runs: Sequence[tuple[Counts, int]], refused: Sequence[object] = (), sent: str = "sent") -> str:
+def outcome(runs: Sequence[tuple[manifest.Counts, int]], refused: Sequence[object] = (), sent: str = "sent") -> str:
     """Say in one sentence where the rows of runs (counts, chunks) went, and how many chunks are to upload."""
     read, submitted, rejected, duplicate, suppressed = (sum(getattr(one, fate) for one, _ in runs) for fate in FATES)
     chunks = sum(number for _, number in runs)
@@ -106,21 +107,18 @@ def outcome(runs: Sequence[tuple[Counts, int]], refused: Sequence[object] = (), 
     return "; ".join(part for part in (*parts, f"upload {chunks:,}" if chunks and sent == "sent" else "") if part)
 
 
-def run_facts(done: Submitted) -> dict[str, Any]:
+def run_facts(done: step.Submitted) -> dict[str, Any]:
     """Return the facts of a committed run."""
     facts = done.manifest.model_dump(include={"run", "counts", "reasons", "repairs"})
     return {**facts, "already": done.already, "chunks": len(done.manifest.chunks), "remarks": list(done.remarks)}
 
 
-def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> list[str | Table]:
+def submitted(context: contexts.IssuerContext, done: step.Submitted, headline: str = "") -> list[str | Table]:
     """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
-    from flows.reports.lists import SHOWN, reason_rows
-    from flows.runs.documents import keys_of
-    from flows.runs.prior_state import seen_rows
-
-    run, counts, keys = done.manifest.run, done.manifest.counts, keys_of(done.manifest.run)
-    why, title = reason_rows(done.manifest.reasons), f"To upload next, from {context.issuer.root}/{keys.chunks}"
-    sealed = [(one.name, one.rows, one.bytes, one.sha256) for one in done.manifest.chunks[:SHOWN]]
+    root, run, counts = context.issuer.root, done.manifest.run, done.manifest.counts
+    keys = documents.keys_of(run)
+    why, title = lists.reason_rows(done.manifest.reasons), f"To upload next, from {root}/{keys.chunks}"
+    sealed = [(one.name, one.rows, one.bytes, one.sha256) for one in done.manifest.chunks[: lists.SHOWN]]
     tables: list[str | Table] = [
         _fates(counts, f"{run}-rows", f"Where the rows of {run} went", on_terminal=False),
         Table(("reason", "rows", "what to do"), why, f"{run}-reasons", "Reasons, with what to do", False),
@@ -128,28 +126,23 @@ def submitted(context: IssuerContext, done: Submitted, headline: str = "") -> li
     ]
     if done.already:
         return [f"{run}: already committed, nothing to do", *done.remarks, *tables]
-    seen = seen_rows(done.manifest.reasons)
+    seen = prior_state.seen_rows(done.manifest.reasons)
     lines = [
         *done.remarks,
-        *([f"{seen_before(seen, counts.read)}: {context.issuer.root}/{keys.report('held.csv')}"] if seen else []),
+        *([f"{seen:,} of {counts.read:,} rows {SEEN}: {root}/{keys.report('held.csv')}"] if seen else []),
         f"{run}: {headline or ', '.join(f'{getattr(counts, fate):,} {fate}' for fate in FATES)}",
-        f"{counted(len(done.manifest.chunks), 'chunk')} to upload: {context.issuer.root}/{keys.chunks}",
+        f"{counted(len(done.manifest.chunks), 'chunk')} to upload: {root}/{keys.chunks}",
     ]
     if counts.rejected or counts.duplicate:
-        lines.append(f"rows not sent, each with its reason: {context.issuer.root}/{keys.report('rejects.csv')}")
+        lines.append(f"rows not sent, each with its reason: {root}/{keys.report('rejects.csv')}")
     return [*lines, *tables]
 
 
-def _fates(counts: Counts, key: str, title: str, *, on_terminal: bool = True) -> Table:
+def _fates(counts: manifest.Counts, key: str, title: str, *, on_terminal: bool = True) -> Table:
     return Table(("rows", "count"), [(fate, getattr(counts, fate)) for fate in FATES], key, title, on_terminal)
 
 
-def seen_before(seen: int, read: int) -> str:
-    """Say how many rows other runs have made unnecessary."""
-    return f"{seen:,} of {read:,} rows already have or await a link and are not sent"
-
-
-def _rehearsed(issuer: str, done: Sequence[Checked], errors: Sequence[CardlinkError]) -> Result:
+def _rehearsed(issuer: str, done: Sequence[rehearsal.Checked], errors: Sequence[CardlinkError]) -> Result:
     """Show what each extract would send, and what would stop it."""
     refused, each = [full_text(error) for error in errors], [one.facts for one in done]
     facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": refused}
@@ -163,17 +156,16 @@ def _rehearsed(issuer: str, done: Sequence[Checked], errors: Sequence[CardlinkEr
     return Result(facts, shown, next_step, code, headline=f"dry run: {verdict}")
 
 
-def would_send(checked: Checked) -> list[str | Table]:
+def would_send(checked: rehearsal.Checked) -> list[str | Table]:
     """Show what a real run would send, where the other rows would go and why, or what would stop it."""
-    from flows.reports.lists import SHOWN
-    from schemas.reasons import reason
-
     run = checked.run
-    found = [[one.code, one.rows, ", ".join(map(str, one.first)), reason(one.code).action] for one in checked.found]
+    found = [
+        [one.code, one.rows, ", ".join(map(str, one.first)), reasons.reason(one.code).action] for one in checked.found
+    ]
     columns = ("reason", "rows", "first rows", "what to do")
     if checked.already:
         return [checked.verdict]
-    sizes = () if checked.refused else checked.chunk_rows[:SHOWN]
+    sizes = () if checked.refused else checked.chunk_rows[: lists.SHOWN]
     return [
         checked.verdict,
         "",

@@ -1,7 +1,5 @@
 """From stored bytes to blocks of whole lines in UTF-8: compression and kind by content, encoding by setting."""
 
-from __future__ import annotations
-
 import codecs
 import re
 import zlib
@@ -165,13 +163,9 @@ def _looks_utf16(head: bytes) -> bool:
 
 def _from_utf16(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     first = next(pieces, b"")
-    marked = first.startswith(UTF16_MARKS)
-    big = first.startswith(codecs.BOM_UTF16_BE) or (not marked and first[:1] == b"\0")
+    form = "utf-16" if first.startswith(UTF16_MARKS) else "utf-16-be" if first[:1] == b"\0" else "utf-16-le"
     try:
-        for text in codecs.iterdecode(
-            chain([first[2:] if marked else first], pieces), "utf-16-be" if big else "utf-16-le"
-        ):
-            yield text.encode()
+        yield from (text.encode() for text in codecs.iterdecode(chain([first], pieces), form))
         return
     except UnicodeError:
         pass  # our error is raised outside: the original holds the bytes

@@ -1,7 +1,5 @@
 """An extract as it is delivered: what must be beside it, when it is taken, and reading it, decrypted and proven."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -147,33 +145,6 @@ def _facts(lines: list[str], _: str) -> dict[str, Any] | str:
     return facts or f"it has none of {', '.join(_FACTS)}"
 
 
-class NoKeyForExtractError(OperatorError):
-    """The extract is PGP-encrypted, and no private key is configured."""
-
-    message = "{extract} is PGP-encrypted and no private key is configured."
-    next_step = "Set CARDLINK_PRIVATE_KEY_FILE to the file of the private key it was encrypted for."
-
-
-@contextmanager
-def open_extract(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Iterator[Digesting | BytesIO]:
-    """Open the extract again, pinned; ObjectChangedError at its end if it has not the digest of the first reading."""
-    with context.adapters.store.open(entry.key, entry) as stored:
-        digesting = Digesting(stored)
-        if looks_like_message(digesting.head):
-            message = digesting.read()
-            if is_cut_off(message):
-                raise TruncatedError(name=entry.key, problem=f"its PGP message has no end after {len(message)} bytes")
-            with context.opener() as opener:
-                if opener is None:
-                    raise NoKeyForExtractError(extract=entry.key)
-                plain = opener.open(message, LARGEST_SEALED)
-            yield BytesIO(plain)
-        else:
-            yield digesting
-        if digesting.hexdigest() != source.sha256:
-            raise ObjectChangedError(key=entry.key)
-
-
 class Digesting:
     """A stream that hashes what is read of it; `head`: its first bytes, which are still to be read."""
 
@@ -202,3 +173,30 @@ class Digesting:
         while self.read(1 << 20):
             pass
         return self._running.hexdigest()
+
+
+class NoKeyForExtractError(OperatorError):
+    """The extract is PGP-encrypted, and no private key is configured."""
+
+    message = "{extract} is PGP-encrypted and no private key is configured."
+    next_step = "Set CARDLINK_PRIVATE_KEY_FILE to the file of the private key it was encrypted for."
+
+
+@contextmanager
+def open_extract(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Iterator[Digesting | BytesIO]:
+    """Open the extract again, pinned; ObjectChangedError at its end if it has not the digest of the first reading."""
+    with context.adapters.store.open(entry.key, entry) as stored:
+        digesting = Digesting(stored)
+        if looks_like_message(digesting.head):
+            message = digesting.read()
+            if is_cut_off(message):
+                raise TruncatedError(name=entry.key, problem=f"its PGP message has no end after {len(message)} bytes")
+            with context.opener() as opener:
+                if opener is None:
+                    raise NoKeyForExtractError(extract=entry.key)
+                plain = opener.open(message, LARGEST_SEALED)
+            yield BytesIO(plain)
+        else:
+            yield digesting
+        if digesting.hexdigest() != source.sha256:
+            raise ObjectChangedError(key=entry.key)

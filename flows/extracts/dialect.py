@@ -1,7 +1,5 @@
 """How an extract is written, found in its lines: encoding, delimiter, quoting, header, trailer; and a sample of it."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import Counter

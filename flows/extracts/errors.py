@@ -1,7 +1,5 @@
 """The errors that refuse a whole extract: every message names the file and the problem, never a cell."""
 
-from __future__ import annotations
-
 from flows.errors import ExtractError
 from flows.redaction import redact
 

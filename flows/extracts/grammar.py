@@ -3,12 +3,9 @@
 It decides before a parser sees a line, because CSV parsers guess, pad, shift or merge without a warning.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 import polars as pl
 
@@ -22,8 +19,6 @@ UNTERMINATED = "line.quote.unterminated"
 TOO_FEW = "line.fields.too_few"
 TOO_MANY = "line.fields.too_many"
 TOO_SHORT = "line.length.short"
-
-SHORTER = (TOO_FEW, TOO_SHORT)
 
 WIDE = 500  # fields; polars compiles no regex of many more
 MOST = 20_000  # columns
@@ -60,10 +55,6 @@ class Delimited:
         if self._fields <= WIDE:
             return content & lines.str.contains(f"^{self._whole.pattern}$")
         return content & pl.Series([self._whole.fullmatch(line) is not None for line in lines], dtype=pl.Boolean)
-
-    def opens(self, line: str) -> bool:
-        """Return whether a quoted field begins and is not closed, so that the record may continue in the next line."""
-        return line.count('"') % 2 == 1
 
     def joins(self, lines: Sequence[str]) -> bool:
         """Return whether these lines are one record with line breaks inside its quotes.
@@ -109,35 +100,6 @@ class Fixed:
         if re.search(r"[\x00\x1a\r]", line):
             return CONTROL
         return TOO_SHORT if len(line) < self._width else "line.length.long"
-
-
-Grammar = Delimited | Fixed
-
-
-def joined_records(grammar: Delimited, lines: pl.Series, suspects: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the spans (first, last) of lines that are one record together.
-
-    `suspects` are the positions of lines that are not a record by themselves. A record ends at the first line that
-    closes its quotes, so each opening line has one candidate, and a stray quote never consumes the file.
-    """
-    odd = [at for at in suspects if grammar.opens(lines[at])]
-    spans: list[tuple[int, int]] = []
-    end = -1
-    for first, last in pairwise(odd):
-        if first > end and last - first < LONGEST_RECORD and grammar.joins(lines[first : last + 1].to_list()):
-            spans.append((first, last))
-            end = last
-    return spans
-
-
-def open_record(grammar: Delimited, lines: pl.Series, suspects: Sequence[int], end: int) -> int | None:
-    """Return the position after `end` of a line whose record may continue beyond these lines, else None."""
-    for at in reversed(suspects):
-        if at <= end or lines.len() - at >= LONGEST_RECORD:
-            return None
-        if grammar.opens(lines[at]):
-            return at
-    return None
 
 
 def is_sep_line(line: str, settings: SourceSettings, name: str) -> bool:

@@ -3,8 +3,6 @@
 Header names go into the text, cells never. A guess without a question is one that header and values support together.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter
@@ -12,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import cache
 from itertools import chain
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, Self
 
 import polars as pl
 
@@ -139,7 +137,7 @@ class Draft(NamedTuple):
         """The guesses that have a question."""
         return [one for one in self.guesses if one.question]
 
-    def answered(self, doubt: Guess, value: str) -> Draft:
+    def answered(self, doubt: Guess, value: str) -> Self:
         """Return the draft with the value that a person chose; also of what is made of the same column."""
         alike = {one.key for one in self.doubts if doubt.value and one[1:] == doubt[1:]} | {doubt.key}
         sure = (Guess(one.key, value, "as answered") if one.key in alike else one for one in self.guesses)

@@ -1,11 +1,9 @@
 """From the issuer's headers to the portal's columns, by `[columns]` and `[filter]` of its settings."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import polars as pl
 
@@ -35,10 +33,6 @@ class Dates(NamedTuple):
     source: str
     form: str
     text: pl.Expr
-
-    def error(self, name: str, problem: str) -> MappingError:
-        """Return why the dates cannot be read."""
-        return MappingError(name=name, problem=f"the dates of {self.source} cannot be read: {problem}")
 
     def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return which forms fit a row, once for all rows alike; only of rows that have a date in any form."""
@@ -70,7 +64,7 @@ class Mapping(NamedTuple):
     dates: dict[str, Dates]  # by portal column
     name: str
 
-    def only(self, names: Collection[str]) -> Mapping:
+    def only(self, names: Collection[str]) -> Self:
         """Return the mapping with nothing but these columns filled."""
         empty = pl.lit(None, pl.String)
         every = zip(self.columns, (*portal.columns(), REISSUE), strict=False)
@@ -127,7 +121,8 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
     mapped = rows.select("row", "line", *mapping.columns)
     for target, dates in mapping.dates.items():
         if dates.form == cells.AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
-            raise dates.error(mapping.name, "no form of `auto` fits all rows")
+            problem = f"the dates of {dates.source} cannot be read: no form of `auto` fits all rows"
+            raise MappingError(name=mapping.name, problem=problem)
     return mapped, excluded
 
 
@@ -146,11 +141,11 @@ def with_dates(
             found = pl.concat(dates.fits(block.rows.filter(counts)) for block in reread()).unique()
         forms, problem = _possible(found), ""
         if found.is_empty():
-            problem = dates.wrong(first.filter(counts))
+            problem = next(filter(None, (dates.wrong(block.rows.filter(counts)) for block in reread())), "")
         elif len(forms) != 1:
             problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
         if problem:
-            note(dates.error(mapping.name, problem))
+            note(MappingError(name=mapping.name, problem=f"the dates of {dates.source} cannot be read: {problem}"))
         elif dates.form == cells.AUTO:
             at = portal.columns().index(target)
             columns[at] = cells.date_part(dates.text, forms[0], target, real=True).alias(target)

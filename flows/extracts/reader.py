@@ -1,12 +1,11 @@
 """The strict streaming reader: the line grammar decides, then the parser reads, and nothing is guessed."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +17,6 @@ from flows.extracts import grammar
 from flows.extracts.decode import BLOCK, MARKS, Readable, as_utf8, line_blocks, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from schemas.issuer import SourceSettings
-
-REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String}
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -46,24 +43,21 @@ class Block(NamedTuple):
     refused: pl.DataFrame
 
 
-def read_extract(
-    stream: Readable, settings: SourceSettings, name: str, *, again: bool = False, block: int = BLOCK
-) -> Extract:
-    """Open an extract (plain, gzip or zstd) at its first row; `again`: its run has proven it whole. ExtractError."""
-    return Extract(line_blocks(stream, settings.encoding, name, block), settings, name, again)
-
-
 class Extract:
-    """An open extract: the lines `before` its data, its `header`, its blocks (by iterating, once).
+    """An extract (plain, gzip or zstd), open at its first row: the lines `before`, its `header`, its blocks (once).
 
-    After the iteration, the `kinds` of its lines and the `trailer_count` are final.
+    After the iteration, the `kinds` of its lines and the `trailer_count` are final. `again`: its run has proven it
+    whole. ExtractError.
     """
 
-    def __init__(self, blocks: Iterator[bytes], settings: SourceSettings, name: str, again: bool) -> None:
+    def __init__(
+        self, stream: Readable, settings: SourceSettings, name: str, *, again: bool = False, block: int = BLOCK
+    ) -> None:
         self.kinds: Counter[Kind] = Counter()
         self.trailer_count: int | None = None
         self.before: list[str] = []
-        self._blocks, self._settings, self._name, self._again = blocks, settings, name, again
+        self._blocks = line_blocks(stream, settings.encoding, name, block)
+        self._settings, self._name, self._again = settings, name, again
         self._open = False  # no newline ends the lines before the data
         self._cut = ""  # why the last record seems to be cut off
         self._data = b""  # decoded, not read yet
@@ -73,7 +67,7 @@ class Extract:
             raise TruncatedError(name=name, problem="it ends within its header")
         self._total = None if again or settings.hash_total is None else grammar.HashTotal(settings, self.header, name)
         excel, columns = settings.quoting == "excel", len(self.header)
-        self._grammar: grammar.Grammar = grammar.Delimited(settings.delimiter, columns, excel=excel)
+        self._grammar: grammar.Delimited | grammar.Fixed = grammar.Delimited(settings.delimiter, columns, excel=excel)
         if settings.format == "fixed" and settings.width is not None:
             self._grammar = grammar.Fixed(settings.width)
         self._check_header_fits()
@@ -217,7 +211,7 @@ class Extract:
         for at, code in tail[-grammar.LONGEST_RECORD :]:
             if code == grammar.UNTERMINATED and self._grammar.fault("\n".join(lines[at:])) == grammar.UNTERMINATED:
                 return f"its last record, line {self.lines + at + 1}, ends inside quotes"
-        if not tail or tail[-1][1] not in grammar.SHORTER:
+        if not tail or tail[-1][1] not in (grammar.TOO_FEW, grammar.TOO_SHORT):
             return ""
         at, line = tail[-1][0], lines[tail[-1][0]]
         if self._settings.format == "fixed":
@@ -245,14 +239,18 @@ class Extract:
         return kinds
 
     def _join(self, records: grammar.Delimited, lines: pl.Series, kinds: Kinds, last: bool) -> int:
-        """Mark the records that span lines; return how many lines can be read without the next block."""
-        suspects = np.flatnonzero(kinds == Kind.REFUSED).tolist()
-        end = -1
-        for first, end in grammar.joined_records(records, lines, suspects):
-            kinds[first] = Kind.RECORD
-            kinds[first + 1 : end + 1] = Kind.CONTINUES
-        opening = None if last else grammar.open_record(records, lines, suspects, end)
-        return len(kinds) if opening is None else opening
+        """Mark the records that span lines; return how many lines can be read without the next block.
+
+        A record ends at the first line that closes its quotes, so each opening line has one candidate, and a stray
+        quote never consumes the file.
+        """
+        odd, end = [at for at in np.flatnonzero(kinds == Kind.REFUSED).tolist() if lines[at].count('"') % 2], -1
+        for first, closing in pairwise(odd):
+            near = first > end and closing - first < grammar.LONGEST_RECORD
+            if near and records.joins(lines[first : closing + 1].to_list()):
+                kinds[first], kinds[first + 1 : closing + 1], end = Kind.RECORD, Kind.CONTINUES, closing
+        still_open = not last and odd and odd[-1] > end and len(kinds) - odd[-1] < grammar.LONGEST_RECORD
+        return odd[-1] if still_open else len(kinds)
 
     def _number(self, kinds: Kinds) -> pl.DataFrame:
         """Return row and line of each line that begins a row; count all lines."""

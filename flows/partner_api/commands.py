@@ -8,14 +8,18 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.commands.entry import Context, Form, Second, entry
-from flows.commands.parameters import Cli, Issuer, Number, Reason, RunName
+from flows.commands import on_first_use
+from flows.commands.entry import Context, Form, entry
+from flows.commands.parameters import Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table
 from flows.commands.results import break_lines
 from flows.configuration import load_issuer
 from flows.errors import OperatorError, TryAgainError
 from flows.redaction import hiding
 from flows.wiring import begin_process, secret, wire
+
+with on_first_use():
+    from flows.runs import store as stored
 
 if TYPE_CHECKING:
     from flows.partner_api.client import ServiceClient
@@ -63,7 +67,7 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
     missing = [names[name] for name, value in secrets.items() if not value]
     if missing:
         raise ServiceSecretsError(names=", ".join(missing))
-    retry = Retry(attempts=settings.tries)
+    retry = stored.Retry(attempts=settings.tries)
     with (
         hiding(secrets["app_key"], secrets["password"]),
         open_client(settings, Credentials(**secrets), retry) as client,
@@ -74,15 +78,16 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
 @entry(
     "link",
     form="it shows one person's secret link, and fields are typed at a terminal",
-    second=Second("override", "override"),
+    second="override",
+    when="override",
 )
 def link(
     context: Context,
-    target: Annotated[str, Cli(metavar="RUN|ISSUER")],
+    target: Annotated[str, Field(metavar="RUN|ISSUER")],
     row: Number | None = None,
     *,
     prompt: bool = False,
-    override: Annotated[Reason, Cli(metavar="REASON")] = "",
+    override: Annotated[Reason, Field(metavar="REASON")] = "",
 ) -> Result:
     """Request one link from the partner now: for ROW of RUN, or with --prompt for fields typed in for ISSUER.
 
@@ -121,7 +126,7 @@ def _linked(single: SingleLink) -> Result:
 
 @entry("job follow", form="it prompts a person for what the job needs")
 def job_follow(
-    context: Context, issuer: Issuer, job: Annotated[str, Cli(metavar="JOB")], *, poll: bool = False
+    context: Context, issuer: Issuer, job: Annotated[str, Field(metavar="JOB")], *, poll: bool = False
 ) -> Result:
     """Follow JOB to its end: show its progress, prompt for what it needs, warn before it times out.
 

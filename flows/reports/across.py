@@ -16,7 +16,7 @@ import polars as pl
 from flows.reports import summary
 from flows.results.masking import spreadsheet_safe
 from flows.runs.chunks import chunk_of
-from schemas import reports
+from schemas import tables as reports
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import DECISIONS
 from schemas.reasons import reason
@@ -106,7 +106,7 @@ _UNLINKED = {
 
 
 class Work(NamedTuple):
-    """One line of the worklist (`schemas.reports.Work`); it ages since `since`."""
+    """One line of the worklist (`schemas.tables.Work`); it ages since `since`."""
 
     due: datetime
     kind: str
@@ -205,6 +205,6 @@ def _midnight(day: date) -> datetime:
 
 
 def table(work: Iterable[Work], now: datetime) -> pl.DataFrame:
-    """Return worklist.csv (`schemas.reports.Work`)."""
+    """Return worklist.csv (`schemas.tables.Work`)."""
     found = pl.DataFrame([one.facts(now) for one in work], reports.Work.dtypes())
     return found.with_columns(spreadsheet_safe("command"))

@@ -1,4 +1,4 @@
-"""The lists of a report (`schemas.reports`): links, errors, rejects, chunks, open rows, cardholders without a link.
+"""The lists of a report (`schemas.tables`): links, errors, rejects, chunks, open rows, cardholders without a link.
 
 Derived from ledger and reconciled rows, without card numbers; the small tables shown by commands are here too.
 """
@@ -23,8 +23,8 @@ from schemas.breaks import KINDS, Break
 from schemas.ledger import ERROR, LINKED
 from schemas.manifest import Manifest
 from schemas.reasons import reason
-from schemas.reports import Awaiting, Links, Refusals
 from schemas.settings import LinkSettings
+from schemas.tables import Awaiting, Links, Refusals
 
 FAILED = pl.col("state") == ERROR  # rows of errors.csv
 UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE])  # rows of rejects.csv
@@ -43,7 +43,7 @@ TRIED = {
 
 
 def verified_links(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the links of reconciled rows (`schemas.reports.Links`): verified ones only, cells unchanged."""
+    """Return the links of reconciled rows (`schemas.tables.Links`): verified ones only, cells unchanged."""
     return rows.filter(state=LINKED).select(*Links.dtypes())
 
 

@@ -178,7 +178,7 @@ def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[dict[str, Any
 
 
 def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
-    """Return the page of a run from its summary (with `trend`) and its chunks (`schemas.reports.Chunks`)."""
+    """Return the page of a run from its summary (with `trend`) and its chunks (`lists.chunks`)."""
     reasons = refused_by(summary)
     reported = chunks.with_columns(missing())
     waiting = reported.filter(pl.col("awaiting") > 0)

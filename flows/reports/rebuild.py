@@ -35,7 +35,8 @@ from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.prior_state import CHECKS
 from flows.runs.store import ConflictError, Entry, Store, prefetch
 from flows.runs.versions import NewerDocumentError, written_in
-from schemas import ledger, reports
+from schemas import ledger
+from schemas import tables as reports
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
 from schemas.manifest import FACTS, LedgerPart, Manifest

@@ -23,7 +23,7 @@ CREATED = datetime(2000, 1, 1, tzinfo=UTC)  # the file's own date: the same fact
 
 
 def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
-    """Return the workbook of a run from its summary (with `trend`) and its chunks (`schemas.reports.Chunks`)."""
+    """Return the workbook of a run from its summary (with `trend`) and its chunks (`lists.chunks`)."""
     shown, closed = chunks.head(MOST_CHUNKS), summary["closed"]
     return workbook(
         {

@@ -14,7 +14,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.extracts.delivery import open_extract
 from flows.extracts.mapping import map_rows, plan_mapping
-from flows.extracts.reader import read_extract
+from flows.extracts.reader import Extract
 from flows.results.lineage import CANCELLED, RUN_ROW, run_rows
 from flows.runs.attempts import active
 from flows.runs.context import IssuerContext
@@ -250,7 +250,7 @@ def _rows(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Itera
     """Yield row, cuid and, where there are such columns, number and run of every readable row."""
     issuer = context.issuer
     with open_extract(context, entry, source) as stream:
-        extract = read_extract(stream, issuer.source, source.key)
+        extract = Extract(stream, issuer.source, source.key)
         mapping = plan_mapping(extract.header, issuer, source.key, context.header.names, BESIDE)
         given = {name: header for header, name in ((ROW, "number"), (RUN, "run")) if header in extract.header}
         for block in extract:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from flows.commands.entry import Context, entry
-from flows.commands.parameters import Cli, Day, Issuer, Number, Range, Share
+from flows.commands.parameters import Day, Field, Issuer, Number, Share
 from flows.commands.result import Result
 from flows.configuration import read_file
 from flows.wiring import now, wire
@@ -82,12 +82,12 @@ def practice(
     issuer: Issuer = "",
     *,
     s3: bool = False,
-    folder: Annotated[Path, Cli("--dir", folder=True)] = Path("practice"),
+    folder: Annotated[Path, Field("--dir", folder=True)] = Path("practice"),
     fail: Share = 0.05,
     shuffle: bool = False,
     seed: int = 0,
-    port: Annotated[int, Range(0, 65535)] = 0,
-    speed: Annotated[float, Range(0.001)] = 1.0,
+    port: Annotated[int, Field(least=0, most=65535)] = 0,
+    speed: Annotated[float, Field(least=0.001)] = 1.0,
 ) -> Result:
     """Serve the simulated partner, and with --s3 an S3 store, on the loopback address until Ctrl-C.
 

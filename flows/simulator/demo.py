@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 from flows.commands.entry import Context, entry
-from flows.commands.parameters import Cli, Number
+from flows.commands.parameters import Field, Number
 from flows.commands.result import Link, Result, Table
 from flows.errors import OperatorError
 from flows.simulator.commands import answer_chunks
@@ -43,7 +43,7 @@ class NotADemoError(OperatorError):
 
 @entry("demo", form="it runs the flows itself")
 def demo(
-    context: Context, *, rows: Number | None = None, folder: Annotated[Path, Cli("--dir", folder=True)] = Path("demo")
+    context: Context, *, rows: Number | None = None, folder: Annotated[Path, Field("--dir", folder=True)] = Path("demo")
 ) -> Result:
     """Run the whole pipeline on sample data with a simulated partner: Prefect flows, real gpg, no network.
 

@@ -122,7 +122,7 @@ def main() -> None:
     with ExitStack() as stack:
         stack.enter_context(server(settings, folder / "server.log", port))
         _print_text("deploying the sample issuer")
-        subprocess.run([sys.executable, "-m", "flows.install"], env=settings, check=True)
+        subprocess.run([sys.executable, "-m", "flows.cli", "install"], env=settings, check=True)
         stack.enter_context(page_server(settings, folder / "pages.log"))
         stack.enter_context(worker(settings, folder / "worker.log"))
         _print_text(TEXT.format(url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)))

@@ -19,7 +19,7 @@ from flows.extracts.decode import Readable
 from flows.extracts.delivery import open_extract, read_sidecar
 from flows.extracts.errors import EmptyExtractError
 from flows.extracts.mapping import plan_mapping
-from flows.extracts.reader import Block, read_extract
+from flows.extracts.reader import Block, Extract
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of
 from flows.runs.sealing import Sealer
@@ -67,7 +67,7 @@ class Scan:
         proofs = SourceSettings() if self._selected else issuer.source  # selected rows: their run proved the extract
         self._sidecar = read_sidecar(context.adapters.store, proofs, source.key)
         self._sidecar.prove(bytes=source.size, sha256=source.sha256)
-        self._extract = read_extract(stream, issuer.source, source.key, again=self._selected)
+        self._extract = Extract(stream, issuer.source, source.key, again=self._selected)
         self.number = sequence_number(proofs, source.key, self._extract.before)
         self.held = out_of_sequence(context, source, as_of, self.number, planned, opened)
         beside = BESIDE if self._selected else ()
@@ -111,12 +111,12 @@ class Scan:
 def _reread(context: IssuerContext, stream: Readable, source: SourceIdentity) -> Iterator[Block]:
     """Yield the blocks of an extract that is being read a second time; of one in memory, from there."""
     if isinstance(stream, BytesIO):
-        yield from read_extract(BytesIO(stream.getvalue()), context.issuer.source, source.key, again=True)
+        yield from Extract(BytesIO(stream.getvalue()), context.issuer.source, source.key, again=True)
         return
     with context.adapters.store.open(source.key) as stored:
         entry = stored.entry
     with open_extract(context, entry, source) as second:
-        yield from read_extract(second, context.issuer.source, source.key, again=True)
+        yield from Extract(second, context.issuer.source, source.key, again=True)
 
 
 class ExpectedOutcome(NamedTuple):

@@ -13,8 +13,8 @@ import pytest
 
 from flows.submissions.drift import Sample
 from schemas.portal import CITY, CUID, CVV_HASH, FIRST_NAME, PAN, POSTAL_CODE, columns
-from schemas.reference import SCHEMA_FILE, json_schema, keys
-from schemas.reports import Refusals
+from schemas.reference import SCHEMA_FILE, every_key, json_schema
+from schemas.tables import Refusals
 from tests import keys as gpg
 from tests.builders import portal_rows
 from tests.cli.test_keys_and_names import configured
@@ -206,7 +206,7 @@ def test_settings_prints_every_key_with_its_example(tmp_path: Path) -> None:
 
     lines = done.stdout.splitlines()
     assert 0 == done.returncode
-    assert [] == [one.path for one in keys() if f"    example: {one.name} = {one.example}" not in lines]
+    assert [] == [one.path for one in every_key() if f"    example: {one.name} = {one.example}" not in lines]
 
 
 @pytest.mark.parametrize("key", ["encoding", "source.encoding"])

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from flows.cli.main import Terminal, main
+from flows.cli.main import ask, main
+from flows.commands.entry import Terminal
 from flows.partner_api.terminal import Watcher
 from flows.redaction import shown
 from schemas.partner_api.jobs import CredentialRequest
@@ -177,6 +178,6 @@ def test_a_value_that_is_not_secret_is_asked_for_under_its_key_where_there_is_no
 
     runner = CliRunner()
     with runner.isolation(input="7\n"):
-        given = Watcher(Terminal()).collect(request, None)
+        given = Watcher(Terminal(attended=True, ask=ask)).collect(request, None)
 
     assert given == {"pin": "7"}

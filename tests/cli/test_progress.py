@@ -10,7 +10,7 @@ import sys
 from flows.cli import main as terminal
 from flows.submissions.build import Progress
 terminal.OFTEN = terminal.SELDOM = 0.0
-with terminal.ProgressLine("bank.csv", verbose=sys.argv[1] == "-v") as line:
+with terminal.progress_line("bank.csv", verbose=sys.argv[1] == "-v") as line:
     line(Progress(1000, 1, 0.5))
 """
 

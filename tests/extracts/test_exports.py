@@ -15,7 +15,7 @@ from flows.configuration import load_issuer
 from flows.errors import CardlinkError
 from flows.extracts.guess import Draft, first_draft
 from flows.extracts.mapping import map_rows, plan_mapping, with_dates
-from flows.extracts.reader import Block, read_extract
+from flows.extracts.reader import Block, Extract
 from flows.submissions.normalise import normalise
 from schemas import portal
 from schemas.issuer import Issuer
@@ -42,9 +42,9 @@ def mapped(export: Export, draft: Draft) -> pl.DataFrame:
     issuer = Issuer.model_validate(REST | tomllib.loads(draft.toml))
 
     def blocks() -> list[Block]:
-        return list(read_extract(BytesIO(export.content), issuer.source, "export.csv"))
+        return list(Extract(BytesIO(export.content), issuer.source, "export.csv"))
 
-    mapping = plan_mapping(read_extract(BytesIO(export.content), issuer.source, "").header, issuer, "export.csv", {})
+    mapping = plan_mapping(Extract(BytesIO(export.content), issuer.source, "").header, issuer, "export.csv", {})
     rows = pl.concat(block.rows for block in blocks())
     return normalise(map_rows(rows, with_dates(mapping, rows, lambda: iter(blocks())))[0], issuer.rules)
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from flows.extracts.errors import MappingError
 from flows.extracts.mapping import Mapping, map_rows, plan_mapping, with_dates
-from flows.extracts.reader import REFUSED, Block, read_extract
+from flows.extracts.reader import Block, Extract
 from flows.runs.identity import default_header, header_from_template
 from schemas import portal
 from schemas.expressions import UNREADABLE
@@ -259,7 +259,7 @@ DIALECTS: list[tuple[bytes, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("data", "source"), DIALECTS)
 def test_the_same_extract_in_six_dialects_gives_the_same_rows(data: bytes, source: dict[str, Any]) -> None:
-    extract = read_extract(io.BytesIO(data), SourceSettings(**source), "a.csv")
+    extract = Extract(io.BytesIO(data), SourceSettings(**source), "a.csv")
     planned = plan(extract.header, PLAIN)
 
     mapped = pl.concat(map_rows(block.rows, planned)[0] for block in extract)
@@ -278,7 +278,7 @@ def test_a_fixed_width_extract_is_cut_at_its_positions() -> None:
         service_card__address__first_name={"at": [11, 20]},
         service_card__nickname={"at": [3, 5]},
     )
-    extract = read_extract(io.BytesIO(people.encode()), settings, "a.txt")
+    extract = Extract(io.BytesIO(people.encode()), settings, "a.txt")
 
     mapped, _ = map_rows(next(iter(extract)).rows, plan(extract.header, columns))
 
@@ -438,7 +438,7 @@ def dated(blocks: Sequence[Sequence[str | None]], columns: Columns = DATED) -> l
     for cells in blocks:
         numbers = pl.Series(range(at + 1, at + 1 + len(cells)), dtype=pl.UInt32)
         frame = pl.DataFrame({"row": numbers, "line": numbers + 1, "EXP": pl.Series(cells, dtype=pl.String)})
-        read.append(Block(frame, pl.DataFrame(schema=REFUSED)))
+        read.append(Block(frame, pl.DataFrame(schema={"row": pl.UInt32, "line": pl.UInt32, "code": pl.String})))
         at += len(cells)
     mapping = with_dates(plan(["EXP"], columns), read[0].rows, lambda: iter(read))
     mapped = pl.concat(map_rows(block.rows, mapping)[0] for block in read)
@@ -468,9 +468,10 @@ def test_auto_takes_the_one_form_that_fits_all_rows(blocks: list[list[str | None
         ([["1127"], ["2711"]], "no form"),
         ([["12/31/2027"], ["31/12/2027"]], "no form"),
         ([["soon"], ["later"]], "line 2 has 'AAAA'"),
+        ([[None], ["soon"]], "line 3 has 'AAAA'"),
     ],
 )
-def test_auto_refuses_an_extract_that_several_forms_fit_or_none(blocks: list[list[str]], problem: str) -> None:
+def test_auto_refuses_an_extract_that_several_forms_fit_or_none(blocks: list[list[str | None]], problem: str) -> None:
     with pytest.raises(MappingError) as caught:
         dated(blocks)
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from flows.errors import ExtractError
 from flows.extracts.errors import HeaderError
-from flows.extracts.reader import Block, Extract, Kind, read_extract
+from flows.extracts.reader import Block, Extract, Kind
 from schemas.issuer import SourceSettings
 from tests.extracts import damaged
 
 
 def read(data: bytes, settings: SourceSettings = SourceSettings(), block: int = 16 << 20) -> tuple[Extract, Block]:  # noqa: B008  frozen
     """Read all blocks of an extract as one."""
-    extract = read_extract(io.BytesIO(data), settings, "a.csv", block=block)
+    extract = Extract(io.BytesIO(data), settings, "a.csv", block=block)
     blocks = list(extract)
     return extract, Block(pl.concat(b.rows for b in blocks), pl.concat(b.refused for b in blocks))
 

@@ -10,7 +10,7 @@ import pytest
 
 from flows.errors import ExtractError
 from flows.extracts.mapping import plan_mapping
-from flows.extracts.reader import Extract, Kind, read_extract
+from flows.extracts.reader import Extract, Kind
 from schemas import portal
 from schemas.issuer import SourceSettings
 from tests.night import issuer
@@ -105,7 +105,7 @@ def check_one(data: bytes, block: int) -> pl.DataFrame | None:
 
 def check(data: bytes, block: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read one extract, hold what came out against its physical lines; return rows and refused lines."""
-    extract = read_extract(io.BytesIO(data), SETTINGS, "a.csv", block=block)
+    extract = Extract(io.BytesIO(data), SETTINGS, "a.csv", block=block)
     blocks = list(extract)
     counts = extract
     rows, refused = pl.concat(b.rows for b in blocks), pl.concat(b.refused for b in blocks)

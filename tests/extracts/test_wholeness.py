@@ -25,7 +25,7 @@ from flows.errors import ExtractError
 from flows.extracts.delivery import NoKeyForExtractError, SidecarError, missing, read_sidecar
 from flows.extracts.errors import MappingError, TrailerError, TruncatedError
 from flows.extracts.grammar import HashTotal
-from flows.extracts.reader import read_extract
+from flows.extracts.reader import Extract
 from flows.runs.openpgp import is_cut_off
 from flows.runs.sealing import Plain
 from flows.runs.store import Entry
@@ -50,7 +50,7 @@ TRAILED: dict[str, Any] = {"trailer": "^TRL,([0-9]+),([0-9]+)$", "hash_total": "
 def passes(data: bytes, settings: SourceSettings) -> bool:
     """Return whether an extract is read to its end without being refused as a whole."""
     try:
-        list(read_extract(io.BytesIO(data), settings, "a.csv"))
+        list(Extract(io.BytesIO(data), settings, "a.csv"))
     except ExtractError:
         return False
     return True
@@ -123,7 +123,7 @@ def test_the_message_says_the_line_what_was_found_and_how_many_rows_were_read() 
     said = []
     for data in (b"1,2\n3,4\n5\n", b'1,2\n3,"4\n', b"1,2\n3,4"):
         with pytest.raises(TruncatedError) as caught:
-            list(read_extract(io.BytesIO(data), SourceSettings(header_rows=0, names=("a", "b")), "a.csv"))
+            list(Extract(io.BytesIO(data), SourceSettings(header_rows=0, names=("a", "b")), "a.csv"))
         said.append(caught.value.fields["problem"])
 
     assert "line 3, has 1 instead of 2 fields" in said[0]
@@ -136,13 +136,13 @@ def test_the_message_says_the_line_what_was_found_and_how_many_rows_were_read() 
 def test_a_short_last_record_before_a_trailer_is_one_rejected_row() -> None:
     settings = SourceSettings(header_rows=0, names=("a", "b"), trailer="^TRL,([0-9]+)")
 
-    blocks = list(read_extract(io.BytesIO(b"1,2\n3\nTRL,2\n"), settings, "a.csv"))
+    blocks = list(Extract(io.BytesIO(b"1,2\n3\nTRL,2\n"), settings, "a.csv"))
 
     assert [1] == [row for block in blocks for row in block.refused["row"] - 1]
 
 
 def test_a_run_that_proved_its_extract_reads_it_again_whatever_the_settings_ask_now() -> None:
-    extract = read_extract(io.BytesIO(b"a,b\n1,2\n3"), SourceSettings(), "a.csv", again=True)
+    extract = Extract(io.BytesIO(b"a,b\n1,2\n3"), SourceSettings(), "a.csv", again=True)
 
     assert 2 == sum(block.rows.height + block.refused.height for block in extract)
 
@@ -208,7 +208,7 @@ def test_a_total_that_does_not_prove_the_rows_refuses_them_and_is_not_shown(
     settings = SourceSettings.model_validate(TRAILED | {"trailer": "^TRL,([0-9]+),([0-9]*)$"})
 
     with pytest.raises(error) as caught:
-        list(read_extract(io.BytesIO(data), settings, "a.csv"))
+        list(Extract(io.BytesIO(data), settings, "a.csv"))
 
     assert "424" not in f"{caught.value} {caught.value.fields}"
 

@@ -156,7 +156,7 @@ def on_stage(folder: Path) -> Iterator[Stage]:
 
 def install(on: Stage) -> str:
     """Install deployments, channels and automations, without schedules that come between; return what it says."""
-    command = [sys.executable, "-m", "flows.install"]
+    command = [sys.executable, "-m", "flows.cli", "install"]
     said = subprocess.run(command, env=on.settings, check=True, capture_output=True, text=True).stdout
     unscheduled(on)
     return said

@@ -22,9 +22,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # s
 
 import flows
 from flows.errors import CardlinkError
-from flows.install import automation, automations, main, notifications
+from flows.install import automation, automations, notifications
 from flows.operations.alerts import KINDS
-from flows.wiring import Channels
+from flows.wiring import CHANNELS
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -103,10 +103,10 @@ def test_the_automations_are_ones_prefect_takes_with_and_without_a_channel() -> 
 def test_every_channel_of_the_environment_makes_a_notification_block() -> None:
     url = "https://hooks.example.com/x"
 
-    made = notifications(Channels(url, url, "a" * 32, "ops@example.com", "", "key"))
+    made = notifications(dict(zip(CHANNELS, (url, url, "a" * 32, "ops@example.com", "", "key"), strict=True)))
 
     assert set(made) == {"cardlink-webhook", "cardlink-slack", "cardlink-pagerduty", "cardlink-email"}
-    assert notifications(Channels()) == {}
+    assert notifications(dict.fromkeys(CHANNELS, "")) == {}
 
 
 def test_the_templates_of_the_environment_name_every_variable_and_hold_no_secret() -> None:
@@ -116,21 +116,9 @@ def test_the_templates_of_the_environment_name_every_variable_and_hold_no_secret
     named = set(re.findall(r"^#?(\w+)=", text, re.MULTILINE))
 
     asked = set(re.findall(r'environ\.get\("(CARDLINK_\w+)"', wiring))
-    asked |= {f"CARDLINK_ALERT_{name.upper()}" for name in Channels._fields}
+    asked |= {f"CARDLINK_ALERT_{name.upper()}" for name in CHANNELS}
     assert asked <= named
     assert not re.search(r"^#?\w*(SECRET|KEY|PASSWORD|SENDGRID)\w*=\S", text, re.MULTILINE)
-
-
-def test_asking_the_installer_for_help_installs_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["flows.install", "--help"])
-
-    with pytest.raises(SystemExit) as ended:
-        main()
-
-    assert 0 == ended.value.code
-    assert "Put deployments" in capsys.readouterr().out
 
 
 def test_the_compose_file_fits_its_schema_and_every_service_is_confined() -> None:

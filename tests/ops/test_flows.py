@@ -180,7 +180,7 @@ def test_a_verb_of_a_few_lines_is_a_command_and_a_form() -> None:
     typed = CliRunner().invoke(
         group,
         ["praise", "bank", "--times", "3"],
-        obj={**dict.fromkeys(("config", "json", "verbose")), "typed": "cardlink"},
+        obj={"config": None, "json": False, "verbose": False, "typed": "cardlink"},
     )
     schema = forms.form("praise", [praise]).parameters.model_dump()
 

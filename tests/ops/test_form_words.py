@@ -43,11 +43,7 @@ def kinds(root: type[CardlinkError] = CardlinkError) -> list[type[CardlinkError]
 @pytest.mark.parametrize("form", FORMS)
 def test_no_error_names_an_option_of_the_forms_own_commands(form: str) -> None:
     options = {
-        one.cli.option or f"--{one.name.replace('_', '-')}"
-        for entry in ENTRIES
-        if entry.form is FORMS[form]
-        for one in entry.parameters
-        if not one.argument
+        one.option for entry in ENTRIES if entry.form is FORMS[form] for one in entry.parameters if not one.argument
     }
     known = all_errors()
 

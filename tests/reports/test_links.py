@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from flows.reports.rebuild import rebuild
 from flows.runs.documents import keys_of
-from schemas.reports import Links
 from schemas.settings import LinkSettings
+from schemas.tables import Links
 from tests.night import Bench, local_bench
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from flows.runs.keys import reconciliation
 from flows.wiring import open_store
-from schemas.reports import Awaiting, Questions, Work
+from schemas.tables import Awaiting, Questions, Work
 from tests import keys
 from tests.builders import portal_rows
 from tests.cli.test_mend import cardlink, pin, told

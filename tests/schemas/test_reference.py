@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # i
 import schemas
 from flows.configuration import ConfigurationError, load_issuer
 from schemas.issuer import Issuer
-from schemas.reference import json_schema, keys, toml
+from schemas.reference import every_key, json_schema, toml
 
 EXAMPLE = (Path(schemas.__file__).parent / "example.toml").read_text("utf-8")
 EDITOR = Draft202012Validator(json_schema())
@@ -40,7 +40,7 @@ def test_the_example_sets_every_key_and_is_an_issuer() -> None:
 
     issuer = Issuer.model_validate(given)
 
-    assert [] == [one.path for one in keys() if not one.example or not one.meaning]
+    assert [] == [one.path for one in every_key() if not one.example or not one.meaning]
     unset = [name for name, table in issuer if hasattr(table, "model_fields_set") and name not in given]
     assert [] == unset
 
@@ -51,10 +51,10 @@ def test_an_editor_accepts_the_example_and_knows_every_key() -> None:
     wrong = list(EDITOR.iter_errors(as_json(tomllib.loads(EXAMPLE))))
 
     assert [] == wrong
-    assert [] == [one.path for one in keys() if f'"{one.name}"' not in text]
+    assert [] == [one.path for one in every_key() if f'"{one.name}"' not in text]
 
 
-@pytest.mark.parametrize("one", keys(), ids=lambda one: one.path)
+@pytest.mark.parametrize("one", every_key(), ids=lambda one: one.path)
 def test_what_an_editor_and_cardlink_say_of_a_misspelt_key_agrees(one: Any) -> None:
     given = tomllib.loads(EXAMPLE)
     table = given[one.table] if one.table else given

@@ -8,7 +8,7 @@ import polars as pl
 
 from flows.reports import lists as tables
 from flows.results.reconcile import Reconciled, reconcile
-from schemas.reports import Links, Refusals
+from schemas.tables import Links, Refusals
 from tests.results.outcomes import HOSTS, attribute_all, link, refusal, result, sent_rows
 
 

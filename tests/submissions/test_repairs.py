@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.extracts.mapping import plan_mapping
-from flows.extracts.reader import REFUSED, Block
+from flows.extracts.reader import Block
 from flows.submissions.normalise import Evidence, ExcelDamageError, repair
 from flows.submissions.rows import Route, RowScope
 from flows.submissions.validate import validate
@@ -195,7 +195,9 @@ def test_neither_the_order_of_rows_nor_blocks_change_what_becomes_of_a_row(
 
 def sent(blocks: list[pl.DataFrame]) -> tuple[dict[str, str | None], dict[str, int]]:
     """Take blocks along the route; return each row's line in a chunk, None where it is refused, and the repairs."""
-    read = [Block(block, pl.DataFrame(schema=REFUSED)) for block in blocks]
+    read = [
+        Block(block, pl.DataFrame(schema={"row": pl.UInt32, "line": pl.UInt32, "code": pl.String})) for block in blocks
+    ]
     source = SourceIdentity(key=NAME, version="", size=0, sha256="0" * 64, newlines=0)
     mapping = plan_mapping(columns(), issuer(), NAME, {})
     route = Route(issuer(), mapping, DAY, source, RowScope(), columns(), lambda: iter(read))

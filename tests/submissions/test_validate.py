@@ -451,3 +451,14 @@ def test_a_card_number_in_a_text_is_refused_and_a_phone_number_is_none() -> None
     assert [(1, "card.nickname.card_number"), (3, "address.address1.card_number")] == (
         verdicts.select("row", "code").rows()
     )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"example": {}}, {"column": "nickname"}, {"example": {"nickname": "x"}}, {"severity": "nickname"}]
+)
+def test_a_rule_that_could_not_work_is_an_error_at_its_entry(wrong: dict[str, Any]) -> None:
+    entry: dict[str, Any] = {"column": CITY, "holds": pl.lit(value=True), "example": {CITY: "x"}, "severity": "luhn"}
+    Rule("made.up.right", **entry)
+
+    with pytest.raises(ValueError, match=r"made\.up\.wrong: (a rule needs an example|no such column .*: nickname)"):
+        Rule("made.up.wrong", **entry | wrong)
