@@ -56,7 +56,6 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
     from flows.partner_api.client import open_client
     from flows.partner_api.service import NoServiceError, ServiceSecretsError
     from flows.partner_api.transport import Credentials
-    from flows.runs.store import Retry
 
     begin_process()
     settings = issuer.service
