@@ -123,9 +123,12 @@ def begin_process() -> None:
     remove_dead_homes()
 
 
-def wire(folder: Path, name: str, issuer: Issuer | None = None) -> IssuerContext:
-    """Return an issuer's context with the real adapters; nothing is connected before a step uses it."""
-    from flows.runs.context import IssuerContext
+def wire(folder: Path, name: str, issuer: Issuer | None = None, *, dry_run: bool = False) -> IssuerContext:
+    """Return an issuer's context with the real adapters; nothing is connected before a step uses it.
+
+    In a dry run everything is read and done as it is without one, and what is written stays in memory.
+    """
+    from flows.runs.context import IssuerContext, overlaid
     from flows.runs.identity import default_header, header_from_template
 
     issuer = issuer or load_issuer(folder, name)
@@ -133,7 +136,8 @@ def wire(folder: Path, name: str, issuer: Issuer | None = None) -> IssuerContext
     if template := issuer.portal.template:
         header = header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
     adapters = edges(issuer, folder)
-    return IssuerContext(issuer, adapters, header, lambda: _sealer(issuer, folder), _opener, _funnel, _opener_key)
+    context = IssuerContext(issuer, adapters, header, lambda: _sealer(issuer, folder), _opener, _funnel, _opener_key)
+    return overlaid(context) if dry_run else context
 
 
 def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | None:

@@ -15,9 +15,10 @@ import gnupg
 
 from flows.adapters.gpg import Keyring
 from flows.runs import sealing
-from flows.runs.openpgp import KeyFile, blocks, count_keys
+from flows.runs.openpgp import blocks, keys_in
 
 LEAST: Final = 2048  # bits of RSA
+REVOKED: Final = "was revoked by its owner"
 _FAMILIES: Final = {"1": "RSA", "2": "RSA", "3": "RSA", "16": "ElGamal", "17": "DSA", "20": "ElGamal"}  # RFC 4880 9.1
 _CURVES: Final = {"ed25519": "Curve25519", "cv25519": "Curve25519"} | {
     f"nistp{bits}": f"P-{bits}" for bits in (256, 384, 521)
@@ -41,11 +42,7 @@ class Part(NamedTuple):
         return self.state != "e" and (self.expires is None or today < self.expires)
 
 
-class Recipient(NamedTuple):
-    """A pinned key to seal to, and the part of it that messages will name: a subkey, or the key itself."""
-
-    key: Part
-    chosen: Part
+Recipient = tuple[Part, Part]  # a pinned key, and the part of it that messages will name: a subkey, or the key itself
 
 
 def import_public_keys(
@@ -67,20 +64,18 @@ def import_public_keys(
 
 def _one_public_key(key: bytes, file: str, pinned: str, now: float) -> bytes:
     """Return the key in binary, so that gpg sees exactly what was counted here."""
-    found, why = [], "key.packet.missing"
+    found, made, secret, why = list[bytes](), list[int](), 0, ""
     try:
         found = blocks(key)
-        holds = count_keys(found)
+        made, secret = keys_in(found)
     except sealing.MalformedMessageError as error:
-        holds, why = KeyFile(0, 0, 0), str(error.fields["reason"])
-    if holds.secret:
+        why = str(error.fields["reason"])
+    if secret:
         raise sealing.SecretKeyGivenError(file=file, pinned=pinned)
-    if not holds.public:
-        raise sealing.KeyUnreadableError(file=file, reason=why)
-    if holds.public > 1:
-        raise sealing.ManyKeysError(file=file, count=holds.public)
-    if holds.created > now:  # gpg would not import it
-        raise sealing.KeyFromFutureError(part=f"The key in file {file}", date=str(_day(holds.created)))
+    if len(made) != 1:
+        raise sealing.KeyUnreadableError(file=file, reason=why or f"{len(made)} keys")
+    if made[0] > now:  # gpg would not import it
+        raise sealing.KeyFromFutureError(part=f"The key in file {file}", date=str(_day(made[0])))
     return b"".join(found)
 
 
@@ -90,19 +85,17 @@ def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -
     for key, listed in found.items():
         if any(fingerprint in subkey for subkey in listed["subkeys"]):
             raise sealing.SubkeyPinnedError(fingerprint=fingerprint, key=key)
-    others = sorted(set(found) - set(pinned))
-    if others:
-        raise sealing.KeyNotPinnedError(fingerprint=fingerprint, found=", ".join(others))
-    raise sealing.KeyUnknownError(fingerprint=fingerprint)
+    others = ", ".join(sorted(set(found) - set(pinned)))
+    raise sealing.KeyNotPinnedError(fingerprint=fingerprint, found=others or "other pinned keys")
 
 
 def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipient:
     """Return the recipient with the part gpg would choose: the newest valid subkey, else the key itself."""
     key = _part(listed, listed["cap"], f"Primary key {fingerprint}")
     if key.state == "r":
-        raise sealing.KeyRevokedError(part=key.name)
+        raise sealing.KeyEndedError(part=key.name, ended=REVOKED)
     if not key.alive(today):
-        raise sealing.KeyExpiredError(fingerprint=fingerprint, date=str(key.expires))
+        raise sealing.KeyEndedError(part=key.name, ended=f"expired on {key.expires}")
     subkeys = [
         _part(info, info["capability"], f"Encryption subkey {info['keyid']} of key {fingerprint}")
         for info in listed.get("subkey_info", {}).values()
@@ -110,27 +103,24 @@ def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipi
     ]
     valid = [part for part in subkeys if part.state != "r" and part.alive(today) and part.created <= now]
     if valid:
-        return Recipient(key, max(valid, key=lambda part: part.created))
+        return key, max(valid, key=lambda part: part.created)
     if "e" in key.capabilities:  # lower case: its own capability
-        return Recipient(key, key)
+        return key, key
     if not subkeys:
         raise sealing.KeyCannotEncryptError(fingerprint=fingerprint)
     newest = max(subkeys, key=lambda part: part.created)
     if newest.state == "r":
-        raise sealing.KeyRevokedError(part=newest.name)
+        raise sealing.KeyEndedError(part=newest.name, ended=REVOKED)
     if newest.created > now:
         raise sealing.KeyFromFutureError(part=newest.name, date=str(_day(newest.created)))
-    raise sealing.SubkeyExpiredError(part=newest.name, date=str(newest.expires))
+    raise sealing.KeyEndedError(part=newest.name, ended=f"expired on {newest.expires}; the key itself is valid")
 
 
 def _check_strength(part: Part, curves: Sequence[str]) -> None:
     family, _, bits = part.algorithm.partition(" ")
-    if part.algorithm in curves or (family == "RSA" and int(bits) >= LEAST):
-        return
-    if bits and int(bits) < LEAST:
-        raise sealing.WeakKeyError(part=part.name, algorithm=part.algorithm)
-    accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
-    raise sealing.KeyAlgorithmError(part=part.name, algorithm=part.algorithm, accepted=accepted)
+    if part.algorithm not in curves and (family != "RSA" or int(bits) < LEAST):
+        accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
+        raise sealing.KeyAlgorithmError(part=part.name, algorithm=part.algorithm, accepted=accepted)
 
 
 def _part(fields: Any, capabilities: str, name: str) -> Part:

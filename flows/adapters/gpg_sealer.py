@@ -15,7 +15,7 @@ from typing import Any, Final
 from flows.adapters.gpg import PATIENCE, Keyring, memory_files
 from flows.adapters.gpg_keys import import_public_keys
 from flows.errors import BugError, LimitError
-from flows.runs.openpgp import Compression, Content, blocks, content, inspect
+from flows.runs.openpgp import Compression, blocks, content, inspect
 from flows.runs.sealing import (
     GpgHungError,
     MalformedMessageError,
@@ -91,7 +91,7 @@ class GpgSealer(ExitStack):
             return [self._seal_one(chunk) for chunk in packed]
         return [self._checked(chunk.name, message) for chunk, message in zip(chunks, messages, strict=True)]
 
-    def _encrypt_group(self, chunks: Sequence[Content]) -> list[bytes] | None:
+    def _encrypt_group(self, chunks: Sequence[Plain]) -> list[bytes] | None:
         """Return one message per chunk, None if there are no memory files (macOS) or gpg reported a failure."""
         if not hasattr(os, "memfd_create"):
             return None
@@ -103,9 +103,9 @@ class GpgSealer(ExitStack):
         except (OSError, LimitError):  # no room for files or ciphertext: sealing one by one uses pipes instead
             return None
 
-    def _seal_one(self, chunk: Content) -> Sealed:
+    def _seal_one(self, chunk: Plain) -> Sealed:
         try:
-            result = self._encrypt(b"".join(chunk.pieces))
+            result = self._encrypt(chunk.data)
         except GpgHungError:
             return Sealed(chunk.name, b"", "seal.process.killed")
         if not _clean(result, 1):

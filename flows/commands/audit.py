@@ -44,7 +44,7 @@ def accept(context: Context, issuer: Issuer, key: str, *, reason: Reason, dry_ru
     """
     from flows.operations import audit
 
-    found = audit.accept(wire(context.folder, issuer), key, reason, dry_run=dry_run)
+    found = audit.accept(wire(context.folder, issuer, dry_run=dry_run), key, reason)
     line = f"{found.key}: {found.what}, {'would be ' if dry_run else ''}accepted as it is now"
     return Result({"issuer": issuer, **found._asdict(), "dry_run": dry_run}, [line], f"cardlink audit verify {issuer}")
 

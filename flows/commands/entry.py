@@ -91,11 +91,11 @@ class Context(NamedTuple):
     actor: str = ""
     approve: str = ""
 
-    def context_of(self, run: str) -> IssuerContext:
-        """Return the context of a run's issuer; UnknownRunError if the text is no run id."""
+    def context_of(self, run: str, *, dry_run: bool = False) -> IssuerContext:
+        """Return the context of a run's issuer, as `wire` does; UnknownRunError if the text is no run id."""
         from flows.runs.documents import keys_of
 
-        return wire(self.folder, keys_of(run).run.issuer)
+        return wire(self.folder, keys_of(run).run.issuer, dry_run=dry_run)
 
     def each(self, issuer: str, act: Callable[[str], list[T]]) -> tuple[list[T], dict[str, CardlinkError]]:
         """Return what `act` finds for an issuer, or for all of them, and why some of all could not be read."""

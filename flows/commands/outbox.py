@@ -111,9 +111,9 @@ def _move(context: Context, run: str, what: Move, chunks: Sequence[int], reason:
     """Record what was done with chunks of a run, or show what would be recorded."""
     from flows.operations.outbox import move
 
-    issuer_context = context.context_of(run)
+    issuer_context = context.context_of(run, dry_run=dry_run)
     issuer = issuer_context.issuer.issuer
-    done = move(issuer_context.adapters, run, what, chunks, reason, dry_run=dry_run)
+    done = move(issuer_context.adapters, run, what, chunks, reason)
     moved = [_facts(item) for item in done]
     title = f"{run}: {'dry run, what would be' if dry_run else 'what was'} recorded"
     table = artifact(

@@ -217,14 +217,14 @@ def deliver(
     """
     from flows.operations import delivery
 
-    issuer_context = wire(context.folder, issuer)
+    issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     prefix = "dry run, nothing was written: " if dry_run else ""
     if confirm is not None:
-        confirmed = delivery.confirm(issuer_context, confirm, reason, dry_run=dry_run)
+        confirmed = delivery.confirm(issuer_context, confirm, reason)
         line = f"{prefix}{issuer}: delivery {confirm} confirmed {confirmed.at:%Y-%m-%d %H:%M} by {confirmed.by}"
         facts = {"issuer": issuer, "number": confirm, "dry_run": dry_run, **confirmed.model_dump(mode="json")}
         return Result(facts, [f"{line}: {confirmed.reason}"])
-    done = delivery.deliver(issuer_context, dry_run=dry_run)
+    done = delivery.deliver(issuer_context)
     facts = {"issuer": issuer, "number": done.number, "fresh": done.fresh, "dry_run": dry_run, "doubts": done.doubts}
     doubts = [f"{key} names other bytes than were delivered: not confirmed" for key in done.doubts]
     if done.record is None:

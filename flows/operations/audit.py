@@ -10,12 +10,11 @@ from io import BytesIO
 from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from flows.errors import CardlinkError, OperatorError
-from flows.operations.remediation import checked_reason
+from flows.errors import CardlinkError
 from flows.runs.chains import records
 from flows.runs.chunks import stored_chunks
 from flows.runs.context import IssuerContext
-from flows.runs.documents import UnknownRunError, keys_of, manifests, read_plan, read_purged
+from flows.runs.documents import NotFoundError, UnknownRunError, keys_of, manifests, read_plan, read_purged
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import approvals, dismissed, extracts, purged, trail
 from flows.runs.store import ConflictError, ObjectMissingError, Store, read
@@ -28,13 +27,6 @@ from schemas.records import PARTS, Approval, AuditEntry
 READERS = 16  # objects read at a time
 CHANGED, REMOVED, INSERTED, BROKEN = "changed", "removed", "inserted", "does not follow the entry before it"
 REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
-
-
-class NothingToAcceptError(OperatorError):
-    """The object is no finding, or none that can be accepted."""
-
-    message = "{key} is not a finding of `cardlink audit verify {issuer}` that can be accepted."
-    next_step = "Name a changed, removed or inserted record; trail entries, chunks and ledgers must be restored."
 
 
 class Finding(NamedTuple):
@@ -95,16 +87,14 @@ def verify(store: Store, issuer: str, head: str = "") -> Proof:
     return Proof(len(heads), there, len(older), heads[-1] if heads else "", tuple(ranked), tuple(sorted(accepted)))
 
 
-def accept(context: IssuerContext, key: str, reason: str, *, dry_run: bool = False) -> Finding:
-    """Record why a finding is accepted as it is now; NothingToAcceptError, NoReasonError."""
-    issuer, adapters, why = context.issuer.issuer, context.adapters, checked_reason(reason)
+def accept(context: IssuerContext, key: str, reason: str) -> Finding:
+    """Record why a finding about a record is accepted as it is now; NotFoundError, NoReasonError."""
+    issuer, adapters, why = context.issuer.issuer, context.adapters, context.adapters.signed(reason)["reason"]
     found = next((one for one in verify(adapters.store, issuer).findings if one.key == key), None)
     if found is None or not RECORDS.fullmatch(key):
-        raise NothingToAcceptError(key=key, issuer=issuer)
-    if not dry_run:
-        AuditTrail(adapters.store, adapters.actor, adapters.now).add(
-            issuer, {key: _digests(adapters.store, [key])[key]}, why
-        )
+        what, command = f"finding {key} that can be accepted", f"cardlink audit verify {issuer}"
+        raise NotFoundError(place=issuer, what=what, command=command)
+    AuditTrail(adapters.store, adapters.actor, adapters.now).add(issuer, _digests(adapters.store, [key]), why)
     return found
 
 

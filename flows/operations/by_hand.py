@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.operations.remediation import checked_reason
 from flows.redaction import redact
 from flows.reports.ingest import Ingested, ingest
 from flows.results.decisions import chain_of, decisions
@@ -19,7 +19,7 @@ from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of, read_ledger, read_manifest, run_ids
 from flows.runs.keys import RunKeys, results
 from flows.runs.outcomes import Attributed, StoredOutcomes
-from flows.runs.store import Store
+from flows.runs.store import ObjectMissingError, Store
 from schemas import breaks, ledger
 from schemas.ledger import BROKEN
 from schemas.records import Attribution
@@ -35,54 +35,41 @@ EVENTS: dict[Kind, str] = {
 LOST = (breaks.UNATTRIBUTED_ERROR, breaks.UNKNOWN_CUID, breaks.FOREIGN_FILE, breaks.LAST4_MISMATCH, breaks.UNNAMED_ROW)
 
 
-class NoSuchResultError(OperatorError):
-    """No result file has that name."""
-
-    message = "No result file {name} under {prefix}."
-    next_step = "Name a file that is stored there, or drop it there first."
-
-
 class Decided(NamedTuple):
     """A record about a result file, the outcome of the row it is about, if any, and the ingest that followed."""
 
     record: Attribution
     row: dict[str, Any]
-    ingested: Ingested | None
+    ingested: Ingested
 
 
 def _find_result(context: IssuerContext, result: str) -> ResultObject:
-    """Return a result file by name or key, with the decisions about it; NoSuchResultError."""
+    """Return a result file by name or key, with the decisions about it; ObjectMissingError."""
     store, issuer = context.adapters.store, context.issuer.issuer
     prefix = results(issuer)
     for entry in store.keys(prefix):
         if entry.key in (result, prefix + result):
             return ResultObject(entry, decisions(store, issuer).get(chain_of(issuer, entry.key), ()))
-    raise NoSuchResultError(name=redact(result), prefix=prefix)
+    raise ObjectMissingError(key=prefix + redact(result))
 
 
 def _decide(
-    context: IssuerContext, found: ResultObject, digest: str, what: Kind, why: str, *, dry_run: bool, **row: Any
+    context: IssuerContext, found: ResultObject, digest: str, what: Kind, signed: Mapping[str, Any], **row: Any
 ) -> Decided:
-    """Record a decision about the result file of these bytes, or about its `row` (fields of Attribution); reingest it.
-
-    A dry run only returns what the record would make of the row.
-    """
+    """Record a decision about the result file of these bytes, or about its `row` (fields of Attribution); reingest."""
     adapters, issuer, key = context.adapters, context.issuer.issuer, found.entry.key
     known = run_ids(adapters.store, issuer)
     with ThreadPoolExecutor(READERS) as readers:
         has = readers.map(lambda run: StoredOutcomes(adapters.store, RunKeys(run)).has_results_for(key), known)
         runs = tuple(sorted(str(run) for run, answered in zip(known, has, strict=True) if answered))
-    who = {"at": adapters.now(), "by": redact(adapters.actor), "reason": why}
-    record = Attribution(**who, what=what, result=redact(key), digest=digest, runs=runs, **row)
+    record = Attribution(**signed, what=what, result=redact(key), digest=digest, runs=runs, **row)
     _, after = examine(context, found._replace(decided=(*found.decided, record)))
     outcome = after.outcomes.filter(position=record.position).select("state", "trouble", "run", "chunk", "row", "how")
     built = outcome.row(0, named=True) if outcome.height else {}
-    if dry_run:
-        return Decided(record, built, None)
     add_record(adapters.store, chain_of(issuer, key), record)
     facts: dict[str, str | int] = {"result": record.result} | ({"row": record.position} if record.position else {})
     for run in sorted({*runs, *after.outcomes["run"].drop_nulls().unique(), record.run} - {""}):
-        record_event(adapters, keys_of(run), EVENTS[what], reason=why, **facts)
+        record_event(adapters, keys_of(run), EVENTS[what], reason=record.reason, **facts)
     return Decided(record, built, ingest(context))
 
 
@@ -104,39 +91,32 @@ class LastFourError(OperatorError):
 
 
 def attribute_row(
-    context: IssuerContext,
-    result: str,
-    position: int,
-    to: tuple[str, int],
-    reason: str,
-    *,
-    last_4_confirmed: bool = False,
-    dry_run: bool = False,
+    context: IssuerContext, result: str, position: int, to: tuple[str, int], reason: str, last_4_confirmed: bool = False
 ) -> Decided:
     """Give data row `position` (from 1) of a result file to a sent row, `to` run and row, that has no answer.
 
     A link with other last four digits may go to the wrong cardholder, so it needs the partner's confirmation:
-    `last_4_confirmed`. Raises NoSuchResultError, NoSuchRowError, RowSettledError, LastFourError, UnknownRunError,
+    `last_4_confirmed`. Raises ObjectMissingError, NoSuchRowError, RowSettledError, LastFourError, UnknownRunError,
     NoReasonError.
     """
-    why, found = checked_reason(reason), _find_result(context, result)
+    signed, found = context.adapters.signed(reason), _find_result(context, result)
     rows, seen = examine(context, found)
     reported = _unattributed_row(rows, seen, position)
     last_4 = _waiting_row(context.adapters.store, *to)
     if not last_4_confirmed and reported not in (None, last_4):
         raise LastFourError(result=rows.name, position=position, run=to[0], row=to[1])
     row = {"position": position, "run": to[0], "row": to[1], "last_4_confirmed": last_4_confirmed}
-    return _decide(context, found, rows.digest, "attributed", why, dry_run=dry_run, **row)
+    return _decide(context, found, rows.digest, "attributed", signed, **row)
 
 
-def withdraw(context: IssuerContext, result: str, position: int, reason: str, *, dry_run: bool = False) -> Decided:
+def withdraw(context: IssuerContext, result: str, position: int, reason: str) -> Decided:
     """Withdraw the attribution of a result row by an operator; the rules place it again, or it is a break again."""
-    why, found = checked_reason(reason), _find_result(context, result)
+    signed, found = context.adapters.signed(reason), _find_result(context, result)
     rows, _ = examine(context, found)
     decided = [one for one in found.decided if one.position == position and one.digest == rows.digest]
     if not decided or decided[-1].what != "attributed":
         raise NoSuchRowError(place=rows.name, rows=f"{position} that an operator attributed")
-    return _decide(context, found, rows.digest, "withdrawn", why, dry_run=dry_run, position=position)
+    return _decide(context, found, rows.digest, "withdrawn", signed, position=position)
 
 
 def _unattributed_row(rows: ResultRows, seen: Attributed, position: int) -> str | None:
@@ -170,8 +150,8 @@ def _waiting_row(store: Store, run: str, row: int) -> str:
     return str(sent["last_4"][0])
 
 
-def reingest(context: IssuerContext, result: str, reason: str, *, dry_run: bool = False) -> Decided:
-    """Attribute a result file again and report the runs it answered before and answers now; NoSuchResultError."""
-    why, found = checked_reason(reason), _find_result(context, result)
+def reingest(context: IssuerContext, result: str, reason: str) -> Decided:
+    """Attribute a result file again and report the runs it answered before and answers now; ObjectMissingError."""
+    signed, found = context.adapters.signed(reason), _find_result(context, result)
     rows, _ = examine(context, found)
-    return _decide(context, found, rows.digest, "again", why, dry_run=dry_run)
+    return _decide(context, found, rows.digest, "again", signed)

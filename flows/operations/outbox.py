@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from flows.errors import OperatorError
-from flows.redaction import redact
-from flows.runs.chunks import MOVES, ChunkEvent, Item, Move, State, after, outbox, stored_chunks
+from flows.runs.chunks import MOVES, Item, Move, State, outbox, stored_chunks
 from flows.runs.context import Adapters, record_event
-from flows.runs.documents import NoReasonError, keys_of, read_manifest
+from flows.runs.documents import NotFoundError, keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.store import ConflictError, read
 
@@ -25,29 +24,15 @@ class ChunkStateError(OperatorError):
     next_step = "`cardlink outbox list ISSUER --run {run}` shows every chunk; an uploaded one cannot be recalled."
 
 
-class NoSuchChunkError(OperatorError):
-    """The run has no chunk of that number."""
-
-    message = "{run} has chunks 1 to {last}, but no chunk {number}."
-    next_step = "`cardlink outbox list ISSUER --run {run}` shows every chunk."
-
-
-def move(
-    adapters: Adapters, run: str, what: Move, numbers: Collection[int] = (), reason: str = "", *, dry_run: bool = False
-) -> list[Item]:
+def move(adapters: Adapters, run: str, what: Move, numbers: Collection[int] = (), reason: str = "") -> list[Item]:
     """Record what was done to chunks of a run (by default all that allow it); return their new state.
 
-    Raises ChunkStateError, NoSuchChunkError, NoReasonError; then, and in a dry run, nothing is recorded.
+    Raises ChunkStateError, NotFoundError, NoReasonError; then nothing is recorded.
     """
-    if what != "uploaded" and not reason.strip():
-        raise NoReasonError
+    why = adapters.signed(reason)["reason"] if what != "uploaded" else reason.strip()
     chosen = select_chunks(outbox(adapters, run), run, MOVES[what][0], what, numbers)
-    if dry_run:
-        done = ChunkEvent(what, adapters.now(), adapters.actor, reason=redact(reason.strip()))
-        return [after(item, done) for item in chosen]
-    names = [item.chunk.name for item in chosen]
-    if names:
-        record_event(adapters, keys_of(run), what, chunks=names, reason=reason.strip())
+    if names := [item.chunk.name for item in chosen]:
+        record_event(adapters, keys_of(run), what, chunks=names, reason=why)
     moved = {item.chunk.number for item in chosen}
     return [item for item in outbox(adapters, run) if item.chunk.number in moved]
 
@@ -75,11 +60,12 @@ def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbe
 def select_chunks(
     found: Sequence[Item], run: str, states: Collection[State], what: str, numbers: Collection[int]
 ) -> list[Item]:
-    """Return the chunks of these numbers, or all in one of these states; NoSuchChunkError, ChunkStateError."""
+    """Return the chunks of these numbers, or all in one of these states; NotFoundError, ChunkStateError."""
     by_number = {item.chunk.number: item for item in found}
     for number in numbers:
         if number not in by_number:
-            raise NoSuchChunkError(run=run, last=len(found), number=number)
+            listed = f"cardlink outbox list {keys_of(run).run.issuer} --run {run}"
+            raise NotFoundError(place=run, what=f"chunk {number}", command=listed)
         if by_number[number].state not in states:
             raise ChunkStateError(number=number, run=run, state=by_number[number].state, action=what)
     return [item for item in found if item.state in states and (not numbers or item.chunk.number in numbers)]

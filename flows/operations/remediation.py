@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 from flows.errors import OperatorError
 from flows.operations.outbox import select_chunks
-from flows.redaction import redact
 from flows.reports.rebuild import Findings, RunReport, find_breaks, rebuild_lasting
 from flows.runs.chains import add_record
 from flows.runs.chunks import chunk_of, closed_breaks, outbox, place_of
-from flows.runs.claim import ClaimedError, ClaimHolder, claimed, end, held
+from flows.runs.claim import ClaimHolder, claimed, end, held
 from flows.runs.context import Adapters, IssuerContext, record_event
-from flows.runs.documents import NoReasonError, UnknownRunError, finished, keys_of, read_plan
+from flows.runs.documents import NotFoundError, UnknownRunError, finished, keys_of, read_plan
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, dismissed
 from flows.submissions.pending import extract_states
@@ -24,13 +23,6 @@ from schemas.records import Abandoned, Closing, Dismissal
 T = TypeVar("T", Break, Closing)
 
 
-def checked_reason(reason: str) -> str:
-    """Return a reason as it is recorded, card numbers masked; NoReasonError where it is empty."""
-    if not reason.strip():
-        raise NoReasonError
-    return redact(reason.strip())
-
-
 class CommittedError(OperatorError):
     """The run to be abandoned, or of the extract to be dismissed, is committed."""
 
@@ -38,21 +30,14 @@ class CommittedError(OperatorError):
     next_step = "Chunks not uploaded yet can be cancelled: cardlink outbox cancel {run} --reason WHY."
 
 
-def abandon(adapters: Adapters, run: str, reason: str, *, dry_run: bool = False) -> Abandoned:
+def abandon(adapters: Adapters, run: str, reason: str) -> Abandoned:
     """Abandon a planned run that is neither committed nor claimed; return the record.
 
     Raises UnknownRunError, CommittedError, AbandonedError, ClaimedError, NoReasonError.
     """
-    keys, why = keys_of(run), checked_reason(reason)
+    keys, record = keys_of(run), Abandoned(run=run, **adapters.signed(reason))
     _refuse_unplanned(adapters, keys)
     _refuse_ended(adapters, keys)
-    record = Abandoned(run=run, at=adapters.now(), by=redact(adapters.actor), reason=why)
-    if dry_run:
-        holder = held(adapters.store, keys.claims, adapters.now())
-        if holder is not None:
-            until = holder.until.isoformat(timespec="seconds")
-            raise ClaimedError(holder=holder.holder, prefix=keys.claims, until=until)
-        return record
     with claimed(adapters, keys.claims):
         if not adapters.store.create(keys.manifest, canonical(record)):
             _refuse_ended(adapters, keys)
@@ -69,70 +54,42 @@ def _refuse_unplanned(adapters: Adapters, keys: RunKeys) -> None:
         raise UnknownRunError(run=str(keys.run))
 
 
-class NotClaimedError(OperatorError):
-    """The run is not claimed."""
-
-    message = "No process has claimed {run}: there is nothing to take over."
-    next_step = "Resume the interrupted command: run it again."
-
-
-def take_over(adapters: Adapters, run: str, reason: str, *, dry_run: bool = False) -> ClaimHolder:
+def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
     """End the claim on a run and return who held it; the next submit resumes from what is published.
 
     A process that is still alive loses the claim at its next renewal; what it publishes until then is what the next
-    one would publish. Raises UnknownRunError, NotClaimedError, NoReasonError.
+    one would publish. Raises UnknownRunError, NotFoundError, NoReasonError.
     """
-    keys, why = keys_of(run), checked_reason(reason)
+    keys, why = keys_of(run), adapters.signed(reason)["reason"]
     _refuse_unplanned(adapters, keys)
     holder = held(adapters.store, keys.claims, adapters.now())
     if holder is None:
-        raise NotClaimedError(run=run)
-    if not dry_run:
-        until = holder.until.isoformat(timespec="seconds")
-        record_event(adapters, keys, "taken over", reason=why, holder=holder.holder, until=until)
-        end(adapters.store, keys.claims, adapters.actor, adapters.now())
+        raise NotFoundError(place=run, what="claim to take over", command=f"cardlink history {run}")
+    until = holder.until.isoformat(timespec="seconds")
+    record_event(adapters, keys, "taken over", reason=why, holder=holder.holder, until=until)
+    end(adapters.store, keys.claims, adapters.actor, adapters.now())
     return holder
 
 
-class NotDismissedError(OperatorError):
-    """The dismissal to be taken back does not hold."""
-
-    message = "{extract} is not dismissed."
-    next_step = "`cardlink extracts {issuer}` lists every extract and what became of it."
-
-
-def dismiss(
-    context: IssuerContext, extract: str, reason: str, *, undo: bool = False, dry_run: bool = False
-) -> Dismissal:
+def dismiss(context: IssuerContext, extract: str, reason: str, *, undo: bool = False) -> Dismissal:
     """Decide that an extract shall not be sent, or take that back; return the record.
 
-    Raises ExtractNotFoundError, CommittedError, NotDismissedError, NoReasonError.
+    Raises ExtractNotFoundError, CommittedError, NotFoundError, NoReasonError.
     """
-    adapters, issuer, why = context.adapters, context.issuer.issuer, checked_reason(reason)
+    adapters, issuer, signed = context.adapters, context.issuer.issuer, context.adapters.signed(reason)
     entry = find_extract(context, extract)
     sha256 = identify(adapters.store, entry).sha256
     standing = dismissal_of(context, entry.key, dismissals(adapters.store, issuer, sha256))
     if undo and standing is None:
-        raise NotDismissedError(extract=entry.key, issuer=issuer)
+        raise NotFoundError(place=entry.key, what="dismissal to take back", command=f"cardlink extracts {issuer}")
     for one in extract_states(context):
         if (one.key, one.sha256, one.state, undo) == (entry.key, sha256, "committed", False):
             raise CommittedError(run=one.run)
     if standing is not None and not undo:
         return standing
-    record = Dismissal(
-        at=adapters.now(), by=redact(adapters.actor), reason=why,
-        what="taken back" if undo else "dismissed", key=entry.key, size=entry.size,
-    )  # fmt: skip
-    if not dry_run:
-        add_record(adapters.store, f"{dismissed(issuer)}{sha256}/", record)
+    record = Dismissal(**signed, what="taken back" if undo else "dismissed", key=entry.key, size=entry.size)
+    add_record(adapters.store, f"{dismissed(issuer)}{sha256}/", record)
     return record
-
-
-class NoSuchBreakError(OperatorError):
-    """The run has no such break to close or reopen."""
-
-    message = "{run} has no {state} {name} at {place}."
-    next_step = "`cardlink report {run}` lists its breaks with the names and places to use."
 
 
 class NotOfferedError(OperatorError):
@@ -142,30 +99,18 @@ class NotOfferedError(OperatorError):
     next_step = "Its decisions are: {offered}; `cardlink report {run}` shows the effect of each."
 
 
-class ClosedBreaks(NamedTuple):
-    """The breaks that were closed or reopened, and the report as it is now; None in a dry run."""
-
-    breaks: tuple[Break | Closing, ...]
-    report: RunReport | None
+Settled = tuple[tuple[Break | Closing, ...], RunReport]  # the breaks closed or reopened, and the report after that
 
 
 def close_break(
-    context: IssuerContext,
-    run: str,
-    name: str,
-    place: str,
-    reason: str,
-    decision: str = EXPLAINED,
-    *,
-    dry_run: bool = False,
-) -> ClosedBreaks:
+    context: IssuerContext, run: str, name: str, place: str, reason: str, decision: str = EXPLAINED
+) -> Settled:
     """Close the open breaks of a kind in a run by a decision, all or those at a place (with or without row numbers).
 
     A chunk that was uploaded and has no result at all can be given up as RESULT_SHORT. Raises UnknownRunError,
-    NoSuchBreakError (notices cannot be closed), NotOfferedError, ChunkStateError, NoReasonError.
+    NotFoundError (notices cannot be closed), NotOfferedError, ChunkStateError, NoReasonError.
     """
-    why, keys = checked_reason(reason), keys_of(run)
-    found = find_breaks(context, run)
+    signed, found = context.adapters.signed(reason), find_breaks(context, run)
     offered = KINDS[name].decisions if name in KINDS else ()
     if offered and decision not in offered:
         raise NotOfferedError(run=run, name=name, decision=decision, offered=", ".join(offered))
@@ -176,7 +121,7 @@ def close_break(
         select_chunks(outbox(context.adapters, run), run, {"uploaded"}, "given up", [chunk])
         found = found._replace(breaks=(Break(name, lacking, place, "", run),))
     chosen = {one: _covered(found, one, decision) for one in _chosen(run, "open", found.breaks, name, place)}
-    return _record(context, keys, "closed", chosen, why, decision, dry_run=dry_run)
+    return _record(context, run, "closed", chosen, signed, decision)
 
 
 def _covered(found: Findings, one: Break, decision: str) -> tuple[int, ...]:
@@ -188,40 +133,33 @@ def _covered(found: Findings, one: Break, decision: str) -> tuple[int, ...]:
     return tuple(sorted(set(rows)))
 
 
-def reopen_break(
-    context: IssuerContext, run: str, name: str, place: str, reason: str, *, dry_run: bool = False
-) -> ClosedBreaks:
+def reopen_break(context: IssuerContext, run: str, name: str, place: str, reason: str) -> Settled:
     """Reopen closed breaks of a kind in a run, all or those at a place; raises as `close_break` does."""
-    why, keys = checked_reason(reason), keys_of(run)
-    closed = _chosen(run, "closed", closed_breaks(context.adapters.store, keys), name, place)
-    return _record(context, keys, "reopened", dict.fromkeys(closed, ()), why, dry_run=dry_run)
+    signed, closed = context.adapters.signed(reason), closed_breaks(context.adapters.store, keys_of(run))
+    chosen = _chosen(run, "closed", closed, name, place)
+    return _record(context, run, "reopened", dict.fromkeys(chosen, ()), signed)
 
 
 def _chosen(run: str, state: str, found: Sequence[T], name: str, place: str) -> tuple[T, ...]:
-    """Return the breaks of that name and place; NoSuchBreakError where there is none."""
+    """Return the breaks of that name and place; NotFoundError where there is none."""
     chosen = tuple(one for one in found if one.name == name and place in ("", one.place, place_of(one.place)))
     if not chosen:
-        raise NoSuchBreakError(run=run, name=name, place=place or "any place", state=f"{state} break")
+        what = f"{state} break {name} at {place or 'any place'}"
+        raise NotFoundError(place=run, what=what, command=f"cardlink report {run}")
     return chosen
 
 
 def _record(
     context: IssuerContext,
-    keys: RunKeys,
+    run: str,
     what: Literal["closed", "reopened"],
     chosen: Mapping[T, tuple[int, ...]],
-    why: str,
+    signed: Mapping[str, Any],
     decision: str = "",
-    *,
-    dry_run: bool,
-) -> ClosedBreaks:
+) -> Settled:
     """Record that breaks, each with the rows it covers, are closed, or open again, and rebuild the report."""
-    adapters = context.adapters
-    if dry_run:
-        return ClosedBreaks(tuple(chosen), None)
     for one, covers in chosen.items():
-        who = {"at": adapters.now(), "by": redact(adapters.actor), "reason": why}
         by = decision or getattr(one, "decision", "")
-        record = Closing(**who, what=what, name=one.name, place=one.place, rows=one.rows, decision=by, covers=covers)
-        add_record(adapters.store, keys.closed, record)
-    return ClosedBreaks(tuple(chosen), rebuild_lasting(context, str(keys.run)))
+        record = Closing(**signed, what=what, name=one.name, place=one.place, rows=one.rows, decision=by, covers=covers)
+        add_record(context.adapters.store, keys_of(run).closed, record)
+    return tuple(chosen), rebuild_lasting(context, run)

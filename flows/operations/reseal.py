@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from flows.errors import CardlinkError, OperatorError
 from flows.extracts.delivery import open_extract
 from flows.operations.outbox import select_chunks
-from flows.operations.remediation import checked_reason
-from flows.redaction import redact
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.selection import reopen_source
 from flows.results.lineage import committed
@@ -131,7 +129,7 @@ def reseal(
     Every row is first read again and compared with the ledger; a dry run stops after that. Raises
     UnknownRunError, ChunkStateError, SettingsChangedError, SourceGoneError, RowsDifferError, PartialRunError.
     """
-    why, manifest = checked_reason(reason), committed(context.adapters.store, run)
+    signed, manifest = context.adapters.signed(reason), committed(context.adapters.store, run)
     refuse_newer(manifest, keys_of(run).manifest)
     keys = keys_of(run)
     if (plan := read_plan(context.adapters.store, keys)) is None:
@@ -148,7 +146,7 @@ def reseal(
             )
         with claimed(context.adapters, keys.claims) as claim:
             if chosen:
-                _seal(context, manifest, chosen, sealer, claim, why)
+                _seal(context, manifest, chosen, sealer, claim, signed)
             retired, left = _delete_replaced(context, cleaner, manifest)
     return Resealed(tuple(chosen), sealer.fingerprints, retired, left)
 
@@ -162,7 +160,12 @@ def _chosen(context: IssuerContext, manifest: Manifest, numbers: Collection[int]
 
 
 def _seal(
-    context: IssuerContext, manifest: Manifest, numbers: Sequence[int], sealer: Sealer, claim: Claim, why: str
+    context: IssuerContext,
+    manifest: Manifest,
+    numbers: Sequence[int],
+    sealer: Sealer,
+    claim: Claim,
+    signed: Mapping[str, Any],
 ) -> None:
     """Publish new ciphertext under its own prefix, and commit it if the chunks are still waiting or held."""
     store, keys = context.adapters.store, keys_of(manifest.run)
@@ -177,10 +180,8 @@ def _seal(
         claim.check()
         chunks += _publish(context, sealer, keys, keys.sealed(generation), names, group)
     select_chunks(outbox(context.adapters, manifest.run), manifest.run, FITS, "sealed anew", numbers)
-    record = Reseal(
-        at=context.adapters.now(), by=redact(context.adapters.actor), reason=why, run=manifest.run,
-        generation=generation, recipients=sealer.fingerprints, chunks=tuple(sorted(chunks, key=lambda one: one.number)),
-    )  # fmt: skip
+    ordered, sealed_to = tuple(sorted(chunks, key=lambda one: one.number)), sealer.fingerprints
+    record = Reseal(**signed, run=manifest.run, generation=generation, recipients=sealed_to, chunks=ordered)
     if not add_next(store, keys.reseals, len(chain) + 1, record):
         raise LeaseLostError(prefix=keys.claims)
 

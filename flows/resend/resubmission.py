@@ -20,8 +20,8 @@ from flows.resend import selection as choice
 from flows.results.lineage import committed, repeated_runs, run_rows
 from flows.runs.attempts import attempts, attempts_of
 from flows.runs.chains import commits_since
-from flows.runs.context import IssuerContext, overlaid, record_event
-from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of, read_summary, shaped
+from flows.runs.context import IssuerContext, NoReasonError, overlaid, record_event
+from flows.runs.documents import NoSuchRowError, keys_of, read_summary, shaped
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer

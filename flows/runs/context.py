@@ -11,6 +11,7 @@ from datetime import date, datetime
 from io import BytesIO
 from typing import Any, NamedTuple
 
+from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.runs.identity import Header, digest, facts_as_stored
 from flows.runs.keys import FOLDER_TIME, RunKeys, checked
@@ -22,6 +23,13 @@ from schemas.manifest import Manifest
 DROPPED = "dropped"  # the fact of a run's commit that says when its extract was dropped
 
 
+class NoReasonError(OperatorError):
+    """A decision of an operator was given without its reason."""
+
+    message = "No reason given."
+    next_step = "Give it with --reason; it is kept with the decision, your name and the time."
+
+
 class Adapters(NamedTuple):
     """Everything outside: storage, the clock, who is acting, and the probe a store has to pass."""
 
@@ -30,6 +38,12 @@ class Adapters(NamedTuple):
     actor: str
     probe: Callable[[Store, str], None]  # StoreUnsafeError where create-only writes are not, below a prefix
     connections: int = 16  # requests at a time
+
+    def signed(self, reason: str) -> dict[str, Any]:
+        """Return when, by whom and why, as a `Record` has it, card numbers masked; NoReasonError where it is empty."""
+        if not reason.strip():
+            raise NoReasonError
+        return {"at": self.now(), "by": redact(self.actor), "reason": redact(reason.strip())}
 
 
 class IssuerContext(NamedTuple):
@@ -89,7 +103,7 @@ class Overlay:
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List what is stored and what was written here, in key order."""
         found = {entry.key: entry for entry in self._below.keys(prefix, shallow=shallow)}
-        for key in self._written:
+        for key in list(self._written):
             if key.startswith(prefix):
                 name, deeper, _ = key.removeprefix(prefix).partition("/")
                 folder = Entry(f"{prefix}{name}/", 0, FOLDER_TIME, "")

@@ -44,11 +44,11 @@ class UnknownRunError(OperatorError):
     next_step = "`cardlink status` lists the runs."
 
 
-class NoReasonError(OperatorError):
-    """A decision of an operator was given without its reason."""
+class NotFoundError(OperatorError):
+    """What a command names is not there, or not in the state that the command needs."""
 
-    message = "No reason given."
-    next_step = "Give it with --reason; it is kept with the decision, your name and the time."
+    message = "{place} has no {what}."
+    next_step = "`{command}` shows what there is."
 
 
 class NoSuchRowError(OperatorError):

@@ -37,14 +37,6 @@ class Packet(NamedTuple):
     body: memoryview
 
 
-class KeyFile(NamedTuple):
-    """How many public and secret keys a key file holds, without subkeys, and when (epoch) the last was made."""
-
-    public: int
-    secret: int
-    created: int
-
-
 def looks_like_message(head: bytes) -> bool:
     """Return whether something that begins with these 64 bytes is an OpenPGP message, armored or binary."""
     if head.removeprefix(_BOM).lstrip().startswith(_BEGIN + b"MESSAGE-----") or head[:5] in _MARKERS:
@@ -80,12 +72,14 @@ def inspect(message: bytes) -> tuple[str, ...]:
     return tuple(_recipient(key.body) for key in keys)
 
 
-def count_keys(binary: Sequence[bytes]) -> KeyFile:
-    """Count the keys in the blocks of a key file; MalformedMessageError where one is not made of packets."""
+def keys_in(binary: Sequence[bytes]) -> tuple[list[int], int]:
+    """Return when (epoch) each public key in the blocks of a key file was made, and how many secret keys are there.
+
+    Subkeys do not count. Raises MalformedMessageError where a block is not made of packets.
+    """
     found = [packet for block in binary for packet in packets(block)]
-    public = [packet.body for packet in found if packet.tag == _PUBLIC_KEY]
-    created = max((int.from_bytes(body[1:5], "big") for body in public), default=0)  # RFC 4880 5.5.2
-    return KeyFile(len(public), sum(packet.tag == _SECRET_KEY for packet in found), created)
+    made = [int.from_bytes(packet.body[1:5], "big") for packet in found if packet.tag == _PUBLIC_KEY]  # RFC 4880 5.5.2
+    return made, sum(packet.tag == _SECRET_KEY for packet in found)
 
 
 def blocks(data: bytes) -> list[bytes]:
@@ -178,25 +172,16 @@ def _recipient(body: memoryview) -> str:
     return bytes(body[1:9]).hex().upper()
 
 
-class Content(NamedTuple):
-    """The packet to seal of one chunk, in pieces, and the name it is sealed under."""
-
-    name: str
-    pieces: tuple[bytes, ...]
-
-
-def content(chunk: Plain, compression: Compression) -> Content:
+def content(chunk: Plain, compression: Compression) -> Plain:
     """Return the packet to seal of one chunk; its name (at most 255 bytes) is shown to whoever opens it."""
     name = chunk.name.encode()
-    head = _BINARY + bytes([len(name)]) + name + _NO_DATE
-    literal = _packet_header(_LITERAL, len(head) + len(chunk.data)) + head
+    literal = _packet(_LITERAL, _BINARY + bytes([len(name)]) + name + _NO_DATE + chunk.data)
     if compression == "none":
-        return Content(chunk.name, (literal, chunk.data))
+        return Plain(chunk.name, literal)
     deflate = isal_zlib.compressobj(1, isal_zlib.DEFLATED, -isal_zlib.MAX_WBITS)
-    body = (_ZIP, deflate.compress(literal), deflate.compress(chunk.data), deflate.flush())
-    return Content(chunk.name, (_packet_header(_COMPRESSED, sum(map(len, body))), *body))
+    return Plain(chunk.name, _packet(_COMPRESSED, _ZIP + deflate.compress(literal) + deflate.flush()))
 
 
-def _packet_header(tag: int, length: int) -> bytes:
-    """Return a header of the new format with a length of four bytes (RFC 4880 4.2.2.3)."""
-    return bytes([0xC0 | tag, 0xFF]) + length.to_bytes(4, "big")
+def _packet(tag: int, body: bytes) -> bytes:
+    """Return a packet with a header of the new format and a length of four bytes (RFC 4880 4.2.2.3)."""
+    return bytes([0xC0 | tag, 0xFF]) + len(body).to_bytes(4, "big") + body

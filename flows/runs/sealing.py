@@ -69,10 +69,10 @@ class GpgHungError(TryAgainError):
 
 
 class KeyUnreadableError(OperatorError):
-    """A key file holds no OpenPGP key that gpg can import."""
+    """A key file does not hold exactly one OpenPGP key that gpg can import."""
 
-    message = "Key file {file} holds no readable OpenPGP public key ({reason})."
-    next_step = "Download the public key from the portal again, as text or binary, and save it unchanged."
+    message = "Key file {file} holds no readable OpenPGP public key, or several ({reason})."
+    next_step = "Download the public key from the portal again, and save it unchanged; one key per file."
 
 
 class SecretKeyGivenError(OperatorError):
@@ -89,25 +89,13 @@ class SecretKeyUnreadableError(OperatorError):
     next_step = "Give the file exported with `gpg --export-secret-keys`, whole and unchanged."
 
 
-class ManyKeysError(OperatorError):
-    """A key file holds more than one key."""
-
-    message = "Key file {file} holds {count} keys; expected one."
-    next_step = "Split the file: one key per file."
-
-
-class KeyUnknownError(OperatorError):
-    """A pinned fingerprint has no key."""
-
-    message = "No key file holds the pinned key {fingerprint}."
-    next_step = "Add the file of that key, or take the fingerprint out of `fingerprints`."
-
-
 class KeyNotPinnedError(OperatorError):
-    """The key files hold another key than the pinned one."""
+    """No key file holds a pinned key; another one may be there."""
 
     message = "The key files hold {found}, not the pinned key {fingerprint}."
-    next_step = "Ask the partner by another channel whether the key changed; only then change `fingerprints`."
+    next_step = (
+        "Add its file; or ask the partner by another channel whether the key changed, then change the pin."
+    )
 
 
 class SubkeyPinnedError(OperatorError):
@@ -117,25 +105,11 @@ class SubkeyPinnedError(OperatorError):
     next_step = "Compare the fingerprint of the key itself with the partner by another channel, and pin that one."
 
 
-class KeyExpiredError(OperatorError):
-    """A pinned key has expired."""
+class KeyEndedError(OperatorError):
+    """A pinned key, or its newest encryption subkey, has expired or was revoked by its owner."""
 
-    message = "Key {fingerprint} expired on {date}."
-    next_step = "Create a new key in the portal, put its public key in place and pin its fingerprint."
-
-
-class SubkeyExpiredError(OperatorError):
-    """The newest encryption subkey of a pinned key has expired, the key itself has not."""
-
-    message = "{part} expired on {date}; the key itself is valid."
-    next_step = "Ask the partner for the same key with a new encryption subkey, and put it in place; the pin stays."
-
-
-class KeyRevokedError(OperatorError):
-    """A pinned key, or its newest encryption subkey, was revoked by its owner."""
-
-    message = "{part} was revoked by its owner."
-    next_step = "Ask the partner why, and for a new key to pin, or for the same key with a new encryption subkey."
+    message = "{part} {ended}."
+    next_step = "Get a new key from the partner and pin it; for a subkey, the same key with a new one: the pin stays."
 
 
 class KeyFromFutureError(OperatorError):
@@ -145,15 +119,8 @@ class KeyFromFutureError(OperatorError):
     next_step = "Set this machine's clock; if it is right, ask the partner for a key made with a clock that is right."
 
 
-class WeakKeyError(OperatorError):
-    """The key or subkey that would be used is too short."""
-
-    message = "{part} is {algorithm}: too weak for card numbers."
-    next_step = "Ask the partner for a key of RSA 3072 or Curve25519, primary key and subkey, and pin its fingerprint."
-
-
 class KeyAlgorithmError(OperatorError):
-    """The key or subkey that would be used is of an algorithm that is not accepted."""
+    """The key or subkey that would be used is too short, or of an algorithm that is not accepted."""
 
     message = "{part} is {algorithm}; accepted: {accepted}."
     next_step = "Ask the partner for a key of RSA 3072 or Curve25519; NIST curves need `[portal] key_curves`."

@@ -127,7 +127,7 @@ PACKS: Final[Mapping[str, Pack]] = {
     "gz, two members": lambda data: gzip.compress(b"first") + gzip.compress(data),
     "gz, cut": _cut_gzip,
     "zlib": zlib.compress,
-    "deflated packet": lambda data: b"".join((b"before", *content(Plain("chunk.csv", data), "zip").pieces, b"after")),
+    "deflated packet": lambda data: b"".join((b"before", content(Plain("chunk.csv", data), "zip").data, b"after")),
     "bz2": bz2.compress,
     "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor().compress,

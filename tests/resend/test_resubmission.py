@@ -23,7 +23,8 @@ from flows.resend.resubmission import (
     plan_resubmit,
 )
 from flows.resend.selection import AmbiguousRowsError, RowSelection, SourceGoneError
-from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of
+from flows.runs.context import NoReasonError
+from flows.runs.documents import NoSuchRowError, keys_of
 from flows.runs.keys import corrections
 from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN
 from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent
