@@ -148,9 +148,9 @@ def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | N
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:
     """Return what every step shares: the store, the clock, the actor, the probe; begins the process."""
+    from flows.runs.chains import audited
     from flows.runs.context import Adapters
-    from flows.runs.probe import race
-    from flows.runs.trail import audited
+    from flows.runs.store import race
 
     begin_process()  # here, because every flow calls this
     connections = PUBLISHERS // 2 if urlsplit(issuer.root).scheme == "s3" else LOCAL_CONNECTIONS
@@ -230,8 +230,7 @@ def _user() -> str:
 
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
-    from flows.adapters.gpg_sealer import GpgSealer, trial_seal
-    from flows.adapters.unsealed import PlainSealer
+    from flows.adapters.gpg_sealer import GpgSealer, PlainSealer, trial_seal
 
     portal = issuer.portal
     if not portal.sealed:

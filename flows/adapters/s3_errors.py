@@ -10,65 +10,53 @@ from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
 from flows.errors import CardlinkError, fields_of
-from flows.runs.store import (
-    ObjectChangedError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    StoreBusyError,
-    StoreClockError,
-    StoreCredentialsError,
-    StoreDeniedError,
-    StoreExpiredError,
-    StoreFullError,
-    StoreMissingError,
-    StoreRefusedError,
-    StoreUnsafeError,
-)
+from flows.runs import store
 
 T = TypeVar("T")
 
 FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError, RecursionError)  # all that boto3 raises
 
-_PASSING_CODES = (  # status 400, but damage or delay in transit: the same request may succeed
-    *("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"),
-    *("RequestTimeout", "Throttling", "ThrottlingException"),
-)
-
-
 _BY_CODE: dict[str, type[CardlinkError]] = {
-    **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), ObjectMissingError),
+    **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), store.ObjectMissingError),
     # a condition failed, or the multipart upload was completed or aborted meanwhile
-    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), ObjectChangedError),
-    "NoSuchBucket": StoreMissingError,
-    **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "AccountProblem"), StoreDeniedError),
-    **dict.fromkeys(("InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"), StoreCredentialsError),
-    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), StoreExpiredError),
-    **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), StoreClockError),
-    **dict.fromkeys(("QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"), StoreFullError),
-    "NotImplemented": StoreUnsafeError,
-    **dict.fromkeys(_PASSING_CODES, StoreBusyError),
+    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), store.ObjectChangedError),
+    "NoSuchBucket": store.StoreMissingError,
+    **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "AccountProblem"), store.StoreDeniedError),
+    **dict.fromkeys(("InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"), store.StoreCredentialsError),
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), store.StoreExpiredError),
+    **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), store.StoreClockError),
+    **dict.fromkeys(("QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"), store.StoreFullError),
+    "NotImplemented": store.StoreUnsafeError,
+    # status 400, but damage or delay in transit: the same request may succeed
+    **dict.fromkeys(
+        ("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentChecksumMismatch"), store.StoreBusyError
+    ),
+    **dict.fromkeys(("XAmzContentSHA256Mismatch", "RequestTimeout"), store.StoreBusyError),
+    **dict.fromkeys(("Throttling", "ThrottlingException"), store.StoreBusyError),
 }
 
 _BY_STATUS: dict[int, type[CardlinkError]] = {
-    401: StoreCredentialsError,
-    403: StoreDeniedError,
-    404: ObjectMissingError,
-    408: StoreBusyError,
-    409: StoreBusyError,  # a concurrent conditional write: nothing was written, and botocore does not retry it
-    412: ObjectChangedError,
-    429: StoreBusyError,
-    501: StoreUnsafeError,
-    507: StoreFullError,
+    401: store.StoreCredentialsError,
+    403: store.StoreDeniedError,
+    404: store.ObjectMissingError,
+    408: store.StoreBusyError,
+    409: store.StoreBusyError,  # a concurrent conditional write: nothing was written, and botocore does not retry it
+    412: store.ObjectChangedError,
+    429: store.StoreBusyError,
+    501: store.StoreUnsafeError,
+    507: store.StoreFullError,
 }
 
-_CREDENTIALS = (
-    *(boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError),
-    *(boto.TokenRetrievalError, boto.SSOError),
-)
-_CONFIGURATION = (
-    *(boto.ParamValidationError, boto.NoRegionError, boto.InvalidRegionError, boto.ProfileNotFound),
-    *(boto.ConfigParseError, RecursionError),  # boto3 follows a redirect that names no region without end
-)
+_BY_KIND: dict[type[Exception], type[CardlinkError]] = {
+    **dict.fromkeys((boto.NoCredentialsError, boto.PartialCredentialsError), store.StoreCredentialsError),
+    **dict.fromkeys(
+        (boto.CredentialRetrievalError, boto.TokenRetrievalError, boto.SSOError), store.StoreCredentialsError
+    ),
+    **dict.fromkeys((boto.ParamValidationError, boto.NoRegionError, boto.InvalidRegionError), store.StoreRefusedError),
+    **dict.fromkeys((boto.ProfileNotFound, boto.ConfigParseError), store.StoreRefusedError),
+    RecursionError: store.StoreRefusedError,  # boto3 follows a redirect that names no region without end
+    boto.FlexibleChecksumError: store.ObjectDamagedError,
+}
 
 
 def with_our_errors(place: str, act: Callable[[], T]) -> T:
@@ -86,28 +74,13 @@ def with_our_errors(place: str, act: Callable[[], T]) -> T:
 def translated(place: str, error: Exception) -> CardlinkError:
     """Return our error for one of boto3's, with names and codes only, never its message."""
     code: str = type(error).__name__
-    kind: type[CardlinkError] = StoreBusyError
+    kind = next((ours for theirs, ours in _BY_KIND.items() if isinstance(error, theirs)), store.StoreBusyError)
     if isinstance(error, boto.ClientError):
-        code, kind = _answered(error)
-    elif isinstance(error, boto.FlexibleChecksumError):
-        kind = ObjectDamagedError
-    elif isinstance(error, _CREDENTIALS):
-        kind = StoreCredentialsError
-    elif isinstance(error, _CONFIGURATION):
-        kind = StoreRefusedError
-    fields = {
-        "key": place,
-        "place": place,
-        "code": code,
-        "problem": f"it does not implement a request we need ({code})",
-    }
+        raw = str(error.response.get("Error", {}).get("Code", ""))
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        code = raw if re.fullmatch(r"[A-Za-z0-9.]{1,60}", raw) else str(status)
+        unlisted = store.StoreRefusedError if 300 <= status < 500 else store.StoreBusyError
+        kind = _BY_CODE.get(code) or _BY_STATUS.get(status) or unlisted
+    problem = f"it does not implement a request we need ({code})"
+    fields = {"key": place, "place": place, "code": code, "problem": problem}
     return kind(**{name: fields[name] for name in fields_of(kind)})
-
-
-def _answered(error: boto.ClientError) -> tuple[str, type[CardlinkError]]:
-    """Return the code of an error response, and our class for it."""
-    raw = str(error.response.get("Error", {}).get("Code", ""))
-    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    code = raw if re.fullmatch(r"[A-Za-z0-9.]{1,60}", raw) else str(status)
-    unlisted = StoreRefusedError if 300 <= status < 500 else StoreBusyError
-    return code, _BY_CODE.get(code) or _BY_STATUS.get(status) or unlisted

@@ -53,7 +53,7 @@ def accept(context: Context, issuer: Issuer, key: str, *, reason: Reason, dry_ru
 def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     """Write the evidence of RUN as one zip with a page to read: records, who did what, keys, gates, reports, policy."""
     from flows.operations import audit
-    from flows.operations.history import history
+    from flows.operations.audit import history
     from flows.runs.documents import keys_of
 
     issuer_context, place = wire(context.folder, issuer), keys_of(run).report("audit.zip")

@@ -27,8 +27,7 @@ from flows.redaction import redact
 from flows.wiring import cleaner, wire
 
 if TYPE_CHECKING:
-    from flows.operations.by_hand import Decided
-    from flows.operations.remediation import Settled
+    from flows.operations.remediation import Decided, Settled
     from flows.runs.context import IssuerContext
 
 MEND = Form("mend", "mend: {verb} {run}", picks="verb")
@@ -87,10 +86,10 @@ def reingest(
     context: Context, issuer: Issuer, result: ResultName, *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Ingest the file RESULT again, and report the runs it belongs to."""
-    from flows.operations import by_hand
+    from flows.operations import remediation
 
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    done = by_hand.reingest(issuer_context, result, reason)
+    done = remediation.reingest(issuer_context, result, reason)
     return _decided(issuer_context, done, f"{result}: ingested again", dry_run)
 
 
@@ -112,13 +111,13 @@ def attribute(
         to: The row that was sent: its run, and its row in the extract.
         last_4_confirmed: The partner confirmed that it is that card, although its last four digits differ.
     """
-    from flows.operations import by_hand
+    from flows.operations import remediation
     from flows.runs.documents import keys_of
 
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     run, _, number = to.rpartition(":")
     place = (str(keys_of(run).run), int(number) if number.isdecimal() else 0)
-    done = by_hand.attribute_row(issuer_context, result, row, place, reason, last_4_confirmed)
+    done = remediation.attribute_row(issuer_context, result, row, place, reason, last_4_confirmed)
     state = f", but still a break: {done.row['trouble']}" if done.row["trouble"] else f": {done.row['state']}"
     return _decided(issuer_context, done, f"{result}: row {row} attributed to row {place[1]} of {run}{state}", dry_run)
 
@@ -128,10 +127,10 @@ def withdraw(
     context: Context, issuer: Issuer, result: ResultName, *, row: ResultRow, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Undo `mend attribute` for a row of the file RESULT."""
-    from flows.operations import by_hand
+    from flows.operations import remediation
 
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    done = by_hand.withdraw(issuer_context, result, row, reason)
+    done = remediation.withdraw(issuer_context, result, row, reason)
     return _decided(issuer_context, done, f"{result}: the manual attribution of row {row} is withdrawn", dry_run)
 
 

@@ -62,7 +62,8 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
     Args:
         to: The folder to write to.
     """
-    from flows.operations import outbox
+    from flows.runs.chunks import SUMS
+    from flows.runs.chunks import fetch as fetch_step
 
     def write(name: str, data: bytes) -> None:  # whole or not at all, for the owner alone
         part = to / f".{name}.part"
@@ -71,13 +72,13 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
         part.replace(to / name)
 
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
-    done = outbox.fetch(context.context_of(run).adapters, run, write, chunks)
+    done = fetch_step(context.context_of(run).adapters, run, write, chunks)
     facts = {"run": run, "folder": str(to), "chunks": [_facts(item) for item in done]}
     if not done:
         return Result(facts, [f"{run}: no chunk is waiting for its upload"])
     lines = [
         f"{len(done):,} chunks copied to {to}",
-        f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {outbox.SUMS})",
+        f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {SUMS})",
         "upload each file to the portal, then record it:",
     ]
     return Result(facts, lines, " ".join(["cardlink outbox uploaded", run, *map(str, chunks)]))
@@ -109,7 +110,7 @@ def cancel(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reaso
 
 def _move(context: Context, run: str, what: Move, chunks: Sequence[int], reason: str, dry_run: bool) -> Result:
     """Record what was done with chunks of a run, or show what would be recorded."""
-    from flows.operations.outbox import move
+    from flows.runs.chunks import move
 
     issuer_context = context.context_of(run, dry_run=dry_run)
     issuer = issuer_context.issuer.issuer

@@ -62,7 +62,7 @@ def ingested(context: IssuerContext, done: Ingested, line: str, facts: dict[str,
 @entry("history", form=READ_ONLY)
 def history(context: Context, run: RunName) -> Result:
     """Show the audit trail of RUN: who did what and when, from its first plan to its last result."""
-    from flows.operations.history import history as history_step
+    from flows.operations.audit import history as history_step
 
     found = history_step(context.context_of(run).adapters.store, run)
     lines = []

@@ -209,7 +209,7 @@ def check(
         business_date: The business date, if the extract's name does not say it.
         rejects: A new file for the rows of EXTRACT that would not be sent, with their reasons, without card numbers.
     """
-    from flows.runs.probe import race
+    from flows.runs.store import race
     from flows.submissions.rows import Inspection
     from flows.submissions.submit import Request
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from io import BytesIO
 from typing import NamedTuple
@@ -18,13 +17,13 @@ import polars as pl
 from flows.errors import TryAgainError
 from flows.redaction import redact
 from flows.reports.lists import link_files
-from flows.runs.attempts import LIFE, READERS, is_current, prompted_links
+from flows.runs.attempts import LIFE, is_current, prompted_links
 from flows.runs.chains import add_next, commits_since, last_record
 from flows.runs.context import IssuerContext
 from flows.runs.documents import NotFoundError, keys_of, read_document, read_rows, read_summary, with_ledger
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import deliveries, link
-from flows.runs.store import ObjectMissingError, Store
+from flows.runs.store import ObjectMissingError, Store, concurrently
 from schemas.ledger import LINKED
 from schemas.manifest import Manifest
 from schemas.records import Confirmed, Delivery
@@ -59,43 +58,35 @@ class Delivered(NamedTuple):
     doubts: tuple[str, ...] = ()
 
 
-class _Books(NamedTuple):
-    """The deliveries by number (0: none), the last confirmed one, and receipts that name other bytes.
-
-    `held`: the links that the receiving side has; `pending`: changes that it may have applied without confirming them.
-    """
-
-    records: list[Delivery | None]
-    base: int
-    doubts: tuple[str, ...]
-    held: pl.DataFrame
-    pending: pl.DataFrame
+# The deliveries by number (0: none), the last confirmed one, receipts that name other bytes, the links that the
+# receiving side has, and changes that it may have applied without confirming them.
+_Books = tuple[list[Delivery | None], int, tuple[str, ...], pl.DataFrame, pl.DataFrame]
 
 
 def deliver(context: IssuerContext) -> Delivered:
     """Write the next delivery, or finish the last one; no record where the receiving side has every living link."""
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
-    books, today = _books(context), local_day(now, context.issuer.time_zone)
+    (records, base, doubts, held, unconfirmed), today = _books(context), local_day(now, context.issuer.time_zone)
     reported = _reported(context, today)
     alive = living(reported, today)
-    changes = delta(alive, books.held, books.pending, reported, today)
+    changes = delta(alive, held, unconfirmed, reported, today)
     if changes.is_empty():
-        return Delivered(doubts=books.doubts)
+        return Delivered(doubts=doubts)
     named = link_files(iter([changes]), context.issuer.links, CHANGES)
     contents = {name: b"".join(pieces) for name, pieces in named}
     files = {name: digest(data) for name, data in contents.items()}
-    record, number = books.records[-1], len(books.records) - 1
-    fresh = record is None or number == books.base or record.files != files
+    record, number = records[-1], len(records) - 1
+    fresh = record is None or number == base or record.files != files
     if record is None or fresh:
         number += 1
         counts = {name: changes.filter(change=name).height for name in ("new", "replaced", WITHDRAWN)}
         by = redact(context.adapters.actor)
-        record = Delivery(after=books.base, at=now, by=by, files=files, **counts, living=alive.height)
+        record = Delivery(after=base, at=now, by=by, files=files, **counts, living=alive.height)
     if fresh and not add_next(store, deliveries(issuer), number, record):
         raise DeliveredMeanwhileError(issuer=issuer, number=number)
     for name, data in {PARQUET: parquet(changes), **contents}.items():
         store.create(folder(issuer, number) + name, data)
-    return Delivered(record, number, fresh, books.doubts)
+    return Delivered(record, number, fresh, doubts)
 
 
 def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
@@ -175,8 +166,7 @@ def _reported(context: IssuerContext, today: date) -> pl.DataFrame:
     typed = prompted_links(store, issuer).select(
         *REPORTED, pl.col("expires_on").alias("until"), pl.lit(len(turns), pl.Int64).alias("turn")
     )
-    with ThreadPoolExecutor(READERS) as readers:
-        return pl.concat([typed, *(part for parts in readers.map(rows, with_ledger(store, issuer)) for part in parts)])
+    return pl.concat([typed, *(part for parts in concurrently(rows, with_ledger(store, issuer)) for part in parts)])
 
 
 def _books(context: IssuerContext) -> _Books:
@@ -184,8 +174,7 @@ def _books(context: IssuerContext) -> _Books:
     store, issuer = context.adapters.store, context.issuer.issuer
     newest, _ = last_record(store, deliveries(issuer), Delivery)
     places = [link(deliveries(issuer), number) for number in range(1, newest + 1)]
-    with ThreadPoolExecutor(READERS) as readers:
-        records = [None, *readers.map(lambda key: read_document(store, key, Delivery), places)]
+    records = [None, *concurrently(lambda key: read_document(store, key, Delivery), places)]
     base, doubts = _last_confirmed(context, records)
     chain = [base]
     while (one := records[chain[0]]) is not None:
@@ -194,13 +183,12 @@ def _books(context: IssuerContext) -> _Books:
     # a superseded delivery counts too: it may have been finished after the one that supersedes it
     superseded = replayed(_changes(store, issuer, range(chain[-2] + 1 if base else 1, base + 1)))
     pending = pl.concat([superseded, *_changes(store, issuer, range(base + 1, newest + 1))])
-    return _Books(records, base, doubts, held, pending)
+    return records, base, doubts, held, pending
 
 
 def _changes(store: Store, issuer: str, numbers: Iterable[int]) -> list[pl.DataFrame]:
     """Return the rows (CHANGED) of these deliveries; nothing of those that were interrupted or purged."""
-    with ThreadPoolExecutor(READERS) as readers:
-        found = list(readers.map(lambda number: _start(store, folder(issuer, number) + PARQUET), numbers))
+    found = concurrently(lambda number: _start(store, folder(issuer, number) + PARQUET), numbers)
     return [pl.read_parquet(BytesIO(data)).select(*CHANGED) for data in found if data is not None]
 
 

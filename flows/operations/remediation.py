@@ -1,24 +1,38 @@
-"""Remediate: abandon a run, take over its claim, close its breaks, dismiss an extract; each with a reason."""
+"""Remediate, each with a reason and a record: abandon a run, take over its claim, close its breaks, dismiss an extract.
+
+And decide about a result file: attribute one of its rows, withdraw that, ingest the file again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import polars as pl
 
 from flows.errors import OperatorError
-from flows.operations.outbox import select_chunks
+from flows.redaction import redact
+from flows.reports.ingest import Ingested, ingest
 from flows.reports.rebuild import Findings, RunReport, find_breaks, rebuild_lasting
+from flows.results.decisions import chain_of, decisions
+from flows.results.intake import ResultObject, examine
+from flows.results.read import ResultRows
+from flows.runs import documents
 from flows.runs.chains import add_record
-from flows.runs.chunks import chunk_of, closed_breaks, outbox, place_of
+from flows.runs.chunks import chunk_of, closed_breaks, outbox, place_of, select_chunks
 from flows.runs.claim import ClaimHolder, claimed, end, held
 from flows.runs.context import Adapters, IssuerContext, record_event
-from flows.runs.documents import NotFoundError, UnknownRunError, finished, keys_of, read_plan
+from flows.runs.documents import NoSuchRowError, NotFoundError, UnknownRunError, keys_of
 from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys, dismissed
+from flows.runs.keys import RunKeys, dismissed, results
+from flows.runs.outcomes import Attributed, StoredOutcomes
+from flows.runs.store import ObjectMissingError, Store, concurrently
 from flows.submissions.pending import extract_states
 from flows.submissions.plan import dismissal_of, dismissals, find_extract, identify
+from schemas import breaks, ledger
 from schemas.breaks import EXPLAINED, KINDS, LOST, PLACELESS, RESULT_SHORT, Break
-from schemas.records import Abandoned, Closing, Dismissal
+from schemas.ledger import BROKEN
+from schemas.records import Abandoned, Attribution, Closing, Dismissal
 
 T = TypeVar("T", Break, Closing)
 
@@ -45,12 +59,12 @@ def abandon(adapters: Adapters, run: str, reason: str) -> Abandoned:
 
 
 def _refuse_ended(adapters: Adapters, keys: RunKeys) -> None:
-    if finished(adapters.store, keys) is not None:
+    if documents.finished(adapters.store, keys) is not None:
         raise CommittedError(run=str(keys.run))
 
 
 def _refuse_unplanned(adapters: Adapters, keys: RunKeys) -> None:
-    if read_plan(adapters.store, keys) is None:
+    if documents.read_plan(adapters.store, keys) is None:
         raise UnknownRunError(run=str(keys.run))
 
 
@@ -163,3 +177,137 @@ def _record(
         record = Closing(**signed, what=what, name=one.name, place=one.place, rows=one.rows, decision=by, covers=covers)
         add_record(context.adapters.store, keys_of(run).closed, record)
     return tuple(chosen), rebuild_lasting(context, run)
+
+
+Kind = Literal["attributed", "withdrawn", "again"]
+EVENTS: dict[Kind, str] = {
+    "attributed": "attributed by hand",
+    "withdrawn": "attribution withdrawn",
+    "again": "result taken up again",
+}
+
+UNPLACED = (
+    *(breaks.UNATTRIBUTED_ERROR, breaks.UNKNOWN_CUID, breaks.FOREIGN_FILE),
+    *(breaks.LAST4_MISMATCH, breaks.UNNAMED_ROW),
+)
+
+
+class Decided(NamedTuple):
+    """A record about a result file, the outcome of the row it is about, if any, and the ingest that followed."""
+
+    record: Attribution
+    row: dict[str, Any]
+    ingested: Ingested
+
+
+def _find_result(context: IssuerContext, result: str) -> ResultObject:
+    """Return a result file by name or key, with the decisions about it; ObjectMissingError."""
+    store, issuer = context.adapters.store, context.issuer.issuer
+    prefix = results(issuer)
+    for entry in store.keys(prefix):
+        if entry.key in (result, prefix + result):
+            return ResultObject(entry, decisions(store, issuer).get(chain_of(issuer, entry.key), ()))
+    raise ObjectMissingError(key=prefix + redact(result))
+
+
+def _decide(
+    context: IssuerContext, found: ResultObject, digest: str, what: Kind, signed: Mapping[str, Any], **row: Any
+) -> Decided:
+    """Record a decision about the result file of these bytes, or about its `row` (fields of Attribution); reingest."""
+    adapters, issuer, key = context.adapters, context.issuer.issuer, found.entry.key
+    known = documents.run_ids(adapters.store, issuer)
+    has = concurrently(lambda run: StoredOutcomes(adapters.store, RunKeys(run)).has_results_for(key), known, 8)
+    runs = tuple(sorted(str(run) for run, answered in zip(known, has, strict=True) if answered))
+    record = Attribution(**signed, what=what, result=redact(key), digest=digest, runs=runs, **row)
+    _, after = examine(context, found._replace(decided=(*found.decided, record)))
+    outcome = after.outcomes.filter(position=record.position).select("state", "trouble", "run", "chunk", "row", "how")
+    built = outcome.row(0, named=True) if outcome.height else {}
+    add_record(adapters.store, chain_of(issuer, key), record)
+    facts: dict[str, str | int] = {"result": record.result} | ({"row": record.position} if record.position else {})
+    for run in sorted({*runs, *after.outcomes["run"].drop_nulls().unique(), record.run} - {""}):
+        record_event(adapters, keys_of(run), EVENTS[what], reason=record.reason, **facts)
+    return Decided(record, built, ingest(context))
+
+
+class RowSettledError(OperatorError):
+    """The result row is attributed already, or the sent row has its answer."""
+
+    message = "Row {row} of {place} {state}."
+    next_step = "An unattributed result row fits a sent row without a result; `cardlink report RUN` shows both."
+
+
+class LastFourError(OperatorError):
+    """The result row and the sent row have different last four digits."""
+
+    message = (
+        "Row {position} of {result} and row {row} of {run} have different last four digits: "
+        "the link may belong to another card."
+    )
+    next_step = "Ask the partner; only if they confirm the card, repeat the command with --last-4-confirmed."
+
+
+def attribute_row(
+    context: IssuerContext, result: str, position: int, to: tuple[str, int], reason: str, last_4_confirmed: bool = False
+) -> Decided:
+    """Give data row `position` (from 1) of a result file to a sent row, `to` run and row, that has no answer.
+
+    A link with other last four digits may go to the wrong cardholder, so it needs the partner's confirmation:
+    `last_4_confirmed`. Raises ObjectMissingError, NoSuchRowError, RowSettledError, LastFourError, UnknownRunError,
+    NoReasonError.
+    """
+    signed, found = context.adapters.signed(reason), _find_result(context, result)
+    rows, seen = examine(context, found)
+    reported = _unattributed_row(rows, seen, position)
+    last_4 = _waiting_row(context.adapters.store, *to)
+    if not last_4_confirmed and reported not in (None, last_4):
+        raise LastFourError(result=rows.name, position=position, run=to[0], row=to[1])
+    row = {"position": position, "run": to[0], "row": to[1], "last_4_confirmed": last_4_confirmed}
+    return _decide(context, found, rows.digest, "attributed", signed, **row)
+
+
+def withdraw(context: IssuerContext, result: str, position: int, reason: str) -> Decided:
+    """Withdraw the attribution of a result row by an operator; the rules place it again, or it is a break again."""
+    signed, found = context.adapters.signed(reason), _find_result(context, result)
+    rows, _ = examine(context, found)
+    decided = [one for one in found.decided if one.position == position and one.digest == rows.digest]
+    if not decided or decided[-1].what != "attributed":
+        raise NoSuchRowError(place=rows.name, rows=f"{position} that an operator attributed")
+    return _decide(context, found, rows.digest, "withdrawn", signed, position=position)
+
+
+def _unattributed_row(rows: ResultRows, seen: Attributed, position: int) -> str | None:
+    """Return the last four digits of a result row that is not attributed; NoSuchRowError, RowSettledError."""
+    row = seen.outcomes.filter(position=position)
+    if row.is_empty():
+        raise NoSuchRowError(place=rows.name, rows=position)
+    problem = row["trouble"][0]
+    if problem not in UNPLACED:
+        state = f"is {row['state'][0]}, {problem or 'attributed already'}"
+        raise RowSettledError(place=rows.name, row=position, state=state)
+    reported: str | None = rows.rows.filter(position=position)["last_4"][0]
+    return reported
+
+
+def _waiting_row(store: Store, run: str, row: int) -> str:
+    """Return the last four digits of a sent row without an answer; NoSuchRowError, RowSettledError."""
+    keys = keys_of(run)
+    manifest = documents.read_manifest(store, keys)
+    if manifest is None:
+        raise UnknownRunError(run=run)
+    columns = ["row", "fate", "chunk", "last_4"]
+    only = (pl.col("row") == row) & (pl.col("fate") == ledger.SUBMITTED)
+    sent = pl.concat(documents.read_ledger(store, keys, manifest.ledger, columns, only))
+    if sent.is_empty():
+        raise NoSuchRowError(place=run, rows=f"{row} that was sent")
+    answers = (one.outcomes.filter(row=row, run=run) for one in StoredOutcomes(store, keys).of([sent["chunk"][0]]))
+    settled = next((one["state"][0] for one in answers if one.filter(pl.col("state") != BROKEN).height), None)
+    if settled:
+        raise RowSettledError(place=run, row=row, state=f"is {settled} already")
+    return str(sent["last_4"][0])
+
+
+def reingest(context: IssuerContext, result: str, reason: str) -> Decided:
+    """Attribute a result file again and report the runs it answered before and answers now; ObjectMissingError."""
+    signed, found = context.adapters.signed(reason), _find_result(context, result)
+    rows, _ = examine(context, found)
+    return _decide(context, found, rows.digest, "again", signed)

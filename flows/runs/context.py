@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from flows.errors import OperatorError
 from flows.redaction import redact
-from flows.runs.identity import Header, digest, facts_as_stored
-from flows.runs.keys import FOLDER_TIME, RunKeys, checked
+from flows.runs.identity import Header, canonical, digest, facts_as_stored
+from flows.runs.keys import FOLDER_TIME, RunKeys, checked, probes
 from flows.runs.sealing import Opener, Sealer
-from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError, Source, Store
+from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError, Source, Store, read, write_once
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 
@@ -126,3 +126,18 @@ def overlaid(context: IssuerContext) -> IssuerContext:
     """Return a context whose writes stay in memory."""
     adapters = context.adapters
     return context._replace(adapters=adapters._replace(store=Overlay(adapters.store, adapters.now())))
+
+
+def ensure_store_safe(context: IssuerContext) -> None:
+    """Probe a store that has not passed yet, and record that it did; StoreUnsafeError otherwise.
+
+    The record is bound to the store's own name, so that a copy of its objects elsewhere proves nothing there.
+    """
+    store, prefix = context.adapters.store, probes(context.issuer.issuer)
+    name = repr(store)
+    key = f"{prefix}passed-{digest(name.encode())[:16]}.json"
+    try:
+        read(store, key)
+    except ObjectMissingError:
+        context.adapters.probe(store, prefix)
+        write_once(store, key, canonical({"store": name}))

@@ -127,7 +127,6 @@ class RunKeys:
     closed = _Below("closed/")  # the chain of breaks that operators closed and reopened
     singles = _Below("single/")  # single links for rows of the run
     placements = _Below("placements/")  # the partner's messages about the run's links, and what they mean
-    exchanged = _Below("exchanged/")  # left by versions that read one extract in parts; only deleted
 
     @property
     def base(self) -> str:

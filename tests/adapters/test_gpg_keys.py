@@ -8,17 +8,15 @@ from datetime import date, timedelta
 import pytest
 
 from flows.adapters.gpg import Keyring
-from flows.adapters.gpg_keys import import_public_keys
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_sealer import GpgOpener, import_public_keys
 from flows.errors import CardlinkError, OperatorError
-from flows.runs.openpgp import inspect
 from flows.runs.sealing import (
-    KeyCannotEncryptError,
-    KeyEndedError,
     KeyNotPinnedError,
     KeyUnreadableError,
+    KeyUnusableError,
     SealedUnreadableError,
     SecretKeyGivenError,
+    inspect,
 )
 from flows.simulator.portal_key import PortalKey
 from tests import keys
@@ -28,10 +26,10 @@ from tests.adapters.sealers import CHUNKS, TODAY, sealer_to
 @pytest.mark.parametrize(
     ("key", "error"),
     [
-        (keys.expired, KeyEndedError),
-        (keys.with_expired_subkey, KeyEndedError),
-        (keys.revoked, KeyEndedError),
-        (keys.sign_only, KeyCannotEncryptError),
+        (keys.expired, KeyUnusableError),
+        (keys.with_expired_subkey, KeyUnusableError),
+        (keys.revoked, KeyUnusableError),
+        (keys.sign_only, KeyUnusableError),
     ],
 )
 def test_an_unsound_key_is_refused_by_fingerprint_and_cause(
@@ -148,10 +146,10 @@ def test_a_key_is_refused_from_the_day_it_ends_on() -> None:
     key = keys.lasting(40)
     end = expiry(key)
 
-    with pytest.raises(KeyEndedError) as caught:
+    with pytest.raises(KeyUnusableError) as caught:
         sealer_to(key, today=end)
 
-    assert {"part": f"Primary key {key.fingerprint}", "ended": f"expired on {end}"} == caught.value.fields
+    assert {"part": f"Primary key {key.fingerprint}", "why": f"expired on {end}"} == caught.value.fields
 
 
 def test_several_recipients_can_each_open_and_all_show_outside() -> None:

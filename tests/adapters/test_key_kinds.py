@@ -7,18 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from flows.adapters.gpg import Keyring
-from flows.adapters.gpg_keys import import_public_keys
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
+from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, import_public_keys
 from flows.errors import CardlinkError
-from flows.runs.openpgp import inspect
 from flows.runs.sealing import (
     KeyAlgorithmError,
-    KeyCannotEncryptError,
-    KeyEndedError,
     KeyFromFutureError,
+    KeyNotPinnedError,
     KeyUnreadableError,
+    KeyUnusableError,
     SecretKeyGivenError,
-    SubkeyPinnedError,
+    inspect,
 )
 from flows.simulator.portal_key import PortalKey
 from tests import keys
@@ -114,16 +112,16 @@ REFUSED: dict[str, tuple[Kind, type[CardlinkError], str]] = {
     "P-256, subkey of Curve25519": (lambda: key("nistp256", sub()), KeyAlgorithmError, "Primary key .* is P-256"),
     "Brainpool": (lambda: key("brainpoolP256r1", sub()), KeyAlgorithmError, "Primary key .* is brainpoolP256r1"),
     "secp256k1": (lambda: key("ed25519", sub("secp256k1")), KeyAlgorithmError, "subkey .* is secp256k1"),
-    "expired": (keys.expired, KeyEndedError, "key .* expired on"),
+    "expired": (keys.expired, KeyUnusableError, "key .* expired on"),
     "expired, subkey without end": (
         lambda: key("ed25519", sub(), since=LONG_AGO, ends="1y"),
-        KeyEndedError,
+        KeyUnusableError,
         "key .* expired on 2020-12-31",
     ),
-    "subkey expired": (keys.with_expired_subkey, KeyEndedError, "subkey .* expired on 2020-12-31; the key itself"),
+    "subkey expired": (keys.with_expired_subkey, KeyUnusableError, "subkey .* expired on 2020-12-31; the key itself"),
     "both subkeys expired": (
         lambda: key("ed25519", sub(ends="1y"), sub(ends="1y", at=LATER), since=LONG_AGO),
-        KeyEndedError,
+        KeyUnusableError,
         "subkey .* expired on 2022-06-01",
     ),
     "made in the future": (
@@ -136,9 +134,9 @@ REFUSED: dict[str, tuple[Kind, type[CardlinkError], str]] = {
         KeyFromFutureError,
         "subkey .* was made on",
     ),
-    "revoked": (keys.revoked, KeyEndedError, "Primary key .* was revoked"),
-    "subkey revoked": (lambda: key("ed25519", sub(), revoke(1)), KeyEndedError, "subkey .* was revoked"),
-    "unable to encrypt": (keys.sign_only, KeyCannotEncryptError, "Key .* cannot encrypt"),
+    "revoked": (keys.revoked, KeyUnusableError, "Primary key .* was revoked"),
+    "subkey revoked": (lambda: key("ed25519", sub(), revoke(1)), KeyUnusableError, "subkey .* was revoked"),
+    "unable to encrypt": (keys.sign_only, KeyUnusableError, "key .* cannot encrypt"),
     "secret": (lambda: keys.sound()._replace(public=keys.sound().secret), SecretKeyGivenError, "holds a secret key"),
     "two keys in one file": (
         lambda: keys.sound()._replace(public=keys.sound().public + keys.sound(copy=2).public),
@@ -164,7 +162,7 @@ def test_the_pin_of_a_subkey_is_refused_and_the_key_named() -> None:
     with Keyring() as ring:
         ((_, chosen),) = import_public_keys(ring, [made.public], [made.fingerprint], DEFAULT, TODAY)
 
-    with pytest.raises(SubkeyPinnedError) as caught:
+    with pytest.raises(KeyNotPinnedError) as caught:
         sealer(made, pin=chosen.fingerprint)
 
     assert {"fingerprint": chosen.fingerprint, "key": made.fingerprint} == caught.value.fields

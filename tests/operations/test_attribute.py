@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flows.operations.by_hand import LastFourError, RowSettledError, attribute_row, reingest, withdraw
-from flows.operations.history import history
+from flows.operations.audit import history
+from flows.operations.remediation import LastFourError, RowSettledError, attribute_row, reingest, withdraw
 from flows.reports.rebuild import rebuild
 from flows.runs.context import NoReasonError, overlaid
 from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of

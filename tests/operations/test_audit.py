@@ -11,14 +11,14 @@ import pytest
 
 from flows.adapters.local import LocalStore
 from flows.operations.audit import CHANGED, INSERTED, REMOVED, accept, verify
-from flows.operations.outbox import move
 from flows.operations.purge import purge
 from flows.operations.remediation import dismiss
+from flows.runs.chains import RECORDS, audited, entry_key
+from flows.runs.chunks import move
 from flows.runs.context import record_event
 from flows.runs.documents import NotFoundError, keys_of
 from flows.runs.keys import trail
 from flows.runs.store import Store
-from flows.runs.trail import RECORDS, audited, entry_key
 from schemas.manifest import Manifest
 from tests import servers
 from tests.memory import KilledError, MemoryStore

@@ -11,7 +11,7 @@ from typing import Any
 import openpyxl
 import pytest
 
-from flows.operations.history import history
+from flows.operations.audit import history
 from flows.operations.remediation import close_break, reopen_break
 from flows.reports.ingest import ingest
 from flows.reports.rebuild import find_breaks, rebuild

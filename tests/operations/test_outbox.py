@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.outbox import SUMS, ChunkStateError, fetch, move
-from flows.runs.chunks import Move, outbox, outboxes
+from flows.runs.chunks import SUMS, ChunkStateError, Move, fetch, move, outbox, outboxes
 from flows.runs.context import NoReasonError
 from flows.runs.documents import NotFoundError, UnknownRunError
 from flows.submissions.dry_run import rehearse

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.alerts import watch
-from flows.operations.history import history
-from flows.operations.metrics import write_metrics
-from flows.operations.outbox import move
+from flows.operations.alerts import watch, write_metrics
+from flows.operations.audit import history
 from flows.operations.purge import plan_purge, purge
 from flows.operations.remediation import abandon
 from flows.reports.across import CLEAR
@@ -17,7 +15,7 @@ from flows.reports.cardholder import trace
 from flows.reports.rebuild import rebuild
 from flows.reports.reconciliation import reconcile_runs
 from flows.runs.attempts import answer_key, survey_cards
-from flows.runs.chunks import outboxes
+from flows.runs.chunks import move, outboxes
 from flows.runs.documents import AbandonedError, LedgerPurgedError, keys_of, read_purged, run_status, without_ledger
 from flows.submissions.submit import Submitted
 from tests.night import BANK, Bench, local_bench
@@ -144,9 +142,7 @@ def test_an_abandoned_run_goes_with_the_chunks_term(tmp_path: Path) -> None:
 def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     probe, half = "bank/probe/0123456789abcdef/1", f"bank/runs/{run}/report/.tmp-0123456789abcdef"
-    exchanged = f"bank/runs/{run}/exchanged/0123456789abcdef-0001-keys.parquet"
-    for key in (probe, exchanged):
-        bench.store.create(key, b"x")
+    bench.store.create(probe, b"x")
     (tmp_path / "store" / half).write_bytes(b"half")
     (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").write_bytes(b"half an extract")
 
@@ -154,10 +150,10 @@ def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -
     due = purge(later(bench, 2).context, cleaner(bench))
 
     assert ((), ()) == (young.temporary, young.leftovers)
-    assert ({probe, exchanged}, [half]) == ({one.key for one in due.temporary}, [one.key for one in due.leftovers])
+    assert ({probe}, [half]) == ({one.key for one in due.temporary}, [one.key for one in due.leftovers])
     assert not (tmp_path / "store" / half).exists()
     assert (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").exists()
-    assert not {probe, exchanged} & bench.snapshot().keys()
+    assert probe not in bench.snapshot()
 
 
 def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path: Path) -> None:

@@ -13,13 +13,12 @@ import pytest
 
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.adapters.local import LocalStore
-from flows.operations.history import history
-from flows.operations.outbox import ChunkStateError, fetch, move
+from flows.operations.audit import history
 from flows.operations.reseal import Resealed, RowsDifferError, reseal
 from flows.resend.corrections import correction_template
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection, SourceGoneError
-from flows.runs.chunks import outbox
+from flows.runs.chunks import ChunkStateError, fetch, move, outbox
 from flows.runs.context import NoReasonError
 from flows.runs.documents import NotFoundError, UnknownRunError, keys_of
 from flows.runs.identity import canonical, digest
