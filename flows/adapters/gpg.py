@@ -6,8 +6,8 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, Final
@@ -95,15 +95,3 @@ class Keyring(ExitStack):
         if not isinstance(ours, BugError):
             raise ours
         return None
-
-
-@contextmanager
-def memory_files(chunks: Sequence[sealing.Plain], folder: Path) -> Iterator[list[str]]:
-    """Give gpg each content as a named file that exists in memory only; yields the paths, in order."""
-    with ExitStack() as open_files:
-        for chunk in chunks:
-            file = open_files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
-            file.write(chunk.data)
-            file.flush()
-            (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
-        yield [str(folder / chunk.name) for chunk in chunks]

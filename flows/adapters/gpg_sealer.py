@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import gnupg
 
-from flows.adapters.gpg import PATIENCE, Keyring, memory_files
+from flows.adapters.gpg import PATIENCE, Keyring
 from flows.errors import BugError, LimitError, OperatorError
 from flows.runs import sealing
 from flows.runs.sealing import Compression, Plain, Sealed, Sealer, Warned, blocks, content, inspect, keys_in
@@ -95,7 +95,14 @@ class GpgSealer(ExitStack):
         if not hasattr(os, "memfd_create"):
             return None
         try:
-            with TemporaryDirectory(dir=self._ring.home) as folder, memory_files(chunks, Path(folder)) as paths:
+            with ExitStack() as files:
+                folder, paths = Path(files.enter_context(TemporaryDirectory(dir=self._ring.home))), list[str]()
+                for chunk in chunks:  # each a named file that exists in memory only
+                    file = files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
+                    file.write(chunk.data)
+                    file.flush()
+                    (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+                    paths.append(str(folder / chunk.name))
                 result = self._encrypt("".join(f"{path}\n" for path in paths).encode(), "--multifile")
                 suffix = ".asc" if self._armor else ".gpg"
                 return [Path(path + suffix).read_bytes() for path in paths] if _clean(result, len(paths)) else None

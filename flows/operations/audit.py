@@ -271,13 +271,13 @@ def _records(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
     for closing in records(store, keys.closed, Closing):
         facts = {"break": closing.name, "place": closing.place, "rows": closing.rows, "reason": closing.reason}
         yield HistoryEvent(closing.at.isoformat(), f"break {closing.what}", closing.by, facts)
-    for reseal in records(store, keys.reseals, Reseal):
-        facts = {"chunks": [one.name for one in reseal.chunks], "sealed to": list(reseal.recipients)}
-        yield HistoryEvent(reseal.at.isoformat(), "sealed anew", reseal.by, {**facts, "reason": reseal.reason})
+    for one in records(store, keys.reseals, Reseal):
+        facts = {"chunks": [chunk.name for chunk in one.chunks], "sealed to": list(one.recipients)}
+        yield HistoryEvent(one.at.isoformat(), "sealed anew", one.by, {**facts, "reason": one.reason})
     plan = read_plan(store, keys)
-    for one in dismissals(store, keys.run.issuer, plan.source.sha256) if plan else ():
-        facts = {"extract": one.key, "reason": one.reason}
-        yield HistoryEvent(one.at.isoformat(), f"extract {one.what}", one.by, facts)
+    for decided in dismissals(store, keys.run.issuer, plan.source.sha256) if plan else ():
+        facts = {"extract": decided.key, "reason": decided.reason}
+        yield HistoryEvent(decided.at.isoformat(), f"extract {decided.what}", decided.by, facts)
     for part in PARTS:
         gone = read_purged(store, keys, part)
         if gone is not None:

@@ -44,7 +44,6 @@ _LEDGER = re.compile(
     r"|seals/\d{5}-\d{3}\.json"
     r"|claims/\d{6}\.json"
     r"|selection\.parquet"
-    r"|exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet"
     r"|single/\d+-\d+(-answer)?\.json"
     r"|placements/(part-(\d{4}-)?\d{5}\.parquet|claims/\d{6}\.json"
     r"|messages/part-(\d{4}-)?\d{5}/\d{9}-\d{8}T\d{12}-[0-9a-f]{8}\.json)"
@@ -173,7 +172,8 @@ def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) 
     store, summary = context.adapters.store, read_summary(context.adapters.store, keys)
     items = outbox(context.adapters, str(keys.run))
     events = read_events(store, [entry for entry in entries if entry.key.startswith(keys.events)])
-    committed = min((item.clock for item in items), default=_written(keys.manifest, entries))
+    written = {entry.key: entry.modified for entry in entries}
+    committed = min((item.clock for item in items), default=written[keys.manifest])
     since = last_answer(committed, events)
     if summary is None:  # a run that was cancelled as a whole never has one
         lacks = ["no report yet"] if any(item.state == "answered" for item in items) else []
@@ -205,7 +205,7 @@ def _links_until(store: Store, keys: RunKeys, summary: Mapping[str, Any]) -> Ite
 
 def _stale_report_notes(keys: RunKeys, entries: Sequence[Entry], summary: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the report does not show: results newer than it, breaks beyond its list, unanswered single links."""
-    written = _written(keys.report("summary.json"), entries)
+    written = next(entry.modified for entry in entries if entry.key == keys.report("summary.json"))
     if any(entry.modified > written for entry in entries if entry.key.startswith(keys.outcomes)):
         yield "results newer than its report"
     if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
@@ -218,13 +218,10 @@ def _stale_report_notes(keys: RunKeys, entries: Sequence[Entry], summary: Mappin
         yield f"{len(asked - reported)} single links with unknown outcome"
 
 
-def _written(key: str, entries: Sequence[Entry]) -> datetime:
-    return next(entry.modified for entry in entries if entry.key == key)
-
-
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
 _LINKS = re.compile(r"/\d{6}/links(-\d{5})?\.(csv|parquet)$")
 _PROBE = re.compile(r"[0-9a-f]{16}/\d")
+_EXCHANGED = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")  # left by versions that read extracts in parts
 
 
 class PurgeUnit(NamedTuple):
@@ -252,7 +249,8 @@ class KeptPart(NamedTuple):
 class PurgePlan(NamedTuple):
     """What a purge deletes, what it keeps, what it does not know, and whether the store only hides what is deleted.
 
-    `leftovers` are half-written files and uploads never completed; `temporary` are objects of race probes.
+    `leftovers` are half-written files and uploads never completed; `temporary` are objects of race probes and
+    of the workers of a run.
     """
 
     lots: tuple[PurgeUnit, ...]
@@ -268,17 +266,20 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
     found = concurrently(lambda run: _inspect_run(context, run), documents.run_ids(store, issuer))
-    parts = [part for inspected, _ in found for part in inspected]
-    probed = [entry for entry in store.keys(probes(issuer)) if _PROBE.fullmatch(entry.key.removeprefix(probes(issuer)))]
+    parts = [part for inspected, _, _ in found for part in inspected]
+    temporary = [entry for _, _, left in found for entry in left]
+    temporary += [
+        entry for entry in store.keys(probes(issuer)) if _PROBE.fullmatch(entry.key.removeprefix(probes(issuer)))
+    ]
     leftovers = list[Entry]()
     with suppress(StoreDeniedError):  # without the right to list uploads they stay until the store's own rules act
         leftovers += (entry for folder in _ours(store, issuer) for entry in cleaner.leftovers(folder, now - OLD))
     return PurgePlan(
         (*(part for part in parts if isinstance(part, PurgeUnit)), *_links_of_no_run(context)),
         tuple(part for part in parts if isinstance(part, KeptPart)),
-        tuple(key for _, unknown in found for key in unknown),
+        tuple(key for _, unknown, _ in found for key in unknown),
         tuple(leftovers),
-        tuple(entry for entry in probed if entry.modified < now - DEAD),
+        tuple(entry for entry in temporary if entry.modified < now - DEAD),
         now - OLD,
         cleaner.hides(),
     )
@@ -340,12 +341,13 @@ def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
             yield PurgeUnit(f"{purged(issuer)}{kind}/{now:%Y%m%dT%H%M%S%f}.json", record, tuple(mine))
 
 
-def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | KeptPart], list[str]]:
-    """Return every part of a run with whether it is due, and unknown keys; one with an unreadable document stays."""
+def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | KeptPart], list[str], list[Entry]]:
+    """Return a run's parts, due or kept (all where a document is unreadable), unknown keys, what its workers left."""
     keys = RunKeys(run)
     entries = list(context.adapters.store.keys(keys.base))
     parts = {entry.key: part_of(keys, entry.key) for entry in entries}
-    unknown = [redact(key) for key, part in parts.items() if part is None]
+    left = [entry for entry in entries if _EXCHANGED.fullmatch(entry.key.removeprefix(keys.base))]
+    unknown = [redact(key) for key in parts.keys() - {one.key for one in left} if parts[key] is None]
     # the last link of the claim's chain stays: the next claim continues from its number
     last_claim = max((entry.key for entry in entries if entry.key.startswith(keys.claims)), default="")
     named = {
@@ -353,9 +355,13 @@ def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | K
         for part in PARTS
     }
     try:
-        return [_judge(context, keys, part, entries, mine) for part, mine in named.items() if mine], unknown
+        return (
+            [_judge(context, keys, part, entries, mine) for part, mine in named.items() if mine],
+            sorted(unknown),
+            left,
+        )
     except ConflictError as error:
-        return [KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], []
+        return [KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], [], []
 
 
 def _judge(

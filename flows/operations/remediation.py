@@ -106,13 +106,6 @@ def dismiss(context: IssuerContext, extract: str, reason: str, *, undo: bool = F
     return record
 
 
-class NotOfferedError(OperatorError):
-    """A break cannot be closed by that decision."""
-
-    message = "{name} cannot be closed with the decision {decision}."
-    next_step = "Its decisions are: {offered}; `cardlink report {run}` shows the effect of each."
-
-
 Settled = tuple[tuple[Break | Closing, ...], RunReport]  # the breaks closed or reopened, and the report after that
 
 
@@ -122,12 +115,13 @@ def close_break(
     """Close the open breaks of a kind in a run by a decision, all or those at a place (with or without row numbers).
 
     A chunk that was uploaded and has no result at all can be given up as RESULT_SHORT. Raises UnknownRunError,
-    NotFoundError (notices cannot be closed), NotOfferedError, ChunkStateError, NoReasonError.
+    NotFoundError (also for a notice, or a decision that is not offered), ChunkStateError, NoReasonError.
     """
     signed, found = context.adapters.signed(reason), find_breaks(context, run)
     offered = KINDS[name].decisions if name in KINDS else ()
     if offered and decision not in offered:
-        raise NotOfferedError(run=run, name=name, decision=decision, offered=", ".join(offered))
+        what = f"decision {decision}, only {', '.join(offered)}"
+        raise NotFoundError(place=f"Break {name}", what=what, command=f"cardlink report {run}")
     chunk = chunk_of(place)
     lacking = found.unanswered.filter(chunk=chunk).height
     short = any((one.name, one.place) == (name, place) for one in found.breaks)

@@ -165,7 +165,8 @@ def test_the_pin_of_a_subkey_is_refused_and_the_key_named() -> None:
     with pytest.raises(KeyNotPinnedError) as caught:
         sealer(made, pin=chosen.fingerprint)
 
-    assert {"fingerprint": chosen.fingerprint, "key": made.fingerprint} == caught.value.fields
+    found = f"key {made.fingerprint}, whose subkey that is"
+    assert {"fingerprint": chosen.fingerprint, "found": found} == caught.value.fields
 
 
 def test_the_end_of_a_subkey_is_told_apart_from_that_of_the_key() -> None:

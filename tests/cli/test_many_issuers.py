@@ -66,13 +66,13 @@ def test_a_damage_that_nobody_foresaw_is_a_row_as_well(tmp_path: Path) -> None:
     bench = bank(tmp_path)
     bank(tmp_path, "zebra")
     [run] = run_ids(bench.store, "bank")
-    bench.store.replace(RunKeys(run).report("summary.json"), [b"{"])
+    bench.store.replace(RunKeys(run).report("summary.json"), [b"{}"])
 
     done = status(Context(tmp_path))
 
     [row] = done.facts["unread"]
     assert ("bank", 1) == (row["not read"], done.exit_code)
-    assert str(row["why, and what to do"]).startswith("Internal error in bank (JSONDecodeError")
+    assert str(row["why, and what to do"]).startswith("Internal error in bank (KeyError")
     assert ["zebra"] == [one["run"].partition("-")[0] for one in done.facts["runs"]]
 
 

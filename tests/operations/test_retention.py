@@ -66,7 +66,6 @@ def test_what_the_business_date_keeps_its_last_answer_keeps_too(part: Part, age:
         ("report/links-00002.csv", "ledger"),
         ("report/links/part-00001.parquet", "ledger"),
         ("report/links.csv.bak", None),
-        ("exchanged/0123456789abcdef-0001-keys.parquet", "ledger"),
         ("exchanged/notes.parquet", None),
         ("single/000000001-1-answer.json", "ledger"),
         ("plan.json", "kept"),
