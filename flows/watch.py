@@ -20,9 +20,8 @@ from prefect.states import Crashed
 
 from flows.errors import guarded
 from flows.forms import IssuerName, failing
-from flows.operations.alerts import KINDS, Change, Failure, record_notified
+from flows.operations.alerts import KINDS, Change, Failure, record_notified, write_metrics
 from flows.operations.alerts import watch as watch_step
-from flows.operations.metrics import write_metrics
 from flows.wiring import config_folder, now, wire
 
 SILENT = timedelta(seconds=200)  # more than one beat by Prefect's default, six by deploy/prefect.yaml

@@ -121,9 +121,12 @@ def begin_process() -> None:
     remove_dead_homes()
 
 
-def wire(folder: Path, name: str, issuer: Issuer | None = None) -> IssuerContext:
-    """Return an issuer's context with the real adapters; nothing is connected before a step uses it."""
-    from flows.runs.context import IssuerContext
+def wire(folder: Path, name: str, issuer: Issuer | None = None, *, dry_run: bool = False) -> IssuerContext:
+    """Return an issuer's context with the real adapters; nothing is connected before a step uses it.
+
+    In a dry run everything is read and done as it is without one, and what is written stays in memory.
+    """
+    from flows.runs.context import IssuerContext, overlaid
     from flows.runs.identity import default_header, header_from_template
 
     issuer = issuer or load_issuer(folder, name)
@@ -131,7 +134,8 @@ def wire(folder: Path, name: str, issuer: Issuer | None = None) -> IssuerContext
     if template := issuer.portal.template:
         header = header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
     adapters = edges(issuer, folder)
-    return IssuerContext(issuer, adapters, header, lambda: _sealer(issuer, folder), _opener, _funnel, _opener_key)
+    context = IssuerContext(issuer, adapters, header, lambda: _sealer(issuer, folder), _opener, _funnel, _opener_key)
+    return overlaid(context) if dry_run else context
 
 
 def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | None:
@@ -142,9 +146,9 @@ def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | N
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:
     """Return what every step shares: the store, the clock, the actor, the probe; begins the process."""
+    from flows.runs.chains import audited
     from flows.runs.context import Adapters
-    from flows.runs.probe import race
-    from flows.runs.trail import audited
+    from flows.runs.store import race
 
     begin_process()  # here, because every flow calls this
     connections = PUBLISHERS // 2 if urlsplit(issuer.root).scheme == "s3" else LOCAL_CONNECTIONS
@@ -213,8 +217,7 @@ def _user() -> str:
 
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
-    from flows.adapters.gpg_sealer import GpgSealer, trial_seal
-    from flows.adapters.unsealed import PlainSealer
+    from flows.adapters.gpg_sealer import GpgSealer, PlainSealer, trial_seal
 
     portal = issuer.portal
     if not portal.sealed:

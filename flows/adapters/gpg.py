@@ -6,8 +6,8 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, Final
@@ -17,7 +17,6 @@ import gnupg
 from flows.adapters.gpg_home import private_home
 from flows.errors import BugError, LimitError, translated
 from flows.runs import sealing
-from flows.runs.openpgp import Content
 from flows.stopping import groups, kill
 
 PATIENCE: Final = 120.0  # seconds; sealing a group of 64 chunks takes one
@@ -96,15 +95,3 @@ class Keyring(ExitStack):
         if not isinstance(ours, BugError):
             raise ours
         return None
-
-
-@contextmanager
-def memory_files(chunks: Sequence[Content], folder: Path) -> Iterator[list[str]]:
-    """Give gpg each content as a named file that exists in memory only; yields the paths, in order."""
-    with ExitStack() as open_files:
-        for chunk in chunks:
-            file = open_files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
-            file.writelines(chunk.pieces)
-            file.flush()
-            (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
-        yield [str(folder / chunk.name) for chunk in chunks]

@@ -46,7 +46,8 @@ def private_home(*, agent: bool) -> Iterator[Path]:
 def _made(held: ExitStack) -> Path:
     """Make a home whose lock is held until `held` ends; LimitError where there is no room for one."""
     roots = [root for root in _roots() if len(str(root)) + LONGEST <= SOCKET_ROOM]
-    for root in filter(_has_room, roots):
+    # a container's memory may be small, and we must not fill it
+    for root in (one for one in roots if os.access(one, os.W_OK | os.X_OK) and shutil.disk_usage(one).free >= ROOM):
         home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
         lock = held.enter_context((home / "holding").open("wb"))
         fcntl.flock(lock, fcntl.LOCK_EX)  # for as long as this process lives: the kernel unlocks it on a kill
@@ -69,11 +70,6 @@ def _roots() -> list[Path]:
     """Return the folders a home may be in, in order of preference: TMPDIR if it is set, then memory."""
     named = [Path(folder)] if (folder := os.environ.get("TMPDIR")) else []
     return list(dict.fromkeys([*named, *SHARED]))
-
-
-def _has_room(root: Path) -> bool:
-    """Return whether a home fits in a folder; a container's memory may be small, and we must not fill it."""
-    return os.access(root, os.W_OK | os.X_OK) and shutil.disk_usage(root).free >= ROOM
 
 
 def _links(home: Path) -> list[Path]:

@@ -1,32 +1,31 @@
-"""Seal chunks to pinned keys, and open messages sealed to ours, with gpg; plaintext is never a file on disk."""
+"""Seal chunks to pinned keys, and open messages sealed to ours, with gpg; plaintext is never a file on disk.
+
+One pinned public key per file, each flaw refused by its own error. The subkey is chosen here as gpg would, and gpg is
+then told to use it: what is judged is what is used. For trials with a test issuer a sealer leaves chunks as they are
+(interface.md 2.6).
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from flows.adapters.gpg import PATIENCE, Keyring, memory_files
-from flows.adapters.gpg_keys import import_public_keys
-from flows.errors import BugError, LimitError
-from flows.runs.openpgp import Compression, Content, blocks, content, inspect
-from flows.runs.sealing import (
-    GpgHungError,
-    MalformedMessageError,
-    Plain,
-    SealBrokenError,
-    Sealed,
-    SealedUnreadableError,
-    Sealer,
-    SecretKeyUnreadableError,
-    Warned,
-)
+import gnupg
+
+from flows.adapters.gpg import PATIENCE, Keyring
+from flows.errors import BugError, LimitError, OperatorError
+from flows.runs import sealing
+from flows.runs.sealing import Compression, Plain, Sealed, Sealer, Warned, blocks, content, inspect, keys_in
+from schemas.expressions import PUBLISHED
 
 WARN_DAYS: Final = 30
 GROUP: Final = 64  # chunks per gpg process: two open files each, so far below any limit
@@ -85,28 +84,35 @@ class GpgSealer(ExitStack):
         packed = [content(chunk, self._compression) for chunk in chunks]
         try:
             messages = self._encrypt_group(packed)
-        except GpgHungError:
+        except sealing.GpgHungError:
             return [Sealed(chunk.name, b"", "seal.process.killed") for chunk in chunks]
         if messages is None:
             return [self._seal_one(chunk) for chunk in packed]
         return [self._checked(chunk.name, message) for chunk, message in zip(chunks, messages, strict=True)]
 
-    def _encrypt_group(self, chunks: Sequence[Content]) -> list[bytes] | None:
+    def _encrypt_group(self, chunks: Sequence[Plain]) -> list[bytes] | None:
         """Return one message per chunk, None if there are no memory files (macOS) or gpg reported a failure."""
         if not hasattr(os, "memfd_create"):
             return None
         try:
-            with TemporaryDirectory(dir=self._ring.home) as folder, memory_files(chunks, Path(folder)) as paths:
+            with ExitStack() as files:
+                folder, paths = Path(files.enter_context(TemporaryDirectory(dir=self._ring.home))), list[str]()
+                for chunk in chunks:  # each a named file that exists in memory only
+                    file = files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
+                    file.write(chunk.data)
+                    file.flush()
+                    (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+                    paths.append(str(folder / chunk.name))
                 result = self._encrypt("".join(f"{path}\n" for path in paths).encode(), "--multifile")
                 suffix = ".asc" if self._armor else ".gpg"
                 return [Path(path + suffix).read_bytes() for path in paths] if _clean(result, len(paths)) else None
         except (OSError, LimitError):  # no room for files or ciphertext: sealing one by one uses pipes instead
             return None
 
-    def _seal_one(self, chunk: Content) -> Sealed:
+    def _seal_one(self, chunk: Plain) -> Sealed:
         try:
-            result = self._encrypt(b"".join(chunk.pieces))
-        except GpgHungError:
+            result = self._encrypt(chunk.data)
+        except sealing.GpgHungError:
             return Sealed(chunk.name, b"", "seal.process.killed")
         if not _clean(result, 1):
             return Sealed(chunk.name, b"", "seal.process.refused")
@@ -128,7 +134,7 @@ class GpgSealer(ExitStack):
         wanted = sorted(chosen.key_id for _, chosen in self._recipients)
         try:
             found = sorted(inspect(message))
-        except MalformedMessageError as error:
+        except sealing.SealedUnreadableError as error:
             return Sealed(name, b"", f"seal.{error.fields['reason']}")
         if found != wanted:
             return Sealed(name, b"", "seal.recipients.different")
@@ -153,7 +159,9 @@ class GpgOpener(ExitStack):
         self._ring = self.enter_context(Keyring(agent=True, patience=patience, gpg=gpg))
         try:
             for number, key in enumerate(secret_keys, start=1):
-                self._import(key, number, len(secret_keys))
+                found = self._ring.ask(partial(gnupg.GPG.import_keys, key_data=key, passphrase=self._passphrase))
+                if found is None or not found.fingerprints or not found.sec_read:
+                    raise sealing.SecretKeyUnreadableError(number=number, total=len(secret_keys))
         except BaseException:
             self.close()
             raise
@@ -170,21 +178,16 @@ class GpgOpener(ExitStack):
             )
         )
         if result is None or not result.ok or result.returncode != 0:  # its data may be unauthenticated: dropped
-            raise SealedUnreadableError(reason=_why_unread("" if result is None else result.stderr))
+            raise sealing.SealedUnreadableError(reason=_why_unread("" if result is None else result.stderr))
         content: bytes = result.data
         return content
-
-    def _import(self, key: bytes, number: int, of: int) -> None:
-        result = self._ring.ask(lambda gpg: gpg.import_keys(key, passphrase=self._passphrase))
-        if result is None or not result.fingerprints or not result.sec_read:
-            raise SecretKeyUnreadableError(number=number, total=of)
 
 
 def trial_seal(sealer: Sealer) -> None:
     """Seal a dummy chunk and check the message; SealBrokenError if it is not sealed to exactly our recipients."""
     (sealed,) = sealer.seal([Plain("trial.csv", b"trial\n")])
     if sealed.trouble:
-        raise SealBrokenError(reason=sealed.trouble, expected=", ".join(sealer.fingerprints))
+        raise sealing.SealBrokenError(reason=sealed.trouble, expected=", ".join(sealer.fingerprints))
 
 
 def _clean(result: Any, count: int) -> bool:
@@ -196,13 +199,9 @@ def _clean(result: Any, count: int) -> bool:
 
 def _binary(message: bytes) -> bytes:
     """Return the message without its armor: gpg does not recognise armor after a byte order mark."""
-    found, reason = [], "message.blocks.many"
-    try:
-        found = blocks(message)
-    except MalformedMessageError as error:
-        reason = str(error.fields["reason"])
+    found = blocks(message)
     if len(found) != 1:
-        raise SealedUnreadableError(reason=reason)
+        raise sealing.SealedUnreadableError(reason="message.blocks.many")
     return found[0]
 
 
@@ -215,3 +214,156 @@ def _why_unread(stderr: str) -> str:
     if "[GNUPG:] NO_SECKEY" in stderr and "[GNUPG:] DECRYPTION_KEY" not in stderr:
         return "key.secret.missing"
     return "message.content.unreadable"
+
+
+LEAST: Final = 2048  # bits of RSA
+REVOKED: Final = "was revoked by its owner"
+_FAMILIES: Final = {"1": "RSA", "2": "RSA", "3": "RSA", "16": "ElGamal", "17": "DSA", "20": "ElGamal"}  # RFC 4880 9.1
+_CURVES: Final = {"ed25519": "Curve25519", "cv25519": "Curve25519"} | {
+    f"nistp{bits}": f"P-{bits}" for bits in (256, 384, 521)
+}
+
+
+class Part(NamedTuple):
+    """A primary key or a subkey as gpg lists it: `state` is r, e or another letter, `created` in epoch seconds."""
+
+    name: str  # as messages call it
+    fingerprint: str
+    key_id: str
+    algorithm: str  # RSA 2048, Curve25519
+    capabilities: str
+    state: str
+    created: int
+    expires: date | None
+
+    def alive(self, today: date) -> bool:
+        """Return whether the key is valid for all of `today`: on its last day it could expire during a run."""
+        return self.state != "e" and (self.expires is None or today < self.expires)
+
+
+Recipient = tuple[Part, Part]  # a pinned key, and the part of it that messages will name: a subkey, or the key itself
+
+
+def import_public_keys(
+    ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], curves: Sequence[str], today: date
+) -> tuple[Recipient, ...]:
+    """Import one public key per file and return the pinned ones, in the order of `pinned`; each flaw has its error."""
+    now = time.time()  # not `today`: gpg judges what was made in the future by the machine's clock
+    for file, key in ((f"{number} of {len(keys)}", key) for number, key in enumerate(keys, start=1)):
+        public = _one_public_key(key, file, ", ".join(pinned), now)
+        result = ring.ask(partial(gnupg.GPG.import_keys, key_data=public))
+        if result is None or len(set(result.fingerprints)) != 1:
+            raise sealing.KeyUnreadableError(file=file, reason="key.import.refused")
+    found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
+    recipients = [_recipient(_pinned(found, fingerprint, pinned), fingerprint, today, now) for fingerprint in pinned]
+    for part in (part for recipient in recipients for part in recipient):
+        _check_strength(part, curves)
+    return tuple(recipients)
+
+
+def _one_public_key(key: bytes, file: str, pinned: str, now: float) -> bytes:
+    """Return the key in binary, so that gpg sees exactly what was counted here."""
+    found, made, secret, why = list[bytes](), list[int](), 0, ""
+    try:
+        found = blocks(key)
+        made, secret = keys_in(found)
+    except sealing.SealedUnreadableError as error:
+        why = str(error.fields["reason"])
+    if secret:
+        raise sealing.SecretKeyGivenError(file=file, pinned=pinned)
+    if len(made) != 1:
+        raise sealing.KeyUnreadableError(file=file, reason=why or f"{len(made)} keys")
+    if made[0] > now:  # gpg would not import it
+        raise sealing.KeyFromFutureError(part=f"The key in file {file}", date=str(_day(made[0])))
+    return b"".join(found)
+
+
+def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -> Any:
+    if fingerprint in found:
+        return found[fingerprint]
+    for key, listed in found.items():
+        if any(fingerprint in subkey for subkey in listed["subkeys"]):
+            raise sealing.KeyNotPinnedError(fingerprint=fingerprint, found=f"key {key}, whose subkey that is")
+    others = ", ".join(sorted(set(found) - set(pinned)))
+    raise sealing.KeyNotPinnedError(fingerprint=fingerprint, found=others or "other pinned keys")
+
+
+def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipient:
+    """Return the recipient with the part gpg would choose: the newest valid subkey, else the key itself."""
+    key = _part(listed, listed["cap"], f"Primary key {fingerprint}")
+    if key.state == "r":
+        raise sealing.KeyUnusableError(part=key.name, why=REVOKED)
+    if not key.alive(today):
+        raise sealing.KeyUnusableError(part=key.name, why=f"expired on {key.expires}")
+    subkeys = [
+        _part(info, info["capability"], f"Encryption subkey {info['keyid']} of key {fingerprint}")
+        for info in listed.get("subkey_info", {}).values()
+        if "e" in info["capability"]
+    ]
+    valid = [part for part in subkeys if part.state != "r" and part.alive(today) and part.created <= now]
+    if valid:
+        return key, max(valid, key=lambda part: part.created)
+    if "e" in key.capabilities:  # lower case: its own capability
+        return key, key
+    if not subkeys:
+        raise sealing.KeyUnusableError(part=key.name, why="cannot encrypt")
+    newest = max(subkeys, key=lambda part: part.created)
+    if newest.state == "r":
+        raise sealing.KeyUnusableError(part=newest.name, why=REVOKED)
+    if newest.created > now:
+        raise sealing.KeyFromFutureError(part=newest.name, date=str(_day(newest.created)))
+    raise sealing.KeyUnusableError(part=newest.name, why=f"expired on {newest.expires}; the key itself is valid")
+
+
+def _check_strength(part: Part, curves: Sequence[str]) -> None:
+    family, _, bits = part.algorithm.partition(" ")
+    if part.algorithm not in curves and (family != "RSA" or int(bits) < LEAST):
+        accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
+        raise sealing.KeyAlgorithmError(part=part.name, algorithm=part.algorithm, accepted=accepted)
+
+
+def _part(fields: Any, capabilities: str, name: str) -> Part:
+    family, curve = _FAMILIES.get(fields["algo"], f"algorithm-{fields['algo']}"), fields["curve"]
+    return Part(
+        name=name,
+        fingerprint=fields["fingerprint"],
+        key_id=fields["keyid"],
+        algorithm=_CURVES.get(curve, curve) if curve else f"{family} {fields['length']}",
+        capabilities=capabilities,
+        state=fields["trust"],
+        created=int(fields["date"]),
+        expires=_day(int(fields["expires"])) if fields["expires"] else None,
+    )
+
+
+def _day(moment: int) -> date:
+    return datetime.fromtimestamp(moment, UTC).date()
+
+
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{13,}")
+_PUBLISHED: Final = frozenset(card.encode() for card in PUBLISHED)
+
+
+class UnsealedCardError(OperatorError):
+    """An unsealed chunk would contain a number that is not a published test card."""
+
+    message = (
+        "{chunk} contains {count} numbers that are not published test cards, and [portal] sealed = false. It was "
+        "not written."
+    )
+    next_step = "Remove `sealed = false` from the TOML, or use test cards: `cardlink sample FILE --published`."
+
+
+class PlainSealer:
+    """Returns chunks unchanged, for `[portal] sealed = false`; UnsealedCardError where a number is no test card."""
+
+    fingerprints: tuple[str, ...] = ()
+    warnings = (Warned("Chunks are not sealed ([portal] sealed = false): published test cards only."),)
+
+    def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+        """Return the chunks unsealed, under their upload names; UnsealedCardError for any other card."""
+        for chunk in chunks:
+            others = [number for number in _LONG_NUMBER.findall(chunk.data) if number not in _PUBLISHED]
+            if others:
+                raise UnsealedCardError(chunk=chunk.name, count=len(others))
+        return [Sealed(chunk.name, chunk.data) for chunk in chunks]

@@ -16,19 +16,9 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from flows.errors import CardlinkError
+from flows.runs import store
 from flows.runs.keys import FOLDER_TIME, TEMPORARY, checked, checked_prefix, shown
-from flows.runs.store import (
-    Entry,
-    KeyRefusedError,
-    ObjectChangedError,
-    ObjectMissingError,
-    Retry,
-    StoreBusyError,
-    StoreDeniedError,
-    StoreFullError,
-    StoreMissingError,
-    StoreRefusedError,
-)
+from flows.runs.store import Entry, ObjectMissingError, Retry, StoreBusyError, StoreRefusedError
 
 T = TypeVar("T")
 
@@ -104,7 +94,7 @@ class LocalStore:
         if stat.S_ISREG(status.st_mode) and (pin is None or pin.version == _version(status)):
             return LocalSource(file, _entry(key, status))
         os.close(file)
-        raise ObjectChangedError(key=key) if stat.S_ISREG(status.st_mode) else ObjectMissingError(key=key)
+        raise store.ObjectChangedError(key=key) if stat.S_ISREG(status.st_mode) else ObjectMissingError(key=key)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
@@ -142,7 +132,7 @@ class LocalStore:
         for part in checked(key).split("/"):  # part by part: resolving the whole path takes five times as long
             place = f"{place}/{part}"
             if os.path.islink(place):  # noqa: PTH114  making a Path for each part takes longer than the check
-                raise KeyRefusedError(key=key, reason="a symbolic link leads elsewhere")
+                raise store.KeyRefusedError(key=key, reason="a symbolic link leads elsewhere")
         return Path(place)
 
     def _list(self, folder: str, start: str, shallow: bool) -> Iterator[Entry]:
@@ -162,7 +152,7 @@ class LocalStore:
         with suppress(FileNotFoundError, NotADirectoryError):
             return os.open(path, _NEW, 0o600)
         if not self._root.is_dir():
-            raise StoreMissingError(place=str(self._root), code="ENOENT")
+            raise store.StoreMissingError(place=str(self._root), code="ENOENT")
         _make_folder(path.parent)
         return os.open(path, _NEW, 0o600)
 
@@ -200,7 +190,7 @@ class LocalSource:
         self._position += len(data)
         # Checked with every read, so that a file still being written is noticed early
         if _version(status) != self.entry.version or (wanted and not data):
-            raise ObjectChangedError(key=self.entry.key)
+            raise store.ObjectChangedError(key=self.entry.key)
         if 0 < len(data) < wanted and size < 0:
             return data + self.read()
         return data
@@ -223,7 +213,7 @@ def _names(root: Path, folder: str, start: str) -> list[str]:
     with suppress(ObjectMissingError):
         names = _with_our_errors(folder or str(root), scan)
     if not names and not root.is_dir():
-        raise StoreMissingError(place=str(root), code="ENOENT")
+        raise store.StoreMissingError(place=str(root), code="ENOENT")
     return [name for name in names if name.startswith(start) and not name.startswith(TEMPORARY)]
 
 
@@ -283,7 +273,7 @@ def _translated(key: str, number: int, disk: Path | None) -> CardlinkError:
     if number in _ABSENT:
         return ObjectMissingError(key=key)
     if number in _DENIED:
-        return StoreDeniedError(place=key, code=code)
+        return store.StoreDeniedError(place=key, code=code)
     if number in _FULL:
-        return StoreFullError(place=f"{key} on the disk of {disk}", code=code)
+        return store.StoreFullError(place=f"{key} on the disk of {disk}", code=code)
     return StoreBusyError(place=key, code=code) if number in _PASSING else StoreRefusedError(place=key, code=code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -13,40 +14,24 @@ from threading import Lock
 from typing import Any, Self, TypeVar
 
 import boto3
+from botocore import exceptions as boto
 from botocore.config import Config
+from urllib3.exceptions import HTTPError
 
-from flows.adapters.s3_errors import with_our_errors
-from flows.errors import CardlinkError
+from flows.errors import CardlinkError, fields_of
 from flows.redaction import redact
+from flows.runs import store
 from flows.runs.keys import DROPPED, FOLDER_TIME, LASTING, checked, checked_prefix
-from flows.runs.store import (
-    Entry,
-    ObjectChangedError,
-    ObjectMissingError,
-    Retry,
-    StoreBusyError,
-    StoreDeniedError,
-    StoreExpiredError,
-    StoreRefusedError,
-    StoreUnsafeError,
-    VerdictAwaitedError,
-    VerdictRefusedError,
-)
+from flows.runs.store import Entry, ObjectChangedError, Retry, StoreBusyError, StoreRefusedError
 from schemas.settings import StoreSettings
-
-T = TypeVar("T")
 
 PART = 8 * 2**20  # bytes; S3 takes up to 10,000 parts of at least 5 MiB: enough for 78 GiB
 PIECE = 2**20  # bytes; a piece that did not arrive whole is requested again
+_USUAL = StoreSettings()
 
 
 def connect(
-    url: str,
-    *,
-    threads: int,
-    retry: Retry | None = None,
-    profile: str | None = None,
-    settings: StoreSettings | None = None,
+    url: str, *, threads: int, retry: Retry | None = None, profile: str | None = None, settings: StoreSettings = _USUAL
 ) -> S3Store:
     """Open `s3://bucket/prefix` for `threads` callers at once; endpoint, region and credentials are boto3's own.
 
@@ -70,16 +55,16 @@ def connect(
     def client() -> Any:
         return with_our_errors(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
 
-    store = S3Store(bucket, prefix, client(), retry, settings)
-    store.reconnect = client
-    return store
+    opened = S3Store(bucket, prefix, client(), retry, settings)
+    opened.reconnect = client
+    return opened
 
 
 class S3Store:
     """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened. Thread-safe, as boto3's clients are."""
 
     def __init__(
-        self, bucket: str, prefix: str, client: Any, retry: Retry | None = None, settings: StoreSettings | None = None
+        self, bucket: str, prefix: str, client: Any, retry: Retry | None = None, settings: StoreSettings = _USUAL
     ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
@@ -87,7 +72,7 @@ class S3Store:
         self.reconnect: Callable[[], Any] = lambda: client
         self._connecting = Lock()
         self._retry = retry or Retry()
-        self._settings = settings or StoreSettings()
+        self._settings = settings
         self._where = {"Bucket": bucket} | ({"ExpectedBucketOwner": owner} if (owner := self._settings.owner) else {})
 
     def __repr__(self) -> str:
@@ -127,7 +112,7 @@ class S3Store:
         self.ensure_clean(key)
         condition = {"IfMatch": pin.version} if pin else {}
         answer = self._again("get_object", key, Key=name, **condition)
-        entry = Entry(key, answer["ContentLength"], answer["LastModified"].astimezone(UTC), answer["ETag"])
+        entry = self._entry(name, answer["ContentLength"], answer["LastModified"], answer["ETag"])
         if pin and pin.version != entry.version:  # the server ignored If-Match
             answer["Body"].close()
             raise ObjectChangedError(key=key)
@@ -141,20 +126,26 @@ class S3Store:
         tags = self._again("get_object_tagging", key, Key=self._name(key))["TagSet"]
         found = next((one["Value"] for one in tags if one["Key"] == tag), None)
         if found is None:
-            raise VerdictAwaitedError(key=key, tag=tag)
+            raise store.VerdictAwaitedError(key=key, tag=tag)
         if found != clean:
-            raise VerdictRefusedError(key=key, tag=tag, found=redact(found)[:40], clean=clean)
+            raise store.VerdictRefusedError(key=key, tag=tag, found=redact(found)[:40], clean=clean)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
         request = {"Prefix": self._prefix + checked_prefix(prefix)} | ({"Delimiter": "/"} if shallow else {})
         while True:
             page = self._again("list_objects_v2", prefix, **request)
-            yield from merge(self._objects(page), self._folders(page), key=lambda entry: entry.key.encode())
+            objects = (  # consoles create empty ones to show folders
+                self._entry(one["Key"], one["Size"], one["LastModified"], one["ETag"])
+                for one in page.get("Contents", [])
+                if not one["Key"].endswith("/")
+            )
+            folders = (self._entry(one["Prefix"], 0, FOLDER_TIME, "") for one in page.get("CommonPrefixes", []))
+            yield from merge(objects, folders, key=lambda entry: entry.key.encode())
             if not page.get("IsTruncated"):
                 return
             if not page.get("NextContinuationToken"):
-                raise StoreUnsafeError(place=self._bucket, problem="its listing is incomplete")
+                raise store.StoreUnsafeError(place=self._bucket, problem="its listing is incomplete")
             request["ContinuationToken"] = page["NextContinuationToken"]
 
     def delete(self, key: str) -> None:
@@ -164,7 +155,7 @@ class S3Store:
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         """List the multipart uploads under `prefix` that killed writers left before `before`, without their sizes."""
         return [
-            Entry(upload["Key"].removeprefix(self._prefix), 0, upload["Initiated"].astimezone(UTC), upload["UploadId"])
+            self._entry(upload["Key"], 0, upload["Initiated"], upload["UploadId"])
             for page in self._uploads(prefix)
             for upload in page.get("Uploads", [])
             if upload["Initiated"] < before
@@ -181,7 +172,7 @@ class S3Store:
         """Return whether the bucket is versioned; None if we may not ask, or the server does not know."""
         try:  # suspended counts too: earlier objects keep their versions
             return "Status" in self._again("get_bucket_versioning", self._bucket)
-        except (StoreDeniedError, StoreRefusedError, StoreUnsafeError):
+        except (store.StoreDeniedError, StoreRefusedError, store.StoreUnsafeError):
             return None
 
     def presigned(self, key: str, hours: int) -> str:
@@ -222,7 +213,7 @@ class S3Store:
         client = self._client
         try:
             return with_our_errors(key, lambda: getattr(client, operation)(**self._where, **request))
-        except StoreExpiredError:
+        except store.StoreExpiredError:
             with self._connecting:  # a client reads its profile once: a new one finds what was renewed there
                 if self._client is client:
                     self._client = self.reconnect()
@@ -235,7 +226,7 @@ class S3Store:
         try:
             with self.open(key) as source:
                 return source.entry.size == len(data) and source.read() == data
-        except ObjectMissingError:
+        except store.ObjectMissingError:
             return False
 
     def _resumer(self, entry: Entry, name: str) -> Callable[[int], Any]:
@@ -243,20 +234,13 @@ class S3Store:
             answer = self._call("get_object", entry.key, Key=name, IfMatch=entry.version, Range=f"bytes={position}-")
             if not str(answer.get("ContentRange", "")).startswith(f"bytes {position}-"):
                 answer["Body"].close()
-                raise StoreUnsafeError(place=self._bucket, problem="it does not honour range requests")
+                raise store.StoreUnsafeError(place=self._bucket, problem="it does not honour range requests")
             return answer["Body"]
 
         return resume
 
-    def _objects(self, page: Any) -> Iterator[Entry]:
-        for found in page.get("Contents", []):
-            if not found["Key"].endswith("/"):  # consoles create empty objects to show folders
-                key = found["Key"].removeprefix(self._prefix)
-                yield Entry(key, found["Size"], found["LastModified"].astimezone(UTC), found["ETag"])
-
-    def _folders(self, page: Any) -> Iterator[Entry]:
-        for found in page.get("CommonPrefixes", []):
-            yield Entry(found["Prefix"].removeprefix(self._prefix), 0, FOLDER_TIME, "")
+    def _entry(self, name: str, size: int, modified: datetime, version: str) -> Entry:
+        return Entry(name.removeprefix(self._prefix), size, modified.astimezone(UTC), version)
 
     def _replace_in_parts(self, key: str, name: str, pieces: Iterable[bytes]) -> None:
         """Upload in parts, which appear all at once or not at all; abort on any early end, even a signal."""
@@ -342,3 +326,75 @@ def _regrouped(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
             yield bytes(held[:size])
             del held[:size]
     yield bytes(held)
+
+
+T = TypeVar("T")
+
+FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError, RecursionError)  # all that boto3 raises
+
+_BY_CODE: dict[str, type[CardlinkError]] = {
+    **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), store.ObjectMissingError),
+    # a condition failed, or the multipart upload was completed or aborted meanwhile
+    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), ObjectChangedError),
+    "NoSuchBucket": store.StoreMissingError,
+    **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "AccountProblem"), store.StoreDeniedError),
+    **dict.fromkeys(("InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"), store.StoreCredentialsError),
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), store.StoreExpiredError),
+    **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), store.StoreClockError),
+    **dict.fromkeys(("QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"), store.StoreFullError),
+    "NotImplemented": store.StoreUnsafeError,
+    # status 400, but damage or delay in transit: the same request may succeed
+    **dict.fromkeys(("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentChecksumMismatch"), StoreBusyError),
+    **dict.fromkeys(("XAmzContentSHA256Mismatch", "RequestTimeout"), StoreBusyError),
+    **dict.fromkeys(("Throttling", "ThrottlingException"), StoreBusyError),
+}
+
+_BY_STATUS: dict[int, type[CardlinkError]] = {
+    401: store.StoreCredentialsError,
+    403: store.StoreDeniedError,
+    404: store.ObjectMissingError,
+    408: StoreBusyError,
+    409: StoreBusyError,  # a concurrent conditional write: nothing was written, and botocore does not retry it
+    412: ObjectChangedError,
+    429: StoreBusyError,
+    501: store.StoreUnsafeError,
+    507: store.StoreFullError,
+}
+
+_BY_KIND: dict[type[Exception], type[CardlinkError]] = {
+    **dict.fromkeys((boto.NoCredentialsError, boto.PartialCredentialsError), store.StoreCredentialsError),
+    **dict.fromkeys(
+        (boto.CredentialRetrievalError, boto.TokenRetrievalError, boto.SSOError), store.StoreCredentialsError
+    ),
+    **dict.fromkeys((boto.ParamValidationError, boto.NoRegionError, boto.InvalidRegionError), StoreRefusedError),
+    **dict.fromkeys((boto.ProfileNotFound, boto.ConfigParseError), StoreRefusedError),
+    RecursionError: StoreRefusedError,  # boto3 follows a redirect that names no region without end
+    boto.FlexibleChecksumError: store.ObjectDamagedError,
+}
+
+
+def with_our_errors(place: str, act: Callable[[], T]) -> T:
+    """Return what `act` returns; an error of boto3 becomes one of ours, without a chain to the original."""
+    try:
+        return act()
+    except FOREIGN as error:
+        problem = translated(place, error)
+    try:
+        raise problem
+    finally:
+        del problem  # error and frame would keep each other alive, and the callers' rows
+
+
+def translated(place: str, error: Exception) -> CardlinkError:
+    """Return our error for one of boto3's, with names and codes only, never its message."""
+    code: str = type(error).__name__
+    kind = next((ours for theirs, ours in _BY_KIND.items() if isinstance(error, theirs)), StoreBusyError)
+    if isinstance(error, boto.ClientError):
+        raw = str(error.response.get("Error", {}).get("Code", ""))
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        code = raw if re.fullmatch(r"[A-Za-z0-9.]{1,60}", raw) else str(status)
+        unlisted = StoreRefusedError if 300 <= status < 500 else StoreBusyError
+        kind = _BY_CODE.get(code) or _BY_STATUS.get(status) or unlisted
+    problem = f"it does not implement a request we need ({code})"
+    fields = {"key": place, "place": place, "code": code, "problem": problem}
+    return kind(**{name: fields[name] for name in fields_of(kind)})

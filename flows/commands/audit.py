@@ -11,7 +11,7 @@ from flows.commands.result import Link, Result, Table
 from flows.wiring import effective_settings, wire
 
 with on_first_use():
-    from flows.operations import audit, history
+    from flows.operations import audit
     from flows.runs import documents
 
 AUDIT = Form("audit", "audit: {what} {issuer}", hours=2, picks="what", actor="none")
@@ -45,7 +45,7 @@ def accept(context: Context, issuer: Issuer, key: str, *, reason: Reason, dry_ru
     Args:
         key: The object as the finding names it.
     """
-    found = audit.accept(wire(context.folder, issuer), key, reason, dry_run=dry_run)
+    found = audit.accept(wire(context.folder, issuer, dry_run=dry_run), key, reason)
     line = f"{found.key}: {found.what}, {'would be ' if dry_run else ''}accepted as it is now"
     return Result({"issuer": issuer, **found._asdict(), "dry_run": dry_run}, [line], f"cardlink audit verify {issuer}")
 
@@ -55,7 +55,7 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     """Write the evidence of RUN as one zip with a page to read: records, who did what, keys, gates, reports, policy."""
     issuer_context, place = wire(context.folder, issuer), documents.keys_of(run).report("audit.zip")
     store = issuer_context.adapters.store
-    files, proof, found = audit.evidence(issuer_context, run), audit.verify(store, issuer), history.history(store, run)
+    files, proof, found = audit.evidence(issuer_context, run), audit.verify(store, issuer), audit.history(store, run)
     settings = effective_settings(context.folder, issuer_context.issuer)
     files["settings.json"] = json.dumps(settings, indent=1, default=str).encode()
     files["history.json"] = json.dumps([one._asdict() for one in found], indent=1).encode()

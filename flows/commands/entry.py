@@ -65,9 +65,9 @@ class Context(NamedTuple):
     actor: str = ""
     approve: str = ""
 
-    def context_of(self, run: str) -> contexts.IssuerContext:
-        """Return the context of a run's issuer; UnknownRunError if the text is no run id."""
-        return wire(self.folder, documents.keys_of(run).run.issuer)
+    def context_of(self, run: str, *, dry_run: bool = False) -> contexts.IssuerContext:
+        """Return the context of a run's issuer, as `wire` does; UnknownRunError if the text is no run id."""
+        return wire(self.folder, documents.keys_of(run).run.issuer, dry_run=dry_run)
 
     def each(self, issuer: str, act: Callable[[str], list[T]]) -> tuple[list[T], dict[str, CardlinkError]]:
         """Return what `act` finds for an issuer, or for all of them, and why some of all could not be read."""

@@ -17,7 +17,7 @@ from flows.wiring import cleaner, wire
 from schemas.breaks import DECISIONS, KINDS
 
 with on_first_use():
-    from flows.operations import by_hand, remediation
+    from flows.operations import remediation
     from flows.operations import reseal as reseals
     from flows.runs import context as contexts
     from flows.runs import documents
@@ -50,8 +50,8 @@ ResultRow = Annotated[Number, Field(help="Data row of the result file, from 1.")
 @entry("mend abandon", form=MEND)
 def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End RUN before its commit, for good: it is never resumed, and none of its rows are sent."""
-    issuer_context = context.context_of(run)
-    done = remediation.abandon(issuer_context.adapters, run, reason, dry_run=dry_run)
+    issuer_context = context.context_of(run, dry_run=dry_run)
+    done = remediation.abandon(issuer_context.adapters, run, reason)
     line = f"{run}: abandoned; it will never be committed, and none of its rows are sent"
     next_step = f"cardlink submit {issuer_context.issuer.issuer} --extract EXTRACT --new-run WHY"
     return _remediated(done.model_dump(mode="json"), [line], next_step, dry_run)
@@ -60,8 +60,8 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
 @entry("mend take-over", form=MEND)
 def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End a dead process's claim on RUN, so that the next submit resumes it at once."""
-    issuer_context = context.context_of(run)
-    claim = remediation.take_over(issuer_context.adapters, run, reason, dry_run=dry_run)
+    issuer_context = context.context_of(run, dry_run=dry_run)
+    claim = remediation.take_over(issuer_context.adapters, run, reason)
     since, until = (moment.isoformat(timespec="seconds") for moment in claim[1:])
     line = f"{run}: the claim of {claim.holder} from {since} to {until} is ended"
     facts = {"run": run, "holder": claim.holder, "since": since, "until": until}
@@ -90,9 +90,9 @@ def reingest(
     context: Context, issuer: Issuer, result: ResultName, *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Ingest the file RESULT again, and report the runs it belongs to."""
-    issuer_context = wire(context.folder, issuer)
-    done = by_hand.reingest(issuer_context, result, reason, dry_run=dry_run)
-    return _decided(issuer_context, done, f"{result}: ingested again")
+    issuer_context = wire(context.folder, issuer, dry_run=dry_run)
+    done = remediation.reingest(issuer_context, result, reason)
+    return _decided(issuer_context, done, f"{result}: ingested again", dry_run)
 
 
 @entry("mend attribute", form=ONE_FILE)
@@ -113,14 +113,12 @@ def attribute(
         to: The row that was sent: its run, and its row in the extract.
         last_4_confirmed: The partner confirmed that it is that card, although its last four digits differ.
     """
-    issuer_context = wire(context.folder, issuer)
+    issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     run, _, number = to.rpartition(":")
     place = (str(documents.keys_of(run).run), int(number) if number.isdecimal() else 0)
-    done = by_hand.attribute_row(
-        issuer_context, result, row, place, reason, last_4_confirmed=last_4_confirmed, dry_run=dry_run
-    )
+    done = remediation.attribute_row(issuer_context, result, row, place, reason, last_4_confirmed)
     state = f", but still a break: {done.row['trouble']}" if done.row["trouble"] else f": {done.row['state']}"
-    return _decided(issuer_context, done, f"{result}: row {row} attributed to row {place[1]} of {run}{state}")
+    return _decided(issuer_context, done, f"{result}: row {row} attributed to row {place[1]} of {run}{state}", dry_run)
 
 
 @entry("mend withdraw", form=ONE_FILE)
@@ -128,9 +126,9 @@ def withdraw(
     context: Context, issuer: Issuer, result: ResultName, *, row: ResultRow, reason: Reason, dry_run: DryRun = False
 ) -> Result:
     """Undo `mend attribute` for a row of the file RESULT."""
-    issuer_context = wire(context.folder, issuer)
-    done = by_hand.withdraw(issuer_context, result, row, reason, dry_run=dry_run)
-    return _decided(issuer_context, done, f"{result}: the manual attribution of row {row} is withdrawn")
+    issuer_context = wire(context.folder, issuer, dry_run=dry_run)
+    done = remediation.withdraw(issuer_context, result, row, reason)
+    return _decided(issuer_context, done, f"{result}: the manual attribution of row {row} is withdrawn", dry_run)
 
 
 @entry("mend close", form=MEND)
@@ -175,32 +173,31 @@ def dismiss(
             of a full portfolio, under this one.
         undo: Take the dismissal back: the extract is pending again.
     """
-    issuer_context = wire(context.folder, issuer)
-    done = remediation.dismiss(issuer_context, extract, reason, undo=undo, dry_run=dry_run)
+    done = remediation.dismiss(wire(context.folder, issuer, dry_run=dry_run), extract, reason, undo=undo)
     line = f"{done.key}: " + ("pending again" if undo else f"dismissed by {done.by}; it will not be submitted")
     return _remediated(done.model_dump(mode="json"), [line], f"cardlink extracts {issuer}", dry_run)
 
 
 def _breaks(
-    context: Context, act: Callable[..., remediation.ClosedBreaks], state: str, run: str, *given: str, dry_run: bool
+    context: Context, act: Callable[..., remediation.Settled], state: str, run: str, *given: str, dry_run: bool
 ) -> Result:
     """Close or reopen breaks (`given`: kind, place, reason); show which, and the report of the run after that."""
-    issuer_context = context.context_of(run)
-    done = act(issuer_context, run, *given, dry_run=dry_run)
-    lines = [f"{one.name} ({one.rows:,} rows) {one.place}: {state}" for one in done.breaks]
-    named = [{"name": one.name, "rows": one.rows, "place": one.place} for one in done.breaks]
+    issuer_context = context.context_of(run, dry_run=dry_run)
+    breaks, report = act(issuer_context, run, *given)
+    lines = [f"{one.name} ({one.rows:,} rows) {one.place}: {state}" for one in breaks]
+    named = [{"name": one.name, "rows": one.rows, "place": one.place} for one in breaks]
     facts: dict[str, Any] = {"run": run, "breaks": named, "reason": redact(given[-1])}
-    if done.report is None:
+    if dry_run:
         return _remediated(facts, lines, f"cardlink report {run}", True)
-    after = report_of(issuer_context, done.report.summary)
+    after = report_of(issuer_context, report.summary)
     facts = {**facts, "dry_run": False, "report": after.facts}
     return Result(facts, [*lines, "", *after.shown], after.next_step, after.exit_code)
 
 
-def _decided(context: contexts.IssuerContext, done: by_hand.Decided, line: str) -> Result:
+def _decided(context: contexts.IssuerContext, done: remediation.Decided, line: str, dry_run: bool) -> Result:
     """Show a decision about a result file, and the reports of the runs it concerns."""
     facts: dict[str, Any] = {**done.record.model_dump(mode="json"), "outcome": done.row}
-    if done.ingested is None:
+    if dry_run:
         return _remediated(facts, [line], f"cardlink status {context.issuer.issuer}", True)
     return ingested(context, done.ingested, line, {**facts, "dry_run": False})
 

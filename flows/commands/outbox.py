@@ -16,7 +16,6 @@ from flows.configuration import load_issuer
 from flows.wiring import edges, now
 
 with on_first_use():
-    from flows.operations import outbox
     from flows.reports import lists, summary
     from flows.runs import chunks as sealed
 
@@ -72,13 +71,13 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
         part.replace(to / name)
 
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
-    done = outbox.fetch(context.context_of(run).adapters, run, write, chunks)
+    done = sealed.fetch(context.context_of(run).adapters, run, write, chunks)
     facts = {"run": run, "folder": str(to), "chunks": [_facts(item) for item in done]}
     if not done:
         return Result(facts, [f"{run}: no chunk is waiting for its upload"])
     lines = [
         f"{len(done):,} chunks copied to {to}",
-        f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {outbox.SUMS})",
+        f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {sealed.SUMS})",
         "upload each file to the portal, then record it:",
     ]
     return Result(facts, lines, " ".join(["cardlink outbox uploaded", run, *map(str, chunks)]))
@@ -110,9 +109,9 @@ def cancel(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reaso
 
 def _move(context: Context, run: str, what: sealed.Move, chunks: Sequence[int], reason: str, dry_run: bool) -> Result:
     """Record what was done with chunks of a run, or show what would be recorded."""
-    issuer_context = context.context_of(run)
+    issuer_context = context.context_of(run, dry_run=dry_run)
     issuer = issuer_context.issuer.issuer
-    done = outbox.move(issuer_context.adapters, run, what, chunks, reason, dry_run=dry_run)
+    done = sealed.move(issuer_context.adapters, run, what, chunks, reason)
     moved = [_facts(item) for item in done]
     title = f"{run}: {'dry run, what would be' if dry_run else 'what was'} recorded"
     table = artifact(

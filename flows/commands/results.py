@@ -15,8 +15,7 @@ from flows.configuration import load_issuer
 from flows.wiring import edges, now, open_store, report_link, wire
 
 with on_first_use():
-    from flows.operations import delivery
-    from flows.operations import history as histories
+    from flows.operations import audit, delivery
     from flows.reports import across, cardholder, page, rebuild, reconciliation
     from flows.reports import ingest as ingests
     from flows.reports import summary as summaries
@@ -67,7 +66,7 @@ def ingested(context: contexts.IssuerContext, done: ingests.Ingested, line: str,
 @entry("history", form=READ_ONLY)
 def history(context: Context, run: RunName) -> Result:
     """Show the audit trail of RUN: who did what and when, from its first plan to its last result."""
-    found = histories.history(context.context_of(run).adapters.store, run)
+    found = audit.history(context.context_of(run).adapters.store, run)
     lines = []
     for one in found:
         lines.append(f"{one.at[:19].replace('T', ' ')}  {one.what}{f' by {one.by}' if one.by else ''}")
@@ -205,14 +204,14 @@ def deliver(
         issuer: Whose links, of all runs and single links.
         confirm: Record that the receiving side has this delivery; then give the reason, such as its receipt.
     """
-    issuer_context = wire(context.folder, issuer)
+    issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     prefix = "dry run, nothing was written: " if dry_run else ""
     if confirm is not None:
-        confirmed = delivery.confirm(issuer_context, confirm, reason, dry_run=dry_run)
+        confirmed = delivery.confirm(issuer_context, confirm, reason)
         line = f"{prefix}{issuer}: delivery {confirm} confirmed {confirmed.at:%Y-%m-%d %H:%M} by {confirmed.by}"
         facts = {"issuer": issuer, "number": confirm, "dry_run": dry_run, **confirmed.model_dump(mode="json")}
         return Result(facts, [f"{line}: {confirmed.reason}"])
-    done = delivery.deliver(issuer_context, dry_run=dry_run)
+    done = delivery.deliver(issuer_context)
     facts = {"issuer": issuer, "number": done.number, "fresh": done.fresh, "dry_run": dry_run, "doubts": done.doubts}
     doubts = [f"{key} names other bytes than were delivered: not confirmed" for key in done.doubts]
     if done.record is None:

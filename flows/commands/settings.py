@@ -22,7 +22,8 @@ with on_first_use():
     from flows.extracts import errors, guess
     from flows.reports import lists
     from flows.runs import context as contexts
-    from flows.runs import documents, probe
+    from flows.runs import documents
+    from flows.runs import store as stores
     from flows.submissions import dry_run, rows, submit
     from schemas import mapping, portal, reference
     from schemas import tables as reports
@@ -215,7 +216,7 @@ def check(
     with _part(found, "own key"), wired.opener() as opener:
         found += [Finding("own key", "it can open what is PGP-encrypted to us")] if opener else []
     with _part(found, "store"):
-        probe.race(wired.adapters.store, f"{issuer}/probe/")
+        stores.race(wired.adapters.store, f"{issuer}/probe/")
         found.append(Finding("store", f"{root}: of concurrent writes to a key, only one succeeds"))
     warnings += kept_from_others(wired.issuer, context.folder)
     of_rows = _rows(wired, submit.Request(extract, business_date), inspection, found, facts) if extract else []

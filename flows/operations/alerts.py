@@ -1,25 +1,28 @@
-"""Find what needs an operator's attention, and record it: an alert opens once and closes once."""
+"""What a watch does: find what needs an operator's attention, and measure; an alert opens once and closes once."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 from zoneinfo import ZoneInfo
 
 from flows.errors import CardlinkError, TryAgainError
 from flows.extracts.delivery import companions
+from flows.reports.across import FIGURES
 from flows.reports.summary import OUT_OF_BALANCE, duration
-from flows.runs.chunks import outbox
+from flows.runs import documents
+from flows.runs.chunks import OPEN, State, outbox, outboxes
 from flows.runs.context import IssuerContext
-from flows.runs.documents import nights_before, read_end, read_manifest, read_plan, refusal, run_ids, run_status
+from flows.runs.documents import read_end, read_manifest, run_ids, run_status
 from flows.runs.identity import date_in_name, day_off, due, facts_as_stored, local_day
-from flows.runs.keys import RunId, RunKeys, extracts
+from flows.runs.keys import RunId, RunKeys, extracts, reconciliation
 from flows.runs.store import Store
 from flows.runs.versions import read_facts
 from flows.submissions.drift import departures
-from flows.submissions.pending import WAITING, ExtractState, extract_states
+from flows.submissions.pending import WAITING, ExtractState, extract_states, pending
 from schemas.records import Abandoned
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
@@ -224,9 +227,9 @@ def _run_problems(
     manifest = read_end(store, keys)
     if isinstance(manifest, Abandoned):  # an operator has decided about it
         return
-    refused = None if manifest else refusal(store, keys)
+    refused = None if manifest else documents.refusal(store, keys)
     over = refused and (str(run) not in waiting or any(one.isoformat() > refused.first for one in dropped))
-    if over and (plan := read_plan(store, keys)) and plan.selection is None:
+    if over and (plan := documents.read_plan(store, keys)) and plan.selection is None:
         return
     empty = manifest.counts.read == 0 if manifest else bool(refused and refused.error == "EmptyExtractError")
     if refused and not empty:
@@ -253,7 +256,7 @@ def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Alert]:
         manifest = read_manifest(store, RunKeys(run))
         if manifest is None or manifest.profile is None:
             continue
-        how = departures(manifest.profile, nights_before(store, run), limits.max_drift)
+        how = departures(manifest.profile, documents.nights_before(store, run), limits.max_drift)
         if not how:
             return
         yield Alert("drift", run.issuer, str(run), f"{run} departs from the extracts before it: {'; '.join(how)}")
@@ -275,3 +278,77 @@ def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], l
 
 def _key(issuer: str, change: Change, ending: str) -> str:
     return f"{issuer}/alerts/{change.alert.place}/{change.number:06d}.{ending}"
+
+
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class Family(NamedTuple):
+    """One gauge: name, help text, samples (each a number with its labels)."""
+
+    name: str
+    help: str
+    samples: tuple[tuple[float, Mapping[str, str]], ...]
+
+
+def openmetrics(families: Iterable[Family]) -> str:
+    """Return the families as OpenMetrics 1.0 text, those without samples left out."""
+    lines: list[str] = []
+    for family in families:
+        if family.samples:
+            lines += [f"# TYPE {family.name} gauge", f"# HELP {family.name} {family.help}"]
+            for value, labels in family.samples:
+                named = ",".join(f'{name}="{label.translate(ESCAPES)}"' for name, label in labels.items())
+                lines.append(f"{family.name}{{{named}}} {value:.15g}")
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def write_metrics(context: IssuerContext) -> str:
+    """Write an issuer's metrics and return them: OpenMetrics 1.0."""
+    issuer, store, now = context.issuer.issuer, context.adapters.store, context.adapters.now()
+    runs = list(documents.run_statuses(store, issuer))
+    chunks = list(outboxes(context.adapters, issuer, get_args(State)))
+    rows = {fate: sum(getattr(one, fate) for one in runs) for fate in FIGURES}
+    ages: dict[str, float] = {}
+    for item in chunks:
+        if item.state in OPEN:
+            ages[item.state] = max((now - item.clock).total_seconds(), ages.get(item.state, 0.0))
+    alerts = Counter(alert.kind for alert in open_alerts(store, issuer))
+    # as the last report across runs has them
+    hours = (read_facts(store, f"{reconciliation(issuer)}summary.json") or {}).get("hours") or {"links": 0}
+    waits = {one: hours[one] for one in ("median", "slowest")} if hours["links"] else {}
+    committed, took = _last_run(store, issuer) or (None, None)
+
+    def family(name: str, text: str, values: Mapping[str, float], label: str = "state") -> Family:
+        samples = ((value, {"issuer": issuer, label: one}) for one, value in sorted(values.items()))
+        return Family(f"cardlink_{name}", text, tuple(samples))
+
+    def single(name: str, text: str, value: float | None) -> Family:
+        return Family(f"cardlink_{name}", text, ((value, {"issuer": issuer}),) if value is not None else ())
+
+    text = openmetrics(
+        [
+            family("rows", "Rows of all runs by fate.", rows, "fate"),
+            family("runs", "Runs by state.", Counter(one.state for one in runs)),
+            family("chunks", "Chunks by state.", Counter(str(item.state) for item in chunks)),
+            family("oldest_chunk_seconds", "Age of the oldest chunk without a result.", ages),
+            single("extracts_waiting", "Extracts not submitted yet.", len(pending(context, remember=True))),
+            family("alerts_open", "Open alerts by kind.", alerts, "kind"),
+            single("last_commit_timestamp_seconds", "Commit time of the newest run.", committed),
+            single("last_run_seconds", "Time from plan to commit of the newest run.", took),
+            family("link_hours", "Hours from an extract's drop to its links.", waits, "kind"),
+            single("links_in_time_ratio", "Share of links within the agreed hours.", hours["share"] if waits else None),
+        ]
+    )
+    store.replace(f"{issuer}/metrics/openmetrics.txt", [text.encode()])
+    return text
+
+
+def _last_run(store: Store, issuer: str) -> tuple[float, float] | None:
+    """Return when the newest committed run was committed (epoch) and how many seconds it took from its plan."""
+    for run in reversed(run_ids(store, issuer)):
+        keys = RunKeys(run)
+        written = {entry.key: entry.modified for entry in store.keys(keys.base, shallow=True)}
+        if keys.manifest in written and keys.plan in written and read_manifest(store, keys) is not None:
+            return written[keys.manifest].timestamp(), (written[keys.manifest] - written[keys.plan]).total_seconds()
+    return None

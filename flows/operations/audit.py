@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 from io import BytesIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from flows.errors import CardlinkError, OperatorError
-from flows.operations.remediation import checked_reason
-from flows.runs.chains import records
+from flows.errors import CardlinkError
+from flows.runs.chains import ENTRY, RECORDS, AuditTrail, entry_key, record_keys, records
 from flows.runs.chunks import stored_chunks
 from flows.runs.context import IssuerContext
-from flows.runs.documents import UnknownRunError, keys_of, manifests, read_plan, read_purged
+from flows.runs.documents import NotFoundError, UnknownRunError, keys_of, manifests, read_end, read_plan, read_purged
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import approvals, dismissed, extracts, purged, trail
-from flows.runs.store import ConflictError, ObjectMissingError, Store, read
-from flows.runs.trail import ENTRY, RECORDS, AuditTrail, entry_key, record_keys
-from flows.runs.versions import parsed
+from flows.runs.keys import RunKeys, approvals, dismissed, extracts, purged, trail
+from flows.runs.store import ConflictError, ObjectMissingError, Store, concurrently, read
+from flows.runs.versions import parsed, read_events
+from flows.submissions.plan import dismissals
 from flows.submissions.publish import GROUP, SealRecords
 from schemas.manifest import Manifest
-from schemas.records import PARTS, Approval, AuditEntry
+from schemas.records import PARTS, Abandoned, Approval, AuditEntry, Closing, Reseal
 
-READERS = 16  # objects read at a time
 CHANGED, REMOVED, INSERTED, BROKEN = "changed", "removed", "inserted", "does not follow the entry before it"
 REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
-
-
-class NothingToAcceptError(OperatorError):
-    """The object is no finding, or none that can be accepted."""
-
-    message = "{key} is not a finding of `cardlink audit verify {issuer}` that can be accepted."
-    next_step = "Name a changed, removed or inserted record; trail entries, chunks and ledgers must be restored."
 
 
 class Finding(NamedTuple):
@@ -81,30 +72,26 @@ def verify(store: Store, issuer: str, head: str = "") -> Proof:
             named.setdefault(key, []).append((number, entry))
     older = {key for _, entry in sound for key in entry.older} - named.keys()
     stored |= _digests(store, [key for key in named.keys() | older if key not in stored])
-    findings = list(_broken(store, issuer, entries))
-    findings += [
-        one for key, sha256 in stored.items() if (one := _judge(key, sha256, named.get(key, []), older, entries))
-    ]
+    judged = (_judge(key, sha256, named.get(key, []), older, entries) for key, sha256 in stored.items())
+    findings = [*_broken(store, issuer, entries), *filter(None, judged)]
     findings += _contents(store, issuer, {one.key for one in findings})
     heads = [f"{one.number}:{digest(one.content)[:16]}" for one in entries]
     if head and head not in heads:
         findings.append(Finding(trail(issuer), f"lacks the entry {head} of an earlier proof", len(heads)))
     accepted = {key for _, entry in sound if entry.reason for key in entry.objects} - {one.key for one in findings}
     ranked = sorted(findings, key=lambda one: (one.entry or len(heads) + 1, one.key))
-    there = sum(1 for sha256 in stored.values() if sha256)
-    return Proof(len(heads), there, len(older), heads[-1] if heads else "", tuple(ranked), tuple(sorted(accepted)))
+    there, last = sum(1 for sha256 in stored.values() if sha256), heads[-1] if heads else ""
+    return Proof(len(heads), there, len(older), last, tuple(ranked), tuple(sorted(accepted)))
 
 
-def accept(context: IssuerContext, key: str, reason: str, *, dry_run: bool = False) -> Finding:
-    """Record why a finding is accepted as it is now; NothingToAcceptError, NoReasonError."""
-    issuer, adapters, why = context.issuer.issuer, context.adapters, checked_reason(reason)
+def accept(context: IssuerContext, key: str, reason: str) -> Finding:
+    """Record why a finding about a record is accepted as it is now; NotFoundError, NoReasonError."""
+    issuer, adapters, why = context.issuer.issuer, context.adapters, context.adapters.signed(reason)["reason"]
     found = next((one for one in verify(adapters.store, issuer).findings if one.key == key), None)
     if found is None or not RECORDS.fullmatch(key):
-        raise NothingToAcceptError(key=key, issuer=issuer)
-    if not dry_run:
-        AuditTrail(adapters.store, adapters.actor, adapters.now).add(
-            issuer, {key: _digests(adapters.store, [key])[key]}, why
-        )
+        what, command = f"finding {key} that can be accepted", f"cardlink audit verify {issuer}"
+        raise NotFoundError(place=issuer, what=what, command=command)
+    AuditTrail(adapters.store, adapters.actor, adapters.now).add(issuer, _digests(adapters.store, [key]), why)
     return found
 
 
@@ -146,12 +133,8 @@ def _entries(store: Store, issuer: str) -> list[_Entry]:
     found = (ENTRY.fullmatch(entry.key) for entry in store.keys(trail(issuer)))
     last = max((int(one[1]) for one in found if one), default=0)
     wanted = [entry_key(issuer, number) for number in range(1, last + 1)]
-    with ThreadPoolExecutor(READERS) as readers:
-        contents = readers.map(lambda key: _stored(store, key), wanted)
-        return [
-            _Entry(at, key, one, _parsed(one, key))
-            for at, (key, one) in enumerate(zip(wanted, contents, strict=True), 1)
-        ]
+    contents = concurrently(lambda key: _stored(store, key), wanted)
+    return [_Entry(at, key, contents[at - 1], _parsed(contents[at - 1], key)) for at, key in enumerate(wanted, 1)]
 
 
 def _parsed(content: bytes, key: str) -> AuditEntry | None:
@@ -218,9 +201,8 @@ def _content(store: Store, manifest: Manifest) -> Iterator[Finding]:
 
 def _digests(store: Store, keys: Collection[str]) -> dict[str, str]:
     """Return the digests of objects by key, "" where there is none."""
-    with ThreadPoolExecutor(READERS) as readers:
-        found = readers.map(lambda key: _stored(store, key), keys)
-        return {key: digest(content) if content else "" for key, content in zip(keys, found, strict=True)}
+    found = concurrently(lambda key: (content := _stored(store, key)) and digest(content), keys)
+    return {key: content or "" for key, content in zip(keys, found, strict=True)}
 
 
 def _stored(store: Store, key: str) -> bytes:
@@ -228,3 +210,81 @@ def _stored(store: Store, key: str) -> bytes:
         return read(store, key)
     except ObjectMissingError:
         return b""
+
+
+class HistoryEvent(NamedTuple):
+    """One thing that happened: when (ISO), what, by whom (empty where the object does not say), and its facts."""
+
+    at: str
+    what: str
+    by: str
+    facts: dict[str, Any]
+
+
+def history(store: Store, run: str) -> list[HistoryEvent]:
+    """Return everything that happened to a run, oldest first; UnknownRunError where no run has that id."""
+    keys = keys_of(run)
+    noted = read_events(store, list(store.keys(keys.events)))
+    events = (HistoryEvent(event.pop("at"), event.pop("what"), event.pop("by"), event) for event in noted)
+    found = [*_planned(store, keys), *_claimed(store, keys), *events, *_ended(store, keys)]
+    found += _records(store, keys)
+    if not found:
+        raise UnknownRunError(run=run)
+    return sorted(found, key=lambda one: datetime.fromisoformat(one.at))
+
+
+def _planned(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
+    if (plan := read_plan(store, keys)) is not None:
+        source = {"extract": plan.source.key, "version": plan.source.version, "sha256": plan.source.sha256}
+        facts = {"as_of": str(plan.as_of), "settings": plan.settings_sha256, "sealed to": list(plan.recipients)}
+        why = {"reason": plan.reason} if plan.reason else {}
+        known = {**source, "bytes": plan.source.size, **facts, **why}
+        yield HistoryEvent(_written(store, keys.plan), "planned", "", known)
+
+
+def _claimed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
+    """Yield who claimed the run and who gave it back; renewals are left out."""
+    holder = ""  # empty once the claim was given back
+    for claim in read_events(store, list(store.keys(keys.claims))):
+        since, until = (datetime.fromisoformat(claim[name]) for name in ("since", "until"))
+        returned = until <= since
+        if returned or claim["holder"] != holder:
+            name = claim["holder"].partition(" in process ")[0]
+            yield HistoryEvent(since.isoformat(), "claim given back" if returned else "claimed", name, {})
+        holder = "" if returned else claim["holder"]
+
+
+def _ended(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
+    end = read_end(store, keys)
+    if isinstance(end, Abandoned):
+        yield HistoryEvent(end.at.isoformat(), "abandoned", end.by, {"reason": end.reason})
+    elif end is not None:
+        rows = end.counts.model_dump(exclude={"lines"}, exclude_none=True)
+        sha256 = digest(read(store, keys.manifest))
+        facts = {**rows, "chunks": len(end.chunks), "sha256": sha256}
+        yield HistoryEvent(_written(store, keys.manifest), "manifest written", "", facts)
+
+
+def _records(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
+    """Yield what was added after the commit: breaks closed, chunks sealed anew, extract dismissed, parts purged."""
+    facts: dict[str, Any]
+    for closing in records(store, keys.closed, Closing):
+        facts = {"break": closing.name, "place": closing.place, "rows": closing.rows, "reason": closing.reason}
+        yield HistoryEvent(closing.at.isoformat(), f"break {closing.what}", closing.by, facts)
+    for one in records(store, keys.reseals, Reseal):
+        facts = {"chunks": [chunk.name for chunk in one.chunks], "sealed to": list(one.recipients)}
+        yield HistoryEvent(one.at.isoformat(), "sealed anew", one.by, {**facts, "reason": one.reason})
+    plan = read_plan(store, keys)
+    for decided in dismissals(store, keys.run.issuer, plan.source.sha256) if plan else ():
+        facts = {"extract": decided.key, "reason": decided.reason}
+        yield HistoryEvent(decided.at.isoformat(), f"extract {decided.what}", decided.by, facts)
+    for part in PARTS:
+        gone = read_purged(store, keys, part)
+        if gone is not None:
+            facts = {"objects": sum(gone.objects.values()), "bytes": gone.bytes, "setting": gone.setting}
+            yield HistoryEvent(gone.at.isoformat(), f"{part} purged", gone.by, facts)
+
+
+def _written(store: Store, key: str) -> str:
+    with store.open(key) as source:
+        return source.entry.modified.isoformat()

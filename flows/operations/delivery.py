@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from io import BytesIO
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.errors import OperatorError, TryAgainError
+from flows.errors import TryAgainError
 from flows.redaction import redact
 from flows.reports.lists import link_files
-from flows.runs.attempts import LIFE, READERS, is_current, prompted_links
+from flows.runs.attempts import LIFE, is_current, prompted_links
 from flows.runs.chains import add_next, commits_since, last_record
 from flows.runs.context import IssuerContext
-from flows.runs.documents import NoReasonError, keys_of, read_document, read_rows, read_summary, with_ledger
+from flows.runs.documents import NotFoundError, keys_of, read_document, read_rows, read_summary, with_ledger
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import deliveries, link
-from flows.runs.store import ObjectMissingError, Store
+from flows.runs.store import ObjectMissingError, Store, concurrently
 from schemas.ledger import LINKED
 from schemas.manifest import Manifest
 from schemas.records import Confirmed, Delivery
@@ -50,13 +49,6 @@ class DeliveredMeanwhileError(TryAgainError):
     next_step = "Run the same command again: it delivers what is new after that one."
 
 
-class NoSuchDeliveryError(OperatorError):
-    """A delivery to be confirmed that does not exist or was never finished."""
-
-    message = "{issuer} has no complete delivery {number}."
-    next_step = "`cardlink deliver {issuer}` finishes an interrupted delivery, or writes the next."
-
-
 class Delivered(NamedTuple):
     """The delivery to be confirmed, if any, its number, whether it is new, and receipts that name other bytes."""
 
@@ -66,60 +58,45 @@ class Delivered(NamedTuple):
     doubts: tuple[str, ...] = ()
 
 
-class _Books(NamedTuple):
-    """The deliveries by number (0: none), the last confirmed one, and receipts that name other bytes.
-
-    `held`: the links that the receiving side has; `pending`: changes that it may have applied without confirming them.
-    """
-
-    records: list[Delivery | None]
-    base: int
-    doubts: tuple[str, ...]
-    held: pl.DataFrame
-    pending: pl.DataFrame
+# The deliveries by number (0: none), the last confirmed one, receipts that name other bytes, the links that the
+# receiving side has, and changes that it may have applied without confirming them.
+_Books = tuple[list[Delivery | None], int, tuple[str, ...], pl.DataFrame, pl.DataFrame]
 
 
-def deliver(context: IssuerContext, *, dry_run: bool = False) -> Delivered:
+def deliver(context: IssuerContext) -> Delivered:
     """Write the next delivery, or finish the last one; no record where the receiving side has every living link."""
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
-    books, today = _books(context, dry_run=dry_run), local_day(now, context.issuer.time_zone)
+    (records, base, doubts, held, unconfirmed), today = _books(context), local_day(now, context.issuer.time_zone)
     reported = _reported(context, today)
     alive = living(reported, today)
-    changes = delta(alive, books.held, books.pending, reported, today)
+    changes = delta(alive, held, unconfirmed, reported, today)
     if changes.is_empty():
-        return Delivered(doubts=books.doubts)
+        return Delivered(doubts=doubts)
     named = link_files(iter([changes]), context.issuer.links, CHANGES)
     contents = {name: b"".join(pieces) for name, pieces in named}
     files = {name: digest(data) for name, data in contents.items()}
-    record, number = books.records[-1], len(books.records) - 1
-    fresh = record is None or number == books.base or record.files != files
+    record, number = records[-1], len(records) - 1
+    fresh = record is None or number == base or record.files != files
     if record is None or fresh:
         number += 1
         counts = {name: changes.filter(change=name).height for name in ("new", "replaced", WITHDRAWN)}
         by = redact(context.adapters.actor)
-        record = Delivery(after=books.base, at=now, by=by, files=files, **counts, living=alive.height)
-    done = Delivered(record, number, fresh, books.doubts)
-    if dry_run:
-        return done
+        record = Delivery(after=base, at=now, by=by, files=files, **counts, living=alive.height)
     if fresh and not add_next(store, deliveries(issuer), number, record):
         raise DeliveredMeanwhileError(issuer=issuer, number=number)
     for name, data in {PARQUET: parquet(changes), **contents}.items():
         store.create(folder(issuer, number) + name, data)
-    return done
+    return Delivered(record, number, fresh, doubts)
 
 
-def confirm(context: IssuerContext, number: int, reason: str, *, dry_run: bool = False) -> Confirmed:
+def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
     """Record that the receiving side has a delivery; return the record, an earlier one if there is one."""
     store, issuer = context.adapters.store, context.issuer.issuer
     record = read_document(store, link(deliveries(issuer), number), Delivery)
     if record is None or _start(store, folder(issuer, number) + max(record.files), 1) is None:
-        raise NoSuchDeliveryError(issuer=issuer, number=number)
-    if not reason.strip():
-        raise NoReasonError
-    key = folder(issuer, number) + CONFIRMED
-    ours = Confirmed(at=context.adapters.now(), by=redact(context.adapters.actor), reason=redact(reason))
-    if not dry_run:
-        store.create(key, canonical(ours))
+        raise NotFoundError(place=issuer, what=f"complete delivery {number}", command=f"cardlink deliver {issuer}")
+    key, ours = folder(issuer, number) + CONFIRMED, Confirmed(**context.adapters.signed(reason))
+    store.create(key, canonical(ours))
     return read_document(store, key, Confirmed) or ours
 
 
@@ -189,18 +166,16 @@ def _reported(context: IssuerContext, today: date) -> pl.DataFrame:
     typed = prompted_links(store, issuer).select(
         *REPORTED, pl.col("expires_on").alias("until"), pl.lit(len(turns), pl.Int64).alias("turn")
     )
-    with ThreadPoolExecutor(READERS) as readers:
-        return pl.concat([typed, *(part for parts in readers.map(rows, with_ledger(store, issuer)) for part in parts)])
+    return pl.concat([typed, *(part for parts in concurrently(rows, with_ledger(store, issuer)) for part in parts)])
 
 
-def _books(context: IssuerContext, *, dry_run: bool) -> _Books:
+def _books(context: IssuerContext) -> _Books:
     """Read what was delivered, and record the receipts that were dropped since."""
     store, issuer = context.adapters.store, context.issuer.issuer
     newest, _ = last_record(store, deliveries(issuer), Delivery)
     places = [link(deliveries(issuer), number) for number in range(1, newest + 1)]
-    with ThreadPoolExecutor(READERS) as readers:
-        records = [None, *readers.map(lambda key: read_document(store, key, Delivery), places)]
-    base, doubts = _last_confirmed(context, records, dry_run=dry_run)
+    records = [None, *concurrently(lambda key: read_document(store, key, Delivery), places)]
+    base, doubts = _last_confirmed(context, records)
     chain = [base]
     while (one := records[chain[0]]) is not None:
         chain.insert(0, one.after)
@@ -208,19 +183,16 @@ def _books(context: IssuerContext, *, dry_run: bool) -> _Books:
     # a superseded delivery counts too: it may have been finished after the one that supersedes it
     superseded = replayed(_changes(store, issuer, range(chain[-2] + 1 if base else 1, base + 1)))
     pending = pl.concat([superseded, *_changes(store, issuer, range(base + 1, newest + 1))])
-    return _Books(records, base, doubts, held, pending)
+    return records, base, doubts, held, pending
 
 
 def _changes(store: Store, issuer: str, numbers: Iterable[int]) -> list[pl.DataFrame]:
     """Return the rows (CHANGED) of these deliveries; nothing of those that were interrupted or purged."""
-    with ThreadPoolExecutor(READERS) as readers:
-        found = list(readers.map(lambda number: _start(store, folder(issuer, number) + PARQUET), numbers))
+    found = concurrently(lambda number: _start(store, folder(issuer, number) + PARQUET), numbers)
     return [pl.read_parquet(BytesIO(data)).select(*CHANGED) for data in found if data is not None]
 
 
-def _last_confirmed(
-    context: IssuerContext, records: Sequence[Delivery | None], *, dry_run: bool
-) -> tuple[int, tuple[str, ...]]:
+def _last_confirmed(context: IssuerContext, records: Sequence[Delivery | None]) -> tuple[int, tuple[str, ...]]:
     """Return the last confirmed delivery, 0 where there is none, and the receipts that name other bytes."""
     store, issuer, doubts = context.adapters.store, context.issuer.issuer, list[str]()
     for number, record in reversed([*enumerate(records)][1:]):
@@ -231,7 +203,7 @@ def _last_confirmed(
         if record is None or receipt is None:
             continue
         if {sha256.encode() for sha256 in record.files.values()} <= {*_SHA256.findall(receipt.lower())}:
-            confirm(context, number, "receipt of the receiving side", dry_run=dry_run)
+            confirm(context, number, "receipt of the receiving side")
             return number, tuple(doubts)
         doubts.append(place + RECEIVED)
     return 0, tuple(doubts)

@@ -1,36 +1,227 @@
 """Purge what is due by the issuer's retention: plan first, then delete exactly what was planned.
 
 A record is written, create-only, before the first delete of a part: killed after it, the next purge finishes. Objects
-are deleted by keys that were listed and recognised, never by prefix; unknown objects are named and stay.
+are deleted by keys that were listed and recognised, never by prefix; unknown objects are named and stay. Never due is
+what is unsent, unanswered or a break.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime, timedelta
-from typing import NamedTuple
+from datetime import UTC, date, datetime, time, timedelta
+from io import BytesIO
+from typing import Any, Literal, NamedTuple
 
-from flows.operations import retention
+import polars as pl
+
 from flows.operations.remediation import CommittedError, abandon
-from flows.operations.retention import RetentionVerdict, State, state_of
 from flows.redaction import redact
+from flows.results.decisions import sort_breaks
+from flows.results.lineage import REPEATED_BY
+from flows.runs import documents
 from flows.runs.attempts import answer_key
-from flows.runs.claim import OLD, ClaimedError
+from flows.runs.chunks import Item, closed_breaks, outbox
+from flows.runs.claim import OLD, ClaimedError, held
 from flows.runs.context import IssuerContext
-from flows.runs.documents import AbandonedError, RunStatus, read_end, read_purged, read_summary, run_ids, run_status
+from flows.runs.documents import keys_of, read_end, read_summary
 from flows.runs.identity import canonical
 from flows.runs.keys import RunId, RunKeys, deliveries, drops, probes, prompted_prefix, purged, runs
-from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
+from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError, concurrently, read
+from flows.runs.versions import read_events
+from schemas.breaks import Break
+from schemas.manifest import Manifest
 from schemas.records import PARTS, Abandoned, Part, Purged
+from schemas.settings import Retention
 
-READERS = 16  # runs read, and objects deleted, at a time
+KEPT: Literal["kept"] = "kept"
+_KEPT = re.compile(r"plan\.json|manifest\.json|(events|reseals|closed)/[^/]+\.json")
+_LEDGER = re.compile(
+    r"ledger/part-(\d{4}-)?\d{5}\.parquet"
+    r"|outcomes/[0-9a-f]{24}\.parquet"
+    r"|seals/\d{5}-\d{3}\.json"
+    r"|claims/\d{6}\.json"
+    r"|selection\.parquet"
+    r"|single/\d+-\d+(-answer)?\.json"
+    r"|placements/(part-(\d{4}-)?\d{5}\.parquet|claims/\d{6}\.json"
+    r"|messages/part-(\d{4}-)?\d{5}/\d{9}-\d{8}T\d{12}-[0-9a-f]{8}\.json)"
+    r"|report/((rejects|held|errors|chunks|awaiting|breaks|questions|links(-\d{5})?)\.csv|summary\.json|audit\.zip|report\.(html|xlsx)"
+    r"|(rows|links)/part-(\d{4}-)?\d{5}\.parquet)"
+)
+End = Literal["committed", "abandoned", "never"]
+
+_ASKED, _REPORTED = re.compile(r"single/(\d+-\d+)\.json"), re.compile(r"single/(\d+-\d+)-answer\.json")
+
+
+class State(NamedTuple):
+    """The state of a run: when something last happened to it, and what is still open, in words.
+
+    `links_until` is the last day one of its links can be opened. `end` is how it ended: an abandoned run has neither
+    answers nor cardholders, one never committed must be abandoned before it is deleted.
+    """
+
+    since: datetime
+    open: tuple[str, ...] = ()
+    links_until: date | None = None
+    end: End = "committed"
+
+
+class RetentionVerdict(NamedTuple):
+    """Whether a part of a run is due; `why` is what keeps it, or the setting that makes it due.
+
+    `until` is the day it is due where only its age keeps it.
+    """
+
+    due: bool
+    why: str
+    until: date | None = None
+
+
+def part_of(keys: RunKeys, key: str) -> Part | Literal["kept"] | None:
+    """Return the part of a run that an object belongs to: KEPT for what stays for good, None for what is not ours."""
+    name = key.removeprefix(keys.base)
+    if re.fullmatch(rf"(chunks|sealed/\d+)/{keys.run}-\d{{5}}\.[a-z0-9.]+", name):
+        return "chunks"
+    if _LEDGER.fullmatch(name):
+        return "ledger"
+    return KEPT if _KEPT.fullmatch(name) else None
+
+
+def kept_by_age(part: Part, run: RunId, settings: Retention, now: datetime) -> RetentionVerdict | None:
+    """Return the verdict where a run's business date alone keeps a part, so that little need be read, else None."""
+    name, length = setting(part, settings)
+    earliest = datetime.combine(run.day, time(), UTC) + length
+    return (
+        RetentionVerdict(False, f"{name}: not before {earliest:%Y-%m-%d}", earliest.date()) if earliest > now else None
+    )
+
+
+def verdict(part: Part, state: State, settings: Retention, now: datetime) -> RetentionVerdict:
+    """Return whether a part of a run is due; anything open in the run keeps all of it.
+
+    An abandoned run goes whole with its chunks; one that never ended stays as long as a ledger does.
+    """
+    decides: Part = part if state.end == "committed" else "chunks" if state.end == "abandoned" else "ledger"
+    name, length = setting(decides, settings)
+    if state.open:
+        return RetentionVerdict(False, "; ".join(state.open))
+    if (due := state.since + length) > now:
+        return RetentionVerdict(False, f"{name}: not before {due:%Y-%m-%d}", due.date())
+    if part == "ledger" and state.links_until is not None and state.links_until >= now.date():
+        return RetentionVerdict(False, f"it has links valid until {state.links_until}", state.links_until)
+    return RetentionVerdict(True, name)
+
+
+def setting(part: Part, settings: Retention) -> tuple[str, timedelta]:
+    """Return the setting that decides on a part, as written in the TOML, and its length."""
+    days = settings.chunks_days if part == "chunks" else settings.ledger_days
+    return f"{part}_days = {days}", timedelta(days=days)
+
+
+def open_reasons(
+    items: Collection[Item], awaiting: Mapping[int, int], breaks: Sequence[Break], *, closed: bool
+) -> list[str]:
+    """Return what is still open in a committed run, in words.
+
+    `awaiting` has the rows without an answer, by chunk: those of an answered chunk are open unless an operator
+    `closed` a break of the run, since then they need no answer. A cancelled chunk expects none.
+    """
+    states = Counter(item.state for item in items)
+    answered = {item.chunk.number for item in items if item.state == "answered"}
+    lacking = 0 if closed else sum(rows for chunk, rows in awaiting.items() if chunk in answered)
+    reported = {
+        "chunks not uploaded": states["waiting"],
+        "chunks held": states["held"],
+        "chunks without an answer": states["uploaded"],
+        "rows without an answer": lacking,
+        **{f"rows in break {one.name}": one.rows for one in breaks},
+    }
+    return [f"{number:,} {what}" for what, number in reported.items() if number or what.startswith("rows in break")]
+
+
+def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
+    """Return when a run was last answered or its chunks cancelled, by its events.
+
+    A result file counts from its first event: an unattributed one is ingested again and again.
+    """
+    first: dict[str, datetime] = {}
+    for event in events:
+        if event["what"] in ("committed", "answered", "cancelled"):
+            at = datetime.fromisoformat(event["at"])
+            for name in event.get("digests") or [event["at"]]:
+                first[name] = min(at, first.get(name, at))
+    return max(first.values(), default=committed)
+
+
+def state_of(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) -> State:
+    """Return the state of a run that has these objects."""
+    end = read_end(context.adapters.store, keys)
+    if isinstance(end, Manifest):
+        state = _committed(context, keys, entries)
+        return state._replace(open=(*state.open, "written by a newer cardlink")) if end.newer else state
+    holder = held(context.adapters.store, keys.claims, context.adapters.now())
+    working = (f"claimed by {holder.holder}",) if holder else ()
+    if isinstance(end, Abandoned):
+        return State(end.at, working, end="abandoned")
+    return State(max(entry.modified for entry in entries), working, end="never")
+
+
+def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) -> State:
+    store, summary = context.adapters.store, read_summary(context.adapters.store, keys)
+    items = outbox(context.adapters, str(keys.run))
+    events = read_events(store, [entry for entry in entries if entry.key.startswith(keys.events)])
+    written = {entry.key: entry.modified for entry in entries}
+    committed = min((item.clock for item in items), default=written[keys.manifest])
+    since = last_answer(committed, events)
+    if summary is None:  # a run that was cancelled as a whole never has one
+        lacks = ["no report yet"] if any(item.state == "answered" for item in items) else []
+        return State(since, (*open_reasons(items, {}, (), closed=False), *lacks))
+    breaks = [Break(**{name: one[name] for name in Break._fields}) for one in summary["breaks"]]
+    chunks = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), infer_schema=False)
+    awaiting = dict(chunks.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
+    closings = closed_breaks(store, keys)
+    still, _ = sort_breaks(breaks, closings)
+    reasons = open_reasons(items, awaiting, [one for one in still if not one.notice], closed=bool(closings))
+    until = max(_links_until(store, keys, summary), default=None)
+    return State(since, (*reasons, *_stale_report_notes(keys, entries, summary)), until)
+
+
+def _links_until(store: Store, keys: RunKeys, summary: Mapping[str, Any]) -> Iterator[date]:
+    """Yield the last day on which links of a run, and of the runs that resent its rows, are valid.
+
+    The extract still has a corrected row as this run sent it: without this run's ledger it would seem changed.
+    """
+    # a link without a date has expired before any ledger is due
+    yield from (date.fromisoformat(day) for day in summary["expires"] if day)
+    for entry in list(store.keys(keys.events)):
+        found = REPEATED_BY.search(entry.key)
+        later = keys_of(found[1]) if found else None
+        reported = read_summary(store, later) if later else None
+        if later is not None and reported is not None:
+            yield from _links_until(store, later, reported)
+
+
+def _stale_report_notes(keys: RunKeys, entries: Sequence[Entry], summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the report does not show: results newer than it, breaks beyond its list, unanswered single links."""
+    written = next(entry.modified for entry in entries if entry.key == keys.report("summary.json"))
+    if any(entry.modified > written for entry in entries if entry.key.startswith(keys.outcomes)):
+        yield "results newer than its report"
+    if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
+        yield "more breaks than the report lists"
+    asked, reported = (
+        {found[1] for entry in entries if (found := name.fullmatch(entry.key.removeprefix(keys.base)))}
+        for name in (_ASKED, _REPORTED)
+    )
+    if asked - reported:
+        yield f"{len(asked - reported)} single links with unknown outcome"
+
+
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
 _LINKS = re.compile(r"/\d{6}/links(-\d{5})?\.(csv|parquet)$")
 _PROBE = re.compile(r"[0-9a-f]{16}/\d")
+_EXCHANGED = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")  # left by versions that read extracts in parts
 
 
 class PurgeUnit(NamedTuple):
@@ -58,8 +249,8 @@ class KeptPart(NamedTuple):
 class PurgePlan(NamedTuple):
     """What a purge deletes, what it keeps, what it does not know, and whether the store only hides what is deleted.
 
-    `leftovers` are half-written files and uploads never completed; `temporary` are objects of race probes and of the
-    workers of a run.
+    `leftovers` are half-written files and uploads never completed; `temporary` are objects of race probes and
+    of the workers of a run.
     """
 
     lots: tuple[PurgeUnit, ...]
@@ -71,26 +262,24 @@ class PurgePlan(NamedTuple):
     hides: bool | None = None
 
 
-class _Inspected(NamedTuple):
-    """What a purge finds in one run."""
-
-    parts: list[PurgeUnit | KeptPart]
-    unknown: list[str]
-    temporary: list[Entry]
-
-
 def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
-    with ThreadPoolExecutor(READERS) as readers:
-        found = list(readers.map(lambda run: _inspect_run(context, run), run_ids(store, issuer)))
-    parts = [part for one in found for part in one.parts]
+    found = concurrently(lambda run: _inspect_run(context, run), documents.run_ids(store, issuer))
+    parts = [part for inspected, _, _ in found for part in inspected]
+    temporary = [entry for _, _, left in found for entry in left]
+    temporary += [
+        entry for entry in store.keys(probes(issuer)) if _PROBE.fullmatch(entry.key.removeprefix(probes(issuer)))
+    ]
+    leftovers = list[Entry]()
+    with suppress(StoreDeniedError):  # without the right to list uploads they stay until the store's own rules act
+        leftovers += (entry for folder in _ours(store, issuer) for entry in cleaner.leftovers(folder, now - OLD))
     return PurgePlan(
         (*(part for part in parts if isinstance(part, PurgeUnit)), *_links_of_no_run(context)),
         tuple(part for part in parts if isinstance(part, KeptPart)),
-        tuple(key for one in found for key in one.unknown),
-        tuple(entry for folder in _ours(store, issuer) for entry in _leftovers(cleaner, folder, now - OLD)),
-        (*(entry for one in found for entry in one.temporary), *_probes(store, issuer, now - DEAD)),
+        tuple(key for _, unknown, _ in found for key in unknown),
+        tuple(leftovers),
+        tuple(entry for entry in temporary if entry.modified < now - DEAD),
         now - OLD,
         cleaner.hides(),
     )
@@ -105,12 +294,11 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     if due.lots:  # a missing right to delete shows here, before any record is written; no such object exists
         cleaner.delete(f"{runs(context.issuer.issuer)}purge")
     lots = tuple(lot for lot in due.lots if not lot.abandons or _abandon(context, lot))
-    with ThreadPoolExecutor(READERS) as deleters:
-        for lot in lots:
-            if not lot.resumed:
-                context.adapters.store.create(lot.key, canonical(lot.record))
-            list(deleters.map(lambda entry: cleaner.delete(entry.key), lot.entries))
-        list(deleters.map(lambda entry: cleaner.delete(entry.key), due.temporary))
+    for lot in lots:
+        if not lot.resumed:
+            context.adapters.store.create(lot.key, canonical(lot.record))
+        concurrently(lambda entry: cleaner.delete(entry.key), lot.entries)
+    concurrently(lambda entry: cleaner.delete(entry.key), due.temporary)
     for folder in _ours(context.adapters.store, context.issuer.issuer) if due.leftovers else ():
         cleaner.clean_up(folder, due.before)
     return due._replace(lots=lots)
@@ -120,7 +308,7 @@ def _abandon(context: IssuerContext, lot: PurgeUnit) -> bool:
     """Abandon a run for good; False where it was resumed just now, so that it stays."""
     try:
         abandon(context.adapters, lot.record.run, f"never committed, {lot.record.setting}")
-    except AbandonedError:  # with its other part
+    except documents.AbandonedError:  # with its other part
         return True
     except (ClaimedError, CommittedError):
         return False
@@ -136,7 +324,7 @@ def _ours(store: Store, issuer: str) -> list[str]:
 def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
     """Yield the single links requested from no run, and the delivered links, that are older than a ledger may be."""
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
-    name, length = retention.setting("ledger", context.issuer.retention)
+    name, length = setting("ledger", context.issuer.retention)
     asked = {entry.key: entry for entry in store.keys(prompted_prefix(issuer)) if entry.modified + length <= now}
     answers = {key: answer for key in asked if (answer := asked.get(answer_key(key)))}
     sent = [
@@ -153,40 +341,27 @@ def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
             yield PurgeUnit(f"{purged(issuer)}{kind}/{now:%Y%m%dT%H%M%S%f}.json", record, tuple(mine))
 
 
-def _probes(store: Store, issuer: str, before: datetime) -> Iterator[Entry]:
-    """Yield the objects of race probes that were killed or could not delete them."""
-    for entry in store.keys(probes(issuer)):
-        if _PROBE.fullmatch(entry.key.removeprefix(probes(issuer))) and entry.modified < before:
-            yield entry
-
-
-def _leftovers(cleaner: Cleaner, folder: str, before: datetime) -> Iterator[Entry]:
-    with suppress(StoreDeniedError):  # without the right to list uploads they stay until the store's own rules act
-        yield from cleaner.leftovers(folder, before)
-
-
-def _inspect_run(context: IssuerContext, run: RunId) -> _Inspected:
-    """Return every part of a run with whether it is due; a run with an unreadable document stays whole."""
-    try:
-        return _inspect_parts(context, run)
-    except ConflictError as error:
-        return _Inspected([KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], [], [])
-
-
-def _inspect_parts(context: IssuerContext, run: RunId) -> _Inspected:
-    keys, now = RunKeys(run), context.adapters.now()
+def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | KeptPart], list[str], list[Entry]]:
+    """Return a run's parts, due or kept (all where a document is unreadable), unknown keys, what its workers left."""
+    keys = RunKeys(run)
     entries = list(context.adapters.store.keys(keys.base))
-    parts = {entry.key: retention.part_of(keys, entry.key) for entry in entries}
-    temporary = [entry for entry in entries if retention.passing(keys, entry.key)]
-    unknown = [redact(key) for key, part in parts.items() if part is None and not retention.passing(keys, key)]
+    parts = {entry.key: part_of(keys, entry.key) for entry in entries}
+    left = [entry for entry in entries if _EXCHANGED.fullmatch(entry.key.removeprefix(keys.base))]
+    unknown = [redact(key) for key in parts.keys() - {one.key for one in left} if parts[key] is None]
     # the last link of the claim's chain stays: the next claim continues from its number
     last_claim = max((entry.key for entry in entries if entry.key.startswith(keys.claims)), default="")
-    found = []
-    for part in PARTS:
-        mine = tuple(entry for entry in entries if parts[entry.key] == part and entry.key != last_claim)
-        if mine:
-            found.append(_judge(context, keys, part, entries, mine))
-    return _Inspected(found, unknown, [entry for entry in temporary if entry.modified < now - DEAD])
+    named = {
+        part: tuple(entry for entry in entries if parts[entry.key] == part and entry.key != last_claim)
+        for part in PARTS
+    }
+    try:
+        return (
+            [_judge(context, keys, part, entries, mine) for part, mine in named.items() if mine],
+            sorted(unknown),
+            left,
+        )
+    except ConflictError as error:
+        return [KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], [], []
 
 
 def _judge(
@@ -194,15 +369,15 @@ def _judge(
 ) -> PurgeUnit | KeptPart:
     """Decide on a part of a run, `mine` of its `entries`; one whose purge was begun is due."""
     store, settings, now = context.adapters.store, context.issuer.retention, context.adapters.now()
-    record = read_purged(store, keys, part)
+    record = documents.read_purged(store, keys, part)
     if record is not None:
         return PurgeUnit(keys.purged(part), record, mine, resumed=True)
-    found = retention.kept_by_age(part, keys.run, settings, now)
-    chunks_kept = retention.kept_by_age("chunks", keys.run, settings, now)
+    found = kept_by_age(part, keys.run, settings, now)
+    chunks_kept = kept_by_age("chunks", keys.run, settings, now)
     # all of an abandoned run goes with its chunks
     if found is None or (chunks_kept is None and isinstance(read_end(store, keys), Abandoned)):
         state = state_of(context, keys, entries)
-        found = retention.verdict(part, state, settings, now)
+        found = verdict(part, state, settings, now)
         if found.due:
             record = _record(context, keys, part, state, found, mine)
             return PurgeUnit(keys.purged(part), record, mine, abandons=state.end == "never")
@@ -212,18 +387,12 @@ def _judge(
 def _record(
     context: IssuerContext, keys: RunKeys, part: Part, state: State, found: RetentionVerdict, mine: Sequence[Entry]
 ) -> Purged:
-    status = run_status(context.adapters.store, keys.run)
+    status = documents.run_status(context.adapters.store, keys.run)
     reported = read_summary(context.adapters.store, keys) is not None or state.end != "committed"
     folders = Counter(entry.key.removeprefix(keys.base).rpartition("/")[0] or "." for entry in mine)
+    rows = {name: getattr(status, name) for name in documents.RunStatus._fields[2:-1]}
     return Purged(
-        run=str(keys.run),
-        part=part,
-        at=context.adapters.now(),
-        by=redact(context.adapters.actor),
-        since=state.since,
-        setting=found.why,
-        objects=dict(folders),
-        bytes=sum(entry.size for entry in mine),
-        verdict=status.state if reported else "cancelled",
-        rows={name: getattr(status, name) for name in RunStatus._fields[2:-1]},
-    )
+        run=str(keys.run), part=part, at=context.adapters.now(), by=redact(context.adapters.actor), since=state.since,
+        setting=found.why, objects=dict(folders), bytes=sum(entry.size for entry in mine),
+        verdict=status.state if reported else "cancelled", rows=rows,
+    )  # fmt: skip

@@ -7,32 +7,27 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from flows.errors import CardlinkError, OperatorError
 from flows.extracts.delivery import open_extract
-from flows.operations.outbox import select_chunks
-from flows.operations.remediation import checked_reason
-from flows.redaction import redact
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.selection import reopen_source
 from flows.results.lineage import committed
 from flows.runs.chains import add_next, records
-from flows.runs.chunks import Item, State, outbox, stored_chunks
+from flows.runs.chunks import Item, State, outbox, select_chunks, stored_chunks
 from flows.runs.claim import Claim, LeaseLostError, claimed
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import UnknownRunError, keys_of, read_ledger, read_plan
 from flows.runs.identity import differences, digest, row_settings
-from flows.runs.keys import RunKeys
 from flows.runs.prior_state import check_values
 from flows.runs.sealing import Plain, Sealer
-from flows.runs.store import Cleaner, Store, write_once
+from flows.runs.store import Cleaner, Store, concurrently, write_once
 from flows.runs.versions import refuse_newer
 from flows.submissions.build import Scan
 from flows.submissions.plan import SettingsChangedError
@@ -131,7 +126,7 @@ def reseal(
     Every row is first read again and compared with the ledger; a dry run stops after that. Raises
     UnknownRunError, ChunkStateError, SettingsChangedError, SourceGoneError, RowsDifferError, PartialRunError.
     """
-    why, manifest = checked_reason(reason), committed(context.adapters.store, run)
+    signed, manifest = context.adapters.signed(reason), committed(context.adapters.store, run)
     refuse_newer(manifest, keys_of(run).manifest)
     keys = keys_of(run)
     if (plan := read_plan(context.adapters.store, keys)) is None:
@@ -139,30 +134,32 @@ def reseal(
     if changed := set(differences(plan.settings, row_settings(context.issuer, context.header))) - FORM:
         raise SettingsChangedError(run=run, changed=", ".join(sorted(changed)))
     with context.sealer() as sealer:
-        chosen = [item.chunk.number for item in _chosen(context, manifest, numbers, sealer)]
+        store, recipients = context.adapters.store, sealer.fingerprints
+        stored = stored_chunks(store, manifest)
+        fitting = [item.chunk.number for item in _fitting(context, run, numbers)]
+        chosen = [number for number in fitting if numbers or stored[number].recipients != recipients]
         for _ in reread_rows(context, manifest, chosen) if chosen else ():
             pass  # compares each row with the ledger
         if dry_run:
-            return Resealed(
-                tuple(chosen), sealer.fingerprints, len(_replaced(context.adapters.store, manifest, chosen))
-            )
+            return Resealed(tuple(chosen), recipients, len(_replaced(store, manifest, chosen)))
         with claimed(context.adapters, keys.claims) as claim:
             if chosen:
-                _seal(context, manifest, chosen, sealer, claim, why)
+                _seal(context, manifest, chosen, sealer, claim, signed)
             retired, left = _delete_replaced(context, cleaner, manifest)
-    return Resealed(tuple(chosen), sealer.fingerprints, retired, left)
+    return Resealed(tuple(chosen), recipients, retired, left)
 
 
-def _chosen(context: IssuerContext, manifest: Manifest, numbers: Collection[int], sealer: Sealer) -> list[Item]:
-    found = select_chunks(outbox(context.adapters, manifest.run), manifest.run, FITS, "sealed anew", numbers)
-    if numbers:
-        return found
-    stored = stored_chunks(context.adapters.store, manifest)
-    return [item for item in found if stored[item.chunk.number].recipients != sealer.fingerprints]
+def _fitting(context: IssuerContext, run: str, numbers: Collection[int]) -> list[Item]:
+    return select_chunks(outbox(context.adapters, run), run, FITS, "sealed anew", numbers)
 
 
 def _seal(
-    context: IssuerContext, manifest: Manifest, numbers: Sequence[int], sealer: Sealer, claim: Claim, why: str
+    context: IssuerContext,
+    manifest: Manifest,
+    numbers: Sequence[int],
+    sealer: Sealer,
+    claim: Claim,
+    signed: Mapping[str, Any],
 ) -> None:
     """Publish new ciphertext under its own prefix, and commit it if the chunks are still waiting or held."""
     store, keys = context.adapters.store, keys_of(manifest.run)
@@ -170,45 +167,37 @@ def _seal(
     folders = (one.key.rstrip("/").rpartition("/")[2] for one in store.keys(keys.resealed, shallow=True))
     begun = [int(name) for name in folders if name.isdecimal()]  # by earlier attempts, complete or not
     generation = max([*begun, *(one.generation for one in chain)], default=0) + 1
-    names = {one.number: one.name for one in manifest.chunks}
     chunks: list[ManifestChunk] = []
     read_again = reread_rows(context, manifest, numbers)
     while group := list(islice(read_again, GROUP)):
         claim.check()
-        chunks += _publish(context, sealer, keys, keys.sealed(generation), names, group)
-    select_chunks(outbox(context.adapters, manifest.run), manifest.run, FITS, "sealed anew", numbers)
-    record = Reseal(
-        at=context.adapters.now(), by=redact(context.adapters.actor), reason=why, run=manifest.run,
-        generation=generation, recipients=sealer.fingerprints, chunks=tuple(sorted(chunks, key=lambda one: one.number)),
-    )  # fmt: skip
+        chunks += _publish(context, sealer, manifest, keys.sealed(generation), group)
+    _fitting(context, manifest.run, numbers)  # nobody has uploaded one meanwhile
+    ordered, sealed_to = tuple(sorted(chunks, key=lambda one: one.number)), sealer.fingerprints
+    record = Reseal(**signed, run=manifest.run, generation=generation, recipients=sealed_to, chunks=ordered)
     if not add_next(store, keys.reseals, len(chain) + 1, record):
         raise LeaseLostError(prefix=keys.claims)
 
 
 def _publish(
-    context: IssuerContext,
-    sealer: Sealer,
-    keys: RunKeys,
-    place: str,
-    names: dict[int, str],
-    group: Sequence[tuple[int, pl.DataFrame]],
+    context: IssuerContext, sealer: Sealer, manifest: Manifest, place: str, group: Sequence[tuple[int, pl.DataFrame]]
 ) -> Iterator[ManifestChunk]:
     """Seal a group of chunks and publish each create-only, verified; PartialRunError where gpg fails on one."""
+    store, keys, names = (
+        context.adapters.store,
+        keys_of(manifest.run),
+        {one.number: one.name for one in manifest.chunks},
+    )
     plain = [Plain(keys.chunk_name(number, "csv"), write_chunk(rows["text"], context.header)) for number, rows in group]
     sealed = sealer.seal(plain)
-    problems = Counter(one.trouble for one in sealed if one.trouble)
-    if problems:
+    if problems := Counter(one.trouble for one in sealed if one.trouble):
         why = ", ".join(f"{count} {code}" for code, count in problems.most_common())
-        again = shlex.join(["cardlink", "mend", "reseal", str(keys.run), "--reason", "WHY"])
+        again = shlex.join(["cardlink", "mend", "reseal", manifest.run, "--reason", "WHY"])
         count = problems.total()
-        raise PartialRunError(run=str(keys.run), count=count, reason=why, published=len(sealed) - count, command=again)
-    with ThreadPoolExecutor(context.adapters.connections) as connections:
-        written = [
-            connections.submit(write_once, context.adapters.store, place + names[number], one.data)
-            for (number, _), one in zip(group, sealed, strict=True)
-        ]
-        for done in written:
-            done.result()
+        raise PartialRunError(run=manifest.run, count=count, reason=why, published=len(sealed) - count, command=again)
+    places = [place + names[number] for number, _ in group]
+    written = zip(places, sealed, strict=True)
+    concurrently(lambda one: write_once(store, one[0], one[1].data), written, context.adapters.connections)
     for (number, rows), one in zip(group, sealed, strict=True):
         size, sha256 = len(one.data), digest(one.data)
         yield ManifestChunk(number=number, name=names[number], rows=rows.height, bytes=size, sha256=sha256)

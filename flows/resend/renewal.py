@@ -13,12 +13,11 @@ from flows.errors import OperatorError
 from flows.resend.selection import reopen_source, rows_digest, selection_job
 from flows.runs.attempts import attempts
 from flows.runs.chains import commits_since
-from flows.runs.context import IssuerContext, overlaid
+from flows.runs.context import IssuerContext, ensure_store_safe, overlaid
 from flows.runs.documents import keys_of, manifests, read_ledger
 from flows.runs.identity import local_day
 from flows.runs.keys import extracts
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
-from flows.runs.probe import ensure_store_safe
 from flows.submissions.build import OnProgress
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.rows import SelectedRows

@@ -20,10 +20,9 @@ from flows.resend import selection as choice
 from flows.results.lineage import committed, repeated_runs, run_rows
 from flows.runs.attempts import attempts, attempts_of
 from flows.runs.chains import commits_since
-from flows.runs.context import IssuerContext, overlaid, record_event
-from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of, read_summary, shaped
+from flows.runs.context import IssuerContext, NoReasonError, ensure_store_safe, overlaid, record_event
+from flows.runs.documents import NoSuchRowError, keys_of, read_summary, shaped
 from flows.runs.identity import canonical, digest, local_day
-from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, write_once
 from flows.submissions.build import OnProgress, Scan

@@ -24,9 +24,8 @@ from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabul
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import keys_of
 from flows.runs.identity import digest, local_day
-from flows.runs.openpgp import looks_like_message
 from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, StoredOutcomes, write_outcomes
-from flows.runs.sealing import Opener, SealedUnreadableError
+from flows.runs.sealing import Opener, SealedUnreadableError, looks_like_message
 from flows.runs.store import ABOUT_ONE_OBJECT, Entry, KeyRefusedError, ObjectMissingError, Store, prefetch
 from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED
 from schemas.records import Attribution

@@ -8,41 +8,28 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from flows.runs import documents
 from flows.runs.chains import commits_since
 from flows.runs.chunks import chunk_states
 from flows.runs.context import IssuerContext
-from flows.runs.documents import (
-    from_parquet,
-    has_manifest,
-    keys_of,
-    read_document,
-    read_ledger,
-    read_manifest,
-    read_summary,
-    rows_key,
-    shaped,
-    with_ledger,
-    without_ledger,
-)
+from flows.runs.documents import keys_of, read_document, read_ledger, shaped
 from flows.runs.identity import local_day
 from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.outcomes import DECISION
 from flows.runs.prior_state import ATTEMPT, CHECKS, PriorState
-from flows.runs.store import Store, prefetch, read
+from flows.runs.store import Store, concurrently, prefetch, read
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import Manifest
 from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): an error keeps its card from being sent unchanged as long
-READERS = 16
 RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", *CHECKS]
 LINKED_ROW = ["row", "cuid", "last_4", "state", "expires_on"]  # what a single link says of its row
 SENT: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "chunk": pl.UInt32, **ATTEMPT}
@@ -118,17 +105,16 @@ def active_twice(store: Store, issuer: str, today: date, links: Sequence[Manifes
 def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) -> Iterator[Attempts]:
     """Yield the attempts of the runs that still matter, part by part, in order of commit."""
     turns = {link.run: turn for turn, link in enumerate(links)}
-    committed = sorted(with_ledger(store, issuer), key=lambda one: turns.get(one.run, -1))
-    with ThreadPoolExecutor(READERS) as readers:
-        summaries = list(readers.map(lambda run: read_summary(store, keys_of(run.run)), committed))
+    committed = sorted(documents.with_ledger(store, issuer), key=lambda one: turns.get(one.run, -1))
+    summaries = concurrently(lambda run: documents.read_summary(store, keys_of(run.run)), committed)
     relevant = _relevant_runs(committed, summaries, today)
     for manifest, summary in zip(committed, summaries, strict=True):
         if manifest.run in relevant:
             yield from attempts_of(store, manifest, reported=summary is not None)
-    done = {manifest.run for manifest in committed} | without_ledger(store, issuer)
+    done = {manifest.run for manifest in committed} | documents.without_ledger(store, issuer)
     for link in links:
         keys = keys_of(link.run)
-        abandoned = has_manifest(store, keys) and read_manifest(store, keys) is None
+        abandoned = documents.has_manifest(store, keys) and documents.read_manifest(store, keys) is None
         if link.run not in done and not abandoned:  # about to be committed: counts as sent
             yield from _unanswered(store, link)
     typed = answers_of(prompted_singles(store, issuer)).select(*SENT)
@@ -183,12 +169,12 @@ def _answered(store: Store, manifest: Manifest, cancelled: frozenset[int]) -> It
     """Yield the attempts of a run that has a report."""
     keys = keys_of(manifest.run)
     for part in manifest.ledger:
-        key = rows_key(keys, part)
+        key = documents.rows_key(keys, part)
         content = read(store, key)
         digest = hashlib.sha256(content + repr(sorted(cancelled)).encode()).hexdigest()
         # a row that counts as an error by decision has no answer: its card is sent again, whatever the policy
         answered, records = pl.col("how").ne_missing(DECISION), read_ledger(store, keys, [part], RECORD)
-        rows = from_parquet(content, key, [*SENT], answered, records)
+        rows = documents.from_parquet(content, key, [*SENT], answered, records)
         rows = rows.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # no date was given
         yield Attempts(manifest.run, _without(rows, cancelled), digest)
 

@@ -1,4 +1,4 @@
-"""The chunks of a committed run as they are now: where each is stored, and its state between commit and result.
+"""The chunks of a committed run as they are now, and what operators do with them: fetch, upload, hold, cancel.
 
 waiting ──uploaded──► uploaded ──(its result)──► answered
    │ ▲                    │
@@ -6,22 +6,26 @@ waiting ──uploaded──► uploaded ──(its result)──► answered
    ▼ │
  held ──cancelled──► cancelled
 
-A result answers a chunk in any state: ingest works whether or not an operator marked the upload.
+A result answers a chunk in any state: ingest works whether or not an operator marked the upload. What an operator does
+is an event of the run, written once and never changed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, get_args
 
+from flows.errors import OperatorError
+from flows.runs import documents
 from flows.runs.chains import records
-from flows.runs.context import Adapters
-from flows.runs.documents import UnknownRunError, keys_of, manifests, read_manifest, read_purged, read_summary
+from flows.runs.context import Adapters, record_event
+from flows.runs.documents import NotFoundError, keys_of, read_manifest, read_summary
+from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import StoredOutcomes
-from flows.runs.store import Store
+from flows.runs.store import ConflictError, Store, read
 from flows.runs.versions import read_events
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.manifest import Manifest, ManifestChunk
@@ -41,11 +45,10 @@ _WHAT = re.compile(rf"-({'|'.join(['committed', *get_args(Move)])})-[0-9a-f]{{8}
 
 
 class ChunkEvent(NamedTuple):
-    """One event of a run: what was done to which chunks (none named: all), when, by whom and why."""
+    """One event of a run: what was done to which chunks (none named: all), when and why."""
 
     move: Move
     at: datetime
-    by: str = ""
     chunks: frozenset[int] = frozenset()
     reason: str = ""
 
@@ -75,21 +78,15 @@ def items(
     """Return every chunk with the state that the moves, in order of time, have brought it to."""
     found = {chunk.number: Item(run, chunk, "waiting", committed, committed) for chunk in chunks}
     for move in sorted(moves, key=lambda one: one.at):
+        fits, state = MOVES[move.move]
         for number in move.chunks or found.keys():
-            if number in found:
-                found[number] = after(found[number], move)
+            item = found.get(number)
+            if item and item.state in fits:  # a move that its state does not allow changes nothing
+                clock = move.at if move.move in ("uploaded", "released") else item.clock
+                found[number] = item._replace(state=state, since=move.at, clock=clock, reason=move.reason)
     return [
         item._replace(state="answered") if item.chunk.number in answered else item for _, item in sorted(found.items())
     ]
-
-
-def after(item: Item, move: ChunkEvent) -> Item:
-    """Return a chunk after a move; a move that its state does not allow changes nothing."""
-    fits, state = MOVES[move.move]
-    if item.state not in fits:
-        return item
-    clock = move.at if move.move in ("uploaded", "released") else item.clock
-    return item._replace(state=state, since=move.at, clock=clock, reason=move.reason)
 
 
 class StoredChunk(NamedTuple):
@@ -100,19 +97,14 @@ class StoredChunk(NamedTuple):
     recipients: tuple[str, ...]
 
 
-def current_chunks(keys: RunKeys, manifest: Manifest, reseals: Iterable[Reseal]) -> dict[int, StoredChunk]:
-    """Return the chunks of a run by number, each as it was sealed last."""
+def stored_chunks(store: Store, manifest: Manifest) -> dict[int, StoredChunk]:
+    """Return the chunks of a committed run by number, each as it was sealed last."""
+    keys = keys_of(manifest.run)
     found = {one.number: StoredChunk(one, keys.chunks + one.name, manifest.recipients) for one in manifest.chunks}
-    for reseal in reseals:
+    for reseal in records(store, keys.reseals, Reseal):
         place = keys.sealed(reseal.generation)
         found |= {one.number: StoredChunk(one, place + one.name, reseal.recipients) for one in reseal.chunks}
     return found
-
-
-def stored_chunks(store: Store, manifest: Manifest) -> dict[int, StoredChunk]:
-    """Return where every chunk of a committed run is stored, by number."""
-    keys = keys_of(manifest.run)
-    return current_chunks(keys, manifest, records(store, keys.reseals, Reseal))
 
 
 def as_it_lies(store: Store, manifest: Manifest) -> Manifest:
@@ -124,13 +116,13 @@ def outbox(adapters: Adapters, run: str) -> list[Item]:
     """Return every chunk of a committed run with its state; UnknownRunError before the commit."""
     manifest = read_manifest(adapters.store, keys_of(run))
     if manifest is None:
-        raise UnknownRunError(run=run)
+        raise documents.UnknownRunError(run=run)
     return _outbox(adapters.store, manifest)
 
 
 def outboxes(adapters: Adapters, issuer: str, states: Collection[State] = OPEN) -> Iterator[Item]:
     """Yield the chunks of an issuer's runs that are in one of these states, oldest run first."""
-    for manifest in manifests(adapters.store, issuer):
+    for manifest in documents.manifests(adapters.store, issuer):
         summary = read_summary(adapters.store, keys_of(manifest.run)) if OPEN.issuperset(states) else None
         if summary and not summary["rows"]["awaiting"]:  # every chunk is answered
             continue
@@ -141,7 +133,7 @@ def _outbox(store: Store, manifest: Manifest) -> list[Item]:
     keys = keys_of(manifest.run)
     lost = (one for one in closed_breaks(store, keys) if (one.name, one.decision) == (RESULT_SHORT, LOST))
     answered: Collection[int] = StoredOutcomes(store, keys).chunks() | {chunk_of(one.place) for one in lost}
-    if not answered and read_purged(store, keys, "ledger") is not None:  # only finished runs are purged
+    if not answered and documents.read_purged(store, keys, "ledger") is not None:  # only finished runs are purged
         answered = {item.chunk.number for item in chunk_states(store, keys, manifest) if item.state != "cancelled"}
     return chunk_states(store, keys, manifest, answered)
 
@@ -149,23 +141,21 @@ def _outbox(store: Store, manifest: Manifest) -> list[Item]:
 def chunk_states(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:
     """Return every chunk of a run with its state by the run's events; those in `answered` are answered."""
     events = read_events(store, [entry for entry in store.keys(keys.events) if _WHAT.search(entry.key)])
-    moves = [_moved(event, manifest) for event in events if event["what"] in MOVES]
-    return items(manifest.run, as_it_lies(store, manifest).chunks, _committed(store, keys, events), moves, answered)
-
-
-def _moved(event: dict[str, object], manifest: Manifest) -> ChunkEvent:
-    named = event.get("chunks") or []
-    numbers = {chunk.name: chunk.number for chunk in manifest.chunks}
-    chosen = frozenset(numbers[name] for name in named if name in numbers) if isinstance(named, list) else frozenset()
-    move: Move = event["what"]  # type: ignore[assignment]  # the caller picked the events of MOVES
-    at = datetime.fromisoformat(str(event["at"]))
-    return ChunkEvent(move, at, str(event.get("by", "")), chosen, str(event.get("reason", "")))
-
-
-def _committed(store: Store, keys: RunKeys, events: Sequence[dict[str, object]]) -> datetime:
-    """Return when the run was committed: by its event, or, where a crash prevented that, by the manifest's own time."""
-    times = [datetime.fromisoformat(str(event["at"])) for event in events if event["what"] == "committed"]
-    return min(times) if times else next(entry.modified for entry in store.keys(keys.manifest))
+    numbers, moves, times = (
+        {chunk.name: chunk.number for chunk in manifest.chunks},
+        list[ChunkEvent](),
+        list[datetime](),
+    )
+    for event in events:
+        at = datetime.fromisoformat(event["at"])
+        if event["what"] in MOVES:
+            chosen = frozenset(numbers[name] for name in event.get("chunks") or () if name in numbers)
+            moves.append(ChunkEvent(event["what"], at, chosen, event.get("reason", "")))
+        else:
+            times.append(at)
+    # where a crash prevented the event of the commit, the manifest's own time
+    committed = min(times) if times else next(entry.modified for entry in store.keys(keys.manifest))
+    return items(manifest.run, as_it_lies(store, manifest).chunks, committed, moves, answered)
 
 
 ROWS = ", rows "
@@ -194,3 +184,60 @@ def closed_breaks(store: Store, keys: RunKeys) -> list[Closing]:
         before = [other for other in last.get(at, ()) if other.covers and one.covers]
         last[at] = [*before, one] if one.what == "closed" else []
     return [one for _, closings in sorted(last.items()) for one in closings]
+
+
+SUMS = "SHA256SUMS"  # what `sha256sum --check` reads
+
+
+class ChunkStateError(OperatorError):
+    """The state of a chunk does not allow the operation."""
+
+    message = "Chunk {number} of {run} is {state}: it cannot be {action}."
+    next_step = "`cardlink outbox list ISSUER --run {run}` shows every chunk; an uploaded one cannot be recalled."
+
+
+def move(adapters: Adapters, run: str, what: Move, numbers: Collection[int] = (), reason: str = "") -> list[Item]:
+    """Record what was done to chunks of a run (by default all that allow it); return their new state.
+
+    Raises ChunkStateError, NotFoundError, NoReasonError; then nothing is recorded.
+    """
+    why = adapters.signed(reason)["reason"] if what != "uploaded" else reason.strip()
+    chosen = select_chunks(outbox(adapters, run), run, MOVES[what][0], what, numbers)
+    if names := [item.chunk.name for item in chosen]:
+        record_event(adapters, keys_of(run), what, chunks=names, reason=why)
+    moved = {item.chunk.number for item in chosen}
+    return [item for item in outbox(adapters, run) if item.chunk.number in moved]
+
+
+def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()) -> list[Item]:
+    """Put the waiting chunks of a run, checked against their digests, and SUMS for upload; return them.
+
+    Chunks that are held, uploaded, answered or cancelled are not put: ChunkStateError where one is named.
+    """
+    waiting: frozenset[State] = frozenset({"waiting"})
+    chosen = select_chunks(outbox(adapters, run), run, waiting, "fetched", numbers)
+    manifest = read_manifest(adapters.store, keys_of(run))
+    stored = stored_chunks(adapters.store, manifest) if manifest else {}
+    for item in chosen:
+        key = stored[item.chunk.number].key
+        content = read(adapters.store, key)
+        if digest(content) != item.chunk.sha256:
+            raise ConflictError(key=key)
+        put(item.chunk.name, content)
+    sums = "".join(f"{item.chunk.sha256}  {item.chunk.name}\n" for item in chosen)
+    put(SUMS, sums.encode())
+    return chosen
+
+
+def select_chunks(
+    found: Sequence[Item], run: str, states: Collection[State], what: str, numbers: Collection[int]
+) -> list[Item]:
+    """Return the chunks of these numbers, or all in one of these states; NotFoundError, ChunkStateError."""
+    by_number = {item.chunk.number: item for item in found}
+    for number in numbers:
+        if number not in by_number:
+            listed = f"cardlink outbox list {keys_of(run).run.issuer} --run {run}"
+            raise NotFoundError(place=run, what=f"chunk {number}", command=listed)
+        if by_number[number].state not in states:
+            raise ChunkStateError(number=number, run=run, state=by_number[number].state, action=what)
+    return [item for item in found if item.state in states and (not numbers or item.chunk.number in numbers)]

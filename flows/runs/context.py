@@ -11,15 +11,23 @@ from datetime import date, datetime
 from io import BytesIO
 from typing import Any, NamedTuple
 
+from flows.errors import OperatorError
 from flows.redaction import redact
-from flows.runs.identity import Header, digest, facts_as_stored
-from flows.runs.keys import FOLDER_TIME, RunKeys, checked
+from flows.runs.identity import Header, canonical, digest, facts_as_stored
+from flows.runs.keys import FOLDER_TIME, RunKeys, checked, probes
 from flows.runs.sealing import Opener, Sealer
-from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError, Source, Store
+from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError, Source, Store, read, write_once
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 
 DROPPED = "dropped"  # the fact of a run's commit that says when its extract was dropped
+
+
+class NoReasonError(OperatorError):
+    """A decision of an operator was given without its reason."""
+
+    message = "No reason given."
+    next_step = "Give it with --reason; it is kept with the decision, your name and the time."
 
 
 class Adapters(NamedTuple):
@@ -30,6 +38,12 @@ class Adapters(NamedTuple):
     actor: str
     probe: Callable[[Store, str], None]  # StoreUnsafeError where create-only writes are not, below a prefix
     connections: int = 16  # requests at a time
+
+    def signed(self, reason: str) -> dict[str, Any]:
+        """Return when, by whom and why, as a `Record` has it, card numbers masked; NoReasonError where it is empty."""
+        if not reason.strip():
+            raise NoReasonError
+        return {"at": self.now(), "by": redact(self.actor), "reason": redact(reason.strip())}
 
 
 class IssuerContext(NamedTuple):
@@ -89,7 +103,7 @@ class Overlay:
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List what is stored and what was written here, in key order."""
         found = {entry.key: entry for entry in self._below.keys(prefix, shallow=shallow)}
-        for key in self._written:
+        for key in list(self._written):
             if key.startswith(prefix):
                 name, deeper, _ = key.removeprefix(prefix).partition("/")
                 folder = Entry(f"{prefix}{name}/", 0, FOLDER_TIME, "")
@@ -112,3 +126,18 @@ def overlaid(context: IssuerContext) -> IssuerContext:
     """Return a context whose writes stay in memory."""
     adapters = context.adapters
     return context._replace(adapters=adapters._replace(store=Overlay(adapters.store, adapters.now())))
+
+
+def ensure_store_safe(context: IssuerContext) -> None:
+    """Probe a store that has not passed yet, and record that it did; StoreUnsafeError otherwise.
+
+    The record is bound to the store's own name, so that a copy of its objects elsewhere proves nothing there.
+    """
+    store, prefix = context.adapters.store, probes(context.issuer.issuer)
+    name = repr(store)
+    key = f"{prefix}passed-{digest(name.encode())[:16]}.json"
+    try:
+        read(store, key)
+    except ObjectMissingError:
+        context.adapters.probe(store, prefix)
+        write_once(store, key, canonical({"store": name}))

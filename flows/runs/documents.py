@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
@@ -16,7 +15,7 @@ from pydantic import BaseModel
 from flows.errors import OperatorError
 from flows.runs.identity import digest
 from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
-from flows.runs.store import ConflictError, ObjectMissingError, Store, read
+from flows.runs.store import ConflictError, ObjectMissingError, Store, concurrently, read
 from flows.runs.versions import NewerDocumentError, parsed, read_events, read_facts
 from schemas.manifest import LedgerPart, Manifest, Plan, Profile
 from schemas.records import Abandoned, Part, Purged
@@ -26,7 +25,6 @@ T = TypeVar("T", bound=BaseModel)
 REPLACED = "replaced"  # the event of a run that was planned anew before its commit
 _REFUSED = re.compile(r"-refused-[0-9a-f]{8}\.json$")
 HABIT = 14  # runs that show what is usual
-READERS = 16
 PURGED = " (purged)"  # in the state of a run whose ledger is gone
 
 
@@ -44,11 +42,11 @@ class UnknownRunError(OperatorError):
     next_step = "`cardlink status` lists the runs."
 
 
-class NoReasonError(OperatorError):
-    """A decision of an operator was given without its reason."""
+class NotFoundError(OperatorError):
+    """What a command names is not there, or not in the state that the command needs."""
 
-    message = "No reason given."
-    next_step = "Give it with --reason; it is kept with the decision, your name and the time."
+    message = "{place} has no {what}."
+    next_step = "`{command}` shows what there is."
 
 
 class NoSuchRowError(OperatorError):
@@ -95,8 +93,7 @@ def read_plan(store: Store, keys: RunKeys) -> Plan | None:
 
 def plans(store: Store, issuer: str) -> Iterator[Plan]:
     """Yield the plans of an issuer's runs, by business date."""
-    with ThreadPoolExecutor(READERS) as readers:
-        found = list(readers.map(lambda run: read_plan(store, RunKeys(run)), run_ids(store, issuer)))
+    found = concurrently(lambda run: read_plan(store, RunKeys(run)), run_ids(store, issuer))
     return (plan for plan in found if plan is not None)
 
 
@@ -269,11 +266,9 @@ class RunStatus(NamedTuple):
     why: str = ""
 
 
-def run_statuses(store: Store, issuer: str) -> Iterator[RunStatus]:
-    """Yield the status of every run of an issuer, newest first."""
-    newest = run_ids(store, issuer)[::-1]
-    with ThreadPoolExecutor(READERS) as readers:
-        yield from readers.map(lambda run: run_status(store, run), newest)
+def run_statuses(store: Store, issuer: str) -> list[RunStatus]:
+    """Return the status of every run of an issuer, newest first."""
+    return concurrently(lambda run: run_status(store, run), run_ids(store, issuer)[::-1])
 
 
 def run_status(store: Store, run: RunId) -> RunStatus:

@@ -9,6 +9,7 @@ import re
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from io import StringIO
+from itertools import islice
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -134,12 +135,8 @@ def due(schedule: Schedule, now: datetime, time_zone: str) -> tuple[date, dateti
     """
     if schedule.extract_by is None:
         return None
-    passed: list[tuple[date, datetime]] = []
-    today = local_day(now, time_zone)
-    for day in (today - timedelta(days=back) for back in range(YEAR)):
-        hour = datetime.combine(day, schedule.extract_by, ZoneInfo(time_zone))
-        if hour <= now and not day_off(schedule, day):
-            passed.append((day, hour))
-        if len(passed) == 2:
-            return passed[0][0], passed[1][1]
-    return None
+    zone, today = ZoneInfo(time_zone), local_day(now, time_zone)
+    days = (day for back in range(YEAR) if not day_off(schedule, day := today - timedelta(days=back)))
+    hours = ((day, datetime.combine(day, schedule.extract_by, zone)) for day in days)
+    passed = list(islice((one for one in hours if one[1] <= now), 2))
+    return (passed[0][0], passed[1][1]) if len(passed) == 2 else None

@@ -127,7 +127,6 @@ class RunKeys:
     closed = _Below("closed/")  # the chain of breaks that operators closed and reopened
     singles = _Below("single/")  # single links for rows of the run
     placements = _Below("placements/")  # the partner's messages about the run's links, and what they mean
-    exchanged = _Below("exchanged/")  # left by versions that read one extract in parts; only deleted
 
     @property
     def base(self) -> str:
@@ -153,7 +152,17 @@ class RunKeys:
 
 def checked(key: str) -> str:
     """Return `key`; KeyRefusedError where it could leave the root or not every store can hold it."""
-    if why := _objection(key):
+    parts = key.split("/")
+    flaws = {
+        "it holds a control character": _CONTROL.search(key),
+        "it is not UTF-8": _SURROGATE.search(key),
+        "it has an empty part": not all(parts),
+        "it has a dotted part": "." in parts or ".." in parts,
+        "it is named like a temporary file": any(part.startswith(TEMPORARY) for part in parts),
+        "it is too long": len(key.encode(errors="replace")) > 900
+        or any(len(part.encode(errors="replace")) > 200 for part in parts),
+    }
+    if why := next((flaw for flaw, found in flaws.items() if found), ""):
         raise KeyRefusedError(key=shown(key), reason=why)
     return key
 
@@ -168,20 +177,3 @@ def checked_prefix(prefix: str) -> str:
 def shown(key: str) -> str:
     """Return a key as it can be printed and stored, whatever bytes a file name has."""
     return _CONTROL.sub("?", key.encode(errors="backslashreplace").decode())
-
-
-def _objection(key: str) -> str:
-    parts = key.split("/")
-    if _CONTROL.search(key):
-        return "it holds a control character"
-    if _SURROGATE.search(key):
-        return "it is not UTF-8"
-    if not all(parts):
-        return "it has an empty part"
-    if any(part in (".", "..") for part in parts):
-        return "it has a dotted part"
-    if any(part.startswith(TEMPORARY) for part in parts):
-        return "it is named like a temporary file"
-    if len(key.encode()) > 900 or any(len(part.encode()) > 200 for part in parts):
-        return "it is too long"
-    return ""

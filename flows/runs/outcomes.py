@@ -7,7 +7,6 @@ time counts.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from io import BytesIO
 from typing import NamedTuple
@@ -18,7 +17,7 @@ import polars as pl
 from flows.runs.documents import shaped, write_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
-from flows.runs.store import Entry, Store, read
+from flows.runs.store import Entry, Store, concurrently, read
 
 OUTCOME: dict[str, pl.DataType] = {
     "position": pl.UInt32(),  # data row of the result file, from 1
@@ -107,10 +106,7 @@ class StoredOutcomes:
 
     def __init__(self, store: Store, keys: RunKeys) -> None:
         self._store = store
-        entries = list(store.keys(keys.outcomes))
-        with ThreadPoolExecutor(READERS) as readers:  # one object needs no thread: a thousand runs are read often
-            read_all = readers.map if len(entries) > 1 else map
-            found = list(read_all(lambda entry: _chunks_answered(store, entry.key), entries))
+        found = concurrently(lambda entry: _chunks_answered(store, entry.key), store.keys(keys.outcomes), READERS)
         ordered = pl.concat([_SPOKEN, *found]).sort("file_taken", "file_modified", "key")
         self._files = ordered.filter(pl.col("key") == pl.col("key").last().over("file"))
 

@@ -1,9 +1,17 @@
-"""The Protocols of sealer and opener, and what can be wrong with a key or a sealed message."""
+"""Sealed messages: the Protocols of sealer and opener, what can be wrong with a key or message, the OpenPGP format.
+
+The format as it is seen from outside (RFC 4880): armor, packets, recipients, kinds of keys, and the literal data packet
+inside a message, plain or deflated; nothing here can decrypt. Keep out: gpg itself.
+"""
 
 from __future__ import annotations
 
+import binascii
+import re
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
+
+from isal import isal_zlib
 
 from flows.errors import OperatorError, TryAgainError
 
@@ -69,10 +77,10 @@ class GpgHungError(TryAgainError):
 
 
 class KeyUnreadableError(OperatorError):
-    """A key file holds no OpenPGP key that gpg can import."""
+    """A key file does not hold exactly one OpenPGP key that gpg can import."""
 
-    message = "Key file {file} holds no readable OpenPGP public key ({reason})."
-    next_step = "Download the public key from the portal again, as text or binary, and save it unchanged."
+    message = "Key file {file} holds no readable OpenPGP public key, or several ({reason})."
+    next_step = "Download the public key from the portal again, and save it unchanged; one key per file."
 
 
 class SecretKeyGivenError(OperatorError):
@@ -89,53 +97,18 @@ class SecretKeyUnreadableError(OperatorError):
     next_step = "Give the file exported with `gpg --export-secret-keys`, whole and unchanged."
 
 
-class ManyKeysError(OperatorError):
-    """A key file holds more than one key."""
-
-    message = "Key file {file} holds {count} keys; expected one."
-    next_step = "Split the file: one key per file."
-
-
-class KeyUnknownError(OperatorError):
-    """A pinned fingerprint has no key."""
-
-    message = "No key file holds the pinned key {fingerprint}."
-    next_step = "Add the file of that key, or take the fingerprint out of `fingerprints`."
-
-
 class KeyNotPinnedError(OperatorError):
-    """The key files hold another key than the pinned one."""
+    """No key file holds a pinned key; another one may be there, or the pin is that of a subkey."""
 
     message = "The key files hold {found}, not the pinned key {fingerprint}."
-    next_step = "Ask the partner by another channel whether the key changed; only then change `fingerprints`."
+    next_step = "Add its file; or ask the partner by another channel whether the key changed, then change the pin."
 
 
-class SubkeyPinnedError(OperatorError):
-    """A pinned fingerprint is that of a subkey."""
+class KeyUnusableError(OperatorError):
+    """A pinned key, or its newest encryption subkey, has expired, was revoked by its owner, or cannot encrypt."""
 
-    message = "The pinned fingerprint {fingerprint} is that of a subkey of key {key}."
-    next_step = "Compare the fingerprint of the key itself with the partner by another channel, and pin that one."
-
-
-class KeyExpiredError(OperatorError):
-    """A pinned key has expired."""
-
-    message = "Key {fingerprint} expired on {date}."
-    next_step = "Create a new key in the portal, put its public key in place and pin its fingerprint."
-
-
-class SubkeyExpiredError(OperatorError):
-    """The newest encryption subkey of a pinned key has expired, the key itself has not."""
-
-    message = "{part} expired on {date}; the key itself is valid."
-    next_step = "Ask the partner for the same key with a new encryption subkey, and put it in place; the pin stays."
-
-
-class KeyRevokedError(OperatorError):
-    """A pinned key, or its newest encryption subkey, was revoked by its owner."""
-
-    message = "{part} was revoked by its owner."
-    next_step = "Ask the partner why, and for a new key to pin, or for the same key with a new encryption subkey."
+    message = "{part} {why}."
+    next_step = "Get a new key from the partner and pin it; for a subkey, the same key with a new one: the pin stays."
 
 
 class KeyFromFutureError(OperatorError):
@@ -145,25 +118,11 @@ class KeyFromFutureError(OperatorError):
     next_step = "Set this machine's clock; if it is right, ask the partner for a key made with a clock that is right."
 
 
-class WeakKeyError(OperatorError):
-    """The key or subkey that would be used is too short."""
-
-    message = "{part} is {algorithm}: too weak for card numbers."
-    next_step = "Ask the partner for a key of RSA 3072 or Curve25519, primary key and subkey, and pin its fingerprint."
-
-
 class KeyAlgorithmError(OperatorError):
-    """The key or subkey that would be used is of an algorithm that is not accepted."""
+    """The key or subkey that would be used is too short, or of an algorithm that is not accepted."""
 
     message = "{part} is {algorithm}; accepted: {accepted}."
     next_step = "Ask the partner for a key of RSA 3072 or Curve25519; NIST curves need `[portal] key_curves`."
-
-
-class KeyCannotEncryptError(OperatorError):
-    """A pinned key can sign but not encrypt."""
-
-    message = "Key {fingerprint} cannot encrypt."
-    next_step = "Ask the partner for a key made for encryption."
 
 
 class SealBrokenError(OperatorError):
@@ -174,14 +133,180 @@ class SealBrokenError(OperatorError):
 
 
 class SealedUnreadableError(OperatorError):
-    """A sealed message could not be opened whole and unaltered."""
+    """Bytes are not one complete OpenPGP message that we can open unaltered; `reason` is a code, never content."""
 
     message = "The sealed message could not be opened ({reason})."
     next_step = "Check that it was sealed to our key and arrived complete; otherwise ask its sender for it again."
 
 
-class MalformedMessageError(OperatorError):
-    """Bytes are not one complete OpenPGP message; `reason` is a code, never content."""
+_BEGIN = b"-----BEGIN PGP "
+_END = b"-----END PGP "
+_BOM = b"\xef\xbb\xbf"
+_HEAD_OF_ARMOR = re.compile(rb"(?:[^\n:]+:[^\n]*\n)*[ \t]*\n")  # RFC 4880 6.2: headers, then an empty line
+_MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # a marker packet, which some senders put first
+_SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _UNAUTHENTICATED, _SEALED, _AEAD = 1, 5, 6, 9, 18, 20
+_CUT = ("armor.end.missing", "armor.head.malformed", "packet.length.beyond_end")  # what a cut leaves
 
-    message = "Not a complete OpenPGP message ({reason})."
-    next_step = "The file was truncated, changed or is of another kind: ask for it again."
+Compression = Literal["zip", "none"]
+
+_COMPRESSED, _LITERAL = 8, 11
+_ZIP: Final = b"\x01"  # the algorithm: raw deflate
+_BINARY: Final = b"b"
+_NO_DATE: Final = bytes(4)  # so that the same rows make the same content at any time
+
+
+class Packet(NamedTuple):
+    """One packet: its tag, and its body, or the body's first part where the length is partial."""
+
+    tag: int
+    body: memoryview
+
+
+def looks_like_message(head: bytes) -> bool:
+    """Return whether something that begins with these 64 bytes is an OpenPGP message, armored or binary."""
+    if head.removeprefix(_BOM).lstrip().startswith(_BEGIN + b"MESSAGE-----") or head[:5] in _MARKERS:
+        return True
+    try:
+        tag, _, start, _ = _header(memoryview(head), 0)
+    except SealedUnreadableError:
+        return False
+    return tag == _SESSION_KEY and head[start : start + 1] == b"\x03"  # else some letter of cp1252 or UTF-8
+
+
+def is_cut_off(message: bytes) -> bool:
+    """Return whether the end of a message is missing: of its armor, its last packet, or all that is sealed."""
+    try:
+        tags = {packet.tag for block in blocks(message) for packet in packets(block)}
+    except SealedUnreadableError as error:
+        return error.fields["reason"] in _CUT
+    return not tags & {_UNAUTHENTICATED, _SEALED, _AEAD}
+
+
+def inspect(message: bytes) -> tuple[str, ...]:
+    """Return the key ids (16 hex) of session keys before one tag 18 version 1, no more; SealedUnreadableError."""
+    found = blocks(message)
+    if len(found) != 1:
+        raise SealedUnreadableError(reason="message.blocks.many")
+    *keys, sealed = packets(found[0])
+    if sealed.tag == _AEAD:  # gpg 2.4 writes it to keys that ask for it; many readers cannot open it
+        raise SealedUnreadableError(reason="message.aead.unsupported")
+    if sealed.tag != _SEALED or any(key.tag != _SESSION_KEY for key in keys):
+        raise SealedUnreadableError(reason="message.packets.unexpected")
+    if bytes(sealed.body[:1]) != b"\x01":
+        raise SealedUnreadableError(reason="message.version.unsupported")
+    return tuple(_recipient(key.body) for key in keys)
+
+
+def keys_in(binary: Sequence[bytes]) -> tuple[list[int], int]:
+    """Return when (epoch) each public key in the blocks of a key file was made, and how many secret keys are there.
+
+    Subkeys do not count. Raises SealedUnreadableError where a block is not made of packets.
+    """
+    found = [packet for block in binary for packet in packets(block)]
+    made = [int.from_bytes(packet.body[1:5], "big") for packet in found if packet.tag == _PUBLIC_KEY]  # RFC 4880 5.5.2
+    return made, sum(packet.tag == _SECRET_KEY for packet in found)
+
+
+def blocks(data: bytes) -> list[bytes]:
+    """Return the binary content of every armored block, or the data itself where it is binary.
+
+    The armor's CRC is not checked: gpg's own authentication is stronger, and in Python it costs more than the sealing.
+    Raises SealedUnreadableError where neither kind is found.
+    """
+    if data[:1] >= b"\x80" and not data.startswith(_BOM):  # every packet starts with the top bit set
+        return [data]
+    found = []
+    begin = data.find(_BEGIN)
+    while begin >= 0:
+        end = data.find(_END, begin)
+        if end < 0:
+            raise SealedUnreadableError(reason="armor.end.missing")
+        found.append(_dearmor(data[begin:end]))
+        begin = data.find(_BEGIN, end)
+    if not found:
+        raise SealedUnreadableError(reason="armor.begin.missing")
+    return found
+
+
+def packets(data: bytes) -> list[Packet]:
+    """Cut binary data into packets (at least one) that tile it; SealedUnreadableError where they do not."""
+    view, found, place = memoryview(data), [], 0
+    while place < len(view):
+        tag, length, place, more = _header(view, place)
+        found.append(Packet(tag, _slice(view, place, length)))
+        place += length
+        while more:
+            length, place, more = _new_length(view, place)
+            place += len(_slice(view, place, length))
+    if not found:
+        raise SealedUnreadableError(reason="message.packets.missing")
+    return found
+
+
+def _dearmor(block: bytes) -> bytes:
+    """Decode one block from its BEGIN line up to (without) its END line."""
+    _, _, rest = block.replace(b"\r\n", b"\n").partition(b"\n")
+    head = _HEAD_OF_ARMOR.match(rest)
+    if not head:
+        raise SealedUnreadableError(reason="armor.head.malformed")
+    body, _, _ = rest[head.end() :].partition(b"\n=")
+    try:
+        return binascii.a2b_base64(b"".join(body.split()), strict_mode=True)
+    except binascii.Error:
+        pass
+    raise SealedUnreadableError(reason="armor.base64.malformed")
+
+
+def _header(view: memoryview, place: int) -> tuple[int, int, int, bool]:
+    """Return a packet's tag, its (first) length, where its body starts, and whether another part follows."""
+    first = _slice(view, place, 1)[0]
+    if not first & 0x80:
+        raise SealedUnreadableError(reason="packet.header.malformed")
+    if first & 0x40:
+        return first & 0x3F, *_new_length(view, place + 1)
+    if first & 3 == 3:  # runs to the end of the file: truncation could not be noticed
+        raise SealedUnreadableError(reason="packet.length.indeterminate")
+    width = 1 << (first & 3)
+    length = int.from_bytes(_slice(view, place + 1, width), "big")
+    return (first & 0x3C) >> 2, length, place + 1 + width, False
+
+
+def _new_length(view: memoryview, place: int) -> tuple[int, int, bool]:
+    """Return a length of the new format, where what it measures starts, and whether another part follows."""
+    first = _slice(view, place, 1)[0]
+    if first < 192:
+        return first, place + 1, False
+    if first < 224:
+        return ((first - 192) << 8) + _slice(view, place + 1, 1)[0] + 192, place + 2, False
+    if first < 255:
+        return 1 << (first & 0x1F), place + 1, True
+    return int.from_bytes(_slice(view, place + 1, 4), "big"), place + 5, False
+
+
+def _slice(view: memoryview, start: int, length: int) -> memoryview:
+    part = view[start : start + length]
+    if len(part) != length:
+        raise SealedUnreadableError(reason="packet.length.beyond_end")
+    return part
+
+
+def _recipient(body: memoryview) -> str:
+    """Return the key id of a session key packet of version 3: version, key id, algorithm, numbers."""
+    if bytes(body[:1]) != b"\x03" or len(body) < 10:
+        raise SealedUnreadableError(reason="recipient.version.unsupported")
+    return bytes(body[1:9]).hex().upper()
+
+
+def content(chunk: Plain, compression: Compression) -> Plain:
+    """Return the packet to seal of one chunk; its name (at most 255 bytes) is shown to whoever opens it."""
+    name = chunk.name.encode()
+    literal = _packet(_LITERAL, _BINARY + bytes([len(name)]) + name + _NO_DATE + chunk.data)
+    if compression == "none":
+        return Plain(chunk.name, literal)
+    deflate = isal_zlib.compressobj(1, isal_zlib.DEFLATED, -isal_zlib.MAX_WBITS)
+    return Plain(chunk.name, _packet(_COMPRESSED, _ZIP + deflate.compress(literal) + deflate.flush()))
+
+
+def _packet(tag: int, body: bytes) -> bytes:
+    """Return a packet with a header of the new format and a length of four bytes (RFC 4880 4.2.2.3)."""
+    return bytes([0xC0 | tag, 0xFF]) + len(body).to_bytes(4, "big") + body

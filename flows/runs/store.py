@@ -1,4 +1,4 @@
-"""The Protocols of a store, its errors, retries, and small objects read and written whole.
+"""The Protocols of a store, its errors, retries, small objects read and written whole, and the probe of its promise.
 
 Adapters implement the Protocols and raise these errors and no others; tests hold them all to one contract.
 """
@@ -6,11 +6,14 @@ Adapters implement the Protocols and raise these errors and no others; tests hol
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from threading import Barrier
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
@@ -18,6 +21,7 @@ from flows.errors import OperatorError, TryAgainError
 from flows.runs.identity import digest
 from flows.stopping import received
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -259,6 +263,15 @@ class Retry:
         return attempt()
 
 
+def concurrently(act: Callable[[S], T], items: Iterable[S], threads: int = 16) -> list[T]:
+    """Return what `act` returns for each item, in order; so many at a time, none but the first where it is the only."""
+    todo = list(items)
+    if len(todo) < 2:
+        return [act(one) for one in todo]
+    with ThreadPoolExecutor(threads) as workers:
+        return list(workers.map(act, todo))
+
+
 def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
     """Yield the items in order, each produced while the one before is used; an error comes in its item's place.
 
@@ -271,3 +284,44 @@ def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
             coming = worker.submit(next, items, end)
             yield item  # type: ignore[misc]  # it is not `end`
             del item  # free it before waiting for the next
+
+
+WRITERS = 8
+KEYS = 6
+
+
+def race(store: Store, prefix: str) -> None:
+    """Let eight writers create each of six keys below `prefix` (ends in '/') at once; StoreUnsafeError unless one wins.
+
+    Writing one after the other would not do: a server that checks first and writes later passes that. Takes about half
+    a second. What the probe wrote is removed where `store` may delete; its names are new every time.
+    """
+    folder = secrets.token_hex(8)
+    keys = [f"{prefix}{folder}/{number}" for number in range(1, KEYS + 1)]
+    try:
+        with ThreadPoolExecutor(WRITERS) as pool:
+            for key in keys:
+                _race_for(store, prefix, key, pool)
+    finally:
+        if isinstance(store, Cleaner):
+            with suppress(StoreDeniedError):  # credentials that may not delete are good to have; 12 kB stay
+                for key in keys:
+                    store.delete(key)
+
+
+def _race_for(store: Store, prefix: str, key: str, pool: ThreadPoolExecutor) -> None:
+    """Let all writers create one key at the same moment; one must win, and its bytes stay when written again."""
+    contents, start = [b"race probe, writer %d\n" % writer * 1024 for writer in range(WRITERS)], Barrier(WRITERS)
+
+    def write(content: bytes) -> bool:
+        start.wait(30.0)  # seconds for eight threads to start
+        return store.create(key, content)
+
+    won = [content for content, wins in zip(contents, pool.map(write, contents), strict=True) if wins]
+    if len(won) != 1:
+        problem = f"{len(won)} of {WRITERS} writers succeeded in creating the same object"
+    elif store.create(key, b"late") or read(store, key) != won[0]:
+        problem = "an object that was created once was overwritten"
+    else:
+        return
+    raise StoreUnsafeError(place=prefix, problem=problem)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from flows.errors import TryAgainError
-from flows.runs.chunks import current_chunks
-from flows.runs.keys import RunId, RunKeys, link, results, runs
-from flows.runs.store import ObjectMissingError, Store
+from flows.runs.chunks import stored_chunks
+from flows.runs.documents import keys_of, manifests, read_purged
+from flows.runs.keys import results
+from flows.runs.store import Store
 from flows.simulator.chance import chance, token
 from flows.simulator.portal import Booked, Portal, UploadRefusedError
-from schemas.manifest import Manifest
-from schemas.records import Reseal
 
 
 class Habits(NamedTuple):
@@ -71,27 +68,9 @@ def answer_store(store: Store, issuer: str, portal: Portal, habits: Habits | Non
 
 def committed_chunks(store: Store, issuer: str) -> Iterator[tuple[str, str]]:
     """Yield key and upload name of every chunk of every run that has a manifest; purged ones are done with."""
-    for entry in store.keys(runs(issuer), shallow=True):
-        run = RunId.parse(PurePosixPath(entry.key).name)
-        keys = RunKeys(run) if run else None
-        if keys and any(found.key == keys.manifest for found in store.keys(keys.manifest)):
-            if any(True for _ in store.keys(keys.purged("chunks"))):
-                continue
-            content = _content(store, keys.manifest)
-            if content.startswith(b'{"abandoned":true'):  # ended by an operator before its commit
-                continue
-            manifest = Manifest.model_validate_json(content)
-            yield from (
-                (one.key, one.chunk.name) for one in current_chunks(keys, manifest, _reseals(store, keys)).values()
-            )
-
-
-def _reseals(store: Store, keys: RunKeys) -> Iterator[Reseal]:
-    for number in count(1):
-        try:
-            yield Reseal.model_validate_json(_content(store, link(keys.reseals, number)))
-        except ObjectMissingError:
-            return
+    for manifest in manifests(store, issuer):
+        if read_purged(store, keys_of(manifest.run), "chunks") is None:
+            yield from ((one.key, one.chunk.name) for one in stored_chunks(store, manifest).values())
 
 
 class _Person:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -23,7 +22,14 @@ from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, date_in_name, digest
 from flows.runs.keys import dismissed, extracts, identified
 from flows.runs.prior_state import PriorState
-from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError, VerdictAwaitedError, VerdictRefusedError
+from flows.runs.store import (
+    Entry,
+    ObjectChangedError,
+    ObjectMissingError,
+    VerdictAwaitedError,
+    VerdictRefusedError,
+    concurrently,
+)
 from flows.submissions.build import Piece, Scan
 from flows.submissions.gates import CHANGED_EXTRACT
 from flows.submissions.plan import (
@@ -85,11 +91,10 @@ def extract_states(context: IssuerContext, *, remember: bool = False) -> list[Ex
     store, issuer = context.adapters.store, context.issuer.issuer
     whole = [plan for plan in documents.plans(store, issuer) if plan.selection is None]
     runs = defaultdict[str, list[_Run]](list)  # by name and by content
-    with ThreadPoolExecutor(documents.READERS) as readers:
-        ends = readers.map(lambda plan: documents.read_end(store, documents.keys_of(plan.run)), whole)
-        for plan, end in zip(whole, ends, strict=True):
-            runs[plan.source.key].append((plan, end))
-            runs[plan.source.sha256].append((plan, end))
+    ends = concurrently(lambda plan: documents.read_end(store, documents.keys_of(plan.run)), whole)
+    for plan, end in zip(whole, ends, strict=True):
+        runs[plan.source.key].append((plan, end))
+        runs[plan.source.sha256].append((plan, end))
     listed = {entry.key.removeprefix(dismissed(issuer)).partition("/")[0] for entry in store.keys(dismissed(issuer))}
     chains = {sha256: dismissals(store, issuer, sha256) for sha256 in listed}
     versions = {(plan.source.key, plan.source.size, plan.source.version): plan.source.sha256 for plan in whole}

@@ -19,11 +19,10 @@ from flows.runs.attempts import survey_cards
 from flows.runs.chains import append_commit, last_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
-from flows.runs.context import DROPPED, Adapters, IssuerContext, record_event
+from flows.runs.context import DROPPED, Adapters, IssuerContext, ensure_store_safe, record_event
 from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, submissions
-from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, Entry, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run

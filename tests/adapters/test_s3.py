@@ -11,8 +11,7 @@ from uuid import uuid4
 import pytest
 from botocore import exceptions as boto
 
-from flows.adapters.s3 import S3Store, connect
-from flows.adapters.s3_errors import translated
+from flows.adapters.s3 import S3Store, connect, translated
 from flows.errors import CardlinkError
 from flows.runs.store import (
     ObjectChangedError,

@@ -17,7 +17,6 @@ import pytest
 
 from flows.adapters.s3 import PART, S3Store, connect
 from flows.errors import CardlinkError
-from flows.runs.probe import race
 from flows.runs.store import (
     ObjectChangedError,
     ObjectDamagedError,
@@ -30,6 +29,7 @@ from flows.runs.store import (
     StoreMissingError,
     StoreRefusedError,
     StoreUnsafeError,
+    race,
 )
 from tests import fault_proxy, servers
 from tests.fault_proxy import Chooser, Fault, Proxy, RunInputs, always, at_random, scripted

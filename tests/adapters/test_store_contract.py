@@ -17,8 +17,7 @@ from flows.adapters.local import LocalStore
 from flows.adapters.s3 import PART, S3Store
 from flows.errors import CardlinkError
 from flows.runs.context import Overlay
-from flows.runs.probe import race
-from flows.runs.store import Cleaner, KeyRefusedError, ObjectChangedError, ObjectMissingError, Source, Store
+from flows.runs.store import Cleaner, KeyRefusedError, ObjectChangedError, ObjectMissingError, Source, Store, race
 from tests import servers
 
 STORES = ["directory", "moto", "ministack", "overlay"]

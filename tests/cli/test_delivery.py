@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flows.adapters.gpg_sealer import GpgSealer
-from flows.runs.chains import NumberTakenError, append_commit, last_commit
+from flows.runs.chains import OvertakenError, append_commit, last_commit
 from flows.runs.sealing import Plain
 from tests import keys
 from tests.builders import portal_rows
@@ -240,7 +240,7 @@ def test_a_number_that_a_twin_committed_meanwhile_is_not_committed_twice(tmp_pat
     other = bench.submit(bench.drop(3, "b-20261120-002.csv", seed=1)).manifest
     twin = other.model_copy(update={"run": first.run + "-r2", "source": first.source})
 
-    with pytest.raises(NumberTakenError, match=other.run):
+    with pytest.raises(OvertakenError, match=other.run):
         append_commit(bench.store, "bank", twin)
 
     assert last_commit(bench.store, "bank") == 2

@@ -55,7 +55,7 @@ def test_a_weak_subkey_is_refused_before_anything_is_read(tmp_path: Path, comman
 
     error, message = refusal(folder, *command)
 
-    assert "WeakKeyError" == error
+    assert "KeyAlgorithmError" == error
     assert f"of key {key.fingerprint} is RSA 1024" in message
     assert "Ask the partner for a key of RSA 3072 or Curve25519" in message
     assert ["bank/extracts/bank-20261120.csv"] == [

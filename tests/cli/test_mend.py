@@ -105,7 +105,7 @@ def test_a_claim_nobody_holds_is_said_to_be_free(run: str, tmp_path: Path) -> No
     done = cardlink(tmp_path, "mend", "take-over", run, *WHY)
 
     assert done.exit_code == 2
-    assert "No process has claimed" in done.stderr
+    assert "no claim to take over" in done.stderr
 
 
 def test_chunks_are_sealed_anew_once_the_settings_name_the_new_key(bank: Bench, run: str, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_a_request_cannot_be_made_for_what_would_be_refused(bank: Bench, run: st
 
     done = typed(tmp_path, "outbox", "release", run, "9", *WHY, "--actor", "anna")
 
-    assert "NoSuchChunkError" == facts(done)["error"]
+    assert "NotFoundError" == facts(done)["error"]
     assert before == bank.snapshot()
 
 

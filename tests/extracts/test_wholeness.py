@@ -26,8 +26,7 @@ from flows.extracts.delivery import NoKeyForExtractError, SidecarError, missing,
 from flows.extracts.errors import MappingError, TrailerError, TruncatedError
 from flows.extracts.grammar import HashTotal
 from flows.extracts.reader import Extract
-from flows.runs.openpgp import is_cut_off
-from flows.runs.sealing import Plain
+from flows.runs.sealing import Plain, is_cut_off
 from flows.runs.store import Entry
 from flows.submissions.dry_run import check_extract
 from schemas.issuer import SourceSettings

@@ -21,8 +21,7 @@ from typing import Final
 import polars as pl
 import zstandard
 
-from flows.runs.openpgp import content
-from flows.runs.sealing import Plain
+from flows.runs.sealing import Plain, content
 from tests.leaks.forms import Form, of_card, of_cvv
 from tests.leaks.scanner import Scanner
 
@@ -127,7 +126,7 @@ PACKS: Final[Mapping[str, Pack]] = {
     "gz, two members": lambda data: gzip.compress(b"first") + gzip.compress(data),
     "gz, cut": _cut_gzip,
     "zlib": zlib.compress,
-    "deflated packet": lambda data: b"".join((b"before", *content(Plain("chunk.csv", data), "zip").pieces, b"after")),
+    "deflated packet": lambda data: b"".join((b"before", content(Plain("chunk.csv", data), "zip").data, b"after")),
     "bz2": bz2.compress,
     "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor().compress,

@@ -10,12 +10,12 @@ import pytest
 
 from flows.errors import CardlinkError
 from flows.operations.alerts import holding
-from flows.operations.history import history
+from flows.operations.audit import history
 from flows.operations.remediation import CommittedError, abandon, take_over
 from flows.runs.claim import ClaimedError, claimed
+from flows.runs.context import NoReasonError, overlaid
 from flows.runs.documents import (
     AbandonedError,
-    NoReasonError,
     UnknownRunError,
     keys_of,
     read_end,
@@ -111,12 +111,12 @@ def test_a_dry_run_writes_nothing_and_refuses_what_the_real_one_refuses(tmp_path
     bench, run = broken_off(tmp_path)
     before = bench.snapshot()
 
-    abandon(bench.context.adapters, run, WHY, dry_run=True)
+    abandon(overlaid(bench.context).adapters, run, WHY)
     refused = []
     for reason, name in (("", run), (WHY, "bank-20261120-00000000"), (WHY, run)):
         with claimed(replace(bench, actor="another:2").context.adapters, keys_of(run).claims):
             try:
-                abandon(bench.context.adapters, name, reason, dry_run=True)
+                abandon(overlaid(bench.context).adapters, name, reason)
             except CardlinkError as error:
                 refused.append(type(error))
 
@@ -126,26 +126,24 @@ def test_a_dry_run_writes_nothing_and_refuses_what_the_real_one_refuses(tmp_path
     }
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_a_run_that_is_worked_on_is_not_abandoned(tmp_path: Path, dry_run: bool) -> None:
+def test_a_run_that_is_worked_on_is_not_abandoned(tmp_path: Path) -> None:
     bench, run = broken_off(tmp_path)
 
     with (
         claimed(replace(bench, actor="another:2").context.adapters, keys_of(run).claims),
         pytest.raises(ClaimedError, match="another:2"),
     ):
-        abandon(bench.context.adapters, run, WHY, dry_run=dry_run)
+        abandon(bench.context.adapters, run, WHY)
 
     assert read_end(bench.store, keys_of(run)) is None
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_a_committed_run_is_cancelled_through_the_outbox_instead(tmp_path: Path, dry_run: bool) -> None:
+def test_a_committed_run_is_cancelled_through_the_outbox_instead(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     run = bench.submit(bench.drop(5)).manifest.run
 
     with pytest.raises(CommittedError, match=f"cardlink outbox cancel {run}"):
-        abandon(bench.context.adapters, run, WHY, dry_run=dry_run)
+        abandon(bench.context.adapters, run, WHY)
 
 
 def test_of_a_commit_and_an_abandonment_at_the_same_moment_one_wins_and_the_other_says_so(tmp_path: Path) -> None:

@@ -14,18 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flows.operations.by_hand import (
-    LastFourError,
-    NoSuchResultError,
-    RowSettledError,
-    attribute_row,
-    reingest,
-    withdraw,
-)
-from flows.operations.history import history
+from flows.operations.audit import history
+from flows.operations.remediation import LastFourError, RowSettledError, attribute_row, reingest, withdraw
 from flows.reports.rebuild import rebuild
-from flows.runs.documents import NoReasonError, NoSuchRowError, UnknownRunError, keys_of
+from flows.runs.context import NoReasonError, overlaid
+from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of
 from flows.runs.keys import attributions, ingested, results
+from flows.runs.store import ObjectMissingError
 from schemas.expressions import PUBLISHED
 from tests.builders import share_of
 from tests.night import BANK, NOON, Bench, copy_of, local_bench
@@ -192,7 +187,6 @@ def test_a_result_is_taken_up_again_although_it_was_taken_up(tmp_path: Path) -> 
     done = reingest(bench.context, "b.csv", WHY)
 
     assert before == (1, 0)
-    assert done.ingested is not None
     assert done.ingested.files == 1
     assert [one.facts["reason"] for one in history(bench.store, run) if one.what == "result taken up again"] == [WHY]
 
@@ -202,20 +196,18 @@ def test_a_dry_run_says_what_the_row_would_be_and_writes_nothing(night: tuple[Be
     before = bench.snapshot()
 
     done = [
-        attribute_row(bench.context, "a.csv", 4, (run, 4), WHY, dry_run=True),
-        reingest(bench.context, "a.csv", WHY, dry_run=True),
+        attribute_row(overlaid(bench.context), "a.csv", 4, (run, 4), WHY),
+        reingest(overlaid(bench.context), "a.csv", WHY),
     ]
 
     assert done[0].row["state"] == "error"
-    assert [one.ingested for one in done] == [None, None]
     assert bench.snapshot() == before
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize(
     ("result", "position", "row", "reason", "error"),
     [
-        ("c.csv", 4, 4, WHY, NoSuchResultError),
+        ("c.csv", 4, 4, WHY, ObjectMissingError),
         ("a.csv", 6, 4, WHY, NoSuchRowError),
         ("a.csv", 4, 11, WHY, NoSuchRowError),
         ("a.csv", 1, 4, WHY, RowSettledError),
@@ -224,13 +216,13 @@ def test_a_dry_run_says_what_the_row_would_be_and_writes_nothing(night: tuple[Be
     ],
 )
 def test_only_a_row_without_a_place_goes_to_a_row_without_an_answer(
-    night: tuple[Bench, str], result: str, position: int, row: int, reason: str, error: type[Exception], dry_run: bool
+    night: tuple[Bench, str], result: str, position: int, row: int, reason: str, error: type[Exception]
 ) -> None:
     bench, run = night
     before = bench.snapshot()
 
     with pytest.raises(error):
-        attribute_row(bench.context, result, position, (run, row), reason, dry_run=dry_run)
+        attribute_row(bench.context, result, position, (run, row), reason)
 
     assert bench.snapshot() == before
 

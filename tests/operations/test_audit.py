@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.operations.audit import CHANGED, INSERTED, REMOVED, NothingToAcceptError, accept, verify
-from flows.operations.outbox import move
+from flows.operations.audit import CHANGED, INSERTED, REMOVED, accept, verify
 from flows.operations.purge import purge
 from flows.operations.remediation import dismiss
+from flows.runs.chains import RECORDS, audited, entry_key
+from flows.runs.chunks import move
 from flows.runs.context import record_event
-from flows.runs.documents import keys_of
+from flows.runs.documents import NotFoundError, keys_of
 from flows.runs.keys import trail
 from flows.runs.store import Store
-from flows.runs.trail import RECORDS, audited, entry_key
 from schemas.manifest import Manifest
 from tests import servers
 from tests.memory import KilledError, MemoryStore
@@ -219,7 +219,7 @@ def test_a_killed_command_leaves_at_most_one_record_to_accept(lived: dict[str, b
 def test_only_findings_can_be_accepted_and_only_as_they_are(lived: dict[str, bytes]) -> None:
     bench, [event] = in_memory(lived), [key for key in lived if "-held-" in key]
 
-    with pytest.raises(NothingToAcceptError):
+    with pytest.raises(NotFoundError):
         accept(bench.context, event, "it looks odd")
     bench.store.replace(event, [b"{}"])
     accept(bench.context, event, "restored by hand")

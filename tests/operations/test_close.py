@@ -11,14 +11,15 @@ from typing import Any
 import openpyxl
 import pytest
 
-from flows.operations.history import history
-from flows.operations.remediation import NoSuchBreakError, close_break, reopen_break
+from flows.operations.audit import history
+from flows.operations.remediation import close_break, reopen_break
 from flows.reports.ingest import ingest
 from flows.reports.rebuild import find_breaks, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
 from flows.results.decisions import sort_breaks
 from flows.runs.chunks import closed_breaks
-from flows.runs.documents import NoReasonError, keys_of
+from flows.runs.context import NoReasonError, overlaid
+from flows.runs.documents import NotFoundError, keys_of
 from schemas.breaks import found
 from schemas.expressions import PUBLISHED
 from schemas.records import Closing
@@ -124,19 +125,18 @@ def test_a_dry_run_names_what_would_be_closed_and_writes_nothing(short: tuple[Be
     bench, run = short
     before = bench.snapshot()
 
-    done = close_break(bench.context, run, "RESULT_SHORT", "", WHY, dry_run=True)
+    breaks, _ = close_break(overlaid(bench.context), run, "RESULT_SHORT", "", WHY)
 
-    assert [(one.name, one.place, one.rows) for one in done.breaks] == [("RESULT_SHORT", "chunk 1", 4)]
+    assert [(one.name, one.place, one.rows) for one in breaks] == [("RESULT_SHORT", "chunk 1", 4)]
     assert bench.snapshot() == before
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize(
     ("verb", "name", "place", "reason", "error"),
     [
-        (close_break, "RESULT_LONG", "", WHY, NoSuchBreakError),
-        (close_break, "RESULT_SHORT", "chunk 2", WHY, NoSuchBreakError),
-        (reopen_break, "RESULT_SHORT", "", WHY, NoSuchBreakError),
+        (close_break, "RESULT_LONG", "", WHY, NotFoundError),
+        (close_break, "RESULT_SHORT", "chunk 2", WHY, NotFoundError),
+        (reopen_break, "RESULT_SHORT", "", WHY, NotFoundError),
         (close_break, "RESULT_SHORT", "", " ", NoReasonError),
     ],
 )
@@ -147,17 +147,16 @@ def test_what_is_not_there_is_not_closed_or_opened(
     place: str,
     reason: str,
     error: type[Exception],
-    dry_run: bool,
 ) -> None:
     bench, run = short
 
     with pytest.raises(error):
-        verb(bench.context, run, name, place, reason, dry_run=dry_run)
+        verb(bench.context, run, name, place, reason)
 
 
 def test_a_report_made_anew_says_the_same(short: tuple[Bench, str]) -> None:
     bench, run = short
-    told = close_break(bench.context, run, "RESULT_SHORT", "", WHY).report
+    told = close_break(bench.context, run, "RESULT_SHORT", "", WHY)[1]
 
     again = rebuild(bench.context, run)
 

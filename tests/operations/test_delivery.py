@@ -20,17 +20,11 @@ from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
-from flows.operations.delivery import (
-    Delivered,
-    DeliveredMeanwhileError,
-    NoSuchDeliveryError,
-    confirm,
-    deliver,
-    folder,
-)
+from flows.operations.delivery import Delivered, DeliveredMeanwhileError, confirm, deliver, folder
 from flows.partner_api.single_links import link_row, link_typed
 from flows.reports.rebuild import rebuild
-from flows.runs.documents import NoReasonError
+from flows.runs.context import NoReasonError, overlaid
+from flows.runs.documents import NotFoundError
 from flows.runs.keys import deliveries
 from schemas.settings import LinkSettings
 from tests import servers
@@ -162,7 +156,7 @@ def test_a_dry_run_shows_the_delivery_and_writes_nothing(tmp_path: Path) -> None
     answer(bench, linked(1, "a"))
     before = bench.snapshot()
 
-    shown = deliver(bench.context, dry_run=True)
+    shown = deliver(overlaid(bench.context))
 
     assert before == bench.snapshot()
     assert shown == deliver(bench.context)
@@ -193,7 +187,7 @@ def test_a_delivery_is_confirmed_once_and_only_with_a_reason(tmp_path: Path) -> 
 
     with pytest.raises(NoReasonError):
         confirm(bench.context, 1, " ")
-    with pytest.raises(NoSuchDeliveryError):
+    with pytest.raises(NotFoundError):
         confirm(bench.context, 2, "receipt 2")
     first = confirm(bench.context, 1, "receipt 1")
 
@@ -235,7 +229,7 @@ class Mortal:
 def test_a_killed_delivery_is_finished_by_the_same_command(tmp_path: Path, creates: int) -> None:
     bench, _ = bench_of(tmp_path)
     answer(bench, linked(1, "a"))
-    expected = deliver(bench.context, dry_run=True)
+    expected = deliver(overlaid(bench.context))
 
     with pytest.raises(Killed):
         deliver(_with(bench, Mortal(bench.store, creates) if creates < 3 else Killing(bench.store)).context)
@@ -268,7 +262,7 @@ def test_a_killed_delivery_whose_links_have_changed_is_superseded(tmp_path: Path
         deliver(_with(bench, Mortal(bench.store, 2)).context)
 
     answer(bench, linked(2, "b"))
-    with pytest.raises(NoSuchDeliveryError):
+    with pytest.raises(NotFoundError):
         confirm(bench.context, 1, "receipt 1")
 
     assert [("a", "withdrawn", "contradicted"), ("b", "new", "no other link")] == delivered(bench, 2)

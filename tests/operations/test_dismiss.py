@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from flows.operations.alerts import holding
-from flows.operations.history import history
+from flows.operations.audit import history
 from flows.operations.purge import purge
-from flows.operations.remediation import CommittedError, NotDismissedError, dismiss
-from flows.runs.documents import NoReasonError
+from flows.operations.remediation import CommittedError, dismiss
+from flows.runs.context import NoReasonError, overlaid
+from flows.runs.documents import NotFoundError
 from flows.submissions.dry_run import rehearse
 from flows.submissions.gates import RejectRateError
 from flows.submissions.pending import extract_states, pending
@@ -128,12 +129,12 @@ def test_a_refused_extract_that_is_dismissed_closes_its_alert(tmp_path: Path) ->
 def test_a_dry_run_and_a_repetition_add_no_record_and_a_wrong_undo_is_refused(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
-    with pytest.raises(NotDismissedError):
+    with pytest.raises(NotFoundError):
         dismiss(bench.context, extract, "no", undo=True)
     with pytest.raises(NoReasonError):
         dismiss(bench.context, extract, " ")
 
-    dismiss(bench.context, extract, "only a test", dry_run=True)
+    dismiss(overlaid(bench.context), extract, "only a test")
     dismiss(bench.context, extract, "only a test")
     again = dismiss(replace(bench, actor="another:2").context, extract, "me too")
 

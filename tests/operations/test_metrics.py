@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics import parser
 
-from flows.operations.metrics import Family, openmetrics
+from flows.operations.alerts import Family, openmetrics
 
 
 def read_back(text: str) -> list[Any]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.outbox import SUMS, ChunkStateError, NoSuchChunkError, fetch, move
-from flows.runs.chunks import Move, outbox, outboxes
-from flows.runs.documents import NoReasonError, UnknownRunError
+from flows.runs.chunks import SUMS, ChunkStateError, Move, fetch, move, outbox, outboxes
+from flows.runs.context import NoReasonError
+from flows.runs.documents import NotFoundError, UnknownRunError
 from flows.submissions.dry_run import rehearse
 from flows.submissions.submit import Request, SentTwiceError, refuse_resend
 from tests.night import BANK, Bench, local_bench
@@ -75,7 +75,7 @@ def test_events_are_added_and_nothing_is_edited(night: tuple[Bench, str]) -> Non
     ("what", "numbers", "reason", "error"),
     [
         ("held", [1], "", NoReasonError),
-        ("held", [4], "why", NoSuchChunkError),
+        ("held", [4], "why", NotFoundError),
         ("released", [1], "why", ChunkStateError),
     ],
 )

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.alerts import watch
-from flows.operations.history import history
-from flows.operations.metrics import write_metrics
-from flows.operations.outbox import move
+from flows.operations.alerts import watch, write_metrics
+from flows.operations.audit import history
 from flows.operations.purge import plan_purge, purge
 from flows.operations.remediation import abandon
 from flows.reports.across import CLEAR
@@ -17,7 +15,7 @@ from flows.reports.cardholder import trace
 from flows.reports.rebuild import rebuild
 from flows.reports.reconciliation import reconcile_runs
 from flows.runs.attempts import answer_key, survey_cards
-from flows.runs.chunks import outboxes
+from flows.runs.chunks import move, outboxes
 from flows.runs.documents import AbandonedError, LedgerPurgedError, keys_of, read_purged, run_status, without_ledger
 from flows.submissions.submit import Submitted
 from tests.night import BANK, Bench, local_bench

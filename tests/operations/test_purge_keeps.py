@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
-from flows.operations.outbox import move
 from flows.operations.purge import plan_purge, purge
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.chains import add_record
-from flows.runs.chunks import Move
+from flows.runs.chunks import Move, move
 from flows.runs.claim import Lease
 from flows.runs.documents import keys_of
 from schemas.records import Closing

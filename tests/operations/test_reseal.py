@@ -13,14 +13,14 @@ import pytest
 
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.adapters.local import LocalStore
-from flows.operations.history import history
-from flows.operations.outbox import ChunkStateError, NoSuchChunkError, fetch, move
+from flows.operations.audit import history
 from flows.operations.reseal import Resealed, RowsDifferError, reseal
 from flows.resend.corrections import correction_template
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection, SourceGoneError
-from flows.runs.chunks import outbox
-from flows.runs.documents import NoReasonError, UnknownRunError, keys_of
+from flows.runs.chunks import ChunkStateError, fetch, move, outbox
+from flows.runs.context import NoReasonError
+from flows.runs.documents import NotFoundError, UnknownRunError, keys_of
 from flows.runs.identity import canonical, digest
 from flows.runs.store import Entry, StoreDeniedError
 from flows.submissions.plan import SettingsChangedError
@@ -259,7 +259,7 @@ def test_the_history_tells_what_was_sealed_anew_and_what_was_retired(night: tupl
 def test_what_is_not_there_is_not_sealed_anew(night: tuple[Bench, str], dry_run: bool) -> None:
     bench, run = night
 
-    with pytest.raises(NoSuchChunkError):
+    with pytest.raises(NotFoundError):
         again(bench, run, 4, dry_run=dry_run)
     with pytest.raises(UnknownRunError):
         again(bench, "bank-20261120-00000000", dry_run=dry_run)

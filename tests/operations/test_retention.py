@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.operations.retention import End, State, kept_by_age, last_answer, part_of, passing, verdict
+from flows.operations.purge import End, State, kept_by_age, last_answer, part_of, verdict
 from flows.runs.keys import RunId, RunKeys
 from schemas.issuer import Issuer
 from schemas.records import PARTS, Part
@@ -66,6 +66,7 @@ def test_what_the_business_date_keeps_its_last_answer_keeps_too(part: Part, age:
         ("report/links-00002.csv", "ledger"),
         ("report/links/part-00001.parquet", "ledger"),
         ("report/links.csv.bak", None),
+        ("exchanged/notes.parquet", None),
         ("single/000000001-1-answer.json", "ledger"),
         ("plan.json", "kept"),
         ("manifest.json", "kept"),
@@ -76,11 +77,6 @@ def test_what_the_business_date_keeps_its_last_answer_keeps_too(part: Part, age:
 )
 def test_an_object_is_known_by_its_whole_name(name: str, part: str | None) -> None:
     assert part == part_of(RUN, RUN.base + name)
-
-
-def test_what_workers_leave_for_each_other_is_known() -> None:
-    assert passing(RUN, f"{RUN.exchanged}0123456789abcdef-0001-keys.parquet")
-    assert not passing(RUN, f"{RUN.exchanged}notes.parquet")
 
 
 def test_a_result_that_is_looked_at_again_and_again_counts_from_when_it_came() -> None:

@@ -19,10 +19,11 @@ from click.testing import CliRunner
 
 from flows.adapters.local import LocalStore
 from flows.cli.main import main
-from flows.operations.history import history
-from flows.operations.remediation import NotClaimedError, take_over
+from flows.operations.audit import history
+from flows.operations.remediation import take_over
 from flows.runs.claim import Claim, ClaimedError, LeaseLostError, claimed
-from flows.runs.documents import UnknownRunError, keys_of, read_manifest
+from flows.runs.context import overlaid
+from flows.runs.documents import NotFoundError, UnknownRunError, keys_of, read_manifest
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
@@ -88,11 +89,11 @@ def test_a_process_that_still_lives_loses_the_claim_at_its_next_beat(planned: tu
 def test_what_is_shown_is_who_holds_it_since_when_and_until_when(planned: tuple[Bench, str]) -> None:
     bench, run = planned
     working = replace(bench, actor="working:7").context.adapters
-    later = replace(bench, now=lambda: NOON + timedelta(minutes=2)).context.adapters
+    later = overlaid(replace(bench, now=lambda: NOON + timedelta(minutes=2)).context).adapters
 
     with claimed(working, keys_of(run).claims) as claim:
         claim._lease.renew(NOON + timedelta(minutes=1))
-        shown = take_over(later, run, WHY, dry_run=True)
+        shown = take_over(later, run, WHY)
 
     assert shown == ("working:7", NOON, NOON + timedelta(minutes=4))
 
@@ -101,20 +102,19 @@ def test_a_dry_run_ends_nothing(planned: tuple[Bench, str]) -> None:
     bench, run = planned
 
     with claimed(replace(bench, actor="working:7").context.adapters, keys_of(run).claims):
-        take_over(bench.context.adapters, run, WHY, dry_run=True)
+        take_over(overlaid(bench.context).adapters, run, WHY)
 
         with pytest.raises(ClaimedError, match="working:7"), claimed(bench.context.adapters, keys_of(run).claims):
             pass
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_a_claim_that_nobody_holds_is_not_taken_over(planned: tuple[Bench, str], dry_run: bool) -> None:
+def test_a_claim_that_nobody_holds_is_not_taken_over(planned: tuple[Bench, str]) -> None:
     bench, run = planned
 
-    with pytest.raises(NotClaimedError, match="run it again"):
-        take_over(bench.context.adapters, run, WHY, dry_run=dry_run)
+    with pytest.raises(NotFoundError, match="no claim to take over"):
+        take_over(bench.context.adapters, run, WHY)
     with pytest.raises(UnknownRunError):
-        take_over(bench.context.adapters, "bank-20261120-00000000", WHY, dry_run=dry_run)
+        take_over(bench.context.adapters, "bank-20261120-00000000", WHY)
 
 
 def test_the_history_tells_whose_claim_was_ended_by_whom_and_why(planned: tuple[Bench, str]) -> None:

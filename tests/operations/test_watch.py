@@ -16,14 +16,13 @@ import polars as pl
 import pytest
 from prometheus_client.openmetrics import parser
 
+from flows.adapters.gpg_sealer import PlainSealer
 from flows.adapters.local import LocalStore
-from flows.adapters.unsealed import PlainSealer
 from flows.errors import CardlinkError
-from flows.operations.alerts import KINDS, Failure, holding, open_alerts, record_notified, watch
-from flows.operations.metrics import metrics_key, write_metrics
-from flows.operations.outbox import move
+from flows.operations.alerts import KINDS, Failure, holding, open_alerts, record_notified, watch, write_metrics
 from flows.operations.remediation import close_break, dismiss
 from flows.reports.rebuild import rebuild
+from flows.runs.chunks import move
 from flows.runs.documents import keys_of
 from flows.runs.store import StoreDeniedError, VerdictRefusedError
 from flows.runs.versions import read_facts
@@ -443,7 +442,7 @@ def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
     assert samples["cardlink_rows", ("fate", "read"), name] == run.counts.read
     assert samples["cardlink_chunks", name, ("state", "waiting")] == len(run.chunks)
     assert samples["cardlink_alerts_open", name, ("kind", "flow-failed")] == 1
-    assert bench.content(metrics_key(BANK)) == text.encode()
+    assert bench.content(f"{BANK}/metrics/openmetrics.txt") == text.encode()
     assert run.run not in text
 
 

@@ -8,8 +8,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from flows.errors import CardlinkError
-from flows.operations.outbox import fetch, move
-from flows.runs.chunks import outboxes
+from flows.runs.chunks import fetch, move, outboxes
 from flows.runs.keys import results
 from flows.runs.sealing import Opener
 from flows.simulator.chance import chance

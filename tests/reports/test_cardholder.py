@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.operations.outbox import move
 from flows.operations.purge import purge
 from flows.reports.cardholder import SINGLE, CardGivenError, card_statuses, trace
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.attempts import answer_key
+from flows.runs.chunks import move
 from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
 from flows.runs.keys import prompted_prefix, results

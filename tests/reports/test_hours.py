@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.metrics import write_metrics
+from flows.operations.alerts import write_metrics
 from flows.partner_api.single_links import link_row
 from flows.reports.rebuild import rebuild
 from flows.reports.reconciliation import reconcile_runs

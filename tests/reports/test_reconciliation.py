@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
-from flows.operations.outbox import move
 from flows.reports.reconciliation import reconcile_runs
+from flows.runs.chunks import move
 from flows.runs.context import record_event
 from flows.runs.documents import keys_of
 from flows.runs.identity import canonical

@@ -262,7 +262,7 @@ def test_a_night_that_sends_a_card_meanwhile_stops_the_renewal_which_then_leaves
         if operation == "create" and "/ledger/" in key and waiting:
             waiting.pop()()
 
-    with pytest.raises(OvertakenError, match="sends 3 of its cards"):
+    with pytest.raises(OvertakenError, match="has 3 of its cards"):
         renew(replace(bench, store=FailingStore(bench.store, trouble)).context, Request(14, "bank-20261120.csv"))
     done = renew(bench.context, Request(14, "bank-20261120.csv"))
 

@@ -11,8 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.operations.history import history
-from flows.operations.outbox import move
+from flows.operations.audit import history
 from flows.reports.rebuild import rebuild
 from flows.resend.resubmission import (
     NothingAskedError,
@@ -23,7 +22,9 @@ from flows.resend.resubmission import (
     plan_resubmit,
 )
 from flows.resend.selection import AmbiguousRowsError, RowSelection, SourceGoneError
-from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of
+from flows.runs.chunks import move
+from flows.runs.context import NoReasonError
+from flows.runs.documents import NoSuchRowError, keys_of
 from flows.runs.keys import corrections
 from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN
 from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent

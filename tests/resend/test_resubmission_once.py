@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.errors import CardlinkError
-from flows.operations.outbox import move
 from flows.resend.resubmission import NothingToSendError, Request, StandingRowsError, plan_resubmit, resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.chains import OvertakenError
+from flows.runs.chunks import move
 from flows.runs.documents import manifests
 from flows.runs.store import Store
 from flows.submissions.submit import Submitted

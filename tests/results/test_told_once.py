@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.history import history
+from flows.operations.audit import history
 from flows.operations.remediation import close_break
 from flows.results.markers import MarkSpoiledError
 from flows.runs.keys import ingested

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.operations.outbox import move
 from flows.operations.remediation import abandon
 from flows.runs.attempts import attempts, survey_cards
 from flows.runs.chains import commits_since
+from flows.runs.chunks import move
 from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
 from flows.runs.store import StoreBusyError

@@ -81,7 +81,7 @@ def test_a_card_that_was_sent_since_the_look_stops_a_commit(tmp_path: Path, sinc
     bench = local_bench(tmp_path)
     mine = committed(bench, 2)[1]
 
-    with pytest.raises(OvertakenError, match=f"sends {cards} of its cards"):
+    with pytest.raises(OvertakenError, match=f"has {cards} of its cards"):
         append_commit(bench.store, "bank", twin(bench, mine), since)
 
     assert 2 == last_commit(bench.store, "bank")

@@ -7,8 +7,7 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.runs.openpgp import content, packets
-from flows.runs.sealing import Plain
+from flows.runs.sealing import Plain, content, packets
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 
@@ -25,12 +24,12 @@ def _taken_apart(literal: bytes) -> tuple[int, bytes, bytes]:
 
 @given(NAMES, st.binary(max_size=5000))
 def test_a_chunk_not_compressed_is_a_literal_packet_of_its_name_and_bytes(name: str, data: bytes) -> None:
-    assert (11, name.encode(), data) == _taken_apart(b"".join(content(Plain(name, data), "none").pieces))
+    assert (11, name.encode(), data) == _taken_apart(content(Plain(name, data), "none").data)
 
 
 @given(NAMES, st.binary(max_size=5000), st.integers(1, 200))
 def test_zlib_inflates_a_compressed_packet_to_the_same_literal_packet(name: str, data: bytes, times: int) -> None:
-    packet = packets(b"".join(content(Plain(name, data * times), "zip").pieces))[0]
+    packet = packets(content(Plain(name, data * times), "zip").data)[0]
 
     inflate = zlib.decompressobj(-15)
     literal = inflate.decompress(bytes(packet.body[1:]))

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.runs.probe import KEYS, race
-from flows.runs.store import StoreDeniedError, StoreUnsafeError
+from flows.runs.store import KEYS, StoreDeniedError, StoreUnsafeError, race
 
 
 class ChecksFirst(LocalStore):

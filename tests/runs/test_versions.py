@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from pydantic import Field
 
-from flows.operations.retention import state_of
+from flows.operations.purge import state_of
 from flows.reports.rebuild import rebuild
 from flows.runs.documents import from_parquet, keys_of, manifests
 from flows.runs.identity import canonical

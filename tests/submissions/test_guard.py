@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from flows.operations.outbox import move
 from flows.reports.cardholder import card_statuses, trace
 from flows.reports.reconciliation import reconcile_runs
 from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import OvertakenError
+from flows.runs.chunks import move
 from flows.runs.documents import run_statuses
 from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError

@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 
 from flows.errors import CardlinkError
-from flows.operations.outbox import move
 from flows.resend.corrections import correction_template
 from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.resend.resubmission import Request as Resubmission
 from flows.resend.resubmission import resubmit
 from flows.resend.selection import RowSelection
+from flows.runs.chunks import move
 from flows.runs.prior_state import AWAITED, REFUSED, STANDING
 from flows.submissions.dry_run import rehearse
 from flows.submissions.submit import Request

@@ -90,7 +90,7 @@ def test_of_two_nights_at_once_the_second_is_told_and_then_leaves_out_what_the_f
     second = place.drop("bank-20261122.csv")
     overtaking = overtaken(place.bench, lambda: place.bench.submit(first))
 
-    with pytest.raises(OvertakenError, match="sends 1 of its cards"):
+    with pytest.raises(OvertakenError, match="has 1 of its cards"):
         overtaking.submit(second)
     done = place.bench.submit(second)
 
