@@ -23,7 +23,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import corrections
-from flows.runs.store import Entry, Store, read
+from flows.runs.store import Store, read
 from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, Template
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import YEAR, columns
@@ -225,7 +225,7 @@ def _holds_card(cell: str) -> bool:
 
 
 class CorrectionsNotFoundError(OperatorError):
-    """There is no filled-in template or corrected extract of that name."""
+    """There is no filled-in template of that name."""
 
     message = "No file {name} under {prefix}."
     next_step = "Put it there, or name a file on this machine with --corrections."
@@ -258,20 +258,15 @@ def given_as(context: IssuerContext, name: str, content: bytes) -> CorrectionFil
     return CorrectionFile(SourceIdentity(key=key, version="", size=len(content), sha256=digest(content)), content)
 
 
-def find_dropped(context: IssuerContext, name: str) -> Entry:
-    """Return the issuer's correction file of that name; CorrectionsNotFoundError."""
-    prefix = corrections(context.issuer.issuer)
-    for entry in context.adapters.store.keys(prefix):
-        if entry.key in (checked_name(name), prefix + name):
-            return entry
-    raise CorrectionsNotFoundError(name=name, prefix=prefix)
-
-
 def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
     """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsUnreadableError."""
-    entry = find_dropped(context, name)
+    prefix = corrections(context.issuer.issuer)
+    named = (checked_name(name), prefix + name)
+    entry = next((one for one in context.adapters.store.keys(prefix) if one.key in named), None)
+    if entry is None:
+        raise CorrectionsNotFoundError(name=name, prefix=prefix)
     if entry.size > LARGEST:
-        problem = f"it is {entry.size:,} bytes, too large for one; a corrected extract is named with --extract"
+        problem = f"it is {entry.size:,} bytes, too large for one; a corrected extract is submitted as one"
         raise CorrectionsUnreadableError(name=entry.key, problem=problem)
     content = read(context.adapters.store, entry.key)
     identity = SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=digest(content))

@@ -28,8 +28,7 @@ from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, write_once
 from flows.submissions.build import OnProgress, Scan
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
-from flows.submissions.plan import identify
-from flows.submissions.rows import PICK, RowScope, SelectedRows
+from flows.submissions.rows import RowScope, SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection, SourceIdentity
@@ -37,10 +36,10 @@ from schemas.portal import CUID
 
 
 class NothingAskedError(OperatorError):
-    """The rows to resubmit are not given, or given in two ways."""
+    """The rows to resubmit are not given."""
 
-    message = "{run}: rows to resubmit are not given, or given in two ways."
-    next_step = "Select them by errors, codes, actions, missing, rejects or rows, and name at most one corrected file."
+    message = "{run}: rows to resubmit are not given."
+    next_step = "Select them by errors, codes, actions, missing, rejects, rows or a correction template."
 
 
 class StandingRowsError(OperatorError):
@@ -61,30 +60,20 @@ class NothingToSendError(OperatorError):
 
 
 class Request(NamedTuple):
-    """Which rows of which run to resubmit, and why; corrected files are named as below the issuer's corrections."""
+    """Which rows of which run to resubmit, and why; the template is named as below the issuer's corrections."""
 
     run: str
     wanted: choice.RowSelection
     reason: str
     override: str = ""  # why cards that are linked or awaiting may go out again
     corrections: str = ""  # a filled-in template
-    extract: str = ""  # a corrected extract
-
-
-class Source(NamedTuple):
-    """Where rows are read from; `picks`: row there, and origin, the row of the run; `strangers`: all other rows."""
-
-    entry: Entry
-    identity: SourceIdentity
-    picks: pl.DataFrame
-    strangers: pl.Series
 
 
 class ResendPlan(NamedTuple):
     """What a resubmission would do with the rows of the run `of` (columns: `flows.resend.selection.decide`)."""
 
     of: Manifest
-    source: Source
+    source: tuple[Entry, SourceIdentity]
     rows: pl.DataFrame
     corrected: pl.DataFrame  # the corrections to merge, as SelectedRows takes them
     given: templates.CorrectionFile | None  # the filled-in template
@@ -127,7 +116,7 @@ class ResendPlan(NamedTuple):
     @property
     def selected(self) -> SelectedRows:
         """The rows of the new run, as its scan takes them."""
-        return SelectedRows(self.outgoing.select("row", "origin"), self.corrected)
+        return SelectedRows(self.outgoing.select("row", origin="row"), self.corrected)
 
 
 def rehearse_resubmit(
@@ -140,67 +129,50 @@ def rehearse_resubmit(
     plan = plan_resubmit(dry, request, content)
     if plan.already is not None or plan.nothing:
         return plan, NO_ROWS
-    return plan, check_selection(dry, plan.source.entry, plan.source.identity, plan.selected)
+    return plan, check_selection(dry, *plan.source, plan.selected)
 
 
 def plan_resubmit(context: IssuerContext, request: Request, content: bytes | None = None) -> ResendPlan:
     """Return which rows go out, and why the others stay.
 
     `content`: the filled-in template, if it is not in the store yet. Raises NothingAskedError, NoSuchRowError,
-    StandingRowsError, SourceGoneError and what corrected files are refused with.
+    StandingRowsError, SourceGoneError and what a template is refused with.
     """
-    if not (any(request[4:]) or any(request.wanted)) or (request.corrections and request.extract):
+    if not (request.corrections or any(request.wanted)):
         raise NothingAskedError(run=request.run)
     store = context.adapters.store
     links = list(commits_since(store, context.issuer.issuer))  # first: our own commit checks what is committed later
     of = committed(store, request.run)
-    given, cells, changed = None, pl.DataFrame(schema=templates.CELL), pl.Series(dtype=pl.UInt32)
+    given, cells = None, pl.DataFrame(schema=templates.CELL)
     if name := request.corrections:
         here = None if content is None else templates.given_as(context, name, content)
         given = here or templates.read_corrections(context, name)
         cells = templates.corrected_cells(given, of, store)
-        changed = cells["row"]
-    if request.extract:
-        entry = templates.find_dropped(context, request.extract)
-        identity = identify(store, entry)
-        picks, numbers = choice.replaced_rows(context, entry, identity, of)
-        changed = picks["origin"]
-        named = _selected_rows(context, request, of, frozenset() if any(request.wanted) else frozenset(changed))
-        picks = picks.filter(pl.col("origin").is_in(named["row"].implode()))
-        source = Source(entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())).sort())
-    else:
-        named = _selected_rows(context, request, of, frozenset(changed))
-        numbers = named["row"]
-        entry, identity = choice.reopen_source(context, of.run, of.source)
-        source = Source(entry, identity, pl.DataFrame({"row": numbers, "origin": numbers}, PICK), numbers.clear())
-        cells = templates.merge_corrections(templates.cells_of(context, of), cells)
-    corrected = templates.by_row(cells)
-    tried = _recheck(context, source, SelectedRows(source.picks, corrected))
-    stands = _active(context, of, choice.cards(named, source.picks, tried), links)
+    changed = cells["row"]
+    also = frozenset(changed)
+    named = pl.concat([choice.asked(rows, request.wanted, also) for rows in run_rows(store, of)])
+    lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
+    if len(lacking):
+        raise NoSuchRowError(place=request.run, rows=choice.numbered(lacking))
+    source = choice.reopen_source(context, of.run, of.source)
+    corrected = templates.by_row(templates.merge_corrections(templates.cells_of(context, of), cells))
+    tried = _recheck(context, source, SelectedRows(named.select("row", origin="row"), corrected))
+    stands = _active(context, of, choice.cards(named, tried), links)
     alike = [link for link in links if _is_repeat(link.selection, request)]
     lifted = frozenset(link.run for link in alike) if request.override else None
-    rows = choice.decide(named, source.picks, tried, stands, changed, lifted)
+    rows = choice.decide(named, tried, stands, changed, lifted)
     refused = tried.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
     refused = refused.join(rows.filter(pl.col("why").is_null()), on="row", how="semi")
     return ResendPlan(of, source, rows, corrected, given, len(links), _refuse_active(request, rows, alike), refused)
 
 
-def _selected_rows(context: IssuerContext, request: Request, of: Manifest, also: frozenset[int]) -> pl.DataFrame:
-    """Return the rows asked for, and `also`: those of a corrected file."""
-    named = pl.concat([choice.asked(rows, request.wanted, also) for rows in run_rows(context.adapters.store, of)])
-    lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
-    if len(lacking):
-        raise NoSuchRowError(place=request.run, rows=choice.numbered(lacking))
-    return named
-
-
-def _recheck(context: IssuerContext, source: Source, picked: SelectedRows) -> pl.DataFrame:
+def _recheck(context: IssuerContext, source: tuple[Entry, SourceIdentity], picked: SelectedRows) -> pl.DataFrame:
     """Return the verdict of today's rules (TRIED) on the rows as they would go out."""
-    if source.picks.is_empty():
+    if picked.rows.is_empty():
         return pl.DataFrame(schema=choice.TRIED)
-    with open_extract(context, source.entry, source.identity) as stream:
+    with open_extract(context, *source) as stream:
         frames = []
-        for piece in Scan(context, stream, source.identity, _today(context), RowScope(selected=picked)):
+        for piece in Scan(context, stream, source[1], _today(context), RowScope(selected=picked)):
             good = [chunk.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)) for chunk in piece.chunks]
             frames += [shaped(one, choice.TRIED) for one in (piece.others, *good)]
         return pl.concat(frames)
@@ -235,7 +207,7 @@ def _refuse_active(request: Request, rows: pl.DataFrame, alike: Sequence[Manifes
     if named.height and not where <= {link.run for link in alike}:
         runs = named["where"].unique().sort().to_list()
         raise StandingRowsError(
-            run=request.run, count=named.height, rows=choice.numbered(named["origin"]), where=", ".join(runs[:5])
+            run=request.run, count=named.height, rows=choice.numbered(named["row"]), where=", ".join(runs[:5])
         )
     return before if rows.drop_nulls("why").height == rows.height else None
 
@@ -275,7 +247,7 @@ def command(request: Request) -> str:
     words += [f"--{flag}" for flag in ("errors", "missing", "rejects") if getattr(wanted, flag)]
     for option, values in (("--code", wanted.codes), ("--action", wanted.actions), ("--row", wanted.rows)):
         words += [word for value in sorted(values) for word in (option, str(value))]
-    for option in ("corrections", "extract", "reason", "override"):
+    for option in ("corrections", "reason", "override"):
         value = redact(getattr(request, option))
         words += [f"--{option}", value] if value else []
     return shlex.join(words)
@@ -286,7 +258,7 @@ def _send(
 ) -> Submitted:
     """Plan the run, store its selection, carry it out, and update the reports of the runs it repeats."""
     corrections = chosen.given.source if chosen.given else None
-    rows = chosen.outgoing.select("row", "origin")
+    rows = chosen.selected.rows
     of_what = {"of": request.run, "rows": choice.rows_digest(rows), "override": request.override}
     selection = Selection(
         kind="resubmit",
@@ -297,8 +269,7 @@ def _send(
         override=redact(request.override),
         corrections=corrections,
     )
-    source = (chosen.source.entry, chosen.source.identity)
-    job = choice.selection_job(context, source, chosen.selected, selection, command(request), chosen.commit)
+    job = choice.selection_job(context, chosen.source, chosen.selected, selection, command(request), chosen.commit)
     run, over = job.plan.run, chosen.outgoing.filter("over")
     if over.height:  # before the commit: a crash right after it would lose the record
         runs = sorted(over["where"].unique())
