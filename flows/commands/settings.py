@@ -115,14 +115,15 @@ def _answered(draft: Draft, terminal: Terminal) -> Draft:
 
 def _tried(folder: Path, issuer: str, extract: Path) -> tuple[list[str | Table], int, dict[str, object]]:
     """Check every row of a file with the settings just written; return what to show, the exit code, the facts."""
-    from flows.submissions.dry_run import check_extract
+    from flows.submissions.dry_run import rehearse
+    from flows.submissions.submit import Request
 
     here = load_issuer(folder, issuer).model_copy(update={"root": str(extract.parent)})
     context = wire(folder, issuer, here)
     try:
         with context.adapters.store.open(extract.name) as stored:
             entry = stored.entry
-        done = check_extract(context, entry, None)
+        done = rehearse(context, Request(entry.key), entry=entry)
     except CardlinkError as error:
         return [full_text(error)], error.exit_code, {"refused": full_text(error)}
     return would_send(done), 3 if done.refused else 0, done.facts
@@ -272,7 +273,7 @@ def _rows(
 
     of_file, shown = list[Finding](), list[str | Table]()
     with _part(of_file, "file"):
-        done = rehearse(context, request, None, inspection)
+        done = rehearse(context, request, inspection)
         facts["extract"], shown = done.facts, would_send(done)[1:]
         if done.already or not inspection.errors:
             of_file, inspection.errors = [Finding("file", done.verdict)], []

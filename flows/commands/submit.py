@@ -53,6 +53,7 @@ def submit(
             run is waiting, uploaded or answered: its cards would be sent twice.
         dry_run: Check every row and show exactly what would be sent; write nothing.
     """
+    from flows.runs.context import overlaid
     from flows.submissions import dry_run as rehearsal
     from flows.submissions.pending import unsubmitted
     from flows.submissions.plan import dismiss_line
@@ -64,13 +65,13 @@ def submit(
     names = [extract] if extract else [entry.key for entry, waits in found if not waits]
     waiting = [f"{entry.key} is not taken yet: {waits}" for entry, waits in found if waits]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
-    rehearsed, nights = list[rehearsal.Checked](), rehearsal.EarlierRuns()
+    rehearsed, dry = list[rehearsal.Checked](), overlaid(issuer_context)
     done: list[Submitted] = []
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
         try:
             if dry_run:
-                rehearsed.append(rehearsal.rehearse(issuer_context, request, nights))
+                rehearsed.append(rehearsal.rehearse(dry, request))
                 continue
             refuse_resend(issuer_context, request)
             with context.progress(request.extract.rpartition("/")[2]) as progress:

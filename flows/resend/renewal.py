@@ -19,7 +19,7 @@ from flows.runs.identity import local_day
 from flows.runs.keys import extracts
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
-from flows.submissions.build import OnProgress
+from flows.submissions.build import Job, OnProgress
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.rows import SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
@@ -129,12 +129,7 @@ def renew(context: IssuerContext, request: Request, on_progress: OnProgress = la
         return RenewedRun(due, None)
     with context.sealer() as sealer:
         ensure_store_safe(context)
-        source = reopen_source(context, due.of.run, due.of.source)
-        rows, reason = due.selected.rows, f"links that end by {due.until}"
-        selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
-        again = command(context.issuer.issuer, request)
-        job = selection_job(context, source, due.selected, selection, again, due.commit)
-        return RenewedRun(due, execute(context, job, sealer, on_progress))
+        return RenewedRun(due, execute(context, _job(context, request, due), sealer, on_progress))
 
 
 def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPlan, SelectionOutcome]:
@@ -144,7 +139,16 @@ def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPla
     due = renewals(dry, request)
     if due.rows.is_empty():
         return due, NO_ROWS
-    return due, check_selection(dry, *reopen_source(dry, due.of.run, due.of.source), due.selected)
+    return due, check_selection(dry, _job(dry, request, due))
+
+
+def _job(context: IssuerContext, request: Request, due: RenewalPlan) -> Job:
+    """Plan the run of what is due."""
+    source = reopen_source(context, due.of.run, due.of.source)
+    rows, reason = due.selected.rows, f"links that end by {due.until}"
+    selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
+    again = command(context.issuer.issuer, request)
+    return selection_job(context, source, due.selected, selection, again, due.commit)
 
 
 def command(issuer: str, request: Request) -> str:

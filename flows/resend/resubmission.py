@@ -24,9 +24,8 @@ from flows.runs.context import IssuerContext, overlaid, record_event
 from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of, read_summary, shaped
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.probe import ensure_store_safe
-from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, write_once
-from flows.submissions.build import OnProgress, Scan
+from flows.submissions.build import Job, OnProgress, Scan
 from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.rows import RowScope, SelectedRows
 from flows.submissions.submit import Submitted, execute, finish_commits
@@ -129,7 +128,7 @@ def rehearse_resubmit(
     plan = plan_resubmit(dry, request, content)
     if plan.already is not None or plan.nothing:
         return plan, NO_ROWS
-    return plan, check_selection(dry, *plan.source, plan.selected)
+    return plan, check_selection(dry, _job(dry, request, plan))
 
 
 def plan_resubmit(context: IssuerContext, request: Request, content: bytes | None = None) -> ResendPlan:
@@ -237,7 +236,10 @@ def resubmit(
         chosen = chosen._replace(given=templates.read_corrections(context, request.corrections))
     with context.sealer() as sealer:
         ensure_store_safe(context)
-        return _send(context, request, chosen, sealer, on_progress)
+        done = execute(context, _job(context, request, chosen), sealer, on_progress)
+    for repeated in repeated_runs(context.adapters.store, done.manifest.run):
+        rebuild(context, repeated)
+    return done
 
 
 def command(request: Request) -> str:
@@ -253,10 +255,8 @@ def command(request: Request) -> str:
     return shlex.join(words)
 
 
-def _send(
-    context: IssuerContext, request: Request, chosen: ResendPlan, sealer: Sealer, on_progress: OnProgress
-) -> Submitted:
-    """Plan the run, store its selection, carry it out, and update the reports of the runs it repeats."""
+def _job(context: IssuerContext, request: Request, chosen: ResendPlan) -> Job:
+    """Plan the run, store its selection, and record what it repeats and overrides."""
     corrections = chosen.given.source if chosen.given else None
     rows = chosen.selected.rows
     of_what = {"of": request.run, "rows": choice.rows_digest(rows), "override": request.override}
@@ -277,7 +277,4 @@ def _send(
     once = f"resubmitted-{run}.json"  # with the run that is repeated, however often this one is started
     facts: dict[str, str | int] = {"run": run, "rows": rows.height, "reason": request.reason}
     record_event(context.adapters, keys_of(request.run), "resubmitted", once, **facts)
-    done = execute(context, job, sealer, on_progress)
-    for repeated in repeated_runs(context.adapters.store, run):
-        rebuild(context, repeated)
-    return done
+    return job

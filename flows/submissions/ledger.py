@@ -83,8 +83,8 @@ def check_records(records: pl.DataFrame) -> None:
 class LedgerWriter:
     """Write ledger records in parts, which chunks never span."""
 
-    def __init__(self, store: Store, keys: RunKeys, part_rows: int = 250_000) -> None:
-        self._store, self._keys, self._part_rows = store, keys, part_rows
+    def __init__(self, store: Store, keys: RunKeys, part_rows: int = 250_000, *, anew: bool = False) -> None:
+        self._store, self._keys, self._part_rows, self._anew = store, keys, part_rows, anew
         self._waiting: list[pl.DataFrame] = []
         self._parts: list[LedgerPart] = []
 
@@ -107,7 +107,10 @@ class LedgerWriter:
         check_records(frame)
         name = f"part-{number:05d}.parquet"
         key, data = self._keys.ledger + name, parquet(frame, compression="zstd", statistics=True)
-        self._store.create(key, data)
+        if self._anew:  # a dry run, maybe with other settings than those of the run that is stored
+            self._store.replace(key, [data])
+        else:
+            self._store.create(key, data)
         stored = read(self._store, key)
         part, same = LedgerPart(name=name, rows=frame.height, sha256=digest(stored)), stored == data
         with suppress(pl.exceptions.PolarsError):  # not Parquet

@@ -7,7 +7,7 @@ has the name of a committed extract and other content is held until an operator 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Literal, NamedTuple
@@ -202,31 +202,24 @@ class Changed:
         return ChangedExtractError(extract=key, run=run, rows=rows, submit=line, sent=sent, dismiss=dismiss_line(key))
 
 
-def hold_changed(
-    context: IssuerContext,
-    entry: Entry,
-    source: SourceIdentity,
-    asked: RunInputs,
-    opened: Collection[str],
-    prior: PriorState | None,
-) -> None:
-    """Raise ChangedExtractError where a name was committed with other content; the extract is read only then."""
-    changed = changed_from(context, source, opened)
+def changed_extract(
+    context: IssuerContext, entry: Entry, source: SourceIdentity, asked: RunInputs, prior: PriorState | None
+) -> ChangedExtractError | None:
+    """Return what holds a name that was committed with other content; the extract is read only then."""
+    changed = _changed_from(context, source)
     if changed is None:
-        return
+        return None
     expected_run(context, source, asked)  # dismissed or repeated, rather than changed
     with open_extract(context, entry, source) as stream:
         scan = Scan(context, stream, source, asked.as_of, RowScope(prior=prior))
         for piece in scan:
             changed.add(piece)
-    raise changed.error(scan.counts)
+    return changed.error(scan.counts)
 
 
-def changed_from(context: IssuerContext, source: SourceIdentity, opened: Collection[str]) -> Changed | None:
+def _changed_from(context: IssuerContext, source: SourceIdentity) -> Changed | None:
     """Return what to compare an extract with: the last commit of its name, None where that had the same content."""
     store, issuer = context.adapters.store, context.issuer.issuer
-    if context.issuer.source.same_name == "replace" or CHANGED_EXTRACT in opened:
-        return None
     named = [
         plan.run for plan in documents.plans(store, issuer) if plan.source.key == source.key and plan.selection is None
     ]

@@ -175,6 +175,8 @@ class Route:
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._tally(good, records)
+        if self._scope.inspection is not None:
+            self._scope.inspection.unsent.append(records.filter(pl.col("fate") != ledger.SUPPRESSED))
         return good.drop("key", "tag", "test"), records
 
     @property

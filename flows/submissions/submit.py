@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.extracts.delivery import business_date
+from flows.extracts.mapping import Note, stop
 from flows.redaction import redact
 from flows.reports.lists import write_unsent
 from flows.runs.attempts import survey_cards
@@ -27,8 +28,8 @@ from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, Entry, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
-from flows.submissions.gates import OPENABLE, refusals
-from flows.submissions.pending import hold_changed
+from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, refusals
+from flows.submissions.pending import changed_extract
 from flows.submissions.plan import RunInputs, find_extract, identify, make_plan, submit_line
 from flows.submissions.rows import RowScope
 from schemas.issuer import Issuer
@@ -63,21 +64,31 @@ class Submitted(NamedTuple):
 def submit(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> Submitted:
     """Take one extract all the way to its manifest; a finished run is left as it is."""
     with context.sealer() as sealer:  # a wrong key is refused before anything is read
-        entry = find_extract(context, request.extract)
+        find_extract(context, request.extract)
         ensure_store_safe(context)
         finish_commits(context)  # first: what died half-way must not be planned anew
-        survey = survey_cards(context) if guards(context.issuer) else None
-        since = survey.commit if survey else last_commit(context.adapters.store, context.issuer.issuer)
-        known, prior = (survey.digest, survey.known) if survey else ("", None)
-        day = business_date(context, entry, request.business_date)
-        asked = RunInputs(day, redact(request.new_run), known=known, dated=request.business_date is not None)
-        source = identify(context.adapters.store, entry)
-        hold_changed(context, entry, source, asked, request.opened, prior)
-        plan, remarks = make_plan(context, source, asked)
-        line, scope, guarded = command(plan, request.opened), RowScope(prior=prior), survey is not None
-        job = Job(plan, entry, scope, request.opened, line, since, guarded, request.expected)
+        job, remarks = prepare(context, request)
         done = execute(context, job, sealer, on_progress)
         return done._replace(remarks=(*remarks, *done.remarks, *(warning.text for warning in sealer.warnings)))
+
+
+def prepare(
+    context: IssuerContext, request: Request, note: Note = stop, entry: Entry | None = None
+) -> tuple[Job, tuple[str, ...]]:
+    """Plan the run of an extract (default: of that name), with remarks; `note` takes what holds a changed one."""
+    entry = entry or find_extract(context, request.extract)
+    survey = survey_cards(context) if guards(context.issuer) else None
+    since = survey.commit if survey else last_commit(context.adapters.store, context.issuer.issuer)
+    known, prior = (survey.digest, survey.known) if survey else ("", None)
+    day = business_date(context, entry, request.business_date)
+    asked = RunInputs(day, redact(request.new_run), known=known, dated=request.business_date is not None)
+    source = identify(context.adapters.store, entry)
+    watched = context.issuer.source.same_name != "replace" and CHANGED_EXTRACT not in request.opened
+    if watched and (changed := changed_extract(context, entry, source, asked, prior)):
+        note(changed)
+    plan, remarks = make_plan(context, source, asked)
+    line, guarded = command(plan, request.opened), survey is not None
+    return Job(plan, entry, RowScope(prior=prior), request.opened, line, since, guarded, request.expected), remarks
 
 
 def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress = lambda _: None) -> Submitted:
