@@ -9,10 +9,10 @@ from flows.errors import TryAgainError
 from flows.redaction import redact
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.summary import OUT_OF_BALANCE
+from flows.results import intake
 from flows.results.decisions import chain_of, decisions
-from flows.results.intake import IngestedFile, ResultObject, take_in
+from flows.results.intake import IngestedFile, ResultObject, Waiting
 from flows.results.lineage import newest_first
-from flows.results.markers import Basis, Waiting, basis_of, read_markers, read_waiting, write_markers, write_waiting
 from flows.results.opening import AWAITED, may_pass
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
@@ -49,14 +49,14 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     The markers come last: killed before, the next call does it all again, with the same outcome.
     """
     store, name = context.adapters.store, context.issuer.issuer
-    markers, waiting = read_markers(store, name), read_waiting(store, name)
+    markers, waiting = intake.read_markers(store, name), intake.read_waiting(store, name)
     decided = decisions(store, name)
     files = [ResultObject(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
     new = [file for file in files if file.mark not in markers]
-    basis = basis_of(context) if new else None
+    basis = intake.basis_of(context) if new else None
     still = {file.mark: one for file in new if (one := waiting.get(file.mark)) and basis and one.basis in basis}
     fresh = [file for file in new if file.mark not in still]
-    opened = list(take_in(context, fresh, waiting)) if fresh else []
+    opened = list(intake.take_in(context, fresh, waiting)) if fresh else []
     taken = [one for one in opened if one.problems != (AWAITED,)]
     told = [one for one in taken if not one.known]
     purged = without_ledger(store, name) if told else frozenset()
@@ -66,18 +66,18 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     reports = tuple(_report(context, run, kept) for run in newest_first(store, touched))
     lasting = {one.found.mark: _waits(one, waiting, basis, purged) for one in taken if not one.done} if basis else {}
     if (now := still | lasting) != waiting:
-        write_waiting(store, name, now)
-    write_markers(store, name, {one.found.mark: one.found.entry for one in taken if one.done})
+        intake.write_waiting(store, name, now)
+    intake.write_markers(store, name, {one.found.mark: one.found.entry for one in taken if one.done})
     breaks = tuple(now[one.found.mark].told for one in told if not one.settled)
     rows = sum(one.rows for one in told)
     return Ingested(len(told), rows, breaks, reports, _open_files(store, now.values()), len(opened) - len(taken))
 
 
-def _waits(one: IngestedFile, waiting: Mapping[str, Waiting], basis: Basis, purged: Set[str]) -> Waiting:
+def _waits(one: IngestedFile, waiting: Mapping[str, Waiting], basis: tuple[str, str], purged: Set[str]) -> Waiting:
     """Return the record of a file that waits: to be read again when its basis changes, or each time."""
     trouble = "" if one.settled or one.known else one.trouble(purged)
     told = waiting[one.found.mark].told if one.known else trouble
-    known = "" if may_pass(one.problems) else basis.hosts if one.settled else basis.places
+    known = "" if may_pass(one.problems) else basis[one.settled]
     runs = tuple(sorted(one.runs))
     return Waiting(file=redact(one.found.entry.key), basis=known, outcome=one.outcome, runs=runs, told=told)
 

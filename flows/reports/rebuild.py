@@ -20,7 +20,6 @@ from flows.reports import lists as tables
 from flows.reports.lists import write_links, write_unsent
 from flows.reports.summary import summarise
 from flows.reports.tally import Tally, add, run_hours, tally
-from flows.results.balance import Balance, balance
 from flows.results.intake import CHUNKS
 from flows.results.lineage import attempts_after, committed
 from flows.results.reconcile import Reconciled, reconcile, with_single_links
@@ -48,9 +47,8 @@ AT_A_TIME = 2  # threads
 
 
 class RunReport(NamedTuple):
-    """A run's balance, its breaks, and the facts of summary.json."""
+    """A run's breaks, and the facts of summary.json."""
 
-    balance: Balance
     breaks: tuple[Break, ...]
     summary: dict[str, Any]
 
@@ -70,10 +68,9 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
         )
     total = add(counted)
     found, closed = tuple(sorted(total.breaks)), sorted(total.closed, key=lambda pair: pair[0])
-    books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found), len(closed))
     items, within = outbox(context.adapters, run), timedelta(hours=context.issuer.portal.answer_within_hours)
     versions = {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}
-    summary = summarise(manifest, total, books, context.issuer, items, now, versions, closed)
+    summary = summarise(manifest, total, context.issuer, items, now, versions, closed)
     summary["hours"] = run_hours(store, manifest, total.arrivals, context.issuer.portal.link_within_hours)
     if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
@@ -85,7 +82,7 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
         lambda: _write_errors(store, keys, manifest.ledger),
         lambda: _write_pages(store, keys, summary, chunks),
     )
-    return RunReport(books, found, summary)
+    return RunReport(found, summary)
 
 
 def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:

@@ -20,8 +20,8 @@ from flows.reports.page import across_page
 from flows.reports.summary import ReportTerms, WaitingChunk, waiting_chunks
 from flows.reports.tally import hours_of
 from flows.reports.workbook import across_workbook
+from flows.results.intake import read_waiting
 from flows.results.lineage import Cardholders, run_rows
-from flows.results.markers import read_waiting
 from flows.results.masking import spreadsheet_safe
 from flows.runs import documents
 from flows.runs.attempts import active_twice, prompted_links
