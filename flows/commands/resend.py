@@ -32,7 +32,7 @@ from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 if TYPE_CHECKING:
     from flows.resend.renewal import RenewalPlan
     from flows.resend.resubmission import Request, ResendPlan
-    from flows.submissions.dry_run import SelectionOutcome
+    from flows.submissions.submit import Checked
 
 LISTED = 20  # rows that stay, shown one by one
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
@@ -158,7 +158,7 @@ def corrections(
     return Result({"run": run, "file": str(path), "lines": lines}, shown, shlex.join(words) if lines else "")
 
 
-def _preview(issuer: str, request: Request, plan: ResendPlan, checked: SelectionOutcome) -> Result:
+def _preview(issuer: str, request: Request, plan: ResendPlan, checked: Checked) -> Result:
     from flows.resend.resubmission import command
 
     left, over = plan.rows.drop_nulls("why"), plan.outgoing.filter("over").height

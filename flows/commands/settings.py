@@ -115,8 +115,7 @@ def _answered(draft: Draft, terminal: Terminal) -> Draft:
 
 def _tried(folder: Path, issuer: str, extract: Path) -> tuple[list[str | Table], int, dict[str, object]]:
     """Check every row of a file with the settings just written; return what to show, the exit code, the facts."""
-    from flows.submissions.dry_run import rehearse
-    from flows.submissions.submit import Request
+    from flows.submissions.submit import Request, rehearse
 
     here = load_issuer(folder, issuer).model_copy(update={"root": str(extract.parent)})
     context = wire(folder, issuer, here)
@@ -268,7 +267,7 @@ def _rows(
 ) -> list[str | Table]:
     """Check the mapping and the rows of an extract; return what is shown of the rows."""
     from flows.extracts.errors import MappingError
-    from flows.submissions.dry_run import rehearse
+    from flows.submissions.submit import rehearse
     from schemas.portal import columns
 
     of_file, shown = list[Finding](), list[str | Table]()

@@ -14,8 +14,7 @@ from schemas.actions import Gate
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
-    from flows.submissions.dry_run import Checked
-    from flows.submissions.submit import Submitted
+    from flows.submissions.submit import Checked, Submitted
     from schemas.manifest import Counts
 
 LONGEST = 6.0  # hours: tens of millions of rows take one
@@ -54,10 +53,9 @@ def submit(
         dry_run: Check every row and show exactly what would be sent; write nothing.
     """
     from flows.runs.context import overlaid
-    from flows.submissions import dry_run as rehearsal
     from flows.submissions.pending import unsubmitted
     from flows.submissions.plan import dismiss_line
-    from flows.submissions.submit import Request, refuse_resend
+    from flows.submissions.submit import Checked, Request, refuse_resend, rehearse
     from flows.submissions.submit import submit as submit_step
 
     issuer_context = wire(context.folder, issuer)
@@ -65,13 +63,13 @@ def submit(
     names = [extract] if extract else [entry.key for entry, waits in found if not waits]
     waiting = [f"{entry.key} is not taken yet: {waits}" for entry, waits in found if waits]
     requests = [Request(name, business_date, opened, new_run_reason) for name in names]
-    rehearsed, dry = list[rehearsal.Checked](), overlaid(issuer_context)
+    rehearsed, dry = list[Checked](), overlaid(issuer_context)
     done: list[Submitted] = []
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
         try:
             if dry_run:
-                rehearsed.append(rehearsal.rehearse(dry, request))
+                rehearsed.append(rehearse(dry, request))
                 continue
             refuse_resend(issuer_context, request)
             with context.progress(request.extract.rpartition("/")[2]) as progress:

@@ -11,7 +11,7 @@ from flows.errors import OperatorError
 from flows.operations.remediation import checked_reason
 from flows.redaction import redact
 from flows.reports.ingest import Ingested, ingest
-from flows.results.decisions import chain_of, decisions
+from flows.results.attribution import chain_of, decisions
 from flows.results.intake import ResultObject, examine
 from flows.results.read import ResultRows
 from flows.runs.chains import add_record

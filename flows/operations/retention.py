@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from flows.results.decisions import sort_breaks
+from flows.results.attribution import sort_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs.chunks import Item, closed_breaks, outbox
 from flows.runs.claim import held

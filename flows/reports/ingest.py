@@ -10,7 +10,7 @@ from flows.redaction import redact
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.summary import OUT_OF_BALANCE
 from flows.results import intake
-from flows.results.decisions import chain_of, decisions
+from flows.results.attribution import chain_of, decisions
 from flows.results.intake import IngestedFile, ResultObject, Waiting
 from flows.results.lineage import newest_first
 from flows.results.opening import AWAITED, may_pass

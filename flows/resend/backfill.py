@@ -12,10 +12,9 @@ from flows.runs.documents import AbandonedError, manifests
 from flows.runs.identity import digest
 from flows.runs.store import Entry
 from flows.submissions.build import ExpectedOutcome, OnProgress
-from flows.submissions.dry_run import NO_ROWS, Checked, rehearse
 from flows.submissions.pending import pending
 from flows.submissions.plan import identify
-from flows.submissions.submit import Request, Submitted, finish_commits, submit
+from flows.submissions.submit import NO_ROWS, Checked, Request, Submitted, finish_commits, rehearse, submit
 
 DIGITS = 12  # of a list's digest: short enough to type, and compared only with lists of one issuer
 
@@ -73,7 +72,7 @@ def _rehearsed(context: IssuerContext, entry: Entry) -> tuple[Checked, ExpectedO
         checked = rehearse(context, Request(entry.key))
     except (ExtractError, AbandonedError) as error:
         day = business_date(context, entry)
-        checked = Checked(entry.key, "", day, NO_ROWS.counts, 0, (), (), {}, str(error))
+        checked = NO_ROWS._replace(extract=entry.key, as_of=day, refused=str(error))
     if checked.already:
         checked = checked._replace(refused=checked.verdict)
     return checked, ExpectedOutcome(sha256, checked.counts, {one.code: one.rows for one in checked.found})

@@ -20,9 +20,8 @@ from flows.runs.keys import extracts
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
 from flows.submissions.build import Job, OnProgress
-from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.rows import SelectedRows
-from flows.submissions.submit import Submitted, execute, finish_commits
+from flows.submissions.submit import NO_ROWS, Checked, Submitted, check_selection, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection
 
@@ -132,7 +131,7 @@ def renew(context: IssuerContext, request: Request, on_progress: OnProgress = la
         return RenewedRun(due, execute(context, _job(context, request, due), sealer, on_progress))
 
 
-def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPlan, SelectionOutcome]:
+def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPlan, Checked]:
     """Return what a renewal would do, and what its run would come to; nothing is written."""
     dry = overlaid(context)
     finish_commits(dry)

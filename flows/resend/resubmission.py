@@ -26,9 +26,8 @@ from flows.runs.identity import canonical, digest, local_day
 from flows.runs.probe import ensure_store_safe
 from flows.runs.store import Entry, write_once
 from flows.submissions.build import Job, OnProgress, Scan
-from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
 from flows.submissions.rows import RowScope, SelectedRows
-from flows.submissions.submit import Submitted, execute, finish_commits
+from flows.submissions.submit import NO_ROWS, Checked, Submitted, check_selection, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
@@ -120,7 +119,7 @@ class ResendPlan(NamedTuple):
 
 def rehearse_resubmit(
     context: IssuerContext, request: Request, content: bytes | None = None
-) -> tuple[ResendPlan, SelectionOutcome]:
+) -> tuple[ResendPlan, Checked]:
     """Return what a resubmission would do, and what its run would come to; nothing is written."""
     dry = overlaid(context)
     finish_commits(dry)

@@ -18,8 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from flows.errors import BugError, CardlinkError, OperatorError
 from flows.redaction import redact
-from flows.results.attribution import attribute_claims, read_claims
-from flows.results.decisions import affected_runs, by_hand
+from flows.results.attribution import affected_runs, attribute_claims, by_hand, read_claims
 from flows.results.match import SentIndex, named_in
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.results.attribution import digest_of
-from flows.results.decisions import SHOWN, covers, decided_rows, sort_breaks
+from flows.results.attribution import SHOWN, covers, decided_rows, digest_of, sort_breaks
 from flows.results.match import SentRows, named_in, number_sent_rows
 from flows.results.opening import DAMAGE
 from flows.runs.chunks import place_of

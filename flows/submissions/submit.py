@@ -6,10 +6,10 @@ refused where an earlier one may have sent its cards.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.extracts.delivery import business_date
@@ -20,10 +20,11 @@ from flows.runs.attempts import survey_cards
 from flows.runs.chains import append_commit, last_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
-from flows.runs.context import DROPPED, Adapters, IssuerContext, record_event
+from flows.runs.context import DROPPED, Adapters, IssuerContext, overlaid, record_event
 from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, submissions
+from flows.runs.prior_state import seen_rows
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, Entry, write_once
@@ -31,9 +32,10 @@ from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, 
 from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, refusals
 from flows.submissions.pending import changed_extract
 from flows.submissions.plan import RunInputs, find_extract, identify, make_plan, submit_line
-from flows.submissions.rows import RowScope
+from flows.submissions.rows import Inspection, ReasonRows, RowScope
 from schemas.issuer import Issuer
-from schemas.manifest import Manifest, Plan
+from schemas.ledger import FATES
+from schemas.manifest import Counts, Manifest, Plan
 
 
 class UnexpectedOutcomeError(OperatorError):
@@ -209,3 +211,85 @@ def plans_of_extract(context: IssuerContext, extract: str) -> list[Plan]:
     found = [plan for plan in plans(store, context.issuer.issuer) if plan.source.sha256 == sha256]
     day = business_date(context, entry)
     return [plan for plan in found if not context.issuer.full_portfolio or plan.as_of == day]
+
+
+# The dry run: the same route over a store whose writes stay in memory; nothing is sealed.
+
+REJECTS = "what `cardlink check ISSUER EXTRACT --rejects FILE` writes"
+
+
+class Checked(NamedTuple):
+    """The result of a dry run: where rows would go, why, and the gate that would refuse the run."""
+
+    extract: str
+    run: str
+    as_of: date
+    counts: Counts
+    chunks: int
+    chunk_rows: tuple[int, ...]
+    found: tuple[ReasonRows, ...]
+    repairs: dict[str, int]
+    refused: str
+    already: str = ""  # the committed run of the extract, if there is one
+
+    @property
+    def verdict(self) -> str:
+        """A sentence on what a submit would do."""
+        if self.already:
+            return f"{self.extract} is committed as run {self.already}: a real run would send nothing."
+        if self.refused:
+            return f"{self.extract} would be refused: {self.refused}"
+        rows = f"{self.counts.submitted:,} of {self.counts.read:,} rows in {self.chunks:,} chunks"
+        seen = seen_rows({one.code: one.rows for one in self.found})
+        rest = f" {seen:,} already have or await a link." if seen else ""
+        return f"{self.extract} would be run {self.run}, as of {self.as_of}: {rows} would be sent.{rest}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The result as plain facts."""
+        return {**self._asdict(), "counts": self.counts.model_dump()}
+
+
+def rehearse(
+    context: IssuerContext, request: Request, inspection: Inspection | None = None, entry: Entry | None = None
+) -> Checked:
+    """Check every row as a submit would, of the extract `entry` where it is not among the issuer's.
+
+    In a context that is `overlaid` what would pass is committed there, so that the next extract is checked as after it.
+    What is wrong with mapping and gates is noted in `inspection`, where there is one. Raises what a submit raises
+    before it reads the rows.
+    """
+    dry = overlaid(context)
+    refuse_resend(dry, request)
+    finish_commits(dry)
+    store, errors = dry.adapters.store, inspection.errors if inspection else list[CardlinkError]()
+    job, _ = prepare(dry, request, errors.append, entry)
+    keys = keys_of(job.plan.run)
+    done = finished(store, keys)
+    if done is not None and inspection is None:
+        found = [ReasonRows(code, rows, ()) for code, rows in done.reasons.items()]
+        return _checked(done, found)._replace(already=done.run)
+    job = job._replace(scope=job.scope._replace(inspection=inspection))
+    manifest, facts = build_run(dry, job, None)
+    errors += refusals(facts._replace(rejects=REJECTS), context.issuer, request.opened)
+    if not errors and done is None:
+        append_commit(store, context.issuer.issuer, manifest)
+        write_once(store, keys.manifest, canonical(manifest))
+    already = done.run if done else ""
+    return _checked(manifest, facts.reasons)._replace(refused=str(errors[0]) if errors else "", already=already)
+
+
+def _checked(manifest: Manifest, found: Sequence[ReasonRows]) -> Checked:
+    sizes = tuple(chunk.rows for chunk in manifest.chunks)
+    place = manifest.source.key, manifest.run, manifest.as_of
+    return Checked(*place, manifest.counts, len(sizes), sizes, tuple(found), manifest.repairs, "")
+
+
+NO_ROWS = Checked("", "", date.min, Counts(lines=0, read=0, **dict.fromkeys(FATES, 0)), 0, (), (), {}, "")
+
+
+def check_selection(dry: IssuerContext, job: Job) -> Checked:
+    """Check rows that are sent again as their run would, in an `overlaid` context."""
+    manifest, facts = build_run(dry, job, None)
+    refused = next(refusals(facts, dry.issuer, OPENABLE), "")
+    return _checked(manifest, facts.reasons)._replace(refused=str(refused))

@@ -29,8 +29,7 @@ from flows.extracts.reader import read_extract
 from flows.runs.openpgp import is_cut_off
 from flows.runs.sealing import Plain
 from flows.runs.store import Entry
-from flows.submissions.dry_run import rehearse
-from flows.submissions.submit import Request
+from flows.submissions.submit import Request, rehearse
 from schemas.issuer import SourceSettings
 from tests import keys
 from tests.builders import portal_rows

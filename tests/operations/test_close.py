@@ -16,7 +16,7 @@ from flows.operations.remediation import NoSuchBreakError, close_break, reopen_b
 from flows.reports.ingest import ingest
 from flows.reports.rebuild import find_breaks, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
-from flows.results.decisions import sort_breaks
+from flows.results.attribution import sort_breaks
 from flows.runs.chunks import closed_breaks
 from flows.runs.documents import NoReasonError, keys_of
 from schemas.breaks import found

@@ -12,11 +12,10 @@ from flows.operations.history import history
 from flows.operations.purge import purge
 from flows.operations.remediation import CommittedError, NotDismissedError, dismiss
 from flows.runs.documents import NoReasonError
-from flows.submissions.dry_run import rehearse
 from flows.submissions.gates import RejectRateError
 from flows.submissions.pending import extract_states, pending
 from flows.submissions.plan import DismissedError
-from flows.submissions.submit import Request
+from flows.submissions.submit import Request, rehearse
 from schemas.expressions import PUBLISHED
 from tests.night import Bench, local_bench
 from tests.operations.retention import YEAR, cleaner, later

@@ -10,8 +10,7 @@ import pytest
 from flows.operations.outbox import SUMS, ChunkStateError, NoSuchChunkError, fetch, move
 from flows.runs.chunks import Move, outbox, outboxes
 from flows.runs.documents import NoReasonError, UnknownRunError
-from flows.submissions.dry_run import rehearse
-from flows.submissions.submit import Request, SentTwiceError, refuse_resend
+from flows.submissions.submit import Request, SentTwiceError, refuse_resend, rehearse
 from tests.night import BANK, Bench, local_bench
 
 

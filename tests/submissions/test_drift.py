@@ -18,9 +18,8 @@ from flows.runs.documents import Night
 from flows.runs.identity import canonical
 from flows.simulator.extract import write_sample
 from flows.submissions.drift import SAMPLED, Sample, departures
-from flows.submissions.dry_run import rehearse
 from flows.submissions.gates import DriftError
-from flows.submissions.submit import Request
+from flows.submissions.submit import Request, rehearse
 from schemas.manifest import Profile
 from schemas.portal import (
     ADDRESS1,

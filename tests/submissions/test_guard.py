@@ -19,10 +19,9 @@ from flows.runs.documents import run_statuses
 from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError
 from flows.submissions import submit as submit_module
-from flows.submissions.dry_run import rehearse
 from flows.submissions.gates import SeenBeforeError
 from flows.submissions.publish import PartialRunError
-from flows.submissions.submit import Request
+from flows.submissions.submit import Request, rehearse
 from schemas.portal import ADDRESS1, CUID, MONTH, NICKNAME, PAN, YEAR, columns
 from tests.builders import portal_rows
 from tests.night import portal_csv

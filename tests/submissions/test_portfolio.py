@@ -19,8 +19,7 @@ from flows.resend.resubmission import Request as Resubmission
 from flows.resend.resubmission import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.prior_state import AWAITED, REFUSED, STANDING
-from flows.submissions.dry_run import rehearse
-from flows.submissions.submit import Request
+from flows.submissions.submit import Request, rehearse
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, YEAR
 from tests.partner_api.town import Population, committed, town
 
