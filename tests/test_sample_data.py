@@ -15,7 +15,7 @@ import pytest
 
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.extracts import grammar
-from flows.reports.ingest import ingest
+from flows.reports.rebuild import ingest
 from flows.reports.summary import OUT_OF_BALANCE
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_ledger

@@ -15,7 +15,7 @@ from flows.wiring import edges, now, open_store, report_link, wire
 
 if TYPE_CHECKING:
     from flows.reports.cardholder import Attempt
-    from flows.reports.ingest import Ingested
+    from flows.reports.rebuild import Ingested
     from flows.runs.context import IssuerContext
 
 WORK = ("kind", "run", "chunk", "rows", "age", "who", "command")
@@ -36,7 +36,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
         issuer: Whose results. All new files are ingested.
         run: A run whose report is rebuilt even without new results.
     """
-    from flows.reports.ingest import ingest as ingest_step
+    from flows.reports.rebuild import ingest as ingest_step
 
     issuer_context = wire(context.folder, issuer)
     done = ingest_step(issuer_context, run)
@@ -144,8 +144,7 @@ def reconcile(
         from_date: First business date (default: the first there is).
         to_date: Last business date (default: the last there is).
     """
-    from flows.reports.across import EXIT_CODES
-    from flows.reports.reconciliation import reconcile_runs
+    from flows.reports.across import EXIT_CODES, reconcile_runs
     from flows.runs.keys import reconciliation
 
     def of_one(name: str) -> list[tuple[dict[str, Any], list[str | Table]]]:
@@ -190,7 +189,7 @@ def worklist(context: Context, issuer: str = "") -> Result:
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
     """
-    from flows.reports.reconciliation import survey
+    from flows.reports.across import survey
 
     found, unread = context.each(issuer, lambda name: survey(wire(context.folder, name)).work)
     work = sorted(found)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, get_args
 
 from flows.operations.alerts import open_alerts
-from flows.reports.across import FIGURES
+from flows.reports.summary import FIGURES
 from flows.runs.chunks import OPEN, State, outboxes
 from flows.runs.context import IssuerContext
 from flows.runs.documents import read_manifest, run_ids, run_statuses

@@ -20,6 +20,7 @@ from schemas.portal import INTERFACE
 from schemas.reasons import reason
 from schemas.records import Closing
 
+FIGURES = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed")
 AGES = ("under 1 day", "1 to 2 days", "2 to 7 days", "over 7 days")
 _AGE_STEPS = (timedelta(days=1), timedelta(days=2), timedelta(days=7))
 

@@ -9,7 +9,7 @@ import csv
 import re
 from collections.abc import Iterator
 from io import StringIO
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
@@ -154,57 +154,46 @@ def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
     text = content.decode("utf-8-sig", "replace")
     if "\ufffd" in text or "\x00" in text:
         raise CorrectionsUnreadableError(name=name, problem="it is not text in UTF-8")
-    reader = _reader(text)
-    header: list[str] = []
-    failed = ""
-    try:
-        for record in reader:
-            cells = [_clean(cell) for cell in record]
-            if not any(cells):
-                continue
-            if not header:
-                header = _header(cells, name)
-            elif any(cells[len(header) :]):
-                failed = f"line {reader.line_num} has more fields than the header"
-                break
-            else:
-                yield reader.line_num, dict(zip(header, cells, strict=False))
-    except csv.Error:
-        failed = f"the quotes of line {reader.line_num} do not fit"  # its own text would show the line
-    if failed or not header:
-        raise CorrectionsUnreadableError(name=name, problem=failed or "it is empty")
-
-
-def _reader(text: str) -> Any:  # csv names the type of its readers in no public place
-    """Return a reader with the delimiter of the `sep=` line, or else the most frequent one in the header."""
     first = text.split("\n", 1)[0].strip()
-    given = _SEP.match(first)
-    if given:
+    if given := _SEP.match(first):
         text = "\n" + text.partition("\n")[2]  # an empty line in its place keeps the line numbers
     delimiter = given[1] if given else max(",;\t", key=first.count)
-    return csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    reader, header, problem = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True), list[str](), ""
+    try:
+        for record in reader:
+            cells = [cell.strip().removeprefix("'").strip() for cell in record]
+            if header and any(cells[len(header) :]):
+                problem = f"line {reader.line_num} has more fields than the header"
+                break
+            if header and any(cells):
+                yield reader.line_num, dict(zip(header, cells, strict=False))
+            elif any(cells):
+                header = _header(cells, name)
+    except csv.Error:
+        problem = f"the quotes of line {reader.line_num} do not fit"  # its own text would show the line
+    if problem or not header:
+        raise CorrectionsUnreadableError(name=name, problem=problem or "it is empty")
 
 
 def _header(cells: list[str], name: str) -> list[str]:
     names = [cell.casefold().replace(" ", "_") for cell in cells]
-    while names and not names[-1]:  # spreadsheets leave empty columns at the end
+    while not names[-1]:  # spreadsheets leave empty columns at the end
         names.pop()
-    missing = [one for one in NEEDED if one not in names]
-    if missing:
-        raise CorrectionsUnreadableError(name=name, problem=f"its header lacks {', '.join(missing)}")
-    if set(names) - set(Template.dtypes()) or len(set(names)) < len(names):
-        raise CorrectionsUnreadableError(name=name, problem="its header has columns the template has not, or one twice")
+    problem = ""
+    if missing := [one for one in NEEDED if one not in names]:
+        problem = f"its header lacks {', '.join(missing)}"
+    elif set(names) - set(Template.dtypes()) or len(set(names)) < len(names):
+        problem = "its header has columns the template has not, or one twice"
+    if problem:
+        raise CorrectionsUnreadableError(name=name, problem=problem)
     return names
-
-
-def _clean(cell: str) -> str:
-    return cell.strip().removeprefix("'").strip()
 
 
 def _unusable(record: dict[str, str], run: str, column: str) -> str:
     """Return why a line cannot be used; "" also for a line without a correction."""
     correction, row = record.get("correction", ""), record.get("row", "")
-    if any(_holds_card(cell) for key, cell in record.items() if key != "run"):
+    spellings = (one for key, cell in record.items() if key != "run" for one in (cell, _BETWEEN.sub("", cell)))
+    if any(redact(one) != one for one in spellings):
         return "something in it looks like a card number"
     if record.get("run", run) not in ("", run):
         return "it is of another run"
@@ -217,11 +206,6 @@ def _unusable(record: dict[str, str], run: str, column: str) -> str:
     if not column:
         return "it names no column of the portal"
     return f"the correction has more than {LONGEST} characters" if len(correction) > LONGEST else ""
-
-
-def _holds_card(cell: str) -> bool:
-    bare = _BETWEEN.sub("", cell)
-    return redact(cell) != cell or redact(bare) != bare
 
 
 class CorrectionsNotFoundError(OperatorError):

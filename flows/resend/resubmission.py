@@ -13,8 +13,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.extracts.delivery import open_extract
 from flows.redaction import redact
-from flows.reports.ingest import ingest
-from flows.reports.rebuild import rebuild
+from flows.reports.rebuild import ingest, rebuild
 from flows.resend import corrections as templates
 from flows.resend import selection as choice
 from flows.results.lineage import committed, repeated_runs, run_rows

@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 
 from flows.results.error_text import parse_error
 from flows.results.masking import showing_cards, storable
-from flows.results.match import ByHand, Candidates, SentRows, place_rows
+from flows.results.match import ByHand, SentRows, place_rows
 from flows.results.read import ResultRows
 from flows.runs.chains import records
 from flows.runs.chunks import ROWS, place_of
@@ -57,17 +57,17 @@ def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
 def attribute_claims(
     results: Sequence[ResultRows],
     claims: pl.DataFrame,
-    among: Candidates,
+    among: SentRows,
     allowed_hosts: Sequence[str],
     forced: Sequence[ByHand] = (),
 ) -> list[Attributed]:
     """Attribute result files, at least one, by their claims; an operator's attribution takes precedence."""
     placed = place_rows(claims, among, [result.received for result in results])
-    placed = _by_hand(placed, claims, among.sent, forced)
+    placed = _by_hand(placed, claims, among, forced)
     rows = claims.join(placed.drop("file"), on="at", how="left", maintain_order="left")
     judged = _judge(rows, among, allowed_hosts).select(*OUTCOME)
     ends = accumulate(result.rows.height for result in results)
-    chunks = {place: (run, chunk) for place, run, chunk, _ in among.sent.places.iter_rows()}
+    chunks = {place: (run, chunk) for place, run, chunk, _ in among.places.iter_rows()}
     return [
         Attributed(
             result.digest,
@@ -93,12 +93,12 @@ def _by_hand(placed: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, forced:
     return pl.concat([placed.join(hand, on="at", how="anti"), hand.select(placed.columns)])
 
 
-def _judge(rows: pl.DataFrame, among: Candidates, hosts: Sequence[str]) -> pl.DataFrame:
+def _judge(rows: pl.DataFrame, among: SentRows, hosts: Sequence[str]) -> pl.DataFrame:
     """Give every row its state and its break, if any; the stored columns are free of card numbers."""
-    answered = among.sent.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
+    answered = among.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
     placed = (
         _home(rows, among.named)
-        .join(among.sent.places.drop("sent"), on="place", how="left", maintain_order="left")
+        .join(among.places.drop("sent"), on="place", how="left", maintain_order="left")
         .join(answered, on="spot", how="left", maintain_order="left")
     )
     cards = showing_cards(placed)

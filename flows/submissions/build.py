@@ -25,8 +25,7 @@ from flows.runs.documents import keys_of
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, prefetch
 from flows.submissions.gates import GateFacts, gate_facts, out_of_sequence, sequence_number
-from flows.submissions.ledger import LedgerWriter, sent_records
-from flows.submissions.publish import Outcome, PartialRunError, Publisher, Splitter
+from flows.submissions.publish import LedgerWriter, Outcome, PartialRunError, Publisher, Splitter, sent_records
 from flows.submissions.rows import EVERY_ROW, Route, RowScope
 from schemas import ledger
 from schemas.corrections import BESIDE

@@ -13,8 +13,7 @@ import pytest
 
 from flows.operations.history import history
 from flows.operations.remediation import NoSuchBreakError, close_break, reopen_break
-from flows.reports.ingest import ingest
-from flows.reports.rebuild import find_breaks, rebuild
+from flows.reports.rebuild import find_breaks, ingest, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
 from flows.results.attribution import sort_breaks
 from flows.runs.chunks import closed_breaks

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.reports.ingest import ListedLateError
+from flows.reports.rebuild import ListedLateError
 from flows.reports.summary import OUT_OF_BALANCE
 from flows.runs.keys import results
 from flows.runs.store import Store

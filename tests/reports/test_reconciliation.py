@@ -5,7 +5,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from flows.operations.outbox import move
-from flows.reports.reconciliation import reconcile_runs
+from flows.reports.across import reconcile_runs
 from flows.runs.context import record_event
 from flows.runs.documents import keys_of
 from flows.runs.identity import canonical

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from flows.operations.outbox import move
+from flows.reports.across import reconcile_runs
 from flows.reports.cardholder import card_statuses, trace
-from flows.reports.reconciliation import reconcile_runs
 from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.runs.attempts import survey_cards
