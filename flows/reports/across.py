@@ -22,7 +22,7 @@ from flows.results.intake import read_waiting
 from flows.results.lineage import Cardholders, run_rows
 from flows.results.masking import spreadsheet_safe
 from flows.runs import documents
-from flows.runs.attempts import active_twice, prompted_links
+from flows.runs.attempts import LIFE, READERS, active_twice, prompted_links
 from flows.runs.chains import commits_since, last_record
 from flows.runs.chunks import chunk_of, chunk_states
 from flows.runs.context import IssuerContext
@@ -226,8 +226,6 @@ def table(work: Iterable[Work], now: datetime) -> pl.DataFrame:
 
 # What is read of the runs' own reports, which stay unchanged; all that is written is below `<issuer>/reconciliation/`.
 
-LIFE = timedelta(days=62)  # of a link (interface.md 8): cardholders of older runs are in a later extract or gone
-READERS = 16  # runs read at a time
 BATCH = 100_000  # rows looked at together
 
 

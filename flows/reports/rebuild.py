@@ -225,9 +225,8 @@ def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: p
 def _in_parallel(*tasks: Callable[[], None]) -> None:
     """Run tasks side by side; raise the first error once all have ended."""
     with ThreadPoolExecutor(AT_A_TIME) as workers:
-        running = [workers.submit(task) for task in tasks]
-    for one in running:
-        one.result()
+        for one in [workers.submit(task) for task in tasks]:
+            one.result()
 
 
 def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ import csv
 import re
 from collections.abc import Iterator
 from io import StringIO
-from typing import NamedTuple
 
 import polars as pl
 
@@ -215,13 +214,6 @@ class CorrectionsNotFoundError(OperatorError):
     next_step = "Put it there, or name a file on this machine with --corrections."
 
 
-class CorrectionFile(NamedTuple):
-    """A filled-in template: its identity and its bytes."""
-
-    source: SourceIdentity
-    content: bytes
-
-
 def correction_template(
     context: IssuerContext, run: str, wanted: RowSelection = REFUSED_ROWS
 ) -> Iterator[pl.DataFrame]:
@@ -236,13 +228,7 @@ def correction_template(
         yield template(asked(rows, wanted).filter(pl.col("named") | ~done), run)
 
 
-def given_as(context: IssuerContext, name: str, content: bytes) -> CorrectionFile:
-    """Return a filled-in template on this machine with the identity it will have in the store."""
-    key = corrections(context.issuer.issuer) + checked_name(name)
-    return CorrectionFile(SourceIdentity(key=key, version="", size=len(content), sha256=digest(content)), content)
-
-
-def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
+def read_corrections(context: IssuerContext, name: str) -> tuple[SourceIdentity, bytes]:
     """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsUnreadableError."""
     prefix = corrections(context.issuer.issuer)
     named = (checked_name(name), prefix + name)
@@ -253,14 +239,13 @@ def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
         problem = f"it is {entry.size:,} bytes, too large for one; a corrected extract is submitted as one"
         raise CorrectionsUnreadableError(name=entry.key, problem=problem)
     content = read(context.adapters.store, entry.key)
-    identity = SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=digest(content))
-    return CorrectionFile(identity, content)
+    sha256 = digest(content)
+    return SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=sha256), content
 
 
-def corrected_cells(given: CorrectionFile, manifest: Manifest, store: Store) -> pl.DataFrame:
+def corrected_cells(name: str, content: bytes, manifest: Manifest, store: Store) -> pl.DataFrame:
     """Return row, column, correction of a filled-in template, checked against its run; raises as `read_filled`."""
-    name = given.source.key.rpartition("/")[2]
-    filled = read_filled(given.content, name, manifest.run)
+    filled = read_filled(content, name, manifest.run)
     numbers = filled["row"].unique().implode()
     found = [rows.filter(pl.col("row").is_in(numbers)) for rows in run_rows(store, manifest)]
     refuse(name, misplaced(filled, pl.concat(found)))
@@ -270,7 +255,7 @@ def corrected_cells(given: CorrectionFile, manifest: Manifest, store: Store) -> 
 def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
     """Return row, column, correction of every cell that a run took from filled-in templates.
 
-    They include those of the run it repeats, if that has the same source; its own prevail. SourceGoneError.
+    First those of the run it repeats, if that has the same source; the last one of a cell counts. SourceGoneError.
     """
     selection = manifest.selection
     before = read_manifest(context.adapters.store, keys_of(selection.of)) if selection else None
@@ -279,18 +264,13 @@ def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
     cells = cells_of(context, before)
     if selection.corrections is None:
         return cells
-    entry, source = reopen_source(context, manifest.run, selection.corrections)
-    given = CorrectionFile(source, read(context.adapters.store, entry.key))
-    return merge_corrections(cells, corrected_cells(given, before, context.adapters.store))
-
-
-def merge_corrections(earlier: pl.DataFrame, later: pl.DataFrame) -> pl.DataFrame:
-    """Return the corrections of both; the later one of the same cell counts."""
-    return pl.concat([earlier, later]).unique(["row", "column"], keep="last", maintain_order=True)
+    store, (entry, _) = context.adapters.store, reopen_source(context, manifest.run, selection.corrections)
+    later = corrected_cells(entry.key.rpartition("/")[2], read(store, entry.key), before, store)
+    return pl.concat([cells, later])
 
 
 def by_row(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return one line per row, with the corrected columns, for `flows.submissions.rows.SelectedRows`."""
+    """Return one line per row, with the last corrections, for `flows.submissions.rows.SelectedRows`."""
     if cells.is_empty():
         return pl.DataFrame(schema={"row": pl.UInt32})
-    return cells.pivot(on="column", index="row", values="correction")
+    return cells.pivot(on="column", index="row", values="correction", aggregate_function="last")

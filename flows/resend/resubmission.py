@@ -12,6 +12,7 @@ import polars as pl
 
 from flows.errors import OperatorError
 from flows.extracts.delivery import open_extract
+from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.reports.rebuild import ingest, rebuild
 from flows.resend import corrections as templates
@@ -22,6 +23,7 @@ from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, overlaid, record_event
 from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of, read_summary, shaped
 from flows.runs.identity import canonical, digest, local_day
+from flows.runs.keys import corrections
 from flows.runs.probe import ensure_store_safe
 from flows.runs.store import Entry, write_once
 from flows.submissions.build import Job, OnProgress, Scan
@@ -73,7 +75,7 @@ class ResendPlan(NamedTuple):
     source: tuple[Entry, SourceIdentity]
     rows: pl.DataFrame
     corrected: pl.DataFrame  # the corrections to merge, as SelectedRows takes them
-    given: templates.CorrectionFile | None  # the filled-in template
+    given: SourceIdentity | None  # the filled-in template
     commit: int  # number of the last known one
     already: Manifest | None  # the run that did just this before
     refused: pl.DataFrame  # row and reasons of the corrected rows that are still refused
@@ -120,20 +122,27 @@ def rehearse_resubmit(
     context: IssuerContext, request: Request, content: bytes | None = None
 ) -> tuple[ResendPlan, Checked]:
     """Return what a resubmission would do, and what its run would come to; nothing is written."""
-    dry = overlaid(context)
+    dry = _given(context, request, content)
     finish_commits(dry)
     ingest(dry)
-    plan = plan_resubmit(dry, request, content)
+    plan = plan_resubmit(dry, request)
     if plan.already is not None or plan.nothing:
         return plan, NO_ROWS
     return plan, check_selection(dry, _job(dry, request, plan))
 
 
-def plan_resubmit(context: IssuerContext, request: Request, content: bytes | None = None) -> ResendPlan:
+def _given(context: IssuerContext, request: Request, content: bytes | None) -> IssuerContext:
+    """Return a context whose writes stay in memory, with the filled-in template, if it is not in the store yet."""
+    dry = overlaid(context)
+    if content is not None:
+        write_once(dry.adapters.store, corrections(context.issuer.issuer) + checked_name(request.corrections), content)
+    return dry
+
+
+def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     """Return which rows go out, and why the others stay.
 
-    `content`: the filled-in template, if it is not in the store yet. Raises NothingAskedError, NoSuchRowError,
-    StandingRowsError, SourceGoneError and what a template is refused with.
+    Raises NothingAskedError, NoSuchRowError, StandingRowsError, SourceGoneError and what a template is refused with.
     """
     if not (request.corrections or any(request.wanted)):
         raise NothingAskedError(run=request.run)
@@ -142,9 +151,8 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     of = committed(store, request.run)
     given, cells = None, pl.DataFrame(schema=templates.CELL)
     if name := request.corrections:
-        here = None if content is None else templates.given_as(context, name, content)
-        given = here or templates.read_corrections(context, name)
-        cells = templates.corrected_cells(given, of, store)
+        given, content = templates.read_corrections(context, name)
+        cells = templates.corrected_cells(given.key.rpartition("/")[2], content, of, store)
     changed = cells["row"]
     also = frozenset(changed)
     named = pl.concat([choice.asked(rows, request.wanted, also) for rows in run_rows(store, of)])
@@ -152,7 +160,7 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     if len(lacking):
         raise NoSuchRowError(place=request.run, rows=choice.numbered(lacking))
     source = choice.reopen_source(context, of.run, of.source)
-    corrected = templates.by_row(templates.merge_corrections(templates.cells_of(context, of), cells))
+    corrected = templates.by_row(pl.concat([templates.cells_of(context, of), cells]))
     tried = _recheck(context, source, SelectedRows(named.select("row", origin="row"), corrected))
     stands = _active(context, of, choice.cards(named, tried), links)
     alike = [link for link in links if _is_repeat(link.selection, request)]
@@ -221,17 +229,16 @@ def resubmit(
         raise NoReasonError()
     finish_commits(context)
     ingest(context)
-    chosen = plan_resubmit(context, request, content)
+    chosen = plan_resubmit(context if content is None else _given(context, request, content), request)
     if chosen.already is not None:
         return Submitted(chosen.already, already=True)
     if chosen.nothing:
         left = [f"{rows:,} {why}" for why, rows in chosen.left.items()]
         left += [f"{chosen.refused.height:,} corrected but still refused"] if chosen.refused.height else []
         raise NothingToSendError(run=request.run, reason=", ".join(left) or "no row is as asked for")
-    if content is not None:
-        given = templates.given_as(context, request.corrections, content)
-        write_once(context.adapters.store, given.source.key, content)
-        chosen = chosen._replace(given=templates.read_corrections(context, request.corrections))
+    if content is not None and chosen.given is not None:
+        write_once(context.adapters.store, chosen.given.key, content)
+        chosen = chosen._replace(given=templates.read_corrections(context, request.corrections)[0])
     with context.sealer() as sealer:
         ensure_store_safe(context)
         done = execute(context, _job(context, request, chosen), sealer, on_progress)
@@ -255,17 +262,16 @@ def command(request: Request) -> str:
 
 def _job(context: IssuerContext, request: Request, chosen: ResendPlan) -> Job:
     """Plan the run, store its selection, and record what it repeats and overrides."""
-    corrections = chosen.given.source if chosen.given else None
     rows = chosen.selected.rows
     of_what = {"of": request.run, "rows": choice.rows_digest(rows), "override": request.override}
     selection = Selection(
         kind="resubmit",
         of=request.run,
         rows=rows.height,
-        sha256=digest(canonical({**of_what, "corrections": corrections.sha256 if corrections else ""})),
+        sha256=digest(canonical({**of_what, "corrections": chosen.given.sha256 if chosen.given else ""})),
         reason=redact(request.reason),
         override=redact(request.override),
-        corrections=corrections,
+        corrections=chosen.given,
     )
     job = choice.selection_job(context, chosen.source, chosen.selected, selection, command(request), chosen.commit)
     run, over = job.plan.run, chosen.outgoing.filter("over")

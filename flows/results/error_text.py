@@ -142,6 +142,9 @@ def _blank(message: str) -> str:
 # Reading ------------------------------------------------------------------------------------------------------
 
 
+_Fault = tuple[tuple[str, ...], str, str]  # the names above it: entities, properties; its message; its own name
+
+
 class ErrorObject(NamedTuple):
     """An error cell: the cuid it names, if any, at least one reason, and its shape for grouping."""
 
@@ -161,17 +164,11 @@ def parse_error(text: str) -> ErrorObject:
         faults = faults or list(_walk(tree)) or list(_walk(tree, inside=True))
         if cuid and faults:
             break
-    faults = faults or _scavenge(text) or [_Fault((), text)]
+    faults = faults or _scavenge(text) or [((), text, "")]
     reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
     found = None if cuid else _CUID_IN_TEXT.search(text)
     scavenged = _APOSTROPHE.sub("'", found["cuid"]).rstrip(".") or None if found else None
     return ErrorObject(cuid or scavenged, reasons, shape_of(reasons))
-
-
-class _Fault(NamedTuple):
-    path: tuple[str, ...]  # the names above it: entities, properties
-    message: str
-    name: str = ""
 
 
 # The rungs ----------------------------------------------------------------------------------------------------
@@ -323,7 +320,7 @@ def _walk(tree: object, path: tuple[str, ...] = (), depth: int = 0, *, inside: b
         return
     if isinstance(tree, str):
         if inside and tree.strip():
-            yield _Fault(path, tree)
+            yield path, tree, ""
     elif isinstance(tree, dict):
         yield from _walk_object({str(key): value for key, value in tree.items()}, path, depth, inside)
     elif isinstance(tree, list | tuple):
@@ -336,7 +333,7 @@ def _walk_object(fields: dict[str, object], path: tuple[str, ...], depth: int, i
     named = tuple(text for keys in (_ENTITIES, _FIELDS) if (text := _first(fields, keys)))
     message = _first(fields, _MESSAGES) or (name if named else "")
     if message:
-        yield _Fault((*path, *named), message, name)
+        yield (*path, *named), message, name
     for key, value in fields.items():
         folded = _fold(key)
         wrapper = folded in _WRAPPERS
@@ -389,7 +386,7 @@ def _scavenge(text: str) -> list[_Fault]:
             groups.append({})
         groups[-1][key] = found["quoted"] or found["bare"] or ""
     return [
-        _Fault(
+        (
             tuple(one[key] for key in ("entity_name", "property_name", "property") if one.get(key)),
             message,
             one.get("name", ""),

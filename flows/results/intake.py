@@ -24,7 +24,7 @@ from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LAR
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
 from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import has_manifest, keys_of
+from flows.runs.documents import READERS, has_manifest, keys_of
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import ingested
 from flows.runs.openpgp import looks_like_message
@@ -273,7 +273,6 @@ def _keep_run(context: IssuerContext, run: str, answers: Sequence[RunOutcomes], 
 
 BATCH_PREFIX = "files-"  # of an object with the markers of many files; version 0.1 wrote one object per marker
 WAITING = "waiting"  # the object with the files that wait
-READERS = 16
 
 
 class MarkSpoiledError(OperatorError):

@@ -15,7 +15,6 @@ from io import BytesIO
 from threading import Lock
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 from pandera.config import ValidationDepth, config_context
 from pandera.errors import SchemaErrors
@@ -299,15 +298,10 @@ class Publisher:
 
 def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.DataFrame:
     """Return the ledger records of the rows of some chunks (at least one), in the chunks' order."""
-    heights = [chunk.height for chunk in chunks]
-    places = np.concatenate([np.arange(1, height + 1, dtype=np.uint16) for height in heights])
-    records = pl.concat(chunks).with_columns(
-        pl.col(CUID).alias("cuid"),
-        pl.lit(ledger.SUBMITTED).alias("fate"),
-        pl.Series("chunk", np.repeat(np.array(numbers, np.uint32), heights)),
-        pl.Series("position", places),
-    )
-    return records.select(*ledger.dtypes())
+    place = pl.int_range(1, pl.len() + 1, dtype=pl.UInt16)
+    placed = zip(chunks, numbers, strict=True)
+    records = pl.concat(rows.with_columns(chunk=pl.lit(number, pl.UInt32), position=place) for rows, number in placed)
+    return records.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)).select(*ledger.dtypes())
 
 
 def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
@@ -370,25 +364,21 @@ class LedgerWriter:
             self.finish()
 
     def finish(self) -> list[LedgerPart]:
-        """Write the rest and return all parts."""
+        """Write the rest and return all parts; one that exists counts if it holds the same records."""
         if any(map(len, self._waiting)):
-            self._parts.append(self._write(len(self._parts) + 1, self._waiting))
-            self._waiting = []
+            frame, self._waiting = pl.concat(self._waiting).sort("row"), []
+            check_records(frame)
+            name = f"part-{len(self._parts) + 1:05d}.parquet"
+            key, data = self._keys.ledger + name, parquet(frame, compression="zstd", statistics=True)
+            if self._anew:  # a dry run, maybe with other settings than those of the run that is stored
+                self._store.replace(key, [data])
+            else:
+                self._store.create(key, data)
+            stored = read(self._store, key)
+            same = stored == data
+            with suppress(pl.exceptions.PolarsError):  # not Parquet
+                same = same or pl.read_parquet(BytesIO(stored)).equals(frame)
+            if not same:
+                raise ConflictError(key=key)
+            self._parts.append(LedgerPart(name=name, rows=frame.height, sha256=digest(stored)))
         return self._parts
-
-    def _write(self, number: int, records: list[pl.DataFrame]) -> LedgerPart:
-        """Create a part; where it exists, it counts if it holds the same records, whoever wrote its bytes."""
-        frame = pl.concat(records).sort("row")
-        check_records(frame)
-        name = f"part-{number:05d}.parquet"
-        key, data = self._keys.ledger + name, parquet(frame, compression="zstd", statistics=True)
-        if self._anew:  # a dry run, maybe with other settings than those of the run that is stored
-            self._store.replace(key, [data])
-        else:
-            self._store.create(key, data)
-        stored = read(self._store, key)
-        part, same = LedgerPart(name=name, rows=frame.height, sha256=digest(stored)), stored == data
-        with suppress(pl.exceptions.PolarsError):  # not Parquet
-            if same or pl.read_parquet(BytesIO(stored)).equals(frame):
-                return part
-        raise ConflictError(key=key)

@@ -194,23 +194,17 @@ class SentTwiceError(OperatorError):
 
 def refuse_resend(context: IssuerContext, request: Request) -> None:
     """Raise SentTwiceError where a new run of an extract might send cards that an earlier run has sent."""
-    for plan in plans_of_extract(context, request.extract) if request.new_run else ():
-        if read_manifest(context.adapters.store, keys_of(plan.run)) is None:
+    if not request.new_run:
+        return
+    store, entry = context.adapters.store, find_extract(context, request.extract)
+    sha256, day = identify(store, entry).sha256, business_date(context, entry)
+    for plan in plans(store, context.issuer.issuer):
+        repeated = plan.source.sha256 == sha256 and (plan.as_of == day or not context.issuer.full_portfolio)
+        if not repeated or read_manifest(store, keys_of(plan.run)) is None:
             continue
         chunks = outbox(context.adapters, plan.run)
-        sent = [item for item in chunks if item.state != "cancelled"]
-        if sent:
+        if sent := [item for item in chunks if item.state != "cancelled"]:
             raise SentTwiceError(extract=request.extract, count=len(sent), chunks=len(chunks), run=plan.run)
-
-
-def plans_of_extract(context: IssuerContext, extract: str) -> list[Plan]:
-    """Return the plans of the runs of an extract's bytes, by date; for a portfolio, those of its business date."""
-    store = context.adapters.store
-    entry = find_extract(context, extract)
-    sha256 = identify(store, entry).sha256
-    found = [plan for plan in plans(store, context.issuer.issuer) if plan.source.sha256 == sha256]
-    day = business_date(context, entry)
-    return [plan for plan in found if not context.issuer.full_portfolio or plan.as_of == day]
 
 
 # The dry run: the same route over a store whose writes stay in memory; nothing is sealed.
