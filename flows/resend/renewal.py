@@ -64,13 +64,6 @@ class RenewalPlan(NamedTuple):
         return SelectedRows(self.rows.select("row", origin="row"))
 
 
-class RenewedRun(NamedTuple):
-    """What was due, and the run that renews it; None if nothing was due."""
-
-    due: RenewalPlan
-    submitted: Submitted | None
-
-
 def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: date, until: date) -> pl.DataFrame:
     """Return cuid, last_4, ends, row, why of every card whose link ends by `until`; why is null where due.
 
@@ -120,15 +113,17 @@ def renewals(context: IssuerContext, request: Request) -> RenewalPlan:
     return RenewalPlan(latest, until, due, dict(left.iter_rows()), len(links))
 
 
-def renew(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> RenewedRun:
+def renew(
+    context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None
+) -> tuple[RenewalPlan, Submitted | None]:
     """Commit the run that renews what is due, if anything; repeated after a crash it finishes the same run."""
     finish_commits(context)
     due = renewals(context, request)
     if due.rows.is_empty():
-        return RenewedRun(due, None)
+        return due, None
     with context.sealer() as sealer:
         ensure_store_safe(context)
-        return RenewedRun(due, execute(context, _job(context, request, due), sealer, on_progress))
+        return due, execute(context, _job(context, request, due), sealer, on_progress)
 
 
 def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPlan, Checked]:

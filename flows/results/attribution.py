@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -245,16 +245,3 @@ def decisions(store: Store, issuer: str) -> dict[str, tuple[Attribution, ...]]:
     """Return every chain of decisions of an issuer by its prefix, oldest record first."""
     chains = [folder.key for folder in store.keys(attributions(issuer), shallow=True)]
     return {chain: tuple(records(store, chain, Attribution)) for chain in chains}
-
-
-def by_hand(file: int, sha256: str, decided: Sequence[Attribution]) -> Iterator[ByHand]:
-    """Yield the last attribution of each row of the result file numbered `file`, with these bytes."""
-    last = {one.position: one for one in decided if one.digest == sha256 and one.what != "again"}
-    for one in last.values():
-        if one.what == "attributed":
-            yield ByHand(file, one.position, one.run, one.row)
-
-
-def affected_runs(decided: Sequence[Attribution]) -> frozenset[str]:
-    """Return the runs that had a file's rows, or were given them, when it was decided about."""
-    return frozenset(run for one in decided for run in (*one.runs, one.run) if run)

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from flows.errors import BugError, CardlinkError, OperatorError
 from flows.redaction import redact
-from flows.results.attribution import affected_runs, attribute_claims, by_hand, read_claims
-from flows.results.match import SentIndex, named_in
+from flows.results.attribution import attribute_claims, read_claims
+from flows.results.match import ByHand, SentIndex, named_in
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
 from flows.runs.chains import recent_commits
@@ -180,7 +180,11 @@ def _attribute(
 ) -> list[Attributed]:
     """Attribute result files among the sent rows that they may answer."""
     numbered = enumerate(zip(found, files, strict=True))
-    forced = [one for at, (object_, file) in numbered for one in by_hand(at, file.digest, object_.decided)]
+    forced = list[ByHand]()
+    for at, (object_, file) in numbered:  # the last attribution of each row of a file with these bytes
+        mine = (one for one in object_.decided if one.digest == file.digest and one.what != "again")
+        last = {one.position: one for one in mine}.values()
+        forced += [ByHand(at, one.position, one.run, one.row) for one in last if one.what == "attributed"]
     claims = read_claims(files)
     sent = books.candidates([one.name for one in files], claims, forced)
     return attribute_claims(files, claims, sent, context.issuer.portal.allowed_hosts, forced)
@@ -239,7 +243,8 @@ def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> I
     """Return what came of a result file, and whether that is known from `before`."""
     rows = one.outcomes
     runs = frozenset(rows["run"].drop_nulls().unique())
-    left = affected_runs(found.decided).union(before.runs if before else ()) - runs  # also where one was killed
+    had = frozenset(run for one in found.decided for run in (*one.runs, one.run) if run)
+    left = had.union(before.runs if before else ()) - runs  # also where one was killed
     refused = not rows.filter(trouble=URL_NOT_ALLOWED).is_empty()
     lost = rows.filter(pl.col("row").is_null())["trouble"].drop_nulls()
     lost_as = min(lost, default="")

@@ -33,9 +33,8 @@ from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, refusals
 from flows.submissions.pending import changed_extract
 from flows.submissions.plan import RunInputs, find_extract, identify, make_plan, submit_line
 from flows.submissions.rows import Inspection, ReasonRows, RowScope
-from schemas.issuer import Issuer
 from schemas.ledger import FATES
-from schemas.manifest import Counts, Manifest, Plan
+from schemas.manifest import Counts, Manifest
 
 
 class UnexpectedOutcomeError(OperatorError):
@@ -79,7 +78,8 @@ def prepare(
 ) -> tuple[Job, tuple[str, ...]]:
     """Plan the run of an extract (default: of that name), with remarks; `note` takes what holds a changed one."""
     entry = entry or find_extract(context, request.extract)
-    survey = survey_cards(context) if guards(context.issuer) else None
+    guarded = context.issuer.full_portfolio or context.issuer.resend.seen_before != "send"
+    survey = survey_cards(context) if guarded else None
     since = survey.commit if survey else last_commit(context.adapters.store, context.issuer.issuer)
     known, prior = (survey.digest, survey.known) if survey else ("", None)
     day = business_date(context, entry, request.business_date)
@@ -89,7 +89,8 @@ def prepare(
     if watched and (changed := changed_extract(context, entry, source, asked, prior)):
         note(changed)
     plan, remarks = make_plan(context, source, asked)
-    line, guarded = command(plan, request.opened), survey is not None
+    options = [word for gate in sorted(request.opened) for word in ("--open", gate)]
+    line = submit_line(source.key, *options, *(("--new-run", plan.reason) if plan.reason else ()))
     return Job(plan, entry, RowScope(prior=prior), request.opened, line, since, guarded, request.expected), remarks
 
 
@@ -136,11 +137,6 @@ def _commit(context: IssuerContext, manifest: Manifest, extract: Entry | None = 
     return ours
 
 
-def guards(issuer: Issuer) -> bool:
-    """Return whether the rows of an extract are held against what other runs have sent."""
-    return issuer.full_portfolio or issuer.resend.seen_before != "send"
-
-
 def finish_commits(context: IssuerContext) -> None:
     """Write the manifests of runs that died right after they were added to the commits: they are complete."""
     store, issuer = context.adapters.store, context.issuer.issuer
@@ -177,12 +173,6 @@ def _build(
             extract=plan.source.key, now=manifest.counts.submitted, listed=job.expected.counts.submitted
         )
     return manifest, tuple(f"{plan.source.key} departs from the extracts before it: {one}" for one in facts.drift)
-
-
-def command(plan: Plan, opened: Collection[str]) -> str:
-    """Return the command line that finishes a run, ready to paste into a shell."""
-    gates = [word for gate in sorted(opened) for word in ("--open", gate)]
-    return submit_line(plan.source.key, *gates, *(("--new-run", plan.reason) if plan.reason else ()))
 
 
 class SentTwiceError(OperatorError):

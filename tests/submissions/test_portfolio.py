@@ -126,7 +126,7 @@ def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_
 def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(tmp_path: Path) -> None:
     place = town(tmp_path, "a", "b", renew_within_days=0)
     place.night(50)
-    renewed = renew(place.bench.context, Renewal(14)).submitted
+    renewed = renew(place.bench.context, Renewal(14))[1]
     assert renewed is not None
     place.answer(errors="b")
     place.day += timedelta(days=11)  # the old link has ended
