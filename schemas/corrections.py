@@ -14,8 +14,10 @@ from schemas.tables import Table
 AT_SOURCE = frozenset({PAN, YEAR, MONTH, CVV, CVV_HASH})
 SOURCE_ONLY = "correct it at the source"
 
-# Columns of the corrected extracts that earlier versions resubmitted from; the reader renames a header `row`.
-BESIDE = ("row_", "run")
+# Extra columns of a corrected extract: the row it replaces, and of which run. The reader renames a header `row` to
+# `row_`, because its frames have a `row` of their own.
+ROW, RUN = "row_", "run"
+BESIDE = (ROW, RUN)
 
 UNNAMED = "is not accepted"  # for a rule whose kind is not listed below
 WRONG = {

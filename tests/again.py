@@ -65,11 +65,6 @@ def correct(bench: Bench, content: bytes, name: str = "corrected.csv") -> str:
     return name
 
 
-def corrected(bench: Bench, *lines: str) -> str:
-    """Drop a filled-in template of these lines (run, row, column, correction); return its name."""
-    return correct(bench, "\n".join(["run,row,column,correction", *lines, ""]).encode())
-
-
 def sent(bench: Bench, run: str, *columns: str) -> list[tuple[Any, ...]]:
     """Return these columns of the rows of a run as the portal opens them."""
     chunks = [pl.read_csv(chunk, infer_schema=False) for chunk in bench.chunks(run)]

@@ -80,16 +80,19 @@ def resubmit(
     rejects: Rejects = False,
     row: Rows = (),
     corrections: Annotated[ExtractName, Cli(metavar="FILE")] = "",
+    extract: ExtractName = "",
     reason: Reason = "",
     override_reason: Annotated[Reason, Cli("--override", "REASON")] = "",
     dry_run: bool = False,
 ) -> Result:
-    """Send rows of RUN again as a new run, read from its extract, corrected as a template says.
+    """Send rows of RUN again as a new run, read from its extract or from a corrected file.
 
     Args:
         run: The run whose rows are sent again; rows with a link or awaiting their result stay.
         corrections: A filled-in correction template, by its name below the issuer's corrections; on the command line
             also a local file.
+        extract: A corrected extract below the issuer's extracts, whose rows replace rows by number or cuid; not
+            together with a template.
         reason: Why; kept with the new run. Required to send.
         override_reason: Why cards that are linked or awaiting are sent a second time; recorded. Without it they stay.
         dry_run: Show how many rows would be sent and why the others stay; write nothing.
@@ -100,7 +103,7 @@ def resubmit(
     issuer_context = context.context_of(run)
     issuer = issuer_context.issuer.issuer
     selection = RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
-    request = resubmission.Request(run, selection, reason, override_reason, corrections)
+    request = resubmission.Request(run, selection, reason, override_reason, corrections, extract)
     local = Path(corrections)
     content = local.read_bytes() if corrections and context.local_files and local.is_file() else None
     named = request._replace(corrections=local.name) if content is not None else request
@@ -171,9 +174,11 @@ def _preview(issuer: str, request: Request, plan: ResendPlan, checked: Checked) 
     shown += [f"refused: {checked.refused}"] if checked.refused else []
     if over:
         shown += [f"{over:,} of them are linked or awaiting: the override sends them a second time"]
-    each = left.head(LISTED).select("row", "state", "why", "where").fill_null("").rows()
+    each = left.head(LISTED).select("origin", "state", "why", "where").fill_null("").rows()
     shown += ["", Table(("row", "state", "why it stays", "in run"), each)] if each else []
     shown += [f"and {left.height - LISTED:,} more"] if left.height > LISTED else []
+    strangers = plan.source.strangers
+    shown += [f"{len(strangers):,} rows of the corrected extract replace no selected row"] if len(strangers) else []
     next_step = command(request if request.reason else request._replace(reason="WHY")) if sent else ""
     facts = {
         "issuer": issuer,
@@ -184,7 +189,8 @@ def _preview(issuer: str, request: Request, plan: ResendPlan, checked: Checked) 
         "chunks": checked.chunks,
         "overridden": over,
         "left": plan.left,
-        "each": plan.rows.select("row", "state", "reason", "why", "where").to_dicts(),
+        "each": plan.rows.select("row", "origin", "state", "reason", "why", "where").to_dicts(),
+        "strangers": strangers.to_list(),
         "already": plan.already.run if plan.already else None,
     }
     return Result(facts, shown, next_step, 3 if checked.refused else 0)

@@ -22,7 +22,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import corrections
-from flows.runs.store import Store, read
+from flows.runs.store import Entry, Store, read
 from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, Template
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import YEAR, columns
@@ -208,7 +208,7 @@ def _unusable(record: dict[str, str], run: str, column: str) -> str:
 
 
 class CorrectionsNotFoundError(OperatorError):
-    """There is no filled-in template of that name."""
+    """There is no filled-in template or corrected extract of that name."""
 
     message = "No file {name} under {prefix}."
     next_step = "Put it there, or name a file on this machine with --corrections."
@@ -228,15 +228,20 @@ def correction_template(
         yield template(asked(rows, wanted).filter(pl.col("named") | ~done), run)
 
 
+def find_dropped(context: IssuerContext, name: str) -> Entry:
+    """Return the issuer's correction file of that name; CorrectionsNotFoundError."""
+    prefix = corrections(context.issuer.issuer)
+    for entry in context.adapters.store.keys(prefix):
+        if entry.key in (checked_name(name), prefix + name):
+            return entry
+    raise CorrectionsNotFoundError(name=name, prefix=prefix)
+
+
 def read_corrections(context: IssuerContext, name: str) -> tuple[SourceIdentity, bytes]:
     """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsUnreadableError."""
-    prefix = corrections(context.issuer.issuer)
-    named = (checked_name(name), prefix + name)
-    entry = next((one for one in context.adapters.store.keys(prefix) if one.key in named), None)
-    if entry is None:
-        raise CorrectionsNotFoundError(name=name, prefix=prefix)
+    entry = find_dropped(context, name)
     if entry.size > LARGEST:
-        problem = f"it is {entry.size:,} bytes, too large for one; a corrected extract is submitted as one"
+        problem = f"it is {entry.size:,} bytes, too large for one; a corrected extract is named with --extract"
         raise CorrectionsUnreadableError(name=entry.key, problem=problem)
     content = read(context.adapters.store, entry.key)
     sha256 = digest(content)

@@ -27,7 +27,8 @@ from flows.runs.keys import corrections
 from flows.runs.probe import ensure_store_safe
 from flows.runs.store import Entry, write_once
 from flows.submissions.build import Job, OnProgress, Scan
-from flows.submissions.rows import RowScope, SelectedRows
+from flows.submissions.plan import identify
+from flows.submissions.rows import PICK, RowScope, SelectedRows
 from flows.submissions.submit import NO_ROWS, Checked, Submitted, check_selection, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection, SourceIdentity
@@ -35,10 +36,10 @@ from schemas.portal import CUID
 
 
 class NothingAskedError(OperatorError):
-    """The rows to resubmit are not given."""
+    """The rows to resubmit are not given, or given in two ways."""
 
-    message = "{run}: rows to resubmit are not given."
-    next_step = "Select them by errors, codes, actions, missing, rejects, rows or a correction template."
+    message = "{run}: rows to resubmit are not given, or given in two ways."
+    next_step = "Select them by errors, codes, actions, missing, rejects or rows, and name at most one corrected file."
 
 
 class StandingRowsError(OperatorError):
@@ -59,20 +60,30 @@ class NothingToSendError(OperatorError):
 
 
 class Request(NamedTuple):
-    """Which rows of which run to resubmit, and why; the template is named as below the issuer's corrections."""
+    """Which rows of which run to resubmit, and why; corrected files are named as below the issuer's corrections."""
 
     run: str
     wanted: choice.RowSelection
     reason: str
     override: str = ""  # why cards that are linked or awaiting may go out again
     corrections: str = ""  # a filled-in template
+    extract: str = ""  # a corrected extract
+
+
+class Source(NamedTuple):
+    """Where rows are read from; `picks`: row there, and origin, the row of the run; `strangers`: all other rows."""
+
+    entry: Entry
+    identity: SourceIdentity
+    picks: pl.DataFrame
+    strangers: pl.Series
 
 
 class ResendPlan(NamedTuple):
     """What a resubmission would do with the rows of the run `of` (columns: `flows.resend.selection.decide`)."""
 
     of: Manifest
-    source: tuple[Entry, SourceIdentity]
+    source: Source
     rows: pl.DataFrame
     corrected: pl.DataFrame  # the corrections to merge, as SelectedRows takes them
     given: SourceIdentity | None  # the filled-in template
@@ -115,7 +126,7 @@ class ResendPlan(NamedTuple):
     @property
     def selected(self) -> SelectedRows:
         """The rows of the new run, as its scan takes them."""
-        return SelectedRows(self.outgoing.select("row", origin="row"), self.corrected)
+        return SelectedRows(self.outgoing.select("row", "origin"), self.corrected)
 
 
 def rehearse_resubmit(
@@ -142,42 +153,60 @@ def _given(context: IssuerContext, request: Request, content: bytes | None) -> I
 def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     """Return which rows go out, and why the others stay.
 
-    Raises NothingAskedError, NoSuchRowError, StandingRowsError, SourceGoneError and what a template is refused with.
+    Raises NothingAskedError, NoSuchRowError, StandingRowsError, SourceGoneError and what corrected files are refused
+    with.
     """
-    if not (request.corrections or any(request.wanted)):
+    if not (any(request[4:]) or any(request.wanted)) or (request.corrections and request.extract):
         raise NothingAskedError(run=request.run)
     store = context.adapters.store
     links = list(commits_since(store, context.issuer.issuer))  # first: our own commit checks what is committed later
     of = committed(store, request.run)
-    given, cells = None, pl.DataFrame(schema=templates.CELL)
+    given, cells, changed = None, pl.DataFrame(schema=templates.CELL), pl.Series(dtype=pl.UInt32)
     if name := request.corrections:
         given, content = templates.read_corrections(context, name)
         cells = templates.corrected_cells(given.key.rpartition("/")[2], content, of, store)
-    changed = cells["row"]
-    also = frozenset(changed)
-    named = pl.concat([choice.asked(rows, request.wanted, also) for rows in run_rows(store, of)])
-    lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
-    if len(lacking):
-        raise NoSuchRowError(place=request.run, rows=choice.numbered(lacking))
-    source = choice.reopen_source(context, of.run, of.source)
-    corrected = templates.by_row(pl.concat([templates.cells_of(context, of), cells]))
-    tried = _recheck(context, source, SelectedRows(named.select("row", origin="row"), corrected))
-    stands = _active(context, of, choice.cards(named, tried), links)
+        changed = cells["row"]
+    if request.extract:
+        entry = templates.find_dropped(context, request.extract)
+        identity = identify(store, entry)
+        picks, numbers = choice.replaced_rows(context, entry, identity, of)
+        changed = picks["origin"]
+        named = _selected_rows(context, request, of, frozenset() if any(request.wanted) else frozenset(changed))
+        picks = picks.filter(pl.col("origin").is_in(named["row"].implode()))
+        source = Source(entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())).sort())
+    else:
+        named = _selected_rows(context, request, of, frozenset(changed))
+        numbers = named["row"]
+        entry, identity = choice.reopen_source(context, of.run, of.source)
+        source = Source(entry, identity, pl.DataFrame({"row": numbers, "origin": numbers}, PICK), numbers.clear())
+        cells = pl.concat([templates.cells_of(context, of), cells])
+    corrected = templates.by_row(cells)
+    tried = _recheck(context, source, SelectedRows(source.picks, corrected))
+    stands = _active(context, of, choice.cards(named, source.picks, tried), links)
     alike = [link for link in links if _is_repeat(link.selection, request)]
     lifted = frozenset(link.run for link in alike) if request.override else None
-    rows = choice.decide(named, tried, stands, changed, lifted)
+    rows = choice.decide(named, source.picks, tried, stands, changed, lifted)
     refused = tried.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
     refused = refused.join(rows.filter(pl.col("why").is_null()), on="row", how="semi")
     return ResendPlan(of, source, rows, corrected, given, len(links), _refuse_active(request, rows, alike), refused)
 
 
-def _recheck(context: IssuerContext, source: tuple[Entry, SourceIdentity], picked: SelectedRows) -> pl.DataFrame:
+def _selected_rows(context: IssuerContext, request: Request, of: Manifest, also: frozenset[int]) -> pl.DataFrame:
+    """Return the rows asked for, and `also`: those of a corrected file."""
+    named = pl.concat([choice.asked(rows, request.wanted, also) for rows in run_rows(context.adapters.store, of)])
+    lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
+    if len(lacking):
+        raise NoSuchRowError(place=request.run, rows=choice.numbered(lacking))
+    return named
+
+
+def _recheck(context: IssuerContext, source: Source, picked: SelectedRows) -> pl.DataFrame:
     """Return the verdict of today's rules (TRIED) on the rows as they would go out."""
-    if picked.rows.is_empty():
+    if source.picks.is_empty():
         return pl.DataFrame(schema=choice.TRIED)
-    with open_extract(context, *source) as stream:
+    with open_extract(context, source.entry, source.identity) as stream:
         frames = []
-        for piece in Scan(context, stream, source[1], _today(context), RowScope(selected=picked)):
+        for piece in Scan(context, stream, source.identity, _today(context), RowScope(selected=picked)):
             good = [chunk.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)) for chunk in piece.chunks]
             frames += [shaped(one, choice.TRIED) for one in (piece.others, *good)]
         return pl.concat(frames)
@@ -212,7 +241,7 @@ def _refuse_active(request: Request, rows: pl.DataFrame, alike: Sequence[Manifes
     if named.height and not where <= {link.run for link in alike}:
         runs = named["where"].unique().sort().to_list()
         raise StandingRowsError(
-            run=request.run, count=named.height, rows=choice.numbered(named["row"]), where=", ".join(runs[:5])
+            run=request.run, count=named.height, rows=choice.numbered(named["origin"]), where=", ".join(runs[:5])
         )
     return before if rows.drop_nulls("why").height == rows.height else None
 
@@ -254,7 +283,7 @@ def command(request: Request) -> str:
     words += [f"--{flag}" for flag in ("errors", "missing", "rejects") if getattr(wanted, flag)]
     for option, values in (("--code", wanted.codes), ("--action", wanted.actions), ("--row", wanted.rows)):
         words += [word for value in sorted(values) for word in (option, str(value))]
-    for option in ("corrections", "reason", "override"):
+    for option in ("corrections", "extract", "reason", "override"):
         value = redact(getattr(request, option))
         words += [f"--{option}", value] if value else []
     return shlex.join(words)
@@ -262,7 +291,7 @@ def command(request: Request) -> str:
 
 def _job(context: IssuerContext, request: Request, chosen: ResendPlan) -> Job:
     """Plan the run, store its selection, and record what it repeats and overrides."""
-    rows = chosen.selected.rows
+    rows = chosen.outgoing.select("row", "origin")
     of_what = {"of": request.run, "rows": choice.rows_digest(rows), "override": request.override}
     selection = Selection(
         kind="resubmit",
@@ -273,7 +302,8 @@ def _job(context: IssuerContext, request: Request, chosen: ResendPlan) -> Job:
         override=redact(request.override),
         corrections=chosen.given,
     )
-    job = choice.selection_job(context, chosen.source, chosen.selected, selection, command(request), chosen.commit)
+    source = (chosen.source.entry, chosen.source.identity)
+    job = choice.selection_job(context, source, chosen.selected, selection, command(request), chosen.commit)
     run, over = job.plan.run, chosen.outgoing.filter("over")
     if over.height:  # before the commit: a crash right after it would lose the record
         runs = sorted(over["where"].unique())

@@ -1,29 +1,35 @@
-"""Which rows of a run are resent, and where they are read from: the very bytes of their run.
+"""Which rows of a run are resent, and where they are read from: the very bytes of their run, or a corrected extract.
 
 No linked or awaiting card is resent, and no row that would be refused as before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from typing import NamedTuple
 
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.results.lineage import CANCELLED, RUN_ROW
+from flows.extracts.delivery import open_extract
+from flows.extracts.mapping import map_rows, plan_mapping
+from flows.extracts.reader import read_extract
+from flows.results.lineage import CANCELLED, RUN_ROW, run_rows
 from flows.runs.attempts import active
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, shaped
 from flows.runs.identity import digest, local_day
 from flows.runs.store import Entry, ObjectMissingError, write_once
 from flows.submissions.build import Job
+from flows.submissions.normalise import normalise
 from flows.submissions.plan import identify, plan_selection
 from flows.submissions.rows import PICK, RowScope, SelectedRows
 from schemas import ledger
-from schemas.corrections import AT_SOURCE
+from schemas.corrections import AT_SOURCE, BESIDE, ROW, RUN
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.manifest import Selection, SourceIdentity
+from schemas.manifest import Manifest, Selection, SourceIdentity
+from schemas.portal import CUID
 from schemas.reasons import reason
 from schemas.tables import parquet
 
@@ -36,7 +42,7 @@ ASKED = {name: RUN_ROW[name] for name in ("row", "cuid", "last_4", "state", "rea
 CARD = ["cuid", "last_4"]
 # Why a selected row does not go out.
 STANDS = (LINKED, AWAITING)
-UNREAD = "not in the extract as it is read now"
+NOT_IN_EXTRACT = "not in the corrected extract"
 SOURCE = "card fields are corrected at the source only"
 UNCHANGED = "would be refused as before"
 REPEATED = "repeats another of these rows"
@@ -86,43 +92,48 @@ def active_attempts(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
     return attempts.filter(active(today)).select(pl.col(name).cast(kind) for name, kind in STANDING.items())
 
 
-def cards(asked: pl.DataFrame, tried: pl.DataFrame) -> pl.DataFrame:
-    """Return row, cuid, last_4 of the card of every selected row, as it was and as it would be now."""
-    every = [rows.select("row", *CARD) for rows in (asked, tried)]
-    return pl.concat(every).drop_nulls().unique(maintain_order=True)
+def cards(asked: pl.DataFrame, picks: pl.DataFrame, tried: pl.DataFrame) -> pl.DataFrame:
+    """Return origin, cuid, last_4 of the card of every selected row, as it was and as it would be now."""
+    before = asked.select(pl.col("row").alias("origin"), *CARD)
+    now = tried.join(picks, on="row").select("origin", *CARD)
+    return pl.concat([before, now]).drop_nulls().unique(maintain_order=True)
 
 
 def decide(
     asked: pl.DataFrame,
+    picks: pl.DataFrame,
     tried: pl.DataFrame,
     standing: pl.DataFrame,
     corrected: pl.Series,
     lifted: frozenset[str] | None = None,
 ) -> pl.DataFrame:
-    """Return every selected row: row, cuid, last_4, state, reason, named, why, where, over.
+    """Return every selected row: row (of the source), origin, cuid, last_4, state, reason, named, why, where, over.
 
-    `asked`: ASKED. `tried`: TRIED, today's verdict on each of them. `standing`: STANDING, cards that are linked or
-    awaiting in any run.
+    `asked`: ASKED. `picks`: row of the source, and origin, the selected row it stands for. `tried`: TRIED, today's
+    verdict on each row of the source. `standing`: STANDING, cards that are linked or awaiting in any run.
     `corrected`: numbers of the selected rows that a corrected file changes. `lifted`: an override is given; it lifts
     active attempts of all runs but these, and such rows go out with `over` true.
 
     `why` is null where a row goes out; for LINKED and AWAITING `where` names the run.
     """
     # of a row's active attempts the last counts, and one of a run in `lifted` before all
-    found = cards(asked, tried).join(standing, on=CARD, maintain_order="right")
+    found = cards(asked, picks, tried).join(standing, on=CARD, maintain_order="right")
     ordered = found.sort(pl.col("run").is_in(sorted(lifted or ())), maintain_order=True)
-    blocking = ordered.group_by("row", maintain_order=True).agg(
+    blocking = ordered.group_by("origin", maintain_order=True).agg(
         stands=pl.col("state").last(), where=pl.col("run").last()
     )
     verdicts = tried.select("row", "fate", now="reasons")
-    reported = asked.join(blocking, on="row", how="left", maintain_order="left").join(
-        verdicts, on="row", how="left", maintain_order="left"
+    reported = (
+        asked.rename({"row": "origin"})
+        .join(picks, on="origin", how="left", maintain_order="left")
+        .join(blocking, on="origin", how="left", maintain_order="left")
+        .join(verdicts, on="row", how="left", maintain_order="left")
     )
     stands = pl.col("stands").is_not_null()
     free = pl.lit(value=False) if lifted is None else ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
     decided = reported.with_columns(why=pl.when(stands & ~free).then("stands").otherwise(_refused(corrected)))
     return decided.select(
-        *(name for name in ASKED if name != "reasons"), "why",
+        "row", "origin", *(name for name in ASKED if name not in ("row", "reasons")), "why",
         pl.when(stands).then("where").alias("where"), (stands & pl.col("why").is_null()).alias("over"),
     )  # fmt: skip
 
@@ -131,9 +142,9 @@ def _refused(corrected: pl.Series) -> pl.Expr:
     """Return why a row is not sent; one that was corrected goes out all the same, to be rejected in its own run."""
     column = pl.element().str.split("|").list.first()
     at_source = pl.col("now").list.eval(column.is_in(sorted(AT_SOURCE))).list.any().fill_null(value=False)
-    rejected = (pl.col("fate") == ledger.REJECTED) & ~pl.col("row").is_in(corrected.implode())
+    rejected = (pl.col("fate") == ledger.REJECTED) & ~pl.col("origin").is_in(corrected.implode())
     return (
-        pl.when(pl.col("fate").is_null()).then(pl.lit(UNREAD))
+        pl.when(pl.col("row").is_null()).then(pl.lit(NOT_IN_EXTRACT))
         .when(pl.col("fate") == ledger.DUPLICATE).then(pl.lit(REPEATED))
         .when(pl.col("fate") == ledger.SUPPRESSED).then(pl.lit(EXCLUDED))
         .when(rejected & at_source).then(pl.lit(SOURCE))
@@ -141,6 +152,8 @@ def _refused(corrected: pl.Series) -> pl.Expr:
     )  # fmt: skip
 
 
+# A row of the corrected extract, with `number` and `run` where it has such columns.
+CORRECTED: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "cuid": pl.String}
 LISTED = 10  # row numbers named in a message
 
 
@@ -148,9 +161,14 @@ class SourceGoneError(OperatorError):
     """The extract of a run is missing, or has other bytes now."""
 
     message = "{extract}, the extract of run {run}, is gone or has changed: its rows cannot be read again."
-    next_step = (
-        "Put the same file back, or submit a newer extract: rows with a link or awaiting one are not sent again."
-    )
+    next_step = "Put the same file back, or name a newer extract with --extract."
+
+
+class AmbiguousRowsError(OperatorError):
+    """Rows of a corrected extract could replace several rows of the run."""
+
+    message = "{extract}: cannot tell which of its rows {rows} replaces which of the rows {run_rows} of {run}."
+    next_step = "Give each the number of the row it replaces, once, in a column `row`."
 
 
 def reopen_source(context: IssuerContext, run: str, source: SourceIdentity) -> tuple[Entry, SourceIdentity]:
@@ -187,7 +205,57 @@ def selection_job(
     return Job(plan, entry, RowScope(selected=rows), (), again, since=since)
 
 
+def replaced_rows(
+    context: IssuerContext, entry: Entry, source: SourceIdentity, manifest: Manifest
+) -> tuple[pl.DataFrame, pl.Series]:
+    """Return which rows of a corrected extract replace which of a run (PICK), and all its rows; AmbiguousRowsError."""
+    rows = pl.concat([pl.DataFrame(schema=CORRECTED), *_rows(context, entry, source)], how="diagonal")
+    if "number" in rows.columns:
+        picks = by_number(rows, manifest.run)
+    else:
+        cuids = rows["cuid"].drop_nulls().unique().implode()
+        ours = [part.filter(pl.col("cuid").is_in(cuids)) for part in run_rows(context.adapters.store, manifest)]
+        picks = by_cuid(rows, pl.concat(ours).select("row", "cuid"))
+    unclear = picks.filter(pl.col("row").is_duplicated() | pl.col("origin").is_duplicated())
+    if unclear.height:
+        raise AmbiguousRowsError(
+            extract=entry.key,
+            rows=numbered(unclear["row"].unique()),
+            run_rows=numbered(unclear["origin"].unique()),
+            run=manifest.run,
+        )
+    return picks, rows["row"]
+
+
+def by_number(rows: pl.DataFrame, run: str) -> pl.DataFrame:
+    """Return row and origin by the column `number`; rows without one, or of another run, replace nothing."""
+    ours = pl.lit(value=True) if "run" not in rows.columns else pl.col("run").fill_null(run).is_in([run, ""])
+    number = pl.col("number").str.strip_chars().cast(pl.UInt32, strict=False)
+    return shaped(rows.filter(ours).with_columns(origin=number), PICK).drop_nulls().unique(maintain_order=True)
+
+
+def by_cuid(rows: pl.DataFrame, ours: pl.DataFrame) -> pl.DataFrame:
+    """Return row and origin by cuid; `ours` has row and cuid of every row of the run with one of these cuids."""
+    found = rows.join(ours.rename({"row": "origin"}), on="cuid", maintain_order="left")
+    return shaped(found, PICK).drop_nulls().unique(maintain_order=True)
+
+
 def numbered(rows: pl.Series) -> str:
     """List the first row numbers, and how many more there are."""
     first = ", ".join(str(row) for row in rows.sort().head(LISTED))
     return first + (f" and {len(rows) - LISTED:,} more" if len(rows) > LISTED else "")
+
+
+def _rows(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Iterator[pl.DataFrame]:
+    """Yield row, cuid and, where there are such columns, number and run of every readable row."""
+    issuer = context.issuer
+    with open_extract(context, entry, source) as stream:
+        extract = read_extract(stream, issuer.source, source.key)
+        mapping = plan_mapping(extract.header, issuer, source.key, context.header.names, BESIDE)
+        given = {name: header for header, name in ((ROW, "number"), (RUN, "run")) if header in extract.header}
+        for block in extract:
+            mapped, _ = map_rows(block.rows, mapping)
+            named = normalise(mapped, issuer.rules).select("row", pl.col(CUID).alias("cuid"))
+            beside = block.rows.select("row", **given)
+            named = named.join(beside, on="row", how="left", maintain_order="left")
+            yield named.with_columns(pl.col("row").cast(pl.UInt32))

@@ -14,9 +14,9 @@ from flows.cli.main import main
 from flows.runs.keys import corrections
 from flows.wiring import open_store
 from schemas.corrections import Template
-from schemas.portal import CITY, PAN
+from schemas.portal import CITY, CUID, PAN
 from tests import keys
-from tests.again import PANS, corrected
+from tests.again import PANS, correct
 from tests.builders import portal_rows
 from tests.night import Bench, issuer, portal_csv
 
@@ -93,15 +93,17 @@ def test_a_template_is_for_its_owner_alone_and_overwrites_nothing(bank: tuple[Be
 
 def test_a_dry_run_lists_what_stays_and_why_for_people_and_machines(bank: tuple[Bench, str], tmp_path: Path) -> None:
     bench, run = bank
-    name = corrected(bench, f"{run},2,{CITY},Salem")
-    asked = ["resubmit", run, "--rejects", "--row", "1", "--corrections", name, "--dry-run", "--override", "asked to"]
+    fixed = portal_rows({PAN: PANS[0]}, {PAN: PANS[1]}, {PAN: PANS[4], CUID: "c-9"})
+    name = correct(bench, portal_csv(fixed))
+    asked = ["resubmit", run, "--rejects", "--row", "1", "--extract", name, "--dry-run", "--override", "asked to"]
 
     shown = cardlink(tmp_path, *asked)
     told = json.loads(cardlink(tmp_path, "--json", *asked).stdout)
 
     assert "1 of them are linked or awaiting: the override sends them a second time" in shown.stdout
+    assert "1 rows of the corrected extract replace no selected row" in shown.stdout
     assert "--override 'asked to'" in shown.stderr
-    assert (2, 1, {"would be refused as before": 1}) == (told["rows"], told["overridden"], told["left"])
+    assert (2, 1, {"not in the corrected extract": 1}) == (told["rows"], told["overridden"], told["left"])
     assert not [pan for pan in PANS if pan in shown.stdout + json.dumps(told)]
 
 

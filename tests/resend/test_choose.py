@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.resend.selection import ASKED, STANDING, TRIED, active_attempts, cards, decide
+from flows.submissions.rows import PICK
 from schemas.portal import CITY, PAN
 
 TODAY = date(2026, 11, 20)
@@ -22,6 +23,11 @@ def asked(*rows: tuple[int, str | None, str | None]) -> pl.DataFrame:
 def tried(*rows: tuple[int, str | None, str | None, str, list[str]]) -> pl.DataFrame:
     """Return what the rules say: row, cuid, last_4, fate, reasons."""
     return pl.DataFrame(rows, TRIED, orient="row")
+
+
+def picks(*rows: tuple[int, int]) -> pl.DataFrame:
+    """Return rows of the source and the rows asked for that they are."""
+    return pl.DataFrame(rows, PICK, orient="row")
 
 
 def stand(*rows: tuple[str, str, str, str]) -> pl.DataFrame:
@@ -49,7 +55,7 @@ def test_awaiting_and_linked_stand_in_the_way_until_the_link_ends() -> None:
 
 
 def test_a_row_is_held_against_the_card_it_was_and_the_card_it_would_be() -> None:
-    found = cards(asked((1, "old", "1111"), (2, None, None)), tried((1, "new", "2222", "submitted", [])))
+    found = cards(asked((1, "old", "1111"), (2, None, None)), picks((7, 1)), tried((7, "new", "2222", "submitted", [])))
 
     assert {(1, "old", "1111"), (1, "new", "2222")} == set(found.rows())
 
@@ -64,7 +70,7 @@ def test_each_row_that_stays_has_one_reason() -> None:
         (5, "c5", "1111", "rejected", [f"{CITY}|address.city.missing"]),
         (6, "c6", "1111", "duplicate", ["|row.content.repeated"]),
     )
-    facts = (rows, now, stand(("r9", "c2", "1111", "linked")), corrected(5))
+    facts = (rows, picks(*((at, at) for at in range(1, 7))), now, stand(("r9", "c2", "1111", "linked")), corrected(5))
 
     found = decide(*facts)
 
@@ -75,19 +81,21 @@ def test_each_row_that_stays_has_one_reason() -> None:
         (4, "would be refused as before", None),
         (5, None, None),
         (6, "repeats another of these rows", None),
-        (7, "not in the extract as it is read now", None),
-    ] == found.select("row", "why", "where").rows()
+        (7, "not in the corrected extract", None),
+    ] == found.select("origin", "why", "where").rows()
 
 
 def test_an_override_lifts_what_stands_but_never_what_it_sent_itself() -> None:
     rows = asked((1, "a", "1111"), (2, "b", "2222"))
     now = tried((1, "a", "1111", "submitted", []), (2, "b", "2222", "submitted", []))
     attempts = [("r1", "a", "1111", "linked"), ("r2", "b", "2222", "awaiting"), ("r3", "b", "2222", "linked")]
-    facts = (rows, now, stand(*attempts), corrected())
+    facts = (rows, picks((1, 1), (2, 2)), now, stand(*attempts), corrected())
 
     found = decide(*facts, frozenset({"r2"}))
 
-    assert [(1, None, "r1", True), (2, "awaiting", "r2", False)] == found.select("row", "why", "where", "over").rows()
+    assert [(1, None, "r1", True), (2, "awaiting", "r2", False)] == found.select(
+        "origin", "why", "where", "over"
+    ).rows()
 
 
 CARD = st.tuples(st.sampled_from("abc"), st.sampled_from(["1111", "2222"]))
@@ -110,7 +118,8 @@ def test_no_card_that_stands_goes_out_and_every_row_asked_for_is_told_once(
     fate = sorted(fates)
     facts = (
         asked(*((at, *card) for at, card in zip(numbers, before, strict=True))),
-        tried(*((at, *now[at - 1], fate[at % len(fate)], []) for at in numbers)),
+        picks(*((at + 10, at) for at in numbers)),
+        tried(*((at + 10, *now[at - 1], fate[at % len(fate)], []) for at in numbers)),
         stand(*((f"r{at}", *card, state) for at, (card, state) in enumerate(attempts))),
         corrected(),
     )
@@ -118,7 +127,7 @@ def test_no_card_that_stands_goes_out_and_every_row_asked_for_is_told_once(
     found = decide(*facts)
 
     standing_cards = {card for card, _ in attempts}
-    going = found.filter(pl.col("why").is_null())["row"]
-    assert list(numbers) == found["row"].to_list()
+    going = found.filter(pl.col("why").is_null())["origin"]
+    assert list(numbers) == found["origin"].to_list()
     assert not [at for at in going if {before[at - 1], now[at - 1]} & standing_cards]
     assert not found["over"].any()

@@ -155,7 +155,7 @@ def test_a_correction_of_the_cuid_is_held_against_the_cards_of_its_new_owner(tmp
 
     chosen = plan_resubmit(bench.context, Request(run, NOTHING, "", corrections=correct(bench, content)))
 
-    assert [(2, "awaiting", run)] == chosen.rows.select("row", "why", "where").rows()
+    assert [(2, "awaiting", run)] == chosen.rows.select("origin", "why", "where").rows()
 
 
 def test_one_line_that_cannot_be_taken_refuses_the_whole_file_and_sends_nothing(tmp_path: Path) -> None:

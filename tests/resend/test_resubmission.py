@@ -23,10 +23,11 @@ from flows.resend.resubmission import (
     command,
     plan_resubmit,
 )
-from flows.resend.selection import RowSelection, SourceGoneError
+from flows.resend.selection import AmbiguousRowsError, RowSelection, SourceGoneError
 from flows.runs.documents import NoReasonError, NoSuchRowError, keys_of
+from flows.runs.keys import corrections
 from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN
-from tests.again import ERRORS, PANS, REJECTS, again, corrected, in_state, night, of_rows, sent
+from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent
 from tests.builders import portal_rows
 from tests.night import NOON, Bench, local_bench, portal_csv
 
@@ -82,7 +83,7 @@ def test_the_dry_run_writes_nothing(tmp_path: Path) -> None:
 
     chosen = plan_resubmit(bench.context, Request(run, ERRORS, ""))
 
-    assert in_state(bench, run, "error") == chosen.outgoing["row"].to_list()
+    assert in_state(bench, run, "error") == chosen.outgoing["origin"].to_list()
     assert before == bench.snapshot()
 
 
@@ -105,8 +106,8 @@ def test_a_row_linked_in_a_later_run_stays_and_is_told_where_errors_are_asked_fo
 
     chosen = plan_resubmit(bench.context, Request(run, ERRORS, "again"))
 
-    assert others == chosen.outgoing["row"].to_list()
-    assert [(first, "linked", other)] == chosen.rows.drop_nulls("why").select("row", "why", "where").rows()
+    assert others == chosen.outgoing["origin"].to_list()
+    assert [(first, "linked", other)] == chosen.rows.drop_nulls("why").select("origin", "why", "where").rows()
 
 
 def test_a_card_that_another_nights_run_sent_stays(tmp_path: Path) -> None:
@@ -114,10 +115,9 @@ def test_a_card_that_another_nights_run_sent_stays(tmp_path: Path) -> None:
     second = portal_rows({PAN: PANS[0]}, {PAN: PANS[1]})
     other = bench.submit(bench.drop_bytes(portal_csv(second), "bank-20261121.csv")).manifest.run
 
-    given = corrected(bench, f"{run},2,{ADDRESS1},1 Main St")
-    chosen = plan_resubmit(bench.context, Request(run, REJECTS, "", corrections=given))
+    chosen = plan_resubmit(bench.context, Request(run, REJECTS, "", extract=correct(bench, portal_csv(second))))
 
-    assert [(2, "awaiting", other)] == chosen.rows.select("row", "why", "where").rows()
+    assert [(2, "awaiting", other)] == chosen.rows.select("origin", "why", "where").rows()
 
 
 def test_an_override_sends_what_is_linked_once_and_is_recorded(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_rows_of_cancelled_chunks_await_nothing(tmp_path: Path) -> None:
 
     chosen = plan_resubmit(bench.context, Request(run, RowSelection(rows=frozenset({4, 5, 6})), ""))
 
-    assert [4, 5, 6] == chosen.outgoing["row"].to_list()
+    assert [4, 5, 6] == chosen.outgoing["origin"].to_list()
 
 
 def test_reason_codes_match_by_their_dotted_parts_and_actions_by_name(tmp_path: Path) -> None:
@@ -190,6 +190,62 @@ def test_rejects_go_out_where_the_rules_let_them_pass_now(tmp_path: Path) -> Non
     done = again(bench, refused, REJECTS)
 
     assert [(2, "z-2")] == bench.ledger(done.manifest.run).select("origin", "cuid").rows()
+
+
+def test_a_corrected_extract_replaces_rows_by_number(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {PAN: None}, {CITY: None}, {CITY: None})
+    fixed = portal_rows({CUID: "c-3", PAN: PANS[2]}, {CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]})
+    content = fixed.drop("row", "line").with_columns(row=pl.Series(["3", "2", "1"]), run=pl.lit(run)).write_csv()
+
+    done = again(bench, run, REJECTS, extract=correct(bench, content.encode()))
+
+    found = bench.ledger(done.manifest.run)
+    assert [(1, 3, "c-3"), (2, 2, "c-2")] == found.select("row", "origin", "cuid").rows()
+
+
+def test_a_corrected_extract_replaces_rows_by_cuid_and_strangers_in_it_are_told(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
+    fixed = portal_rows({CUID: "c-9", PAN: PANS[3]}, {CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]})
+    name = correct(bench, portal_csv(fixed))
+
+    chosen = plan_resubmit(bench.context, Request(run, REJECTS, "", extract=name))
+    done = again(bench, run, REJECTS, extract=name)
+
+    assert [1, 3] == chosen.source.strangers.to_list()
+    assert {"not in the corrected extract": 1} == chosen.left
+    assert [("c-2", PANS[1])] == sent(bench, done.manifest.run, CUID, PAN)
+
+
+def test_a_corrected_extract_alone_asks_for_the_rows_it_replaces(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None})
+    name = correct(bench, portal_csv(portal_rows({CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]})))
+
+    chosen = plan_resubmit(bench.context, Request(run, RowSelection(), "", extract=name))
+
+    assert [(1, "awaiting"), (2, None)] == chosen.rows.select("origin", "why").rows()
+
+
+def test_a_cuid_of_several_rows_is_refused_by_their_numbers(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {CUID: "same"}, {CUID: "same", CITY: None})
+    name = correct(bench, portal_csv(portal_rows({CUID: "same", PAN: PANS[1]})))
+
+    with pytest.raises(AmbiguousRowsError) as refused:
+        again(bench, run, REJECTS, extract=name)
+
+    assert {"extract": corrections("bank") + name, "rows": "1", "run_rows": "1, 2", "run": run} == refused.value.fields
+
+
+def test_a_resubmission_is_resubmitted_from_its_own_source(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
+    fixed = portal_rows({CUID: "c-3", PAN: PANS[2]}, {CUID: "c-2", PAN: PANS[1]})
+    first = again(bench, run, REJECTS, extract=correct(bench, portal_csv(fixed))).manifest.run
+    bench.answer(fail_share=1.0)
+
+    second = again(bench, first)
+
+    rows = bench.ledger(second.manifest.run).select("row", "origin", "cuid").rows()
+    assert [(1, 1, "c-3"), (2, 2, "c-2")] == rows
+    assert second.manifest.source.key == corrections("bank") + "corrected.csv"
 
 
 def test_a_source_that_changed_since_says_so(tmp_path: Path) -> None:
@@ -249,7 +305,7 @@ def test_a_run_that_is_long_over_is_resubmitted_too(tmp_path: Path) -> None:
 
     chosen = plan_resubmit(bench.context, Request(run, ERRORS, ""))
 
-    assert in_state(bench, run, "error") == chosen.outgoing["row"].to_list()
+    assert in_state(bench, run, "error") == chosen.outgoing["origin"].to_list()
 
 
 def test_the_command_that_finishes_a_resubmission_can_be_pasted() -> None:
@@ -309,8 +365,9 @@ def test_a_report_that_was_deleted_is_rebuilt_with_the_same_attempts(tmp_path: P
 def test_a_reject_that_is_corrected_counts_by_its_last_state(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None})
     bench.answer()
+    fixed = portal_rows({CUID: "c-2", PAN: PANS[1]})
 
-    again(bench, run, REJECTS, corrections=corrected(bench, f"{run},2,{CITY},Boston"))
+    again(bench, run, REJECTS, extract=correct(bench, portal_csv(fixed)))
     bench.answer()
     bench.ingest()
 
@@ -321,7 +378,8 @@ def test_a_portfolio_leaves_alone_what_was_sent_again(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, full_portfolio=True, limits={"max_error_rate": 1.0, "max_reject_rate": 1.0})
     rows = [{CUID: cuid, PAN: PANS[at], CITY: city} for at, (cuid, city) in enumerate([("a", "Boston"), ("b", None)])]
     run = bench.submit(bench.drop_bytes(portal_csv(portal_rows(*rows)))).manifest.run
-    again(bench, run, REJECTS, corrections=corrected(bench, f"{run},2,{CITY},Boston"))
+    remediated = portal_rows({CUID: "b", PAN: PANS[1]})
+    again(bench, run, REJECTS, extract=correct(bench, portal_csv(remediated)))
     every = portal_csv(portal_rows({CUID: "a", PAN: PANS[0]}, {CUID: "b", PAN: PANS[1]}, {CUID: "c", PAN: PANS[2]}))
 
     night = bench.submit(bench.drop_bytes(every, "bank-20261121.csv")).manifest

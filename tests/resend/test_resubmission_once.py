@@ -167,7 +167,7 @@ def test_whatever_is_asked_for_no_linked_or_awaiting_card_goes_out_without_an_ov
         with pytest.raises(StandingRowsError):
             plan_resubmit(bench.context, Request(run, wanted, ""))
     else:
-        assert not set(plan_resubmit(bench.context, Request(run, wanted, "")).outgoing["row"]) & stand
+        assert not set(plan_resubmit(bench.context, Request(run, wanted, "")).outgoing["origin"]) & stand
 
 
 class Interrupted(FailingStore):

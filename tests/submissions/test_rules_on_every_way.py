@@ -146,6 +146,11 @@ def resubmit(bench: Bench, broken: Cells) -> Sent:
     return done._replace(refused=dict(left.select("cuid", "why").rows()))
 
 
+def resubmit_a_corrected_extract(bench: Bench, broken: Cells) -> Sent:
+    name = correct(bench, people(broken))
+    return of_run(bench, again(bench, first_run(bench), RowSelection(rejects=True), extract=name).manifest.run)
+
+
 def resubmit_with_corrections(bench: Bench, broken: Cells) -> Sent:
     run = first_run(bench)
     template = pl.concat(correction_template(bench.context, run))
@@ -194,6 +199,7 @@ WAYS = {
     "submit, two columns": Way(nothing, submit, TWICE),
     "submit, a character": Way(nothing, submit, SNOWMAN),
     "resubmit": Way(refused_by_the_partner, resubmit, TWICE, UNCHANGED),
+    "corrected extract": Way(lacking_a_city, resubmit_a_corrected_extract, SNOWMAN),
     "corrections": Way(lacking_a_city, resubmit_with_corrections, LONG),
     "renewal": Way(linked, renewal, TWICE),
     "portfolio": Way(portfolio, portfolio_night, SNOWMAN),
