@@ -61,7 +61,7 @@ def attempt(day: int, state: str, **facts: object) -> Attempt:
         (
             [attempt(1, "rejected", reasons=("address.postal_code.missing",))],
             "was refused by us: address.postal_code.missing",
-            "fix it at the source (a ZIP of five digits",
+            "fix it at the source (five digits with leading zeros",
         ),
         ([attempt(1, "error", reasons=("card.card.exists",))], "was refused by the partner", f"naming {RUN}, chunk 2"),
         ([attempt(1, CANCELLED)], "its chunk was cancelled", f"cardlink resubmit {RUN} --row 7"),
