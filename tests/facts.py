@@ -11,8 +11,6 @@ from flows.partner_api import funnel as report_funnel
 from flows.reports import lists as tables
 from flows.reports.summary import summarise
 from flows.reports.tally import CHUNKS, ResultFile, Tally, add
-from flows.results.balance import balance
-from flows.results.reconcile import Reconciled
 from flows.runs.chunks import items
 from schemas.breaks import Break
 from schemas.manifest import Counts, LedgerPart, Manifest, ManifestChunk, SourceIdentity
@@ -76,8 +74,7 @@ def facts(
     """Return the summary, with a trend of fourteen like nights, and the chunk table of such a run."""
     run = manifest(chunks, rejected)
     whole = total(chunks, breaks=breaks, **of_total)
-    books = balance(run, Reconciled(pl.DataFrame(), whole.chunks, tuple(breaks)))
-    summary = summarise(run, whole, books, issuer(), items(RUN, run.chunks, SENT, []), NOW, {"cardlink": "0"})
+    summary = summarise(run, whole, issuer(), items(RUN, run.chunks, SENT, []), NOW, {"cardlink": "0"})
     night = {"run": RUN, "state": summary["verdict"], **summary["rows"]}
     days = [date(2026, 11, 20) - timedelta(days=back) for back in range(13, -1, -1)]
     trend = [{**night, "as_of": day.isoformat()} for day in days]

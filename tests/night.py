@@ -19,7 +19,7 @@ import polars as pl
 from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
 from flows.adapters.local import LocalStore
 from flows.partner_api.funnel import run_funnel
-from flows.reports.ingest import Ingested, ingest
+from flows.reports.rebuild import Ingested, ingest
 from flows.runs.chunks import stored_chunks
 from flows.runs.context import Adapters, IssuerContext
 from flows.runs.documents import keys_of, read_ledger, read_manifest

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
-from flows.reports.reconciliation import reconcile_runs
 from flows.runs.documents import keys_of
 from flows.runs.keys import reconciliation
 from tests.twelve import Story, live

@@ -15,7 +15,8 @@ import pytest
 
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.extracts import grammar
-from flows.reports.ingest import ingest
+from flows.reports.rebuild import ingest
+from flows.reports.summary import OUT_OF_BALANCE
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_ledger
 from flows.runs.keys import results
@@ -156,7 +157,7 @@ def test_the_example_results_answer_every_row_sent(night: Night) -> None:
 
     rows = report.summary["rows"]
     assert EXPECTED["results"] == {name: rows[name] for name in EXPECTED["results"]}
-    assert report.balance.holds
+    assert report.summary["verdict"] != OUT_OF_BALANCE
 
 
 def test_the_sample_holds_test_cards_only() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.reports.reconciliation import reconcile_runs
+from flows.reports.across import reconcile_runs
 from flows.reports.summary import duration
 from flows.runs.keys import reconciliation
 from tests.twelve import NIGHTS, Story, live

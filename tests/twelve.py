@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flows.adapters.gpg_sealer import GpgOpener
-from flows.reports.ingest import Ingested
-from flows.reports.reconciliation import reconcile_runs
+from flows.reports.across import reconcile_runs
+from flows.reports.rebuild import Ingested
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.extract import write_sample

@@ -24,7 +24,7 @@ with on_first_use():
     from flows.resend import corrections as templates
     from flows.resend import renewal, resubmission, selection
     from flows.runs import documents, keys
-    from flows.submissions import dry_run as rehearsal
+    from flows.submissions import submit as submissions
     from schemas import corrections as tables
 
 LISTED = 20  # rows that stay, shown one by one
@@ -148,7 +148,7 @@ def corrections(
 
 
 def _preview(
-    issuer: str, request: resubmission.Request, plan: resubmission.ResendPlan, checked: rehearsal.SelectionOutcome
+    issuer: str, request: resubmission.Request, plan: resubmission.ResendPlan, checked: submissions.Checked
 ) -> Result:
     left, over = plan.rows.drop_nulls("why"), plan.outgoing.filter("over").height
     sent = checked.counts.submitted

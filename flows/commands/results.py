@@ -16,8 +16,7 @@ from flows.wiring import edges, now, open_store, report_link, wire
 
 with on_first_use():
     from flows.operations import audit, delivery
-    from flows.reports import across, cardholder, page, rebuild, reconciliation
-    from flows.reports import ingest as ingests
+    from flows.reports import across, cardholder, page, rebuild
     from flows.reports import summary as summaries
     from flows.runs import context as contexts
     from flows.runs import documents, identity, keys
@@ -43,14 +42,14 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
         run: A run whose report is rebuilt even without new results.
     """
     issuer_context = wire(context.folder, issuer)
-    done = ingests.ingest(issuer_context, run)
+    done = rebuild.ingest(issuer_context, run)
     line = f"{issuer}: {done.files:,} new result files, {done.rows:,} rows" if done.files else f"{issuer}: nothing new"
     line += f"; {done.open_files:,} files with open breaks" if done.open_files else ""
     line += f"; {done.unjudged:,} files wait for their malware verdict" if done.unjudged else ""
     return ingested(issuer_context, done, line, done._asdict())
 
 
-def ingested(context: contexts.IssuerContext, done: ingests.Ingested, line: str, facts: dict[str, Any]) -> Result:
+def ingested(context: contexts.IssuerContext, done: rebuild.Ingested, line: str, facts: dict[str, Any]) -> Result:
     """Show what an ingest did, and the report of each run it concerns."""
     name = context.issuer.issuer
     reports = [report_of(context, report.summary) for report in done.reports]
@@ -143,7 +142,7 @@ def reconcile(
 
     def of_one(name: str) -> list[tuple[dict[str, Any], list[str | Table]]]:
         issuer_context = wire(context.folder, name)
-        facts = reconciliation.reconcile_runs(issuer_context, from_date, to_date)
+        facts = across.reconcile_runs(issuer_context, from_date, to_date)
         return [(facts, [*_across(facts), f"files: {issuer_context.issuer.root}/{keys.reconciliation(name)}", ""])]
 
     done, unread = context.each(issuer, of_one)
@@ -181,7 +180,7 @@ def worklist(context: Context, issuer: str = "") -> Result:
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
     """
-    found, unread = context.each(issuer, lambda name: reconciliation.survey(wire(context.folder, name)).work)
+    found, unread = context.each(issuer, lambda name: across.survey(wire(context.folder, name)).work)
     work = sorted(found)
     lines, title = [one.facts(now()) for one in work], f"{issuer or 'all issuers'}: {len(work):,} things to do"
     shown: list[str | Table] = [_to_do(lines[:LONGEST]) if work else "nothing to do"]

@@ -24,7 +24,7 @@ with on_first_use():
     from flows.runs import context as contexts
     from flows.runs import documents
     from flows.runs import store as stores
-    from flows.submissions import dry_run, rows, submit
+    from flows.submissions import rows, submit
     from schemas import mapping, portal, reference
     from schemas import tables as reports
 
@@ -122,7 +122,7 @@ def _tried(folder: Path, issuer: str, extract: Path) -> tuple[list[str | Table],
     try:
         with context.adapters.store.open(extract.name) as stored:
             entry = stored.entry
-        done = dry_run.check_extract(context, entry, None)
+        done = submit.rehearse(context, submit.Request(entry.key), entry=entry)
     except CardlinkError as error:
         return [full_text(error)], error.exit_code, {"refused": full_text(error)}
     return would_send(done), 3 if done.refused else 0, done.facts
@@ -263,7 +263,7 @@ def _rows(
     """Check the mapping and the rows of an extract; return what is shown of the rows."""
     of_file, shown = list[Finding](), list[str | Table]()
     with _part(of_file, "file"):
-        done = dry_run.rehearse(context, request, None, inspection)
+        done = submit.rehearse(context, request, inspection)
         facts["extract"], shown = done.facts, would_send(done)[1:]
         if done.already or not inspection.errors:
             of_file, inspection.errors = [Finding("file", done.verdict)], []

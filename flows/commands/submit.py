@@ -17,7 +17,6 @@ with on_first_use():
     from flows.reports import lists
     from flows.runs import context as contexts
     from flows.runs import documents, prior_state
-    from flows.submissions import dry_run as rehearsal
     from flows.submissions import pending, plan
     from flows.submissions import submit as step
     from schemas import manifest, reasons
@@ -58,18 +57,17 @@ def submit(
             run is waiting, uploaded or answered: its cards would be sent twice.
         dry_run: Check every row and show exactly what would be sent; write nothing.
     """
-    issuer_context = wire(context.folder, issuer)
+    issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     found = [] if extract else pending.unsubmitted(issuer_context, remember=not dry_run)
     names = [extract] if extract else [entry.key for entry, waits in found if not waits]
     waiting = [f"{entry.key} is not taken yet: {waits}" for entry, waits in found if waits]
     requests = [step.Request(name, business_date, opened, new_run_reason) for name in names]
-    rehearsed, nights = list[rehearsal.Checked](), rehearsal.EarlierRuns()
-    done: list[step.Submitted] = []
+    rehearsed, done = list[step.Checked](), list[step.Submitted]()
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
         try:
             if dry_run:
-                rehearsed.append(rehearsal.rehearse(issuer_context, request, nights))
+                rehearsed.append(step.rehearse(issuer_context, request))
                 continue
             step.refuse_resend(issuer_context, request)
             with context.progress(request.extract.rpartition("/")[2]) as progress:
@@ -142,7 +140,7 @@ def _fates(counts: manifest.Counts, key: str, title: str, *, on_terminal: bool =
     return Table(("rows", "count"), [(fate, getattr(counts, fate)) for fate in FATES], key, title, on_terminal)
 
 
-def _rehearsed(issuer: str, done: Sequence[rehearsal.Checked], errors: Sequence[CardlinkError]) -> Result:
+def _rehearsed(issuer: str, done: Sequence[step.Checked], errors: Sequence[CardlinkError]) -> Result:
     """Show what each extract would send, and what would stop it."""
     refused, each = [full_text(error) for error in errors], [one.facts for one in done]
     facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": refused}
@@ -156,7 +154,7 @@ def _rehearsed(issuer: str, done: Sequence[rehearsal.Checked], errors: Sequence[
     return Result(facts, shown, next_step, code, headline=f"dry run: {verdict}")
 
 
-def would_send(checked: rehearsal.Checked) -> list[str | Table]:
+def would_send(checked: step.Checked) -> list[str | Table]:
     """Show what a real run would send, where the other rows would go and why, or what would stop it."""
     run = checked.run
     found = [

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import polars as pl
 
-from flows.errors import ExtractError
+from flows.errors import CardlinkError
 from flows.extracts.errors import MappingError
 from flows.extracts.grammar import RECORD
 from flows.extracts.reader import Block
@@ -19,10 +19,10 @@ from schemas.issuer import Issuer
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
 
 
-Note = Callable[[ExtractError], None]
+Note = Callable[[CardlinkError], None]
 
 
-def stop(error: ExtractError) -> None:
+def stop(error: CardlinkError) -> None:
     """Raise what is wrong; a check notes it and goes on."""
     raise error
 

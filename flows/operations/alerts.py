@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 
 from flows.errors import CardlinkError, TryAgainError
 from flows.extracts.delivery import companions
-from flows.reports.across import FIGURES
-from flows.reports.summary import OUT_OF_BALANCE, duration
+from flows.reports.summary import FIGURES, OUT_OF_BALANCE, duration
 from flows.runs import documents
 from flows.runs.chunks import OPEN, State, outbox, outboxes
 from flows.runs.context import IssuerContext

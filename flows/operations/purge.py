@@ -19,7 +19,7 @@ import polars as pl
 
 from flows.operations.remediation import CommittedError, abandon
 from flows.redaction import redact
-from flows.results.decisions import sort_breaks
+from flows.results.attribution import sort_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs import documents
 from flows.runs.attempts import answer_key

@@ -12,9 +12,8 @@ import polars as pl
 
 from flows.errors import OperatorError
 from flows.redaction import redact
-from flows.reports.ingest import Ingested, ingest
-from flows.reports.rebuild import Findings, RunReport, find_breaks, rebuild_lasting
-from flows.results.decisions import chain_of, decisions
+from flows.reports.rebuild import Findings, Ingested, RunReport, find_breaks, ingest, rebuild_lasting
+from flows.results.attribution import chain_of, decisions
 from flows.results.intake import ResultObject, examine
 from flows.results.read import ResultRows
 from flows.runs import documents

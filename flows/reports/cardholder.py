@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
@@ -13,16 +12,16 @@ from flows.errors import OperatorError
 from flows.runs.attempts import prompted_singles, singles
 from flows.runs.chunks import outbox
 from flows.runs.context import Adapters
-from flows.runs.documents import keys_of, read_ledger, read_manifest, read_rows, run_ids, without_ledger
+from flows.runs.documents import read_ledger, read_manifest, read_rows, run_ids, without_ledger
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.outcomes import DECISION
-from flows.runs.store import ObjectMissingError, Store
+from flows.runs.store import ObjectMissingError, Store, concurrently
 from schemas import ledger
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.breaks import KINDS
 from schemas.expressions import holds_card
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.manifest import LedgerPart, Manifest
+from schemas.manifest import LedgerPart
 from schemas.reasons import reason
 from schemas.records import Outcome, SingleAnswered, SingleAsked
 
@@ -51,7 +50,6 @@ _WORDS = {
 }
 _SINGLES: dict[Outcome, str] = {"linked": LINKED, "refused": ERROR, "unsent": UNSENT}
 
-READERS = 16
 RECORD = ["row", "cuid", "last_4", "expiration", "fate", "chunk", "position", "origin", "reasons"]
 
 
@@ -212,8 +210,7 @@ def trace(adapters: Adapters, issuer: str, cuid: str, *, urls: bool = False) -> 
     store = adapters.store
     gone = without_ledger(store, issuer)
     kept = [run for run in run_ids(store, issuer) if str(run) not in gone]
-    with ThreadPoolExecutor(READERS) as readers:
-        found = [one for reported in readers.map(lambda run: _of_run(adapters, run, cuid), kept) for one in reported]
+    found = [one for reported in concurrently(lambda run: _of_run(adapters, run, cuid), kept) for one in reported]
     typed = [one for one in prompted_singles(store, issuer) if one.asked.cuid == cuid]
     found += [single_attempt(Attempt(one.asked.at, issuer, ""), one.asked, one.answered) for one in typed]
     shown = found if urls else [one._replace(url=None) for one in found]
@@ -221,39 +218,30 @@ def trace(adapters: Adapters, issuer: str, cuid: str, *, urls: bool = False) -> 
 
 
 def _of_run(adapters: Adapters, run: RunId, cuid: str) -> list[Attempt]:
-    """Return the attempts in one run; of a ledger part without the cuid only that column is decoded."""
+    """Return the attempts in one run, and its single links; of a ledger part without the cuid only that is decoded."""
     store, keys = adapters.store, RunKeys(run)
     manifest = read_manifest(store, keys)
-    if manifest is None:
-        return []
-    reported: list[Attempt] = []
-    for part in manifest.ledger:
+    found, came, sent = list[dict[str, Any]](), dict[int, dict[str, Any]](), list[int]()
+    for part in manifest.ledger if manifest else ():
         (records,) = read_ledger(store, keys, [part], RECORD, pl.col("cuid") == cuid)
-        if records.height:
-            reported += _of_part(adapters, manifest, part, records.to_dicts())
-    return reported
-
-
-def _of_part(
-    adapters: Adapters, manifest: Manifest, part: LedgerPart, records: Sequence[Mapping[str, Any]]
-) -> list[Attempt]:
-    """Return the attempts of these records of a ledger part, and the single links requested for their rows."""
-    store, keys = adapters.store, keys_of(manifest.run)
+        rows = records.filter(fate=ledger.SUBMITTED)["row"].to_list()
+        came |= _outcomes_of(store, keys, part, rows) if rows else {}
+        sent, found = sent + rows, found + records.to_dicts()
+    if manifest is None or not found:
+        return []
     with store.open(keys.manifest) as source:
         committed = source.entry.modified
     repeats = manifest.selection.of if manifest.selection else ""
     shared = Attempt(committed, keys.run.issuer, manifest.run, origin=repeats)
-    sent = {one["row"]: one["chunk"] for one in records if one["fate"] == ledger.SUBMITTED}
-    came = _outcomes_of(store, keys, part, list(sent)) if sent else {}
     waiting = [row for row in sent if came.get(row, {}).get("state", AWAITING) == AWAITING]
     chunks = {item.chunk.number: item.state for item in (outbox(adapters, manifest.run) if waiting else ())}
+    states = [chunks.get(one["chunk"], "") if one["row"] in waiting else "" for one in found]
     attempts = [
-        attempt_of(shared, one, came.get(one["row"], {}), chunks.get(one["chunk"], "") if one["row"] in waiting else "")
-        for one in records
+        attempt_of(shared, one, came.get(one["row"], {}), state) for one, state in zip(found, states, strict=True)
     ]
-    numbers = {record["row"] for record in records}
+    numbers, typed = {one["row"] for one in found}, shared._replace(origin="")
     alone = [one for one in singles(store, keys) if one.asked.row in numbers]
-    return attempts + [single_attempt(shared._replace(origin=""), one.asked, one.answered) for one in alone]
+    return attempts + [single_attempt(typed, one.asked, one.answered) for one in alone]
 
 
 def _outcomes_of(store: Store, keys: RunKeys, part: LedgerPart, rows: list[int]) -> dict[int, dict[str, Any]]:

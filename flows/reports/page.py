@@ -18,7 +18,6 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from flows.reports import across
 from flows.reports.summary import (
     ABOVE_LIMIT,
     AGES,
@@ -62,7 +61,8 @@ SENTENCES = {
     ABOVE_LIMIT: "Every row is accounted for, but more rows failed than the issuer's limits allow.",
     OUT_OF_BALANCE: "The numbers do not add up: see the breaks and the control totals that differ.",
 }
-ACROSS_TONES = {across.CLEAR: "good", across.WAITING: "wait", across.OVERDUE: "warn", OUT_OF_BALANCE: "bad"}
+CLEAR, AWAITED, OVERDUE = "nothing outstanding", "answers awaited", "answers overdue"  # across runs
+ACROSS_TONES = {CLEAR: "good", AWAITED: "wait", OVERDUE: "warn", OUT_OF_BALANCE: "bad"}
 
 
 def rows(number: int, word: str = "row") -> str:
@@ -215,7 +215,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
 
 
 def across_page(facts: Mapping[str, Any]) -> str:
-    """Return the page across runs from the facts of `flows.reports.reconciliation.reconcile_runs`."""
+    """Return the page across runs from the facts of `flows.reports.across.reconcile_runs`."""
     newest = sorted(facts["runs"], key=lambda one: (one["as_of"], one["run"]))
     return render(
         "across.html",

@@ -1,4 +1,4 @@
-"""Rebuild a run's report from its ledger and the outcomes of its result files; it may be deleted at any time.
+"""Ingest result files; rebuild a run's report from its ledger and outcomes; it may be deleted at any time.
 
 Ledger parts are reconciled one after the other, so that memory stays flat: no chunk spans two parts.
 """
@@ -6,7 +6,7 @@ Ledger parts are reconciled one after the other, so that memory stays flat: no c
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
@@ -16,24 +16,29 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from flows.errors import TryAgainError
+from flows.redaction import redact
 from flows.reports import lists as tables
 from flows.reports.lists import write_links, write_unsent
-from flows.reports.summary import summarise
+from flows.reports.summary import OUT_OF_BALANCE, summarise
 from flows.reports.tally import Tally, add, run_hours, tally
-from flows.results.balance import Balance, balance
-from flows.results.intake import CHUNKS
-from flows.results.lineage import attempts_after, committed
+from flows.results import intake
+from flows.results.attribution import chain_of, decisions
+from flows.results.intake import CHUNKS, IngestedFile, ResultObject, Waiting
+from flows.results.lineage import attempts_after, committed, newest_first
+from flows.results.opening import AWAITED, may_pass
 from flows.results.reconcile import Reconciled, reconcile, with_single_links
 from flows.runs import documents
 from flows.runs.attempts import single_links
 from flows.runs.chunks import Item, as_it_lies, chunk_states, closed_breaks, outbox
+from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of
+from flows.runs.documents import keys_of, read_summary, without_ledger
 from flows.runs.identity import facts_as_stored, local_day
-from flows.runs.keys import RunKeys
+from flows.runs.keys import RunKeys, ingested, results
 from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.prior_state import CHECKS
-from flows.runs.store import ConflictError, Entry, Store, prefetch
+from flows.runs.store import ConflictError, Entry, Store, concurrently, prefetch
 from flows.runs.versions import NewerDocumentError, written_in
 from schemas import ledger
 from schemas import tables as reports
@@ -49,9 +54,8 @@ AT_A_TIME = 2  # threads
 
 
 class RunReport(NamedTuple):
-    """A run's balance, its breaks, and the facts of summary.json."""
+    """A run's breaks, and the facts of summary.json."""
 
-    balance: Balance
     breaks: tuple[Break, ...]
     summary: dict[str, Any]
 
@@ -71,10 +75,9 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
         )
     total = add(counted)
     found, closed = tuple(sorted(total.breaks)), sorted(total.closed, key=lambda pair: pair[0])
-    books = balance(manifest, Reconciled(pl.DataFrame(), total.chunks, found), len(closed))
     items, within = outbox(context.adapters, run), timedelta(hours=context.issuer.portal.answer_within_hours)
     versions = {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}
-    summary = summarise(manifest, total, books, context.issuer, items, now, versions, closed)
+    summary = summarise(manifest, total, context.issuer, items, now, versions, closed)
     summary["hours"] = run_hours(store, manifest, total.arrivals, context.issuer.portal.link_within_hours)
     if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
         summary["funnel"] = funnel
@@ -86,7 +89,7 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
         lambda: _write_errors(store, keys, manifest.ledger),
         lambda: _write_pages(store, keys, summary, chunks),
     )
-    return RunReport(books, found, summary)
+    return RunReport(found, summary)
 
 
 def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
@@ -175,8 +178,7 @@ def _settle_part(
         rows = settled.rows.join(records.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
         return rows, tally(records, settled, outcomes, mine)
 
-    with ThreadPoolExecutor(AT_A_TIME) as workers:
-        done = list(workers.map(settle, _groups(store, keys, part)))  # each group is freed once it is reconciled
+    done = concurrently(settle, _groups(store, keys, part), AT_A_TIME)
     rows = pl.concat([rows for rows, _ in done])
     in_order = rows if rows["row"].is_sorted() else rows.sort("row")  # chunks are mostly cut in row order
     return part, in_order, tuple(counted for _, counted in done)
@@ -224,9 +226,8 @@ def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: p
 def _in_parallel(*tasks: Callable[[], None]) -> None:
     """Run tasks side by side; raise the first error once all have ended."""
     with ThreadPoolExecutor(AT_A_TIME) as workers:
-        running = [workers.submit(task) for task in tasks]
-    for one in running:
-        one.result()
+        for one in [workers.submit(task) for task in tasks]:
+            one.result()
 
 
 def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
@@ -234,3 +235,85 @@ def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
     earlier = [run for run in documents.run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
     runs = [*earlier, keys.run][-TREND:]
     return [{**documents.run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in runs]
+
+
+# Ingest: take in new result files, then bring the reports of all runs they touch up to date.
+
+
+class ListedLateError(TryAgainError):
+    """The store does not list an object just written, so a report would miss it."""
+
+    message = "{key} was written, but the store does not list it yet. The run's report was left unchanged."
+    next_step = "Run the same command again in a minute."
+
+
+class Ingested(NamedTuple):
+    """What one call took in: files, their rows, rows it could not place, and the reports it brought up to date.
+
+    Files whose outcome has not changed count only among `open_files`, those whose breaks are open.
+    """
+
+    files: int
+    rows: int
+    breaks: tuple[str, ...]
+    reports: tuple[RunReport, ...]
+    open_files: int = 0
+    unjudged: int = 0  # files that were not read, since the malware scanner has not judged them
+
+
+def ingest(context: IssuerContext, also: str = "") -> Ingested:
+    """Attribute every new result file, rebuild the reports of the runs they touch (and of `also`), mark the files.
+
+    Runs whose rows were resent by those runs are reported too, since the state of their rows has changed.
+    The markers come last: killed before, the next call does it all again, with the same outcome.
+    """
+    store, name = context.adapters.store, context.issuer.issuer
+    markers, waiting = intake.read_markers(store, name), intake.read_waiting(store, name)
+    decided = decisions(store, name)
+    files = [ResultObject(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
+    new = [file for file in files if file.mark not in markers]
+    basis = intake.basis_of(context) if new else None
+    still = {file.mark: one for file in new if (one := waiting.get(file.mark)) and basis and one.basis in basis}
+    fresh = [file for file in new if file.mark not in still]
+    opened = list(intake.take_in(context, fresh, waiting)) if fresh else []
+    taken = [one for one in opened if one.problems != (AWAITED,)]
+    told = [one for one in taken if not one.known]
+    purged = without_ledger(store, name) if told else frozenset()
+    touched = {run for one in told for run in one.runs | one.left} - purged | ({also} if also else set())
+    clean_up(context.adapters, ingested(name), *(keys_of(run).base for run in touched))
+    kept = {key for one in told for key in one.kept}
+    reports = tuple(_report(context, run, kept) for run in newest_first(store, touched))
+    lasting = {one.found.mark: _waits(one, waiting, basis, purged) for one in taken if not one.done} if basis else {}
+    if (now := still | lasting) != waiting:
+        intake.write_waiting(store, name, now)
+    intake.write_markers(store, name, {one.found.mark: one.found.entry for one in taken if one.done})
+    breaks = tuple(now[one.found.mark].told for one in told if not one.settled)
+    rows = sum(one.rows for one in told)
+    return Ingested(len(told), rows, breaks, reports, _open_files(store, now.values()), len(opened) - len(taken))
+
+
+def _waits(one: IngestedFile, waiting: Mapping[str, Waiting], basis: tuple[str, str], purged: Set[str]) -> Waiting:
+    """Return the record of a file that waits: to be read again when its basis changes, or each time."""
+    trouble = "" if one.settled or one.known else one.trouble(purged)
+    told = waiting[one.found.mark].told if one.known else trouble
+    known = "" if may_pass(one.problems) else basis[one.settled]
+    runs = tuple(sorted(one.runs))
+    return Waiting(file=redact(one.found.entry.key), basis=known, outcome=one.outcome, runs=runs, told=told)
+
+
+def _open_files(store: Store, waiting: Iterable[Waiting]) -> int:
+    """Count the files with open breaks: those of no run, and those of a run that is out of balance."""
+    told = [one for one in waiting if one.told]
+    runs = {run for one in told for run in one.runs}
+    found = {run: read_summary(store, keys_of(run)) for run in runs}
+    broken = {run for run, summary in found.items() if summary and summary["verdict"] == OUT_OF_BALANCE}
+    return sum(not one.runs or not broken.isdisjoint(one.runs) for one in told)
+
+
+def _report(context: IssuerContext, run: str, kept: Set[str]) -> RunReport:
+    """Rebuild a run's report; ListedLateError where the store does not list yet what was written just now."""
+    store, prefix = context.adapters.store, keys_of(run).outcomes
+    hidden = {key for key in kept if key.startswith(prefix)} - {entry.key for entry in store.keys(prefix)}
+    if hidden:
+        raise ListedLateError(key=min(hidden))
+    return rebuild_lasting(context, run)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports.tally import SHAPES, Tally
-from flows.results.balance import Balance
 from flows.runs.chunks import Item, place_of
 from flows.runs.outcomes import DECISION
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, Break
@@ -21,6 +20,7 @@ from schemas.portal import INTERFACE
 from schemas.reasons import reason
 from schemas.records import Closing
 
+FIGURES = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed")
 AGES = ("under 1 day", "1 to 2 days", "2 to 7 days", "over 7 days")
 _AGE_STEPS = (timedelta(days=1), timedelta(days=2), timedelta(days=7))
 
@@ -103,10 +103,43 @@ def waiting_chunks(chunks: pl.DataFrame, items: Iterable[Item]) -> list[WaitingC
     return found
 
 
+class Line(NamedTuple):
+    """One equation with both sides, and how many breaks closed by operators explain a difference."""
+
+    name: str
+    left: int
+    right: int
+    closed: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """True where both sides are equal."""
+        return self.left == self.right
+
+
+def balance(manifest: Manifest, chunks: pl.DataFrame, still: int, closed: int = 0) -> list[Line]:
+    """Return the equations of a run (README.md, "The balance"): `still` breaks are open, operators `closed` others.
+
+    Each difference in the results has a break, so where none is open all are closed: shown, but in balance.
+    """
+    counts, behind = manifest.counts, 0 if still else closed
+    linked, error, awaiting, links = (int(chunks[name].sum()) for name in ("linked", "error", "awaiting", "links"))
+    answers, sent = chunks.filter(pl.col("answers") > 0).select(pl.col("answers", "sent").sum()).row(0)
+    fates = counts.submitted + counts.rejected + counts.duplicate + counts.suppressed
+    return [
+        *([] if counts.trailer is None else [Line("trailer count = rows read", counts.trailer, counts.read)]),
+        Line("rows read = submitted + rejected + duplicate + suppressed", counts.read, fates),
+        Line("rows in chunks = submitted", sum(chunk.rows for chunk in manifest.chunks), counts.submitted),
+        Line("submitted = linked + error + awaiting", counts.submitted, linked + error + awaiting),
+        Line("result rows = rows sent, of answered chunks", answers, sent, behind if answers != sent else 0),
+        Line("links received = rows linked", links, linked, behind if links != linked else 0),
+        Line("open breaks = 0", still, 0, behind),
+    ]
+
+
 def summarise(
     manifest: Manifest,
     total: Tally,
-    books: Balance,
     issuer: Issuer,
     items: Sequence[Item],
     now: datetime,
@@ -122,6 +155,7 @@ def summarise(
     committed = min((item.clock for item in items), default=now)
     aged = _aged(manifest.run, total, committed)
     terms = ReportTerms(now, issuer.portal.answer_within_hours)
+    books = balance(manifest, total.chunks, sum(not one.notice for one in total.breaks), len(closed))
     files = sorted(total.files, key=lambda file: (file.received or date.min, file.name), reverse=True)
     return {
         **({"repeats": repeats.model_dump(include={"kind", "of", "reason", "override"})} if repeats else {}),
@@ -151,9 +185,7 @@ def summarise(
         "shapes": total.shapes.head(SHAPES).to_dicts(),
         "how": how,
         "repairs": manifest.repairs,
-        "balance": [
-            {**line._asdict(), "holds": line.holds, "difference": line.left - line.right} for line in books.lines
-        ],
+        "balance": [{**line._asdict(), "holds": line.holds, "difference": line.left - line.right} for line in books],
         "breaks": aged[:MOST_BREAKS],
         "more_breaks": max(0, len(aged) - MOST_BREAKS),
         "closed": [
@@ -173,13 +205,15 @@ def summarise(
     }
 
 
-def verdict(manifest: Manifest, states: Mapping[str, int], books: Balance, limits: Limits, decided: int = 0) -> str:
+def verdict(
+    manifest: Manifest, states: Mapping[str, int], books: Sequence[Line], limits: Limits, decided: int = 0
+) -> str:
     """Return a run's verdict: out of balance first, then above the limits, then whether answers are awaited.
 
     `decided`: errors by an operator's decision; they count against no limit.
     """
     counts = manifest.counts
-    if not books.holds:
+    if not all(line.holds or line.closed for line in books):
         return OUT_OF_BALANCE
     refused = states["error"] - decided
     answered = states["linked"] + refused

@@ -10,9 +10,8 @@ from typing import Any
 import polars as pl
 import xlsxwriter
 
-from flows.reports.across import FIGURES
 from flows.reports.page import SENTENCES, advice, refused_by
-from flows.reports.summary import AGES
+from flows.reports.summary import AGES, FIGURES
 
 Cell = str | int | float | None
 

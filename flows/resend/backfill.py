@@ -7,15 +7,14 @@ from typing import NamedTuple
 
 from flows.errors import ExtractError, OperatorError
 from flows.extracts.delivery import business_date
-from flows.runs.context import IssuerContext
+from flows.runs.context import IssuerContext, overlaid
 from flows.runs.documents import AbandonedError, manifests
 from flows.runs.identity import digest
 from flows.runs.store import Entry
 from flows.submissions.build import ExpectedOutcome, OnProgress
-from flows.submissions.dry_run import NO_ROWS, Checked, EarlierRuns, rehearse
 from flows.submissions.pending import pending
 from flows.submissions.plan import identify
-from flows.submissions.submit import Request, Submitted, finish_commits, submit
+from flows.submissions.submit import NO_ROWS, Checked, Request, Submitted, finish_commits, rehearse, submit
 
 DIGITS = 12  # of a list's digest: short enough to type, and compared only with lists of one issuer
 
@@ -39,9 +38,9 @@ def backfill(context: IssuerContext, start: date, end: date) -> BackfillList:
 
     The digest covers what the committed runs of these dates have sent, so it stays the same while its list is sent.
     """
-    store, nights = context.adapters.store, EarlierRuns()
+    store, dry = context.adapters.store, overlaid(context)
     dated = sorted((business_date(context, one), one.key, one) for one in pending(context))
-    missed = [_rehearsed(context, one, nights) for day, _, one in dated if start <= day <= end]
+    missed = [_rehearsed(dry, one) for day, _, one in dated if start <= day <= end]
     sent = [
         one for one in manifests(store, context.issuer.issuer) if one.selection is None and start <= one.as_of <= end
     ]
@@ -67,13 +66,13 @@ def send(
     return [submit(context, request, on_progress) for request in requests]
 
 
-def _rehearsed(context: IssuerContext, entry: Entry, nights: EarlierRuns) -> tuple[Checked, ExpectedOutcome]:
+def _rehearsed(context: IssuerContext, entry: Entry) -> tuple[Checked, ExpectedOutcome]:
     sha256 = identify(context.adapters.store, entry).sha256
     try:
-        checked = rehearse(context, Request(entry.key), nights)
+        checked = rehearse(context, Request(entry.key))
     except (ExtractError, AbandonedError) as error:
         day = business_date(context, entry)
-        checked = Checked(entry.key, "", day, NO_ROWS.counts, 0, (), (), {}, str(error))
+        checked = NO_ROWS._replace(extract=entry.key, as_of=day, refused=str(error))
     if checked.already:
         checked = checked._replace(refused=checked.verdict)
     return checked, ExpectedOutcome(sha256, checked.counts, {one.code: one.rows for one in checked.found})

@@ -9,7 +9,6 @@ import csv
 import re
 from collections.abc import Iterator
 from io import StringIO
-from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -154,57 +153,46 @@ def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
     text = content.decode("utf-8-sig", "replace")
     if "\ufffd" in text or "\x00" in text:
         raise CorrectionsUnreadableError(name=name, problem="it is not text in UTF-8")
-    reader = _reader(text)
-    header: list[str] = []
-    failed = ""
-    try:
-        for record in reader:
-            cells = [_clean(cell) for cell in record]
-            if not any(cells):
-                continue
-            if not header:
-                header = _header(cells, name)
-            elif any(cells[len(header) :]):
-                failed = f"line {reader.line_num} has more fields than the header"
-                break
-            else:
-                yield reader.line_num, dict(zip(header, cells, strict=False))
-    except csv.Error:
-        failed = f"the quotes of line {reader.line_num} do not fit"  # its own text would show the line
-    if failed or not header:
-        raise CorrectionsUnreadableError(name=name, problem=failed or "it is empty")
-
-
-def _reader(text: str) -> Any:  # csv names the type of its readers in no public place
-    """Return a reader with the delimiter of the `sep=` line, or else the most frequent one in the header."""
     first = text.split("\n", 1)[0].strip()
-    given = _SEP.match(first)
-    if given:
+    if given := _SEP.match(first):
         text = "\n" + text.partition("\n")[2]  # an empty line in its place keeps the line numbers
     delimiter = given[1] if given else max(",;\t", key=first.count)
-    return csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    reader, header, problem = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True), list[str](), ""
+    try:
+        for record in reader:
+            cells = [cell.strip().removeprefix("'").strip() for cell in record]
+            if header and any(cells[len(header) :]):
+                problem = f"line {reader.line_num} has more fields than the header"
+                break
+            if header and any(cells):
+                yield reader.line_num, dict(zip(header, cells, strict=False))
+            elif any(cells):
+                header = _header(cells, name)
+    except csv.Error:
+        problem = f"the quotes of line {reader.line_num} do not fit"  # its own text would show the line
+    if problem or not header:
+        raise CorrectionsUnreadableError(name=name, problem=problem or "it is empty")
 
 
 def _header(cells: list[str], name: str) -> list[str]:
     names = [cell.casefold().replace(" ", "_") for cell in cells]
-    while names and not names[-1]:  # spreadsheets leave empty columns at the end
+    while not names[-1]:  # spreadsheets leave empty columns at the end
         names.pop()
-    missing = [one for one in NEEDED if one not in names]
-    if missing:
-        raise CorrectionsUnreadableError(name=name, problem=f"its header lacks {', '.join(missing)}")
-    if set(names) - set(Template.dtypes()) or len(set(names)) < len(names):
-        raise CorrectionsUnreadableError(name=name, problem="its header has columns the template has not, or one twice")
+    problem = ""
+    if missing := [one for one in NEEDED if one not in names]:
+        problem = f"its header lacks {', '.join(missing)}"
+    elif set(names) - set(Template.dtypes()) or len(set(names)) < len(names):
+        problem = "its header has columns the template has not, or one twice"
+    if problem:
+        raise CorrectionsUnreadableError(name=name, problem=problem)
     return names
-
-
-def _clean(cell: str) -> str:
-    return cell.strip().removeprefix("'").strip()
 
 
 def _unusable(record: dict[str, str], run: str, column: str) -> str:
     """Return why a line cannot be used; "" also for a line without a correction."""
     correction, row = record.get("correction", ""), record.get("row", "")
-    if any(_holds_card(cell) for key, cell in record.items() if key != "run"):
+    spellings = (one for key, cell in record.items() if key != "run" for one in (cell, _BETWEEN.sub("", cell)))
+    if any(redact(one) != one for one in spellings):
         return "something in it looks like a card number"
     if record.get("run", run) not in ("", run):
         return "it is of another run"
@@ -219,23 +207,11 @@ def _unusable(record: dict[str, str], run: str, column: str) -> str:
     return f"the correction has more than {LONGEST} characters" if len(correction) > LONGEST else ""
 
 
-def _holds_card(cell: str) -> bool:
-    bare = _BETWEEN.sub("", cell)
-    return redact(cell) != cell or redact(bare) != bare
-
-
 class CorrectionsNotFoundError(OperatorError):
     """There is no filled-in template or corrected extract of that name."""
 
     message = "No file {name} under {prefix}."
     next_step = "Put it there, or name a file on this machine with --corrections."
-
-
-class CorrectionFile(NamedTuple):
-    """A filled-in template: its identity and its bytes."""
-
-    source: SourceIdentity
-    content: bytes
 
 
 def correction_template(
@@ -252,12 +228,6 @@ def correction_template(
         yield template(asked(rows, wanted).filter(pl.col("named") | ~done), run)
 
 
-def given_as(context: IssuerContext, name: str, content: bytes) -> CorrectionFile:
-    """Return a filled-in template on this machine with the identity it will have in the store."""
-    key = corrections(context.issuer.issuer) + checked_name(name)
-    return CorrectionFile(SourceIdentity(key=key, version="", size=len(content), sha256=digest(content)), content)
-
-
 def find_dropped(context: IssuerContext, name: str) -> Entry:
     """Return the issuer's correction file of that name; CorrectionsNotFoundError."""
     prefix = corrections(context.issuer.issuer)
@@ -267,21 +237,20 @@ def find_dropped(context: IssuerContext, name: str) -> Entry:
     raise CorrectionsNotFoundError(name=name, prefix=prefix)
 
 
-def read_corrections(context: IssuerContext, name: str) -> CorrectionFile:
+def read_corrections(context: IssuerContext, name: str) -> tuple[SourceIdentity, bytes]:
     """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsUnreadableError."""
     entry = find_dropped(context, name)
     if entry.size > LARGEST:
         problem = f"it is {entry.size:,} bytes, too large for one; a corrected extract is named with --extract"
         raise CorrectionsUnreadableError(name=entry.key, problem=problem)
     content = read(context.adapters.store, entry.key)
-    identity = SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=digest(content))
-    return CorrectionFile(identity, content)
+    sha256 = digest(content)
+    return SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=sha256), content
 
 
-def corrected_cells(given: CorrectionFile, manifest: Manifest, store: Store) -> pl.DataFrame:
+def corrected_cells(name: str, content: bytes, manifest: Manifest, store: Store) -> pl.DataFrame:
     """Return row, column, correction of a filled-in template, checked against its run; raises as `read_filled`."""
-    name = given.source.key.rpartition("/")[2]
-    filled = read_filled(given.content, name, manifest.run)
+    filled = read_filled(content, name, manifest.run)
     numbers = filled["row"].unique().implode()
     found = [rows.filter(pl.col("row").is_in(numbers)) for rows in run_rows(store, manifest)]
     refuse(name, misplaced(filled, pl.concat(found)))
@@ -291,7 +260,7 @@ def corrected_cells(given: CorrectionFile, manifest: Manifest, store: Store) -> 
 def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
     """Return row, column, correction of every cell that a run took from filled-in templates.
 
-    They include those of the run it repeats, if that has the same source; its own prevail. SourceGoneError.
+    First those of the run it repeats, if that has the same source; the last one of a cell counts. SourceGoneError.
     """
     selection = manifest.selection
     before = read_manifest(context.adapters.store, keys_of(selection.of)) if selection else None
@@ -300,18 +269,13 @@ def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
     cells = cells_of(context, before)
     if selection.corrections is None:
         return cells
-    entry, source = reopen_source(context, manifest.run, selection.corrections)
-    given = CorrectionFile(source, read(context.adapters.store, entry.key))
-    return merge_corrections(cells, corrected_cells(given, before, context.adapters.store))
-
-
-def merge_corrections(earlier: pl.DataFrame, later: pl.DataFrame) -> pl.DataFrame:
-    """Return the corrections of both; the later one of the same cell counts."""
-    return pl.concat([earlier, later]).unique(["row", "column"], keep="last", maintain_order=True)
+    store, (entry, _) = context.adapters.store, reopen_source(context, manifest.run, selection.corrections)
+    later = corrected_cells(entry.key.rpartition("/")[2], read(store, entry.key), before, store)
+    return pl.concat([cells, later])
 
 
 def by_row(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return one line per row, with the corrected columns, for `flows.submissions.rows.SelectedRows`."""
+    """Return one line per row, with the last corrections, for `flows.submissions.rows.SelectedRows`."""
     if cells.is_empty():
         return pl.DataFrame(schema={"row": pl.UInt32})
-    return cells.pivot(on="column", index="row", values="correction")
+    return cells.pivot(on="column", index="row", values="correction", aggregate_function="last")

@@ -18,10 +18,9 @@ from flows.runs.documents import keys_of, manifests, read_ledger
 from flows.runs.identity import local_day
 from flows.runs.keys import extracts
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
-from flows.submissions.build import OnProgress
-from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
+from flows.submissions.build import Job, OnProgress
 from flows.submissions.rows import SelectedRows
-from flows.submissions.submit import Submitted, execute, finish_commits
+from flows.submissions.submit import NO_ROWS, Checked, Submitted, check_selection, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection
 
@@ -62,13 +61,6 @@ class RenewalPlan(NamedTuple):
     def selected(self) -> SelectedRows:
         """The rows of the new run; the row of the extract is the row of the run that is repeated."""
         return SelectedRows(self.rows.select("row", origin="row"))
-
-
-class RenewedRun(NamedTuple):
-    """What was due, and the run that renews it; None if nothing was due."""
-
-    due: RenewalPlan
-    submitted: Submitted | None
 
 
 def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: date, until: date) -> pl.DataFrame:
@@ -120,30 +112,36 @@ def renewals(context: IssuerContext, request: Request) -> RenewalPlan:
     return RenewalPlan(latest, until, due, dict(left.iter_rows()), len(links))
 
 
-def renew(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> RenewedRun:
+def renew(
+    context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None
+) -> tuple[RenewalPlan, Submitted | None]:
     """Commit the run that renews what is due, if anything; repeated after a crash it finishes the same run."""
     finish_commits(context)
     due = renewals(context, request)
     if due.rows.is_empty():
-        return RenewedRun(due, None)
+        return due, None
     with context.sealer() as sealer:
         ensure_store_safe(context)
-        source = reopen_source(context, due.of.run, due.of.source)
-        rows, reason = due.selected.rows, f"links that end by {due.until}"
-        selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
-        again = command(context.issuer.issuer, request)
-        job = selection_job(context, source, due.selected, selection, again, due.commit)
-        return RenewedRun(due, execute(context, job, sealer, on_progress))
+        return due, execute(context, _job(context, request, due), sealer, on_progress)
 
 
-def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPlan, SelectionOutcome]:
+def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPlan, Checked]:
     """Return what a renewal would do, and what its run would come to; nothing is written."""
     dry = overlaid(context)
     finish_commits(dry)
     due = renewals(dry, request)
     if due.rows.is_empty():
         return due, NO_ROWS
-    return due, check_selection(dry, *reopen_source(dry, due.of.run, due.of.source), due.selected)
+    return due, check_selection(dry, _job(dry, request, due))
+
+
+def _job(context: IssuerContext, request: Request, due: RenewalPlan) -> Job:
+    """Plan the run of what is due."""
+    source = reopen_source(context, due.of.run, due.of.source)
+    rows, reason = due.selected.rows, f"links that end by {due.until}"
+    selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
+    again = command(context.issuer.issuer, request)
+    return selection_job(context, source, due.selected, selection, again, due.commit)
 
 
 def command(issuer: str, request: Request) -> str:

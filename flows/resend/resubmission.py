@@ -12,9 +12,9 @@ import polars as pl
 
 from flows.errors import OperatorError
 from flows.extracts.delivery import open_extract
+from flows.extracts.errors import checked_name
 from flows.redaction import redact
-from flows.reports.ingest import ingest
-from flows.reports.rebuild import rebuild
+from flows.reports.rebuild import ingest, rebuild
 from flows.resend import corrections as templates
 from flows.resend import selection as choice
 from flows.results.lineage import committed, repeated_runs, run_rows
@@ -23,13 +23,12 @@ from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, NoReasonError, ensure_store_safe, overlaid, record_event
 from flows.runs.documents import NoSuchRowError, keys_of, read_summary, shaped
 from flows.runs.identity import canonical, digest, local_day
-from flows.runs.sealing import Sealer
+from flows.runs.keys import corrections
 from flows.runs.store import Entry, write_once
-from flows.submissions.build import OnProgress, Scan
-from flows.submissions.dry_run import NO_ROWS, SelectionOutcome, check_selection
+from flows.submissions.build import Job, OnProgress, Scan
 from flows.submissions.plan import identify
 from flows.submissions.rows import PICK, RowScope, SelectedRows
-from flows.submissions.submit import Submitted, execute, finish_commits
+from flows.submissions.submit import NO_ROWS, Checked, Submitted, check_selection, execute, finish_commits
 from schemas import ledger
 from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
@@ -86,7 +85,7 @@ class ResendPlan(NamedTuple):
     source: Source
     rows: pl.DataFrame
     corrected: pl.DataFrame  # the corrections to merge, as SelectedRows takes them
-    given: templates.CorrectionFile | None  # the filled-in template
+    given: SourceIdentity | None  # the filled-in template
     commit: int  # number of the last known one
     already: Manifest | None  # the run that did just this before
     refused: pl.DataFrame  # row and reasons of the corrected rows that are still refused
@@ -131,22 +130,30 @@ class ResendPlan(NamedTuple):
 
 def rehearse_resubmit(
     context: IssuerContext, request: Request, content: bytes | None = None
-) -> tuple[ResendPlan, SelectionOutcome]:
+) -> tuple[ResendPlan, Checked]:
     """Return what a resubmission would do, and what its run would come to; nothing is written."""
-    dry = overlaid(context)
+    dry = _given(context, request, content)
     finish_commits(dry)
     ingest(dry)
-    plan = plan_resubmit(dry, request, content)
+    plan = plan_resubmit(dry, request)
     if plan.already is not None or plan.nothing:
         return plan, NO_ROWS
-    return plan, check_selection(dry, plan.source.entry, plan.source.identity, plan.selected)
+    return plan, check_selection(dry, _job(dry, request, plan))
 
 
-def plan_resubmit(context: IssuerContext, request: Request, content: bytes | None = None) -> ResendPlan:
+def _given(context: IssuerContext, request: Request, content: bytes | None) -> IssuerContext:
+    """Return a context whose writes stay in memory, with the filled-in template, if it is not in the store yet."""
+    dry = overlaid(context)
+    if content is not None:
+        write_once(dry.adapters.store, corrections(context.issuer.issuer) + checked_name(request.corrections), content)
+    return dry
+
+
+def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     """Return which rows go out, and why the others stay.
 
-    `content`: the filled-in template, if it is not in the store yet. Raises NothingAskedError, NoSuchRowError,
-    StandingRowsError, SourceGoneError and what corrected files are refused with.
+    Raises NothingAskedError, NoSuchRowError, StandingRowsError, SourceGoneError and what corrected files are refused
+    with.
     """
     if not (any(request[4:]) or any(request.wanted)) or (request.corrections and request.extract):
         raise NothingAskedError(run=request.run)
@@ -155,9 +162,8 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
     of = committed(store, request.run)
     given, cells, changed = None, pl.DataFrame(schema=templates.CELL), pl.Series(dtype=pl.UInt32)
     if name := request.corrections:
-        here = None if content is None else templates.given_as(context, name, content)
-        given = here or templates.read_corrections(context, name)
-        cells = templates.corrected_cells(given, of, store)
+        given, content = templates.read_corrections(context, name)
+        cells = templates.corrected_cells(given.key.rpartition("/")[2], content, of, store)
         changed = cells["row"]
     if request.extract:
         entry = templates.find_dropped(context, request.extract)
@@ -172,7 +178,7 @@ def plan_resubmit(context: IssuerContext, request: Request, content: bytes | Non
         numbers = named["row"]
         entry, identity = choice.reopen_source(context, of.run, of.source)
         source = Source(entry, identity, pl.DataFrame({"row": numbers, "origin": numbers}, PICK), numbers.clear())
-        cells = templates.merge_corrections(templates.cells_of(context, of), cells)
+        cells = pl.concat([templates.cells_of(context, of), cells])
     corrected = templates.by_row(cells)
     tried = _recheck(context, source, SelectedRows(source.picks, corrected))
     stands = _active(context, of, choice.cards(named, source.picks, tried), links)
@@ -251,20 +257,22 @@ def resubmit(
         raise NoReasonError()
     finish_commits(context)
     ingest(context)
-    chosen = plan_resubmit(context, request, content)
+    chosen = plan_resubmit(context if content is None else _given(context, request, content), request)
     if chosen.already is not None:
         return Submitted(chosen.already, already=True)
     if chosen.nothing:
         left = [f"{rows:,} {why}" for why, rows in chosen.left.items()]
         left += [f"{chosen.refused.height:,} corrected but still refused"] if chosen.refused.height else []
         raise NothingToSendError(run=request.run, reason=", ".join(left) or "no row is as asked for")
-    if content is not None:
-        given = templates.given_as(context, request.corrections, content)
-        write_once(context.adapters.store, given.source.key, content)
-        chosen = chosen._replace(given=templates.read_corrections(context, request.corrections))
+    if content is not None and chosen.given is not None:
+        write_once(context.adapters.store, chosen.given.key, content)
+        chosen = chosen._replace(given=templates.read_corrections(context, request.corrections)[0])
     with context.sealer() as sealer:
         ensure_store_safe(context)
-        return _send(context, request, chosen, sealer, on_progress)
+        done = execute(context, _job(context, request, chosen), sealer, on_progress)
+    for repeated in repeated_runs(context.adapters.store, done.manifest.run):
+        rebuild(context, repeated)
+    return done
 
 
 def command(request: Request) -> str:
@@ -280,21 +288,18 @@ def command(request: Request) -> str:
     return shlex.join(words)
 
 
-def _send(
-    context: IssuerContext, request: Request, chosen: ResendPlan, sealer: Sealer, on_progress: OnProgress
-) -> Submitted:
-    """Plan the run, store its selection, carry it out, and update the reports of the runs it repeats."""
-    corrections = chosen.given.source if chosen.given else None
+def _job(context: IssuerContext, request: Request, chosen: ResendPlan) -> Job:
+    """Plan the run, store its selection, and record what it repeats and overrides."""
     rows = chosen.outgoing.select("row", "origin")
     of_what = {"of": request.run, "rows": choice.rows_digest(rows), "override": request.override}
     selection = Selection(
         kind="resubmit",
         of=request.run,
         rows=rows.height,
-        sha256=digest(canonical({**of_what, "corrections": corrections.sha256 if corrections else ""})),
+        sha256=digest(canonical({**of_what, "corrections": chosen.given.sha256 if chosen.given else ""})),
         reason=redact(request.reason),
         override=redact(request.override),
-        corrections=corrections,
+        corrections=chosen.given,
     )
     source = (chosen.source.entry, chosen.source.identity)
     job = choice.selection_job(context, source, chosen.selected, selection, command(request), chosen.commit)
@@ -305,7 +310,4 @@ def _send(
     once = f"resubmitted-{run}.json"  # with the run that is repeated, however often this one is started
     facts: dict[str, str | int] = {"run": run, "rows": rows.height, "reason": request.reason}
     record_event(context.adapters, keys_of(request.run), "resubmitted", once, **facts)
-    done = execute(context, job, sealer, on_progress)
-    for repeated in repeated_runs(context.adapters.store, run):
-        rebuild(context, repeated)
-    return done
+    return job

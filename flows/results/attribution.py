@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -18,11 +18,18 @@ from xxhash import xxh3_64_intdigest
 
 from flows.results.error_text import parse_error
 from flows.results.masking import showing_cards, storable
-from flows.results.match import ByHand, Candidates, SentRows, place_rows
+from flows.results.match import ByHand, SentRows, place_rows
 from flows.results.read import ResultRows
+from flows.runs.chains import records
+from flows.runs.chunks import ROWS, place_of
+from flows.runs.identity import digest
+from flows.runs.keys import attributions
 from flows.runs.outcomes import OUTCOME, Attributed
+from flows.runs.store import Store
 from schemas import breaks
+from schemas.breaks import DECISIONS, PLACELESS, Break
 from schemas.ledger import BROKEN, ERROR, LINKED
+from schemas.records import Attribution, Closing
 
 BETWEEN = "\x1f"  # the unit separator, which no cell contains
 
@@ -50,17 +57,17 @@ def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
 def attribute_claims(
     results: Sequence[ResultRows],
     claims: pl.DataFrame,
-    among: Candidates,
+    among: SentRows,
     allowed_hosts: Sequence[str],
     forced: Sequence[ByHand] = (),
 ) -> list[Attributed]:
     """Attribute result files, at least one, by their claims; an operator's attribution takes precedence."""
     placed = place_rows(claims, among, [result.received for result in results])
-    placed = _by_hand(placed, claims, among.sent, forced)
+    placed = _by_hand(placed, claims, among, forced)
     rows = claims.join(placed.drop("file"), on="at", how="left", maintain_order="left")
     judged = _judge(rows, among, allowed_hosts).select(*OUTCOME)
     ends = accumulate(result.rows.height for result in results)
-    chunks = {place: (run, chunk) for place, run, chunk, _ in among.sent.places.iter_rows()}
+    chunks = {place: (run, chunk) for place, run, chunk, _ in among.places.iter_rows()}
     return [
         Attributed(
             result.digest,
@@ -86,12 +93,12 @@ def _by_hand(placed: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, forced:
     return pl.concat([placed.join(hand, on="at", how="anti"), hand.select(placed.columns)])
 
 
-def _judge(rows: pl.DataFrame, among: Candidates, hosts: Sequence[str]) -> pl.DataFrame:
+def _judge(rows: pl.DataFrame, among: SentRows, hosts: Sequence[str]) -> pl.DataFrame:
     """Give every row its state and its break, if any; the stored columns are free of card numbers."""
-    answered = among.sent.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
+    answered = among.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
     placed = (
         _home(rows, among.named)
-        .join(among.sent.places.drop("sent"), on="place", how="left", maintain_order="left")
+        .join(among.places.drop("sent"), on="place", how="left", maintain_order="left")
         .join(answered, on="spot", how="left", maintain_order="left")
     )
     cards = showing_cards(placed)
@@ -183,3 +190,58 @@ def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:
 def digest_of(outcomes: pl.DataFrame) -> str:
     """Return a digest of a file's rows that does not depend on their order or the file's encoding."""
     return hashlib.sha256(outcomes["content"].sort().to_numpy().tobytes()).hexdigest()
+
+
+# Operators' decisions about the results of a run, read from its records: rows attributed, breaks closed.
+
+SHOWN = 5  # row numbers in the place of a break; with no more rows than that, it has them all
+
+
+DECIDED = {"kind": pl.String, "row": pl.UInt32, "decision": pl.String, "note": pl.String, "closing": pl.UInt32}
+
+
+def sort_breaks(
+    found: Iterable[Break], closings: Sequence[Closing]
+) -> tuple[tuple[Break, ...], tuple[tuple[Break, Closing], ...]]:
+    """Return the open breaks and the notices, which are never closed; and the closed breaks, each with its closing."""
+    covered = {one: next((by for by in closings if covers(by, one)), None) for one in found}
+    still = tuple(one for one, by in covered.items() if by is None or one.notice)
+    return still, tuple((one, by) for one, by in covered.items() if by is not None and not one.notice)
+
+
+def covers(closing: Closing, found: Break) -> bool:
+    """Return whether a break is of the closed kind and place, without a row that was not closed then.
+
+    A closing that names its rows covers just these (`decided_rows`), not what is found besides them.
+    """
+    if (found.name, place_of(found.place)) != (closing.name, place_of(closing.place)) or found.rows > closing.rows:
+        return False
+    if closing.covers and found.name not in PLACELESS:
+        return False
+    return closing.rows > SHOWN or _named(found.place) <= _named(closing.place)
+
+
+def _named(place: str) -> frozenset[str]:
+    return frozenset(place.partition(ROWS)[2].split(", ")) - {""}
+
+
+def decided_rows(closings: Sequence[Closing]) -> pl.DataFrame:
+    """Return the rows that closings cover (DECIDED), the later one's where two of a kind have a row in common."""
+    rows = [
+        (one.name, row, one.decision, f"{DECISIONS[one.decision].meaning} ({one.by}: {one.reason})", at)
+        for at, one in enumerate(closings)
+        if one.covers
+        for row in one.covers
+    ]
+    return pl.DataFrame(rows, DECIDED, orient="row").unique(["kind", "row"], keep="last", maintain_order=True)
+
+
+def chain_of(issuer: str, result: str) -> str:
+    """Return the prefix of a result file's chain of decisions; a hash, since the key may hold a card number."""
+    return f"{attributions(issuer)}{digest(result.encode())[:32]}/"
+
+
+def decisions(store: Store, issuer: str) -> dict[str, tuple[Attribution, ...]]:
+    """Return every chain of decisions of an issuer by its prefix, oldest record first."""
+    chains = [folder.key for folder in store.keys(attributions(issuer), shallow=True)]
+    return {chain: tuple(records(store, chain, Attribution)) for chain in chains}

@@ -7,20 +7,142 @@ walked for messages. Otherwise cuid and messages are picked out of the text; at 
 from __future__ import annotations
 
 import ast
+import builtins
 import html
 import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from flows.results.masking import printable
-from flows.results.partner_terms import PartnerReason, partner_reason, shape_of
+from flows.results.masking import mask, printable
 
 LONGEST = 20_000  # characters that are read: an error object has a few hundred
 DEPTH = 12  # levels of nesting that are walked
+
+
+# The partner's words for entities, properties and faults as reason codes `entity.property.kind`: change these where it
+# words its errors differently.
+
+_PROPERTIES = {
+    "card": "pan expiration expiration_year expiration_month name_on_card cvv cvv_hash nickname customer_key last_4",
+    "address": "address1 address2 city subnational country postal_code email phone_number first_name last_name "
+    "is_primary",
+    "cardholder": "cuid",
+}
+_ENTITY_OF = {name: entity for entity, names in _PROPERTIES.items() for name in names.split()}
+_SPELLINGS = {
+    "postal_code": "zip zip_code zipcode postal postcode",
+    "pan": "card_number",
+    "subnational": "state province",
+    "phone_number": "phone",
+    "address1": "street",
+    "expiration": "expiry expiration_date",
+    "cvv": "cvv2 cvc",
+    "cuid": "external_cuid",
+}
+_ALIASES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings.split()}
+_LONGEST_FIRST = sorted({*_ENTITY_OF, *_ALIASES} - {"cuid", "postal"}, key=len, reverse=True)
+_MENTIONED = re.compile(rf"(?:^|_)({'|'.join(_LONGEST_FIRST)}|cuid(?=_(?:is|must|can|has|was|already|too)))(?:_|$)")
+_ENTITY_WORDS = {"card": "card", "cards": "card", "address": "address", "addresses": "address"} | dict.fromkeys(
+    ("cardholder", "cardholders", "holder", "person"), "cardholder"
+)
+
+# In this order: temporary faults first, so that "timeout: invalid response" is resent.
+KINDS = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE))
+    for kind, pattern in (
+        (
+            "unavailable",
+            r"time.?d? ?out|unavailable|try again|temporar|internal (?:server )?error|econn|network|"
+            r"rate limit|too many requests|\b50[0234]\b",
+        ),
+        ("expired", r"expired|in the past"),
+        ("exists", r"already|duplicate|exists\b|not unique|must be unique"),
+        (
+            "missing",
+            r"requir|missing|not provided|"
+            r"(?:can.?t|cannot|must not|may not|should not|is|not be) (?:be )?(?:blank|empty|null|undefined)",
+        ),
+        ("luhn", r"luhn|check ?(?:digit|sum)"),
+        ("unsupported", r"support|not allowed|not (?:accepted|permitted)|not eligible"),
+        ("length", r"too (?:long|short)|length|at most|at least|maximum|minimum|characters"),
+        ("unknown", r"not found|unknown|does not exist|no such|not one of|must be one of"),
+        ("format", r"valid|must be|format|match|malformed|incorrect|wrong|\bbad\b"),
+    )
+)
+OTHER = "other"
+UNREADABLE = "unreadable"
+_OBJECT = re.compile(r"^(?:(?:\[object \w+\],?)+|\{\s*\}|\[\s*\]|\"\"|''|)$")
+
+
+class PartnerReason(NamedTuple):
+    """One objection of the partner; the message is masked."""
+
+    entity: str
+    property: str
+    kind: str
+    message: str
+
+    @builtins.property  # the field above hides the plain name
+    def code(self) -> str:
+        """The reason code `entity.property.kind`, as in schemas/reasons.py."""
+        return f"{self.entity}.{self.property}.{self.kind}"
+
+
+@lru_cache(maxsize=4096)  # one night has few different faults, and the cuids are not in these texts
+def partner_reason(path: tuple[str, ...], message: str, name: str = "") -> PartnerReason:
+    """Classify one fault by the names on its path, its message and the error's own name."""
+    text = mask(html.unescape(message))
+    if _OBJECT.match(text):
+        return PartnerReason("partner", "error", UNREADABLE, text or "(no text)")
+    names = [snake(part) for step in reversed(path) for part in reversed(re.split(r"[.\[\]/]", step)) if part]
+    kind = next((kind for kind, pattern in KINDS if pattern.search(f"{text} {name}")), OTHER)
+    found = _MENTIONED.search(snake(text, alias=False))
+    mentioned = _ALIASES.get(found[1], found[1]) if found else ""
+    named = next((name for name in names if name in _ENTITY_OF), mentioned)
+    words = (word for name in (*names, snake(text)) for word in name.split("_"))
+    entity = _ENTITY_OF.get(named) or next((_ENTITY_WORDS[word] for word in words if word in _ENTITY_WORDS), "")
+    if kind == "expired" and entity == "card":
+        named = "expiration"
+    if not entity:
+        return PartnerReason("partner", "error", kind, text)
+    return PartnerReason(entity, named or "record", kind, text)
+
+
+def snake(name: str, *, alias: bool = True) -> str:
+    """Return a name in snake case, in our spelling where it is a known alias."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    folded = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
+    return _ALIASES.get(folded, folded) if alias else folded
+
+
+_BLANKS = (
+    (re.compile(r"\[masked\]|\S*@\S+|https?://\S+"), "#"),
+    (re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`"), "'#'"),
+    (re.compile(r"\b[\w-]*\d[\w-]*\b"), "#"),
+)
+
+
+def shape_of(reasons: tuple[PartnerReason, ...]) -> str:
+    """Return reasons as one text without ids, numbers and quoted values: same kind of error, same shape."""
+    return " | ".join(dict.fromkeys(f"{one.code}: {_blank(one.message)}" for one in reasons))
+
+
+@lru_cache(maxsize=4096)
+def _blank(message: str) -> str:
+    for pattern, blank in _BLANKS:
+        message = pattern.sub(blank, message)
+    return message
+
+
+# Reading ------------------------------------------------------------------------------------------------------
+
+
+_Fault = tuple[tuple[str, ...], str, str]  # the names above it: entities, properties; its message; its own name
 
 
 class ErrorObject(NamedTuple):
@@ -42,17 +164,11 @@ def parse_error(text: str) -> ErrorObject:
         faults = faults or list(_walk(tree)) or list(_walk(tree, inside=True))
         if cuid and faults:
             break
-    faults = faults or _scavenge(text) or [_Fault((), text)]
+    faults = faults or _scavenge(text) or [((), text, "")]
     reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
     found = None if cuid else _CUID_IN_TEXT.search(text)
     scavenged = _APOSTROPHE.sub("'", found["cuid"]).rstrip(".") or None if found else None
     return ErrorObject(cuid or scavenged, reasons, shape_of(reasons))
-
-
-class _Fault(NamedTuple):
-    path: tuple[str, ...]  # the names above it: entities, properties
-    message: str
-    name: str = ""
 
 
 # The rungs ----------------------------------------------------------------------------------------------------
@@ -65,11 +181,8 @@ def _trees(text: str) -> Iterator[object]:
     for variant in _variants(text):
         if "{" not in variant and "[" not in variant:
             continue
-        for read in (_json, _literal, _inspected):
-            tree = read(variant)
-            if isinstance(tree, dict | list | tuple):
-                yield tree
-                break
+        trees = (read(variant) for read in (_json, _literal))
+        yield from islice((tree for tree in trees if isinstance(tree, dict | list | tuple)), 1)
 
 
 def _variants(text: str) -> Iterator[str]:
@@ -112,18 +225,6 @@ def _json(text: str) -> object:
     return None
 
 
-def _literal(text: str) -> object:
-    if text[:1] not in ("{", "[", "(", "'", '"'):
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about odd escapes in the partner's text
-        try:
-            tree: object = ast.literal_eval(text)
-        except _BROKEN:
-            return None
-    return _json(tree) if isinstance(tree, str) else tree
-
-
 # Quoted texts match first, so that nothing inside them counts as a key or a word of JavaScript. One that never closes
 # extends to the end, so any text is scanned only once.
 _INSPECTED = re.compile(
@@ -133,21 +234,27 @@ _INSPECTED = re.compile(
     r"""|(?P<noise><ref \*\d+>|\b[A-Z]\w*(?:\(\d+\))?\s+(?=[{\[])|\.\.\. \d+ more items?)""",
     re.DOTALL,
 )
-_CONSTANTS = {"true": "True", "false": "False"}
 
 
-def _inspected(text: str) -> object:
-    """Read the output of node's util.inspect: bare keys, single quotes and backticks, undefined, [Object]."""
-    if "{" not in text and "[" not in text:
+def _literal(text: str) -> object:
+    """Read a Python literal, or node's util.inspect: bare keys, single quotes and backticks, undefined, [Object]."""
+    python = _INSPECTED.sub(_as_python, re.sub(r"'\s*\+\n\s*'", "", text)).strip()
+    if python[:1] not in ("{", "[", "(", "'", '"'):
         return None
-    return _literal(_INSPECTED.sub(_as_python, re.sub(r"'\s*\+\n\s*'", "", text)).strip())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about odd escapes in the partner's text
+        try:
+            tree: object = ast.literal_eval(python)
+        except _BROKEN:
+            return None
+    return _json(tree) if isinstance(tree, str) else tree
 
 
 def _as_python(found: re.Match[str]) -> str:
     if found["key"]:
         return f"'{found['key']}'"
     if found["word"]:
-        return _CONSTANTS.get(found["word"], "None")
+        return {"true": "True", "false": "False"}.get(found["word"], "None")
     if found["text"]:
         quoted = found["text"]
         return repr(quoted[1:-1]) if quoted.startswith("`") else quoted.replace("\n", " ")
@@ -157,14 +264,24 @@ def _as_python(found: re.Match[str]) -> str:
 # The walk -----------------------------------------------------------------------------------------------------
 
 _MESSAGES = ("message", "msg", "errormessage", "description", "detail", "reason", "error", "error_message")
-_PROPERTIES = ("property_name", "property", "propertyName", "field", "param", "path", "loc", "instancePath", "key")
+_FIELDS = (
+    "property_name",
+    "property",
+    "propertyName",
+    "field",
+    "param",
+    "path",
+    "loc",
+    "instancePath",
+    "key",
+)
 _ENTITIES = ("entity_name", "entity", "entityName", "call")
 _WRAPPERS = frozenset((
     "errors", "error", "messages", "message", "details", "detail", "issues", "violations", "validationerrors",
     "data", "response", "body", "result", "cause",
 ))  # fmt: skip
 _ABOUT = frozenset((
-    *_MESSAGES, *_PROPERTIES, *_ENTITIES, "name", "code", "index", "id", "status", "statuscode", "type", "kind",
+    *_MESSAGES, *_FIELDS, *_ENTITIES, "name", "code", "index", "id", "status", "statuscode", "type", "kind",
     "stack", "value", "input", "rejectedvalue", "received", "location", "params", "keyword", "schemapath",
     "instancepath", "propertyname", "entityname", "url", "timestamp", "requestid", "success",
 ))  # fmt: skip
@@ -203,7 +320,7 @@ def _walk(tree: object, path: tuple[str, ...] = (), depth: int = 0, *, inside: b
         return
     if isinstance(tree, str):
         if inside and tree.strip():
-            yield _Fault(path, tree)
+            yield path, tree, ""
     elif isinstance(tree, dict):
         yield from _walk_object({str(key): value for key, value in tree.items()}, path, depth, inside)
     elif isinstance(tree, list | tuple):
@@ -213,10 +330,10 @@ def _walk(tree: object, path: tuple[str, ...] = (), depth: int = 0, *, inside: b
 
 def _walk_object(fields: dict[str, object], path: tuple[str, ...], depth: int, inside: bool) -> Iterator[_Fault]:
     name = _first(fields, ("name", "code", "keyword"))
-    named = tuple(text for keys in (_ENTITIES, _PROPERTIES) if (text := _first(fields, keys)))
+    named = tuple(text for keys in (_ENTITIES, _FIELDS) if (text := _first(fields, keys)))
     message = _first(fields, _MESSAGES) or (name if named else "")
     if message:
-        yield _Fault((*path, *named), message, name)
+        yield (*path, *named), message, name
     for key, value in fields.items():
         folded = _fold(key)
         wrapper = folded in _WRAPPERS
@@ -269,7 +386,7 @@ def _scavenge(text: str) -> list[_Fault]:
             groups.append({})
         groups[-1][key] = found["quoted"] or found["bare"] or ""
     return [
-        _Fault(
+        (
             tuple(one[key] for key in ("entity_name", "property_name", "property") if one.get(key)),
             message,
             one.get("name", ""),

@@ -5,28 +5,42 @@ Killed half-way, or ingested again, a file has the same outcome. Whatever one fi
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
+from importlib.metadata import version
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
 import polars as pl
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from flows.errors import BugError, CardlinkError
+from flows.errors import BugError, CardlinkError, OperatorError
 from flows.redaction import redact
 from flows.results.attribution import attribute_claims, read_claims
-from flows.results.decisions import affected_runs, by_hand
-from flows.results.markers import Waiting, marker_key
-from flows.results.match import SentIndex, named_in
+from flows.results.match import ByHand, SentIndex, named_in
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
+from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import keys_of
-from flows.runs.identity import digest, local_day
+from flows.runs.documents import has_manifest, keys_of
+from flows.runs.identity import canonical, digest, local_day
+from flows.runs.keys import ingested
 from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, StoredOutcomes, write_outcomes
 from flows.runs.sealing import Opener, SealedUnreadableError, looks_like_message
-from flows.runs.store import ABOUT_ONE_OBJECT, Entry, KeyRefusedError, ObjectMissingError, Store, prefetch
+from flows.runs.store import (
+    ABOUT_ONE_OBJECT,
+    ConflictError,
+    Entry,
+    KeyRefusedError,
+    ObjectMissingError,
+    Store,
+    concurrently,
+    prefetch,
+    read,
+)
+from flows.runs.versions import read_facts
 from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED
 from schemas.records import Attribution
 
@@ -166,7 +180,11 @@ def _attribute(
 ) -> list[Attributed]:
     """Attribute result files among the sent rows that they may answer."""
     numbered = enumerate(zip(found, files, strict=True))
-    forced = [one for at, (object_, file) in numbered for one in by_hand(at, file.digest, object_.decided)]
+    forced = list[ByHand]()
+    for at, (object_, file) in numbered:  # the last attribution of each row of a file with these bytes
+        mine = (one for one in object_.decided if one.digest == file.digest and one.what != "again")
+        last = {one.position: one for one in mine}.values()
+        forced += [ByHand(at, one.position, one.run, one.row) for one in last if one.what == "attributed"]
     claims = read_claims(files)
     sent = books.candidates([one.name for one in files], claims, forced)
     return attribute_claims(files, claims, sent, context.issuer.portal.allowed_hosts, forced)
@@ -225,7 +243,8 @@ def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> I
     """Return what came of a result file, and whether that is known from `before`."""
     rows = one.outcomes
     runs = frozenset(rows["run"].drop_nulls().unique())
-    left = affected_runs(found.decided).union(before.runs if before else ()) - runs  # also where one was killed
+    had = frozenset(run for one in found.decided for run in (*one.runs, one.run) if run)
+    left = had.union(before.runs if before else ()) - runs  # also where one was killed
     refused = not rows.filter(trouble=URL_NOT_ALLOWED).is_empty()
     lost = rows.filter(pl.col("row").is_null())["trouble"].drop_nulls()
     lost_as = min(lost, default="")
@@ -251,3 +270,89 @@ def _keep_run(context: IssuerContext, run: str, answers: Sequence[RunOutcomes], 
     names, digests = [answer.one.name for answer in answers], [answer.one.digest for answer in answers]
     record_event(adapters, keys, what, results=names, digests=digests, **facts)
     return key
+
+
+# What is known of ingested result files: the markers of those that are done, and those that wait. A file with rows that
+# could not be placed waits: it is read again once something it depends on has changed, and reported again only if that
+# changed its outcome.
+
+BATCH_PREFIX = "files-"  # of an object with the markers of many files; version 0.1 wrote one object per marker
+WAITING = "waiting"  # the object with the files that wait
+
+
+class MarkSpoiledError(OperatorError):
+    """An object among the ingest markers is not one."""
+
+    message = "{key} is not an ingest marker. Nothing was ingested."
+    next_step = "Move it away, then run the same command again: the files it named are ingested once more."
+
+
+def marker_key(entry: Entry, decisions: int) -> str:
+    """Return the ingest marker of a result file with so many decisions of operators about it."""
+    identity = f"{entry.key}|{entry.size}|{entry.version}" + (f"|{decisions}" if decisions else "")
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def read_markers(store: Store, issuer: str) -> frozenset[str]:
+    """Return the ingest markers of all result files that are done; MarkSpoiledError where they cannot be read."""
+    prefix = ingested(issuer)
+    names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
+    batches = {name for name in names if name.startswith(BATCH_PREFIX)}
+    together = concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
+    return frozenset(names).difference(batches, {WAITING}).union(*together)
+
+
+def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None:
+    """Store the ingest markers of result files, with the key of each file."""
+    if files:
+        name = hashlib.sha256("".join(sorted(files)).encode()).hexdigest()[:32]
+        reported = {marker: redact(entry.key) for marker, entry in files.items()}
+        store.create(f"{ingested(issuer)}{BATCH_PREFIX}{name}.json", canonical(reported))
+
+
+def _read(store: Store, key: str) -> frozenset[str]:
+    with suppress(ConflictError):
+        return frozenset(read_facts(store, key) or ())
+    raise MarkSpoiledError(key=key)
+
+
+class Waiting(BaseModel):
+    """A result file that waits: for what (`basis`), with which outcome, in which runs, and what was reported of it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    file: str
+    basis: str  # empty: it is read each time
+    outcome: str
+    runs: tuple[str, ...]
+    told: str  # empty where the report of its run says all
+
+
+_TABLE = TypeAdapter(dict[str, Waiting])
+
+
+def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
+    """Return the result files that wait, by ingest marker; MarkSpoiledError where they cannot be read."""
+    key = f"{ingested(issuer)}{WAITING}.json"
+    try:
+        return _TABLE.validate_json(read(store, key))
+    except ObjectMissingError:
+        return {}
+    except ValidationError:  # raised below without a chain
+        pass
+    raise MarkSpoiledError(key=key)
+
+
+def write_waiting(store: Store, issuer: str, files: Mapping[str, Waiting]) -> None:
+    """Store the result files that wait; what another process wrote meanwhile is only reported again."""
+    table = canonical({marker: one.model_dump(mode="json") for marker, one in sorted(files.items())})
+    store.replace(f"{ingested(issuer)}{WAITING}.json", [table])
+
+
+def basis_of(context: IssuerContext) -> tuple[str, str]:
+    """Return digests of what outcomes depend on: where rows belong and which links are allowed; the latter alone."""
+    store, issuer = context.adapters.store, context.issuer
+    commits = [(run.run, has_manifest(store, keys_of(run.run))) for run in recent_commits(store, issuer.issuer)]
+    hosts = list(issuer.portal.allowed_hosts)
+    known = [commits, context.opener_key(), issuer.time_zone, version("cardlink")]
+    return digest(canonical({"known": known, "hosts": hosts})), digest(canonical({"hosts": hosts}))

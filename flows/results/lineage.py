@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
 from flows.runs import documents
 from flows.runs.chunks import chunk_states
 from flows.runs.documents import keys_of
-from flows.runs.store import ObjectMissingError, Store, read
+from flows.runs.store import ObjectMissingError, Store
 from flows.runs.versions import read_events
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
@@ -40,7 +39,6 @@ SETTLED = (LINKED, AWAITING)
 REPEATED_BY = re.compile(r"resubmitted-(.+)\.json$")
 _ATTEMPTED = (LINKED, AWAITING, ERROR, ledger.REJECTED)
 _RECORD = ["row", "origin", "cuid", "last_4", "fate", "chunk", "reasons"]
-_NO_RESULTS = pl.DataFrame(schema={"row": pl.UInt32, "result": pl.String, "answer": pl.List(pl.String)})
 CARD_HASHES = {"card": pl.struct("cuid", "last_4").hash(), "holder": pl.col("cuid").hash()}
 _CARDS: dict[str, pl.DataType | type[pl.DataType]] = {
     "card": pl.UInt64,
@@ -135,20 +133,10 @@ def run_rows(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
 def _results(store: Store, manifest: Manifest, part: LedgerPart) -> pl.DataFrame:
     """Return the reconciled state and reasons of one ledger part: stored before the rest of the report is written."""
     try:
-        content = BytesIO(read(store, documents.rows_key(keys_of(manifest.run), part)))
+        (found,) = documents.read_rows(store, keys_of(manifest.run), [part], ["row", "state", "reasons"])
     except ObjectMissingError:
-        return _NO_RESULTS
-    return pl.read_parquet(content, columns=["row", "state", "reasons"]).rename(
-        {"state": "result", "reasons": "answer"}
-    )
-
-
-class Attempt(NamedTuple):
-    """A run that repeats rows of another: when it started, and origin (the other's row) and state of its rows."""
-
-    at: str
-    run: Manifest
-    rows: pl.DataFrame
+        found = pl.DataFrame(schema={"row": pl.UInt32, "state": pl.String, "reasons": pl.List(pl.String)})
+    return found.rename({"state": "result", "reasons": "answer"})
 
 
 def repeated_runs(store: Store, run: str) -> list[str]:
@@ -173,15 +161,15 @@ def newest_first(store: Store, runs: Iterable[str]) -> list[str]:
 
 def attempts_after(store: Store, manifest: Manifest, counts: Mapping[str, int]) -> dict[str, Any] | None:
     """Return a run's resubmissions, if any, and its rows after them; `counts`: its rows by state before them."""
-    found = sorted(_attempts(store, manifest), key=lambda one: (one.at, one.run.run))
+    found = sorted(_attempts(store, manifest), key=lambda one: (one[0], one[1].run))
     if not found:
         return None
     runs = []
-    for one in found:
-        states = Counter(one.rows["state"])
+    for _, run, rows in found:
+        states = Counter(rows["state"])
         figures = {state: states[state] for state in (LINKED, ERROR, AWAITING, ledger.REJECTED, CANCELLED)}
-        runs.append({"run": one.run.run, "as_of": one.run.as_of.isoformat(), "rows": one.rows.height, **figures})
-    frames = [one.rows for one in found]
+        runs.append({"run": run.run, "as_of": run.as_of.isoformat(), "rows": rows.height, **figures})
+    frames = [rows for *_, rows in found]
     origins = pl.concat(frames)["origin"].unique().implode()
     ours = [part.filter(pl.col("row").is_in(origins)).select("row", "state") for part in run_rows(store, manifest)]
     own = {**counts, REFUSED: counts["rejected"]}
@@ -190,12 +178,12 @@ def attempts_after(store: Store, manifest: Manifest, counts: Mapping[str, int]) 
 
 def settled_since(store: Store, manifest: Manifest) -> pl.Series:
     """Return the rows of a run that are linked or awaiting in a later attempt."""
-    frames = [one.rows.filter(pl.col("state").is_in(SETTLED))["origin"] for one in _attempts(store, manifest)]
+    frames = [rows.filter(pl.col("state").is_in(SETTLED))["origin"] for *_, rows in _attempts(store, manifest)]
     return pl.concat([pl.Series("origin", dtype=pl.UInt32), *frames])
 
 
-def _attempts(store: Store, manifest: Manifest) -> Iterator[Attempt]:
-    """Yield every run that repeats rows of a run, directly or not, with the rows of the run itself as origins."""
+def _attempts(store: Store, manifest: Manifest) -> Iterator[tuple[str, Manifest, pl.DataFrame]]:
+    """Yield when each run started that repeats rows of a run, directly or not; origin (a row of the run) and state."""
     for entry in list(store.keys(keys_of(manifest.run).events)):
         found = REPEATED_BY.search(entry.key)
         keys = keys_of(found[1]) if found else None
@@ -204,8 +192,7 @@ def _attempts(store: Store, manifest: Manifest) -> Iterator[Attempt]:
             continue
         rows = pl.concat(part.select("row", "origin", "state") for part in run_rows(store, repeat))
         [event] = read_events(store, [entry])
-        yield Attempt(event["at"], repeat, rows.select("origin", "state"))
+        yield event["at"], repeat, rows.select("origin", "state")
         roots = rows.select(pl.col("row").alias("origin"), pl.col("origin").alias("root"))
-        for later in _attempts(store, repeat):
-            deeper = later.rows.join(roots, on="origin", maintain_order="left")
-            yield later._replace(rows=deeper.select(origin="root", state="state"))
+        for at, run, later in _attempts(store, repeat):
+            yield at, run, later.join(roots, on="origin", maintain_order="left").select(origin="root", state="state")

@@ -51,10 +51,12 @@ class SentRows(NamedTuple):
     """What was sent: `rows` (spot, place, run, chunk, row, sent_at, cuid, last_4), `places` (place, run, chunk, sent).
 
     A spot is one sent row, a place is one chunk of one run; `sent_at` is the data row within the chunk, from 1.
+    `named`: the place that each result file (by its number) is named after.
     """
 
     rows: pl.DataFrame
     places: pl.DataFrame
+    named: Mapping[int, int] = {}
 
 
 def number_sent_rows(sent: pl.DataFrame) -> SentRows:
@@ -78,19 +80,12 @@ def words_of(text: pl.Expr) -> pl.Expr:
     return words.list.eval(pl.element().str.strip_chars(".#!?"))
 
 
-class Candidates(NamedTuple):
-    """The sent rows that result files may answer, and the place each file (by its number) is named after."""
-
-    sent: SentRows
-    named: Mapping[int, int]
-
-
-def candidates(names: Sequence[str], sent: pl.DataFrame) -> Candidates:
+def candidates(names: Sequence[str], sent: pl.DataFrame) -> SentRows:
     """Number the ledger rows `sent` (row, cuid, last_4, chunk, position[, run]); look up the files' names in them."""
     numbered = number_sent_rows(sent)
     places = {(run, chunk): place for place, run, chunk, _ in numbered.places.iter_rows()}
     named = {at: places[key] for at, name in enumerate(names) for key in named_in(name) if key in places}
-    return Candidates(numbered, named)
+    return numbered._replace(named=named)
 
 
 def named_in(name: str) -> list[tuple[str, int]]:
@@ -103,20 +98,20 @@ def named_in(name: str) -> list[tuple[str, int]]:
     return [(run, int(found[2])) for run in ("", *runs)]
 
 
-def searched_elsewhere(claims: pl.DataFrame, among: Candidates) -> pl.DataFrame:
+def searched_elsewhere(claims: pl.DataFrame, among: SentRows) -> pl.DataFrame:
     """Return the claims of all files but those that answer each row of the chunk they are named after exactly once.
 
     No other chunk could change where the rows of such a file belong: none has more of them, and the name breaks a tie.
     So the ledgers of other runs, up to a year of them, are read only for the rest.
     """
-    rows = among.sent.rows.select("spot", "place", pl.col("cuid").alias("claim"), pl.col("last_4").alias("last_4_sent"))
+    rows = among.rows.select("spot", "place", pl.col("cuid").alias("claim"), pl.col("last_4").alias("last_4_sent"))
     fits = pl.col("spot").is_not_null() & (pl.col("last_4") == pl.col("last_4_sent")).fill_null(True)
     once = (
         claims.select("at", "file", "claim", "last_4", _by_number(among.named).alias("place"))
         .join(rows, on=["place", "claim"], how="left")
         .group_by("file", "place")
         .agg(pl.len().alias("pairs"), fits.sum().alias("fit"), pl.col("at", "spot").n_unique())
-        .join(among.sent.places, on="place")
+        .join(among.places, on="place")
         .filter(pl.all_horizontal(pl.col(name) == pl.col("sent") for name in ("pairs", "fit", "at", "spot")))
     )
     return claims.filter(~pl.col("file").is_in(once["file"].implode()))
@@ -126,20 +121,20 @@ def _by_number(named: Mapping[int, int]) -> pl.Expr:
     return pl.col("file").replace_strict(dict(named), default=None, return_dtype=pl.UInt32)
 
 
-def place_rows(claims: pl.DataFrame, among: Candidates, received: Sequence[date | None]) -> pl.DataFrame:
+def place_rows(claims: pl.DataFrame, among: SentRows, received: Sequence[date | None]) -> pl.DataFrame:
     """Return at, file, place, spot, how, exact for every result row that can be placed.
 
     `claims`: at, file, position, cuid, last_4, error, error_cuid, claim. `received`: the day each file arrived.
     """
     how = pl.when(pl.col("cuid").is_not_null()).then(pl.lit("cuid")).otherwise(pl.lit("error_cuid")).alias("how")
-    pairs = _pairs(claims.select("at", "file", "last_4", "claim", how).drop_nulls("claim"), among.sent)
+    pairs = _pairs(claims.select("at", "file", "last_4", "claim", how).drop_nulls("claim"), among)
     ranked = _rank(pairs, claims, among, received)
     sure = pl.col("exact") & pl.col("last_4").is_not_null()
     first = _choose(ranked.filter(sure), _NO_PLACES, ["file", "claim", "last_4"])
     others = ranked.filter(~sure).join(first, on="at", how="anti", maintain_order="left")
     placed = pl.concat([first, _distrust(_choose(others, first, ["file", "claim"]), first)])
     placed = pl.concat([placed, _by_token(claims, placed, among, received)])
-    return pl.concat([placed, _by_order(claims, placed, among.sent)])
+    return pl.concat([placed, _by_order(claims, placed, among)])
 
 
 def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
@@ -149,9 +144,7 @@ def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
     return claims.join(rows, left_on="claim", right_on="cuid", how="inner").with_columns(exact.alias("exact"))
 
 
-def _rank(
-    pairs: pl.DataFrame, claims: pl.DataFrame, among: Candidates, received: Sequence[date | None]
-) -> pl.DataFrame:
+def _rank(pairs: pl.DataFrame, claims: pl.DataFrame, among: SentRows, received: Sequence[date | None]) -> pl.DataFrame:
     """Order the candidates: right digits, then the chunk that most rows of the file name, of its size, of its name.
 
     A row that was resent (a resubmission, a renewal) is in chunks of several runs; then the newest run of the day the
@@ -165,9 +158,9 @@ def _rank(
     by_name = (_by_number(among.named) == pl.col("place")).fill_null(False)
     ordered = (
         several.join(votes, on=["file", "place"], how="left")
-        .join(among.sent.places.select("place", "sent"), on="place", how="left")
+        .join(among.places.select("place", "sent"), on="place", how="left")
         .join(heights, on="file", how="left")
-        .join(_turns(among.sent.places), on="place", how="left")
+        .join(_turns(among.places), on="place", how="left")
         .with_columns(
             (by_name | (pl.col("day") <= arrived).fill_null(True)).alias("possible"),
             pl.col("votes").fill_null(0),
@@ -231,7 +224,7 @@ def _leftover(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_token(
-    claims: pl.DataFrame, placed: pl.DataFrame, among: Candidates, received: Sequence[date | None]
+    claims: pl.DataFrame, placed: pl.DataFrame, among: SentRows, received: Sequence[date | None]
 ) -> pl.DataFrame:
     """Place errors whose text has exactly one cuid without a result in the file's chunks.
 
@@ -243,7 +236,7 @@ def _by_token(
     words = words_of(pl.col("error")).list.unique()
     tokens = rest.select("at", "file", words.alias("claim")).explode("claim").drop_nulls("claim")
     tokens = tokens.with_columns(pl.lit(None, pl.String).alias("last_4"), pl.lit("token").alias("how"))
-    found = _pairs(tokens, among.sent).join(placed.drop_nulls("spot"), on=["file", "spot"], how="anti")
+    found = _pairs(tokens, among).join(placed.drop_nulls("spot"), on=["file", "spot"], how="anti")
     homes = placed.select("file", "place").unique()
     at_home = found.join(homes, on=["file", "place"], how="semi")
     mute = claims.group_by("file").agg(pl.col("claim").is_null().all().alias("mute"), pl.len().alias("height"))
@@ -303,7 +296,7 @@ class SentIndex:
         self._manifest = lru_cache(AT_HAND)(self._read_manifest)
         self._chunks: dict[tuple[str, str], frozenset[int]] = {}  # of each part read so far, by run and name
 
-    def candidates(self, names: Sequence[str], claims: pl.DataFrame, forced: Sequence[ByHand] = ()) -> Candidates:
+    def candidates(self, names: Sequence[str], claims: pl.DataFrame, forced: Sequence[ByHand] = ()) -> SentRows:
         """Return the sent rows that files of these names, with these claims or attributions, may answer."""
         asked: dict[str, set[int]] = {}
         for run, chunk in (one for name in names for one in named_in(name)):

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.results.attribution import digest_of
-from flows.results.decisions import SHOWN, covers, decided_rows, sort_breaks
+from flows.results.attribution import SHOWN, covers, decided_rows, digest_of, sort_breaks
 from flows.results.match import SentRows, named_in, number_sent_rows
 from flows.results.opening import DAMAGE
 from flows.runs.chunks import place_of
@@ -31,6 +30,7 @@ BROKEN_ROW = {
     "result": pl.String(),  # name of the result file
     "position": pl.UInt32(),  # its data row
 }
+ENDS = (LINKED, ERROR, AWAITING)
 NO_BROKEN = pl.DataFrame(schema=BROKEN_ROW)
 REASONS = {name: one.reason for name, one in breaks.DECISIONS.items() if one.reason}
 
@@ -106,16 +106,11 @@ def with_single_links(settled: Reconciled, alone: pl.DataFrame) -> Reconciled:
     counted = alone.join(lasting, on="row", how="anti")
     if counted.is_empty():
         return settled
-    before = settled.rows.join(counted, on="row", how="semi")
     linked = counted.drop("arrived").with_columns(state=pl.lit(LINKED), how=pl.lit("single"))
     rows = settled.rows.update(linked, on="row", how="full").sort("row")  # the partner's first word on the row stays
-    gained = before.group_by("chunk").agg(
-        (pl.col("state") == one).sum().alias(f"was_{one}") for one in (ERROR, AWAITING)
-    )
-    was = {one: pl.col(f"was_{one}").fill_null(0) for one in (ERROR, AWAITING)}
-    both = pl.sum_horizontal(was.values())
-    chunks = settled.chunks.join(gained, on="chunk", how="left", maintain_order="left").with_columns(
-        *(pl.col(name) + both for name in ("links", LINKED)), *(pl.col(name) - gone for name, gone in was.items())
+    now = rows.group_by("chunk").agg((pl.col("state") == one).sum().alias(f"{one}_now") for one in ENDS)
+    chunks = settled.chunks.join(now, on="chunk", how="left", maintain_order="left").with_columns(
+        pl.col("links") + pl.col(f"{LINKED}_now") - pl.col(LINKED), *(pl.col(f"{one}_now").alias(one) for one in ENDS)
     )
     done = (pl.col("state") == "partial") & (pl.col(AWAITING) == 0)
     states = pl.when(done).then(pl.lit("answered")).otherwise("state").alias("state")

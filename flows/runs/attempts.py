@@ -51,8 +51,8 @@ class CardSurvey(NamedTuple):
     commit: int
 
 
-def survey_cards(context: IssuerContext, also: Iterable[pl.DataFrame] = ()) -> CardSurvey:
-    """Look at every card that a run which still matters has sent; `also`: attempts that a dry run assumes."""
+def survey_cards(context: IssuerContext) -> CardSurvey:
+    """Look at every card that a run which still matters has sent."""
     store, issuer = context.adapters.store, context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     links = list(commits_since(store, issuer))  # first: later commits are looked at when ours is appended
@@ -64,9 +64,6 @@ def survey_cards(context: IssuerContext, also: Iterable[pl.DataFrame] = ()) -> C
             running.update(f"{one.run} {one.digest}\n".encode())
             if not one.rows.is_empty():
                 yield one.rows
-        for frame in also:
-            running.update(b"rehearsed")
-            yield frame
 
     with closing(prefetch(attempts(store, issuer, today, links))) as found:
         known = PriorState(frames(found), newest, today)

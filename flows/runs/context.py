@@ -123,8 +123,10 @@ class _Memory(BytesIO):
 
 
 def overlaid(context: IssuerContext) -> IssuerContext:
-    """Return a context whose writes stay in memory."""
+    """Return a context whose writes stay in memory; one that is so already as it is."""
     adapters = context.adapters
+    if isinstance(adapters.store, Overlay):
+        return context
     return context._replace(adapters=adapters._replace(store=Overlay(adapters.store, adapters.now())))
 
 

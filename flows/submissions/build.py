@@ -24,9 +24,8 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, prefetch
-from flows.submissions.gates import GateFacts, Numbered, gate_facts, out_of_sequence, sequence_number
-from flows.submissions.ledger import LedgerWriter, sent_records
-from flows.submissions.publish import Outcome, PartialRunError, Publisher, Splitter
+from flows.submissions.gates import GateFacts, gate_facts, out_of_sequence, sequence_number
+from flows.submissions.publish import LedgerWriter, Outcome, PartialRunError, Publisher, Splitter, sent_records
 from flows.submissions.rows import EVERY_ROW, Route, RowScope
 from schemas import ledger
 from schemas.corrections import BESIDE
@@ -60,7 +59,6 @@ class Scan:
         scope: RowScope = EVERY_ROW,
         *,
         opened: Collection[str] = (),
-        planned: Sequence[Numbered] = (),
     ) -> None:
         issuer = context.issuer
         self._selected = scope.selected is not None
@@ -69,7 +67,7 @@ class Scan:
         self._sidecar.prove(bytes=source.size, sha256=source.sha256)
         self._extract = Extract(stream, issuer.source, source.key, again=self._selected)
         self.number = sequence_number(proofs, source.key, self._extract.before)
-        self.held = out_of_sequence(context, source, as_of, self.number, planned, opened)
+        self.held = out_of_sequence(context, source, as_of, self.number, opened)
         beside = BESIDE if self._selected else ()
         mapping = plan_mapping(self._extract.header, issuer, source.key, context.header.names, beside, scope.note)
         reread = partial(_reread, context, stream, source)
@@ -151,16 +149,19 @@ class Progress(NamedTuple):
 OnProgress = Callable[[Progress], None]
 
 
-def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> tuple[Manifest, GateFacts]:
+def build_run(
+    context: IssuerContext, job: Job, sealer: Sealer | None, on_progress: OnProgress = lambda _: None
+) -> tuple[Manifest, GateFacts]:
     """Make the one pass over an extract: every row to the ledger, every chunk published; PartialRunError.
 
-    Return the manifest that would commit what was written, and the facts by which gates judge it.
+    Return the manifest that would commit what was written, and the facts by which gates judge it. Without `sealer`
+    chunks are only counted: a dry run.
     """
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
-    ledger, publisher = LedgerWriter(store, keys), Publisher(context, sealer, keys)
+    ledger, publisher = LedgerWriter(store, keys, anew=sealer is None), Publisher(context, sealer, keys)
     with closing(publisher), open_extract(context, job.entry, plan.source) as stream:
         scan = Scan(context, stream, plan.source, plan.as_of, job.scope, opened=job.opened)
-        if scan.held is not None:
+        if scan.held is not None and sealer is not None:
             raise scan.held
         with closing(iter(scan)) as pieces:
             for piece in pieces:
@@ -186,7 +187,7 @@ def build_run(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnP
         sequence=scan.number,
         profile=profile,
     )
-    return manifest, gate_facts(context, keys.run, plan.source.key, scan.counts, scan.route, profile)
+    return manifest, gate_facts(context, keys.run, plan.source.key, scan.counts, scan.route, profile, scan.held)
 
 
 def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[ManifestChunk]:

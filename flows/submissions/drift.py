@@ -6,10 +6,10 @@ A profile counts a sample of the rows: the same rows however the extract is cut 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, combinations
+from itertools import accumulate
 from math import sqrt
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -97,53 +97,33 @@ def _counts(cells: pl.DataFrame, what: pl.Expr) -> dict[str, dict[Any, int]]:
     return counts
 
 
-class Measure(NamedTuple):
-    """Shares of the cells of a column, and how many cells they are of."""
-
-    cells: int
-    shares: Mapping[Any, float]
-
-    def distance(self, other: Measure, limit: float) -> float:
-        """Return the greatest difference of a share, in units of what `limit` and chance allow."""
-        chance = 2 * sqrt(1 / self.cells + 1 / other.cells)  # four standard deviations
-        return max(self._beyond(other), other._beyond(self)) / max(limit, chance)
-
-    def _beyond(self, other: Measure) -> float:
-        # A number may have a digit more than yesterday: what is longer than 12 characters was longer than 11.
-        alike = {key: key - key // 8 if isinstance(key, int) else key for key in self.shares}
-        return max(share - other.shares.get(alike[key], 0) for key, share in self.shares.items())
-
-
 def departures(profile: Profile | None, nights: Sequence[Night], limit: float) -> list[str]:
     """Return a sentence per column that departs from the last nights; those without a profile do not count.
 
-    A column departs where a share is further than `limit`, and than chance explains, from every night but one, and
-    further than these nights are from each other, again but for one.
+    A column departs where a share is outside those of all nights but the highest and the lowest, and by more than
+    `limit`, than chance explains, and than these nights are from each other.
     """
     known = [dict(_measures(one.profile)) for one in nights if one.profile][-NIGHTS:]
     found: dict[str, tuple[float, str]] = {}
-    for (column, text), now in _measures(profile) if profile else ():
+    for (column, text), (cells, shares) in _measures(profile) if profile else ():
         usual = [one[column, text] for one in known if (column, text) in one]
         if len(usual) < FEWEST:
             continue
-        far = sorted(now.distance(one, limit) for one in usual)[1]
-        if far > max(1, found.get(column, (0, ""))[0]):
-            apart = sorted(one.distance(other, limit) for one, other in combinations(usual, 2))
-            if far > apart[-len(usual)]:
-                found[column] = far, f"{column}: {_described(text, now, usual)}"
+        chance = 2 * sqrt(1 / cells + 1 / median(number for number, _ in usual))  # four standard deviations
+        for key in sorted({key for _, one in ((cells, shares), *usual) for key in one}):
+            # A number may have a digit more than yesterday: what is longer than 12 characters was longer than 11.
+            near = key - key // 8 if isinstance(key, int) else key
+            before, alike = (sorted(one.get(at, 0.0) for _, one in usual) for at in (key, near))
+            share, low, high, was = shares.get(key, 0.0), before[1], before[-2], median(before)
+            far = max(low - shares.get(near, 0.0), share - alike[-2]) / max(limit, chance, high - low)
+            if far > max(1, found.get(column, (0, ""))[0]):
+                values, many = (share or 1) ** -2, (was or 1) ** -2
+                found[column] = far, f"{column}: {text.format(key=key, now=share, usual=was, values=values, many=many)}"
     return [text for _, text in found.values()]
 
 
-def _described(text: str, now: Measure, usual: Sequence[Measure]) -> str:
-    """Return the sentence of a measure, about the share that departs most."""
-    keys = sorted({key for one in (now, *usual) for key in one.shares})
-    shares = [(now.shares.get(key, 0), median(one.shares.get(key, 0) for one in usual), key) for key in keys]
-    share, before, key = max(shares, key=lambda one: abs(one[0] - one[1]))
-    return text.format(key=key, now=share, usual=before, values=(share or 1) ** -2, many=(before or 1) ** -2)
-
-
-def _measures(profile: Profile) -> Iterator[tuple[tuple[str, str], Measure]]:
-    """Yield each measure by column and sentence."""
+def _measures(profile: Profile) -> Iterator[tuple[tuple[str, str], tuple[int, dict[Any, float]]]]:
+    """Yield by column and sentence of how many cells a measure is, and their shares."""
     for name, one in profile.columns.items():
         up_to = accumulate(one.lengths.get(length, 0) for length in range(KEPT))
         bins = profile.bins if name == PAN else {}
@@ -156,4 +136,4 @@ def _measures(profile: Profile) -> Iterator[tuple[tuple[str, str], Measure]]:
         )
         for text, cells, counts in found:
             if cells and counts:
-                yield (name, text), Measure(cells, {key: n / cells for key, n in counts.items()})
+                yield (name, text), (cells, {key: n / cells for key, n in counts.items()})

@@ -9,19 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date, timedelta
-from itertools import chain
 from statistics import median
 from typing import NamedTuple, get_args
 
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.runs.chains import last_commit
 from flows.runs.context import IssuerContext
-from flows.runs.documents import HABIT, Night, keys_of, nights_before, read_document, read_manifest
+from flows.runs.documents import keys_of, nights_before, read_document, read_manifest
 from flows.runs.keys import RunId, commits, link
 from flows.runs.prior_state import seen_rows
 from flows.submissions.drift import departures
 from flows.submissions.plan import submit_line
-from flows.submissions.rows import Route
+from flows.submissions.rows import ReasonRows, Route
 from schemas.actions import Gate
 from schemas.issuer import Issuer, SourceSettings
 from schemas.manifest import Counts, Manifest, Profile, SourceIdentity
@@ -82,7 +81,10 @@ class WrongCardsError(OperatorError):
 
 
 class GateFacts(NamedTuple):
-    """What the gates check: the run's counts, the row counts of the runs before it, the kinds of its cards."""
+    """What the gates check: the run's counts, the row counts of the runs before it, the kinds of its cards.
+
+    `held` is why the run must not begin, `reasons` those of its rows.
+    """
 
     extract: str
     counts: Counts
@@ -92,6 +94,8 @@ class GateFacts(NamedTuple):
     seen: int  # rows whose card has or awaits a link
     drift: Sequence[str] = ()  # how columns depart from those before
     rejects: str = "the run's report/rejects.csv"  # where each refused row is listed
+    held: CardlinkError | None = None
+    reasons: Sequence[ReasonRows] = ()
 
 
 def gate_facts(
@@ -101,19 +105,22 @@ def gate_facts(
     counts: Counts,
     route: Route,
     profile: Profile | None,
-    between: Sequence[Night] = (),
+    held: CardlinkError | None,
 ) -> GateFacts:
-    """Return what the gates check of a run, beside those before it; `between`: what a dry run would commit first."""
-    before = (nights_before(context.adapters.store, run) + [one for one in between if one.day < run.day])[-HABIT:]
+    """Return what the gates check of a run, beside those before it."""
+    before = nights_before(context.adapters.store, run)
     drift = departures(profile, before, context.issuer.limits.max_drift)
     seen = seen_rows({one.code: one.rows for one in route.reasons})
-    sizes = [one.read for one in before]
-    return GateFacts(extract, counts, sizes, route.test_cards, route.other_cards, seen, drift)
+    sizes, reasons = [one.read for one in before], route.reasons
+    cards = route.test_cards, route.other_cards
+    return GateFacts(extract, counts, sizes, *cards, seen, drift, held=held, reasons=reasons)
 
 
 def refusals(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> Iterator[CardlinkError]:
     """Yield the error of each gate that fails."""
     counts, limits, test = facts.counts, issuer.limits, issuer.test
+    if facts.held is not None:
+        yield facts.held
     if counts.trailer is not None and counts.trailer != counts.read:
         yield TrailerMismatchError(extract=facts.extract, trailer=counts.trailer, read=counts.read)
     if wrong := facts.real_cards if test else facts.test_cards:
@@ -153,14 +160,6 @@ class SequenceGapError(GateError):
     next_step = "Submit the extracts between them first, or ask the issuer for them; to go on without them: {command}."
 
 
-class Numbered(NamedTuple):
-    """A run with the sequence number of its extract."""
-
-    number: int
-    run: str
-    as_of: date
-
-
 def sequence_number(source: SourceSettings, key: str, before: Sequence[str]) -> int | None:
     """Return an extract's number, by its key or the lines before its data; None where the issuer numbers none."""
     if source.sequence is None:
@@ -177,15 +176,14 @@ def out_of_sequence(
     source: SourceIdentity,
     as_of: date,
     number: int | None,
-    planned: Sequence[Numbered],
     opened: Collection[str],
 ) -> GateError | None:
-    """Return the gate that a number does not pass; `planned` runs count as committed. SequenceError."""
+    """Return the gate that a number does not pass; SequenceError."""
     expected, last = number, ""
-    for one in chain(reversed(planned), _committed(context, source)) if number is not None else ():
+    for one, used in _committed(context, source) if number is not None else ():
         if not last:
-            expected, last = one.number + 1, one.run
-        if one.number == number:
+            expected, last = used + 1, one.run
+        if used == number:
             raise SequenceError(
                 extract=source.key, problem=f"run {one.run} has used {number}; the next number is {expected}"
             )
@@ -197,12 +195,12 @@ def out_of_sequence(
     return SequenceGapError(extract=source.key, number=number, expected=expected, run=last, command=command)
 
 
-def _committed(context: IssuerContext, source: SourceIdentity) -> Iterator[Numbered]:
-    """Yield the committed runs of other numbered extracts, the last first."""
+def _committed(context: IssuerContext, source: SourceIdentity) -> Iterator[tuple[Manifest, int]]:
+    """Yield the committed runs of other numbered extracts, the last first, each with its number."""
     store, issuer, this = context.adapters.store, context.issuer.issuer, [source.key, source.sha256]
     for at in range(last_commit(store, issuer), 0, -1):
         done = read_document(store, link(commits(issuer), at), Manifest)
         if not done or done.sequence is None or [done.source.key, done.source.sha256] == this:
             continue
         if read_manifest(store, keys_of(done.run)) is not None:  # else abandoned, or not committed yet
-            yield Numbered(done.sequence, done.run, done.as_of)
+            yield done, done.sequence

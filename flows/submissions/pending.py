@@ -7,7 +7,7 @@ has the name of a committed extract and other content is held until an operator 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -30,7 +30,7 @@ from flows.runs.store import (
     VerdictRefusedError,
     concurrently,
 )
-from flows.submissions.build import Piece, Scan
+from flows.submissions.build import Scan
 from flows.submissions.gates import CHANGED_EXTRACT
 from flows.submissions.plan import (
     RunInputs,
@@ -42,7 +42,7 @@ from flows.submissions.plan import (
     submit_line,
 )
 from flows.submissions.rows import RowScope
-from schemas.manifest import Counts, Manifest, Plan, SourceIdentity
+from schemas.manifest import Manifest, Plan, SourceIdentity
 from schemas.portal import CUID
 from schemas.records import Abandoned, Dismissal
 
@@ -177,69 +177,34 @@ class ChangedExtractError(GateError):
     )
 
 
-class Changed:
-    """An extract's rows beside those of the committed run of that name; add every piece of its scan."""
-
-    def __init__(self, context: IssuerContext, before: Manifest) -> None:
-        self._before = before
-        self._old: pl.Series | None = None
-        with suppress(documents.LedgerPurgedError):
-            parts = map(
-                _cards,
-                documents.read_ledger(context.adapters.store, documents.keys_of(before.run), before.ledger, CARD),
-            )
-            self._old = pl.concat([pl.Series("card", dtype=pl.UInt64), *parts])
-        self._new = [pl.Series("card", dtype=pl.UInt64)]
-
-    def add(self, piece: Piece) -> None:
-        """Add the rows of a piece, sent or not."""
-        chunks = (chunk.with_columns(pl.col(CUID).alias("cuid")) for chunk in piece.chunks)
-        self._new += [_cards(rows) for rows in (piece.others, *chunks)]
-
-    def error(self, counts: Counts) -> ChangedExtractError:
-        """Return what holds the extract, by the counts of its scan."""
-        new, key = pl.concat(self._new), self._before.source.key
-        rows = f"{counts.read:,} rows, not compared since the ledger of that run was purged"
-        if self._old is not None:
-            same, gone = int(new.is_in(self._old.implode()).sum()), int((~self._old.is_in(new.implode())).sum())
-            rows = f"{same:,} rows are the same, {new.len() - same:,} new, {gone:,} gone"
-        run, sent, line = self._before.run, f"{counts.submitted:,}", submit_line(key, "--open", CHANGED_EXTRACT)
-        return ChangedExtractError(extract=key, run=run, rows=rows, submit=line, sent=sent, dismiss=dismiss_line(key))
-
-
-def hold_changed(
-    context: IssuerContext,
-    entry: Entry,
-    source: SourceIdentity,
-    asked: RunInputs,
-    opened: Collection[str],
-    prior: PriorState | None,
-) -> None:
-    """Raise ChangedExtractError where a name was committed with other content; the extract is read only then."""
-    changed = changed_from(context, source, opened)
-    if changed is None:
-        return
+def changed_extract(
+    context: IssuerContext, entry: Entry, source: SourceIdentity, asked: RunInputs, prior: PriorState | None
+) -> ChangedExtractError | None:
+    """Return what holds a name whose last commit had other content; the extract is read only then."""
+    store, issuer, key = context.adapters.store, context.issuer.issuer, source.key
+    named = [plan.run for plan in documents.plans(store, issuer) if plan.source.key == key and plan.selection is None]
+    ends = [end for run in named if (end := documents.read_manifest(store, documents.keys_of(run))) is not None]
+    if not ends or any(one.source.sha256 == source.sha256 for one in ends):
+        return None
     expected_run(context, source, asked)  # dismissed or repeated, rather than changed
+    turns = {one.run: turn for turn, one in enumerate(commits_since(store, issuer))} if ends[1:] else {}
+    before, new = max(ends, key=lambda one: turns.get(one.run, -1)), list[pl.Series]()
     with open_extract(context, entry, source) as stream:
         scan = Scan(context, stream, source, asked.as_of, RowScope(prior=prior))
         for piece in scan:
-            changed.add(piece)
-    raise changed.error(scan.counts)
-
-
-def changed_from(context: IssuerContext, source: SourceIdentity, opened: Collection[str]) -> Changed | None:
-    """Return what to compare an extract with: the last commit of its name, None where that had the same content."""
-    store, issuer = context.adapters.store, context.issuer.issuer
-    if context.issuer.source.same_name == "replace" or CHANGED_EXTRACT in opened:
-        return None
-    named = [
-        plan.run for plan in documents.plans(store, issuer) if plan.source.key == source.key and plan.selection is None
-    ]
-    before = [end for run in named if (end := documents.read_manifest(store, documents.keys_of(run))) is not None]
-    if not before or any(one.source.sha256 == source.sha256 for one in before):
-        return None
-    turns = {one.run: turn for turn, one in enumerate(commits_since(store, issuer))} if before[1:] else {}
-    return Changed(context, max(before, key=lambda one: turns.get(one.run, -1)))
+            chunks = (chunk.with_columns(pl.col(CUID).alias("cuid")) for chunk in piece.chunks)
+            new += [_cards(rows) for rows in (piece.others, *chunks)]
+    counts, found = scan.counts, pl.concat(new)
+    rows = f"{counts.read:,} rows, not compared since the ledger of that run was purged"
+    with suppress(documents.LedgerPurgedError):
+        parts = documents.read_ledger(store, documents.keys_of(before.run), before.ledger, CARD)
+        old = pl.concat([pl.Series("card", dtype=pl.UInt64), *map(_cards, parts)])
+        same, gone = int(found.is_in(old.implode()).sum()), int((~old.is_in(found.implode())).sum())
+        rows = f"{same:,} rows are the same, {found.len() - same:,} new, {gone:,} gone"
+    line, sent = submit_line(key, "--open", CHANGED_EXTRACT), f"{counts.submitted:,}"
+    return ChangedExtractError(
+        extract=key, run=before.run, rows=rows, submit=line, sent=sent, dismiss=dismiss_line(key)
+    )
 
 
 def _cards(rows: pl.DataFrame) -> pl.Series:

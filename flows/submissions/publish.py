@@ -1,4 +1,6 @@
-"""From good rows to chunks as the portal reads them: its row limit, a cuid once per chunk, UTF-8, minimal quoting.
+"""What a run stores of its rows: the ledger, and chunks as the portal reads them.
+
+At most its row limit, a cuid once per chunk, UTF-8, minimal quoting.
 
 Chunks are sealed in groups while the reading goes on, and published create-only, each read back before it counts; the
 digests of a group's ciphertext are written before the ciphertext itself.
@@ -8,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from io import BytesIO
 from threading import Lock
 from typing import NamedTuple
 
 import polars as pl
+from pandera.config import ValidationDepth, config_context
+from pandera.errors import SchemaErrors
 from pydantic import RootModel
 
 from flows.errors import BugError, LimitError, OperatorError, TryAgainError
@@ -21,9 +26,12 @@ from flows.runs.context import IssuerContext
 from flows.runs.identity import Header, canonical, digest
 from flows.runs.keys import RunKeys, link
 from flows.runs.sealing import Plain, Sealed, Sealer
-from flows.runs.store import ObjectDamagedError, ObjectMissingError, Store, StoreBusyError, read
-from schemas.manifest import ManifestChunk
+from flows.runs.store import ConflictError, ObjectDamagedError, ObjectMissingError, Store, StoreBusyError, read
+from schemas import ledger
+from schemas.ledger import Ledger
+from schemas.manifest import LedgerPart, ManifestChunk
 from schemas.portal import CUID, MAX_ROWS
+from schemas.tables import parquet
 
 GROUP = 32  # chunks per gpg process and seal record; raise RECIPE with it, since older records would not be found
 SEALERS = 2  # gpg processes at a time
@@ -159,9 +167,9 @@ class Outcome(NamedTuple):
 
 
 class Publisher:
-    """Take chunks in order, publish them in any order, return their outcomes in order."""
+    """Take chunks in order, publish them in any order, return their outcomes in order; without `sealer` only count."""
 
-    def __init__(self, context: IssuerContext, sealer: Sealer, keys: RunKeys) -> None:
+    def __init__(self, context: IssuerContext, sealer: Sealer | None, keys: RunKeys) -> None:
         self._store, self._sealer, self._keys = context.adapters.store, sealer, keys
         self._header, self._extension = context.header, context.issuer.portal.extension
         self._sealers = ThreadPoolExecutor(SEALERS, "seal")
@@ -180,7 +188,12 @@ class Publisher:
     def add(self, rows: pl.DataFrame) -> int:
         """Take one chunk's rows and return its number (from 1); waits while sealing is behind."""
         self.count += 1
-        self._group.append(ChunkDraft(self.count, self._keys.chunk_name(self.count, self._extension), rows["text"]))
+        name = self._keys.chunk_name(self.count, self._extension)
+        if self._sealer is None:
+            chunk = ManifestChunk(number=self.count, name=name, rows=rows.height, bytes=0, sha256="")
+            self._outcomes.append(Outcome(self.count, chunk))
+            return self.count
+        self._group.append(ChunkDraft(self.count, name, rows["text"]))
         if len(self._group) == GROUP:
             self.send()
         return self.count
@@ -241,9 +254,9 @@ class Publisher:
     def _seal(self, todo: Sequence[ChunkDraft]) -> list[Sealed]:
         """Seal drafts, those that failed once more: a gpg that was killed takes its whole group with it."""
         plain = [Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.text, self._header)) for one in todo]
-        sealed = self._sealer.seal(plain) if plain else []
+        sealed = self._sealer.seal(plain) if plain and self._sealer else []
         failed = [one for one, done in zip(plain, sealed, strict=True) if done.trouble]
-        again = iter(self._sealer.seal(failed) if failed else [])
+        again = iter(self._sealer.seal(failed) if failed and self._sealer else [])
         return [next(again) if one.trouble else one for one in sealed]
 
     def _store_one(self, draft: ChunkDraft, fresh: Sealed, sha256: str, records: SealRecords) -> Outcome:
@@ -278,3 +291,94 @@ class Publisher:
             draft.number,
             ManifestChunk(number=draft.number, name=draft.name, rows=len(draft.text), bytes=len(stored), sha256=sha256),
         )
+
+
+# The ledger: records made from rows, checked by the model in `schemas.ledger`, written as Parquet parts.
+
+
+def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.DataFrame:
+    """Return the ledger records of the rows of some chunks (at least one), in the chunks' order."""
+    place = pl.int_range(1, pl.len() + 1, dtype=pl.UInt16)
+    placed = zip(chunks, numbers, strict=True)
+    records = pl.concat(rows.with_columns(chunk=pl.lit(number, pl.UInt32), position=place) for rows, number in placed)
+    return records.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)).select(*ledger.dtypes())
+
+
+def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Add the list column `reasons` ("column|code" each, empty where there is none).
+
+    Not by `pl.format`: polars 2.1 panics in it where columns have different chunks, as concatenated verdicts do.
+    """
+    if verdicts.is_empty():
+        return rows.with_columns(pl.lit([], pl.List(pl.String)).alias("reasons"))
+    coded = verdicts.select("row", reasons=pl.concat_str("column", "code", separator="|"))
+    reasons = coded.group_by("row", maintain_order=True).agg("reasons")
+    joined = rows.select("row").join(reasons, on="row", how="left", maintain_order="left")
+    return rows.with_columns(joined["reasons"].fill_null([]))
+
+
+def unsent_records(rows: pl.DataFrame, fate: str) -> pl.DataFrame:
+    """Return ledger records of rows with their `reasons`; a cuid that holds a card number is left out."""
+    holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
+    kept = {name: pl.col(name) for name in ("cuid_made", "last_4", "expiration", "reasons")}
+    return _unsent(rows, fate, cuid=pl.when(~holds_card).then(CUID), **kept)
+
+
+def unread_records(lines: pl.DataFrame, fate: str) -> pl.DataFrame:
+    """Return ledger records of lines of which only the place and one code are known."""
+    return _unsent(lines, fate, cuid_made=pl.lit(False), reasons=pl.concat_list("|" + pl.col("code")))
+
+
+def _unsent(rows: pl.DataFrame, fate: str, **cells: pl.Expr) -> pl.DataFrame:
+    """Return ledger records, without origin, of rows that are not sent; cells that are not given are null."""
+    given = {"row": pl.col("row"), "line": pl.col("line"), "fate": pl.lit(fate), **cells}
+    kinds = {name: kind for name, kind in ledger.dtypes().items() if name != "origin"}
+    return rows.select(given.get(name, pl.lit(None)).cast(kind).alias(name) for name, kind in kinds.items())
+
+
+def check_records(records: pl.DataFrame) -> None:
+    """Raise BugError, which names columns and shows no cell, where records are not as the ledger's model declares."""
+    try:
+        with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
+            Ledger.validate(records, lazy=True)
+        return
+    except SchemaErrors as errors:
+        problem = ", ".join(dict.fromkeys(str(error.schema.name) for error in errors.schema_errors))
+    except Exception as error:  # noqa: BLE001  polars' errors may show cells, as pandera's do: ours is raised below
+        problem = type(error).__name__
+    raise BugError(place="ledger", kind=problem)
+
+
+class LedgerWriter:
+    """Write ledger records in parts, which chunks never span."""
+
+    def __init__(self, store: Store, keys: RunKeys, part_rows: int = 250_000, *, anew: bool = False) -> None:
+        self._store, self._keys, self._part_rows, self._anew = store, keys, part_rows, anew
+        self._waiting: list[pl.DataFrame] = []
+        self._parts: list[LedgerPart] = []
+
+    def add(self, records: pl.DataFrame) -> None:
+        """Take records, in any order, and write a part of them where they are enough."""
+        self._waiting.append(records)
+        if sum(map(len, self._waiting)) >= self._part_rows:
+            self.finish()
+
+    def finish(self) -> list[LedgerPart]:
+        """Write the rest and return all parts; one that exists counts if it holds the same records."""
+        if any(map(len, self._waiting)):
+            frame, self._waiting = pl.concat(self._waiting).sort("row"), []
+            check_records(frame)
+            name = f"part-{len(self._parts) + 1:05d}.parquet"
+            key, data = self._keys.ledger + name, parquet(frame, compression="zstd", statistics=True)
+            if self._anew:  # a dry run, maybe with other settings than those of the run that is stored
+                self._store.replace(key, [data])
+            else:
+                self._store.create(key, data)
+            stored = read(self._store, key)
+            same = stored == data
+            with suppress(pl.exceptions.PolarsError):  # not Parquet
+                same = same or pl.read_parquet(BytesIO(stored)).equals(frame)
+            if not same:
+                raise ConflictError(key=key)
+            self._parts.append(LedgerPart(name=name, rows=frame.height, sha256=digest(stored)))
+        return self._parts

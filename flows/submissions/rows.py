@@ -19,9 +19,8 @@ from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
 from flows.submissions.drift import Sample
 from flows.submissions.duplicates import Table, keyed, mark
-from flows.submissions.ledger import unread_records, unsent_records, with_reasons
 from flows.submissions.normalise import EVIDENCE, Evidence, normalise, refuse_scientific, repair
-from flows.submissions.publish import lines
+from flows.submissions.publish import lines, unread_records, unsent_records, with_reasons
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import hash_cvv
@@ -175,6 +174,8 @@ class Route:
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._tally(good, records)
+        if self._scope.inspection is not None:
+            self._scope.inspection.unsent.append(records.filter(pl.col("fate") != ledger.SUPPRESSED))
         return good.drop("key", "tag", "test"), records
 
     @property

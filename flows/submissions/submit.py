@@ -6,32 +6,34 @@ refused where an earlier one may have sent its cards.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.extracts.delivery import business_date
+from flows.extracts.mapping import Note, stop
 from flows.redaction import redact
 from flows.reports.lists import write_unsent
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import append_commit, last_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
-from flows.runs.context import DROPPED, Adapters, IssuerContext, ensure_store_safe, record_event
+from flows.runs.context import DROPPED, Adapters, IssuerContext, ensure_store_safe, overlaid, record_event
 from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, submissions
+from flows.runs.prior_state import seen_rows
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, Entry, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
-from flows.submissions.gates import OPENABLE, refusals
-from flows.submissions.pending import hold_changed
+from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, refusals
+from flows.submissions.pending import changed_extract
 from flows.submissions.plan import RunInputs, find_extract, identify, make_plan, submit_line
-from flows.submissions.rows import RowScope
-from schemas.issuer import Issuer
-from schemas.manifest import Manifest, Plan
+from flows.submissions.rows import Inspection, ReasonRows, RowScope
+from schemas.ledger import FATES
+from schemas.manifest import Counts, Manifest
 
 
 class UnexpectedOutcomeError(OperatorError):
@@ -62,21 +64,33 @@ class Submitted(NamedTuple):
 def submit(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> Submitted:
     """Take one extract all the way to its manifest; a finished run is left as it is."""
     with context.sealer() as sealer:  # a wrong key is refused before anything is read
-        entry = find_extract(context, request.extract)
+        find_extract(context, request.extract)
         ensure_store_safe(context)
         finish_commits(context)  # first: what died half-way must not be planned anew
-        survey = survey_cards(context) if guards(context.issuer) else None
-        since = survey.commit if survey else last_commit(context.adapters.store, context.issuer.issuer)
-        known, prior = (survey.digest, survey.known) if survey else ("", None)
-        day = business_date(context, entry, request.business_date)
-        asked = RunInputs(day, redact(request.new_run), known=known, dated=request.business_date is not None)
-        source = identify(context.adapters.store, entry)
-        hold_changed(context, entry, source, asked, request.opened, prior)
-        plan, remarks = make_plan(context, source, asked)
-        line, scope, guarded = command(plan, request.opened), RowScope(prior=prior), survey is not None
-        job = Job(plan, entry, scope, request.opened, line, since, guarded, request.expected)
+        job, remarks = prepare(context, request)
         done = execute(context, job, sealer, on_progress)
         return done._replace(remarks=(*remarks, *done.remarks, *(warning.text for warning in sealer.warnings)))
+
+
+def prepare(
+    context: IssuerContext, request: Request, note: Note = stop, entry: Entry | None = None
+) -> tuple[Job, tuple[str, ...]]:
+    """Plan the run of an extract (default: of that name), with remarks; `note` takes what holds a changed one."""
+    entry = entry or find_extract(context, request.extract)
+    guarded = context.issuer.full_portfolio or context.issuer.resend.seen_before != "send"
+    survey = survey_cards(context) if guarded else None
+    since = survey.commit if survey else last_commit(context.adapters.store, context.issuer.issuer)
+    known, prior = (survey.digest, survey.known) if survey else ("", None)
+    day = business_date(context, entry, request.business_date)
+    asked = RunInputs(day, redact(request.new_run), known=known, dated=request.business_date is not None)
+    source = identify(context.adapters.store, entry)
+    watched = context.issuer.source.same_name != "replace" and CHANGED_EXTRACT not in request.opened
+    if watched and (changed := changed_extract(context, entry, source, asked, prior)):
+        note(changed)
+    plan, remarks = make_plan(context, source, asked)
+    options = [word for gate in sorted(request.opened) for word in ("--open", gate)]
+    line = submit_line(source.key, *options, *(("--new-run", plan.reason) if plan.reason else ()))
+    return Job(plan, entry, RowScope(prior=prior), request.opened, line, since, guarded, request.expected), remarks
 
 
 def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress = lambda _: None) -> Submitted:
@@ -122,11 +136,6 @@ def _commit(context: IssuerContext, manifest: Manifest, extract: Entry | None = 
     return ours
 
 
-def guards(issuer: Issuer) -> bool:
-    """Return whether the rows of an extract are held against what other runs have sent."""
-    return issuer.full_portfolio or issuer.resend.seen_before != "send"
-
-
 def finish_commits(context: IssuerContext) -> None:
     """Write the manifests of runs that died right after they were added to the commits: they are complete."""
     store, issuer = context.adapters.store, context.issuer.issuer
@@ -165,12 +174,6 @@ def _build(
     return manifest, tuple(f"{plan.source.key} departs from the extracts before it: {one}" for one in facts.drift)
 
 
-def command(plan: Plan, opened: Collection[str]) -> str:
-    """Return the command line that finishes a run, ready to paste into a shell."""
-    gates = [word for gate in sorted(opened) for word in ("--open", gate)]
-    return submit_line(plan.source.key, *gates, *(("--new-run", plan.reason) if plan.reason else ()))
-
-
 class SentTwiceError(OperatorError):
     """A new run of an extract whose chunks are, or may be, at the portal already."""
 
@@ -180,20 +183,96 @@ class SentTwiceError(OperatorError):
 
 def refuse_resend(context: IssuerContext, request: Request) -> None:
     """Raise SentTwiceError where a new run of an extract might send cards that an earlier run has sent."""
-    for plan in plans_of_extract(context, request.extract) if request.new_run else ():
-        if read_manifest(context.adapters.store, keys_of(plan.run)) is None:
+    if not request.new_run:
+        return
+    store, entry = context.adapters.store, find_extract(context, request.extract)
+    sha256, day = identify(store, entry).sha256, business_date(context, entry)
+    for plan in plans(store, context.issuer.issuer):
+        repeated = plan.source.sha256 == sha256 and (plan.as_of == day or not context.issuer.full_portfolio)
+        if not repeated or read_manifest(store, keys_of(plan.run)) is None:
             continue
         chunks = outbox(context.adapters, plan.run)
-        sent = [item for item in chunks if item.state != "cancelled"]
-        if sent:
+        if sent := [item for item in chunks if item.state != "cancelled"]:
             raise SentTwiceError(extract=request.extract, count=len(sent), chunks=len(chunks), run=plan.run)
 
 
-def plans_of_extract(context: IssuerContext, extract: str) -> list[Plan]:
-    """Return the plans of the runs of an extract's bytes, by date; for a portfolio, those of its business date."""
-    store = context.adapters.store
-    entry = find_extract(context, extract)
-    sha256 = identify(store, entry).sha256
-    found = [plan for plan in plans(store, context.issuer.issuer) if plan.source.sha256 == sha256]
-    day = business_date(context, entry)
-    return [plan for plan in found if not context.issuer.full_portfolio or plan.as_of == day]
+# The dry run: the same route over a store whose writes stay in memory; nothing is sealed.
+
+REJECTS = "what `cardlink check ISSUER EXTRACT --rejects FILE` writes"
+
+
+class Checked(NamedTuple):
+    """The result of a dry run: where rows would go, why, and the gate that would refuse the run."""
+
+    extract: str
+    run: str
+    as_of: date
+    counts: Counts
+    chunks: int
+    chunk_rows: tuple[int, ...]
+    found: tuple[ReasonRows, ...]
+    repairs: dict[str, int]
+    refused: str
+    already: str = ""  # the committed run of the extract, if there is one
+
+    @property
+    def verdict(self) -> str:
+        """A sentence on what a submit would do."""
+        if self.already:
+            return f"{self.extract} is committed as run {self.already}: a real run would send nothing."
+        if self.refused:
+            return f"{self.extract} would be refused: {self.refused}"
+        rows = f"{self.counts.submitted:,} of {self.counts.read:,} rows in {self.chunks:,} chunks"
+        seen = seen_rows({one.code: one.rows for one in self.found})
+        rest = f" {seen:,} already have or await a link." if seen else ""
+        return f"{self.extract} would be run {self.run}, as of {self.as_of}: {rows} would be sent.{rest}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The result as plain facts."""
+        return {**self._asdict(), "counts": self.counts.model_dump()}
+
+
+def rehearse(
+    context: IssuerContext, request: Request, inspection: Inspection | None = None, entry: Entry | None = None
+) -> Checked:
+    """Check every row as a submit would, of the extract `entry` where it is not among the issuer's.
+
+    In a context that is `overlaid` what would pass is committed there, so that the next extract is checked as after it.
+    What is wrong with mapping and gates is noted in `inspection`, where there is one. Raises what a submit raises
+    before it reads the rows.
+    """
+    dry = overlaid(context)
+    refuse_resend(dry, request)
+    finish_commits(dry)
+    store, errors = dry.adapters.store, inspection.errors if inspection else list[CardlinkError]()
+    job, _ = prepare(dry, request, errors.append, entry)
+    keys = keys_of(job.plan.run)
+    done = finished(store, keys)
+    if done is not None and inspection is None:
+        found = [ReasonRows(code, rows, ()) for code, rows in done.reasons.items()]
+        return _checked(done, found)._replace(already=done.run)
+    job = job._replace(scope=job.scope._replace(inspection=inspection))
+    manifest, facts = build_run(dry, job, None)
+    errors += refusals(facts._replace(rejects=REJECTS), context.issuer, request.opened)
+    if not errors and done is None:
+        append_commit(store, context.issuer.issuer, manifest)
+        write_once(store, keys.manifest, canonical(manifest))
+    already = done.run if done else ""
+    return _checked(manifest, facts.reasons)._replace(refused=str(errors[0]) if errors else "", already=already)
+
+
+def _checked(manifest: Manifest, found: Sequence[ReasonRows]) -> Checked:
+    sizes = tuple(chunk.rows for chunk in manifest.chunks)
+    place = manifest.source.key, manifest.run, manifest.as_of
+    return Checked(*place, manifest.counts, len(sizes), sizes, tuple(found), manifest.repairs, "")
+
+
+NO_ROWS = Checked("", "", date.min, Counts(lines=0, read=0, **dict.fromkeys(FATES, 0)), 0, (), (), {}, "")
+
+
+def check_selection(dry: IssuerContext, job: Job) -> Checked:
+    """Check rows that are sent again as their run would, in an `overlaid` context."""
+    manifest, facts = build_run(dry, job, None)
+    refused = next(refusals(facts, dry.issuer, OPENABLE), "")
+    return _checked(manifest, facts.reasons)._replace(refused=str(refused))

@@ -28,7 +28,7 @@ from flows.extracts.grammar import HashTotal
 from flows.extracts.reader import Extract
 from flows.runs.sealing import Plain, is_cut_off
 from flows.runs.store import Entry
-from flows.submissions.dry_run import check_extract
+from flows.submissions.submit import Request, rehearse
 from schemas.issuer import SourceSettings
 from tests import keys
 from tests.builders import portal_rows
@@ -113,9 +113,9 @@ def test_a_message_that_gpg_sealed_from_a_pipe_is_read_whole_or_refused_at_every
     ends = len(message) - message.rfind(b"=") if armor == "--armor" else 0  # what follows the last row of armor
     for cut in [*range(80), *range(80, len(message) - 80, 97), *range(len(message) - 80, len(message) - ends)]:
         with pytest.raises(ExtractError):
-            check_extract(bench.context, bench.drop_bytes(message[:cut]), DAY)
+            rehearse(bench.context, Request(bench.drop_bytes(message[:cut]), DAY))
     with pytest.raises(NoKeyForExtractError):  # the bench has none; what is whole goes on to gpg
-        check_extract(bench.context, bench.drop_bytes(message), DAY)
+        rehearse(bench.context, Request(bench.drop_bytes(message), DAY))
 
 
 def test_the_message_says_the_line_what_was_found_and_how_many_rows_were_read() -> None:

@@ -13,10 +13,9 @@ import pytest
 
 from flows.operations.audit import history
 from flows.operations.remediation import close_break, reopen_break
-from flows.reports.ingest import ingest
-from flows.reports.rebuild import find_breaks, rebuild
+from flows.reports.rebuild import find_breaks, ingest, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
-from flows.results.decisions import sort_breaks
+from flows.results.attribution import sort_breaks
 from flows.runs.chunks import closed_breaks
 from flows.runs.context import NoReasonError, overlaid
 from flows.runs.documents import NotFoundError, keys_of

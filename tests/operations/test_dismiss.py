@@ -13,11 +13,10 @@ from flows.operations.purge import purge
 from flows.operations.remediation import CommittedError, dismiss
 from flows.runs.context import NoReasonError, overlaid
 from flows.runs.documents import NotFoundError
-from flows.submissions.dry_run import rehearse
 from flows.submissions.gates import RejectRateError
 from flows.submissions.pending import extract_states, pending
 from flows.submissions.plan import DismissedError
-from flows.submissions.submit import Request
+from flows.submissions.submit import Request, rehearse
 from schemas.expressions import PUBLISHED
 from tests.night import Bench, local_bench
 from tests.operations.retention import YEAR, cleaner, later

@@ -10,8 +10,7 @@ import pytest
 from flows.runs.chunks import SUMS, ChunkStateError, Move, fetch, move, outbox, outboxes
 from flows.runs.context import NoReasonError
 from flows.runs.documents import NotFoundError, UnknownRunError
-from flows.submissions.dry_run import rehearse
-from flows.submissions.submit import Request, SentTwiceError, refuse_resend
+from flows.submissions.submit import Request, SentTwiceError, refuse_resend, rehearse
 from tests.night import BANK, Bench, local_bench
 
 

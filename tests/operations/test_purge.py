@@ -10,10 +10,10 @@ from flows.operations.alerts import watch, write_metrics
 from flows.operations.audit import history
 from flows.operations.purge import plan_purge, purge
 from flows.operations.remediation import abandon
-from flows.reports.across import CLEAR
+from flows.reports.across import reconcile_runs
 from flows.reports.cardholder import trace
+from flows.reports.page import CLEAR
 from flows.reports.rebuild import rebuild
-from flows.reports.reconciliation import reconcile_runs
 from flows.runs.attempts import answer_key, survey_cards
 from flows.runs.chunks import move, outboxes
 from flows.runs.documents import AbandonedError, LedgerPurgedError, keys_of, read_purged, run_status, without_ledger

@@ -22,8 +22,8 @@ from flows.operations.alerts import watch, write_metrics
 from flows.operations.delivery import confirm, deliver
 from flows.operations.purge import purge
 from flows.partner_api.follow_links import follow_links
+from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
-from flows.reports.reconciliation import reconcile_runs
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.documents import keys_of, read_purged

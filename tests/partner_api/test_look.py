@@ -18,8 +18,8 @@ import pytest
 from flows.partner_api.follow_links import ServiceSilentError, check_links, follow_links
 from flows.partner_api.funnel import read_placements
 from flows.partner_api.service import NoSuchRecordError, ServiceBusyError
+from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
-from flows.reports.reconciliation import reconcile_runs
 from flows.runs.claim import ClaimedError
 from flows.runs.documents import keys_of
 from flows.runs.identity import canonical

@@ -15,7 +15,7 @@ from flows.operations.audit import history
 from flows.partner_api.client import ServiceClient
 from flows.partner_api.service import Linking, LinkRequestError, NoServiceError
 from flows.partner_api.single_links import CardTakenError, link_row, link_typed
-from flows.reports.reconciliation import reconcile_runs
+from flows.reports.across import reconcile_runs
 from flows.resend.corrections import correction_template
 from flows.resend.selection import RowSelection, SourceGoneError
 from flows.runs.attempts import prompted_singles, singles

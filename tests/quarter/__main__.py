@@ -10,7 +10,7 @@ from collections.abc import Collection
 from datetime import date
 from pathlib import Path
 
-from flows.reports.reconciliation import reconcile_runs
+from flows.reports.across import reconcile_runs
 from tests.quarter.life import Plan, Quarter, asked, lived
 from tests.quarter.recount import Witness, cardholders, forgotten, sent_without_cause
 

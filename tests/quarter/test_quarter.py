@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from flows.reports.reconciliation import reconcile_runs
+from flows.reports.across import reconcile_runs
 from flows.runs.keys import extracts, results
 from tests.night import BANK
 from tests.quarter.life import Plan, Quarter, lived

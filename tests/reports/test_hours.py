@@ -10,8 +10,8 @@ import pytest
 
 from flows.operations.alerts import write_metrics
 from flows.partner_api.single_links import link_row
+from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
-from flows.reports.reconciliation import reconcile_runs
 from flows.reports.tally import hours_of
 from flows.runs.documents import keys_of
 from flows.runs.keys import extracts, reconciliation, results

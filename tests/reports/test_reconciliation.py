@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
-from flows.reports.reconciliation import reconcile_runs
+from flows.reports.across import reconcile_runs
 from flows.runs.chunks import move
 from flows.runs.context import record_event
 from flows.runs.documents import keys_of

@@ -63,11 +63,11 @@ def test_cards_whose_link_ends_within_the_days_get_a_new_one(tmp_path: Path) -> 
     bench.answer()
     bench.ingest()
 
-    assert done.submitted is not None
-    run = done.submitted.manifest.run
+    assert done[1] is not None
+    run = done[1].manifest.run
     assert (20, 0) == (
         json.loads(bench.report(run, "summary.json"))["rows"]["linked"],
-        done.due.left_out.get(AWAITED, 0),
+        done[0].left_out.get(AWAITED, 0),
     )
     assert bench.ledger(run)["origin"].to_list() == bench.ledger(run)["row"].to_list()
 
@@ -77,12 +77,12 @@ def test_a_renewal_says_in_its_manifest_what_it_is(tmp_path: Path) -> None:
 
     done = renew(bench.context, Request(14))
 
-    assert done.submitted is not None
-    selection = done.submitted.manifest.selection
+    assert done[1] is not None
+    selection = done[1].manifest.selection
     assert selection is not None
-    assert ("renew", done.due.of.run, 20) == (selection.kind, selection.of, selection.rows)
+    assert ("renew", done[0].of.run, 20) == (selection.kind, selection.of, selection.rows)
     assert f"links that end by {LINKS_END}" == selection.reason
-    assert keys_of(done.submitted.manifest.run).selection in bench.snapshot()
+    assert keys_of(done[1].manifest.run).selection in bench.snapshot()
 
 
 def test_run_twice_it_does_nothing_the_second_time(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_run_twice_it_does_nothing_the_second_time(tmp_path: Path) -> None:
 
     again = renew(bench.context, Request(14))
 
-    assert (None, {AWAITED: 20}) == (again.submitted, again.due.left_out)
+    assert (None, {AWAITED: 20}) == (again[1], again[0].left_out)
     assert before == bench.snapshot()
 
 
@@ -102,7 +102,7 @@ def test_the_day_before_nothing_is_due_and_nothing_is_written(tmp_path: Path) ->
 
     done = renew(bench.context, Request(14))
 
-    assert (None, {}) == (done.submitted, done.due.left_out)
+    assert (None, {}) == (done[1], done[0].left_out)
     assert before == bench.snapshot()
 
 
@@ -115,7 +115,7 @@ def test_the_dry_run_names_the_same_cards_and_writes_nothing(tmp_path: Path) -> 
     done = renew(bench.context, Request(14))
 
     assert before == after
-    assert told.rows.rows() == done.due.rows.rows()
+    assert told.rows.rows() == done[0].rows.rows()
 
 
 def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_latest_extracts(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_la
 
     done = renew(later.context, Request(14))
 
-    assert done.submitted is not None
-    assert (latest.run, {ABSENT: 1, DYING: 1}) == (done.due.of.run, done.due.left_out)
-    ledger = later.ledger(done.submitted.manifest.run)
+    assert done[1] is not None
+    assert (latest.run, {ABSENT: 1, DYING: 1}) == (done[0].of.run, done[0].left_out)
+    ledger = later.ledger(done[1].manifest.run)
     assert [("stays", 2, 2)] == ledger.select("cuid", "row", "origin").rows()
 
 
@@ -146,8 +146,8 @@ def test_a_change_that_no_night_counted_goes_out_with_the_renewal(tmp_path: Path
 
     done = renew(later.context, Request(14))
 
-    assert done.submitted is not None
-    assert b"2 Main St" in later.chunks(done.submitted.manifest.run)[0]
+    assert done[1] is not None
+    assert b"2 Main St" in later.chunks(done[1].manifest.run)[0]
 
 
 def test_another_extract_may_say_who_is_still_there(tmp_path: Path) -> None:
@@ -195,8 +195,8 @@ def test_the_same_file_put_back_is_the_same_source(tmp_path: Path) -> None:
 
     done = renew(bench.context, Request(14))
 
-    assert done.submitted is not None
-    assert 20 == done.submitted.manifest.counts.submitted
+    assert done[1] is not None
+    assert 20 == done[1].manifest.counts.submitted
 
 
 def test_a_renewal_that_died_is_finished_by_the_same_command_as_the_same_run(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_renewal_that_died_is_finished_by_the_same_command_as_the_same_run(tmp
 
     done = renew(bench.context, Request(14))
 
-    assert done.submitted is not None
+    assert done[1] is not None
     assert 2 == len([key for key in bench.snapshot() if key.endswith("/plan.json")])
     assert {2} == set(sent(bench).values())
 
@@ -266,5 +266,5 @@ def test_a_night_that_sends_a_card_meanwhile_stops_the_renewal_which_then_leaves
         renew(replace(bench, store=FailingStore(bench.store, trouble)).context, Request(14, "bank-20261120.csv"))
     done = renew(bench.context, Request(14, "bank-20261120.csv"))
 
-    assert {AWAITED: 3} == done.due.left_out
+    assert {AWAITED: 3} == done[0].left_out
     assert {2} == set(sent(bench).values())

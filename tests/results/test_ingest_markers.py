@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.results.markers import MarkSpoiledError, marker_key, read_markers, write_markers
+from flows.results.intake import MarkSpoiledError, marker_key, read_markers, write_markers
 from flows.runs.keys import ingested, results
 from flows.runs.store import Entry
 from tests.night import BANK, Bench, local_bench

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.results.partner_terms import KINDS, OTHER, UNREADABLE, partner_reason, shape_of
+from flows.results.error_text import KINDS, OTHER, UNREADABLE, partner_reason, shape_of
 from schemas.reasons import ACTIONS, HINTS, reason
 
 

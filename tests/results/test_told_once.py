@@ -8,7 +8,7 @@ import pytest
 
 from flows.operations.audit import history
 from flows.operations.remediation import close_break
-from flows.results.markers import MarkSpoiledError
+from flows.results.intake import MarkSpoiledError
 from flows.runs.keys import ingested
 from tests.night import BANK, Bench, issuer, local_bench
 

@@ -9,9 +9,8 @@ import pytest
 
 from flows.operations.purge import purge
 from flows.runs.documents import keys_of, run_ids
-from flows.submissions.dry_run import rehearse
 from flows.submissions.pending import ChangedExtractError, extract_states
-from flows.submissions.submit import Request
+from flows.submissions.submit import Request, rehearse
 from schemas.portal import CUID, YEAR
 from tests.builders import portal_rows
 from tests.night import BANK, Bench, issuer, local_bench, portal_csv

@@ -18,8 +18,8 @@ from flows.runs.documents import Night
 from flows.runs.identity import canonical
 from flows.simulator.extract import write_sample
 from flows.submissions.drift import SAMPLED, Sample, departures
-from flows.submissions.dry_run import check_extract
 from flows.submissions.gates import DriftError
+from flows.submissions.submit import Request, rehearse
 from schemas.manifest import Profile
 from schemas.portal import (
     ADDRESS1,
@@ -222,7 +222,7 @@ def test_a_night_that_departs_is_refused_by_setting_until_the_gate_is_opened(tmp
     bench = settled(replace(local_bench(tmp_path), issuer=issuer(limits=limits)))
     name = drop(bench, 6, extract(80, 6).with_columns(half(EMAIL)))
 
-    rehearsed = check_extract(bench.context, name, None)
+    rehearsed = rehearse(bench.context, Request(name))
     with pytest.raises(DriftError) as refused:
         bench.submit(name)
     committed = bench.submit(name, opened=["drift"])

@@ -18,7 +18,7 @@ from flows.extracts.errors import MappingError, TruncatedError
 from flows.runs.context import IssuerContext
 from flows.runs.sealing import Opener, Plain
 from flows.simulator.extract import Dialect, write_sample
-from flows.submissions.dry_run import Checked, check_extract
+from flows.submissions.submit import Checked, Request, rehearse
 from schemas.portal import CITY, COUNTRY, MONTH, PAN, YEAR, columns
 from tests import keys
 from tests.extracts import damaged
@@ -105,7 +105,7 @@ def test_the_same_extract_in_every_dialect_gives_the_same_chunks(tmp_path: Path)
 
 def tried(context: IssuerContext, name: str) -> Checked | CardlinkError:
     try:
-        return check_extract(context, name, DAY)
+        return rehearse(context, Request(name, DAY))
     except CardlinkError as error:
         return error
 

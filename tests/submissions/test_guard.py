@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from flows.reports.across import reconcile_runs
 from flows.reports.cardholder import card_statuses, trace
-from flows.reports.reconciliation import reconcile_runs
 from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.runs.attempts import survey_cards
@@ -19,10 +19,9 @@ from flows.runs.documents import run_statuses
 from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError
 from flows.submissions import submit as submit_module
-from flows.submissions.dry_run import rehearse
 from flows.submissions.gates import SeenBeforeError
 from flows.submissions.publish import PartialRunError
-from flows.submissions.submit import Request
+from flows.submissions.submit import Request, rehearse
 from schemas.portal import ADDRESS1, CUID, MONTH, NICKNAME, PAN, YEAR, columns
 from tests.builders import portal_rows
 from tests.night import portal_csv

@@ -19,8 +19,7 @@ from flows.resend.resubmission import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.chunks import move
 from flows.runs.prior_state import AWAITED, REFUSED, STANDING
-from flows.submissions.dry_run import rehearse
-from flows.submissions.submit import Request
+from flows.submissions.submit import Request, rehearse
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, YEAR
 from tests.partner_api.town import Population, committed, town
 
@@ -127,7 +126,7 @@ def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_
 def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(tmp_path: Path) -> None:
     place = town(tmp_path, "a", "b", renew_within_days=0)
     place.night(50)
-    renewed = renew(place.bench.context, Renewal(14)).submitted
+    renewed = renew(place.bench.context, Renewal(14))[1]
     assert renewed is not None
     place.answer(errors="b")
     place.day += timedelta(days=11)  # the old link has ended

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.errors import BugError
-from flows.submissions.ledger import check_records
+from flows.submissions.publish import check_records
 from schemas import ledger
 
 SOUND: dict[str, Any] = dict.fromkeys(ledger.dtypes()) | {

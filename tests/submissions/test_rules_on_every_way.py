@@ -162,7 +162,7 @@ def resubmit_with_corrections(bench: Bench, broken: Cells) -> Sent:
 
 
 def renewal(bench: Bench, broken: Cells) -> Sent:
-    done = renew(bench.context, Renewal(14)).submitted
+    done = renew(bench.context, Renewal(14))[1]
     assert done is not None
     return of_run(bench, done.manifest.run)
 

@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from flows.adapters.gpg_sealer import GpgOpener
-from flows.results.markers import read_markers
+from flows.results.intake import read_markers
 from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
 from flows.runs.keys import extracts, results

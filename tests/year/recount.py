@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
 
-from flows.reports.reconciliation import reconcile_runs
+from flows.reports.across import reconcile_runs
 from flows.runs.documents import keys_of, read_summary
 from flows.simulator.portal import Booked
 from schemas.ledger import DUPLICATE, REJECTED, SUBMITTED, SUPPRESSED
