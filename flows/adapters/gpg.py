@@ -1,7 +1,5 @@
 """Run gpg through python-gnupg: a private short-lived home, and hard time limits."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -3,8 +3,6 @@
 Nothing here imports gnupg, so that looking costs nothing.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

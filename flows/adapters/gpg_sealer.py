@@ -5,8 +5,6 @@ then told to use it: what is judged is what is used. For trials with a test issu
 (interface.md 2.6).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -1,7 +1,5 @@
 """What a watch does: find what needs an operator's attention, and measure; an alert opens once and closes once."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

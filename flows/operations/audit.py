@@ -1,7 +1,5 @@
 """The proof of an issuer's audit trail: what was changed, removed or inserted; and the evidence of one run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ A delivery's record is created first and pins the bytes of its files. So of two 
 delivery is finished by the same command, or superseded by the next one, which has everything since the last confirmed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date

@@ -4,8 +4,6 @@ A request is a chain of create-only records: requested, carried out, and given b
 the digest of the command line and of the files it names, so that nothing else can be done with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta

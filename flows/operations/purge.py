@@ -5,8 +5,6 @@ are deleted by keys that were listed and recognised, never by prefix; unknown ob
 what is unsent, unanswered or a break.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

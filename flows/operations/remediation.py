@@ -3,8 +3,6 @@
 And decide about a result file: attribute one of its rows, withdraw that, ingest the file again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 

@@ -3,8 +3,6 @@
 The rows are read again from the run's source, and each is compared with the ledger before it counts.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 And the worklist: what is to be done about all runs of an issuer, by whom, and the command to paste; due first on top.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

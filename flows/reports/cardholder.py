@@ -1,7 +1,5 @@
 """Trace one cardholder over all runs: what happened to each row, the status of every card, and what to do next."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Derived from ledger and reconciled rows, without card numbers; the small tables shown by commands are here too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 

@@ -3,8 +3,6 @@
 Here the sizes of its charts are computed; colours and markup are in the templates.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections import Counter

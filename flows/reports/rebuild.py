@@ -3,8 +3,6 @@
 Ledger parts are reconciled one after the other, so that memory stays flat: no chunk spans two parts.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor

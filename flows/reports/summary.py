@@ -1,7 +1,5 @@
 """The facts of a run's summary.json: where its rows went, why, what is open since when, and the verdict."""
 
-from __future__ import annotations
-
 import shlex
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The report as report.xlsx: the facts of the page as tables, one per sheet; texts never become formulas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Backfill missed nights: list what would be sent, then send exactly that list."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Reading tolerates what spreadsheets do to a CSV, and nothing else.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator

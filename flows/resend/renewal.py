@@ -1,7 +1,5 @@
 """Renew links that are about to end: a run for the cardholders who are still in the latest extract."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta

@@ -1,7 +1,5 @@
 """Resubmit rows of a run: select them by their state now, read them again from their source, commit a run."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from datetime import date

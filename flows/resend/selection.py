@@ -3,8 +3,6 @@
 No linked or awaiting card is resent, and no row that would be refused as before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import date
 from typing import NamedTuple

@@ -5,8 +5,6 @@ error text, position (only where the file's links prove the order), or eliminati
 left). Everything else is a break: never guessed, never dropped.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence

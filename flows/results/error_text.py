@@ -4,8 +4,6 @@ Tried in turn: JSON, Python literals, node's util.inspect, each also without the
 walked for messages. Otherwise cuid and messages are picked out of the text; at worst the text is the message.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import html

@@ -4,8 +4,6 @@ The last attempt counts. But a later refusal takes away neither a link nor the w
 follows those.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Make foreign text safe to store (card numbers and CVVs masked) and to open in a spreadsheet."""
 
-from __future__ import annotations
-
 import re
 
 import polars as pl

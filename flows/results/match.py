@@ -3,8 +3,6 @@
 What a match means is decided in `attribution`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date

@@ -3,8 +3,6 @@
 All limits of one file stand here. A file beyond one of them is refused whole: none of its rows is used.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Settle every sent row by all results: a pure function, whatever the order or repetition of the result files."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date
 from typing import NamedTuple

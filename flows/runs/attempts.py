@@ -4,8 +4,6 @@ A run matters no more once its links have all ended, nothing of it is awaited, a
 year of nights costs no more than its living links.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing

@@ -6,8 +6,6 @@ swapped or inserted does not fit any more. What a killed process named and never
 accepts it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

@@ -10,8 +10,6 @@ A result answers a chunk in any state: ingest works whether or not an operator m
 is an event of the run, written once and never changed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ It is renewed during the work and given back however the work ends. What killed 
 claim whose process is provably gone is free at once; one of another machine or container when it runs out.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

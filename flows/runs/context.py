@@ -3,8 +3,6 @@
 A dry run is given one whose writes stay in memory: it does what the real one does first, and leaves nothing behind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import date, datetime

@@ -1,7 +1,5 @@
 """The runs of an issuer as the store holds them: plans, manifests, ledgers, reconciled rows, summaries, purges."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping

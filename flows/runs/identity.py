@@ -1,7 +1,5 @@
 """What identifies a run: canonical JSON and digests, the header and settings that shape its rows, its business date."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -4,8 +4,6 @@ They are derived from result files and ledger. A file may be in several groups, 
 time counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date, datetime
 from io import BytesIO

@@ -3,8 +3,6 @@
 About 40 bytes a card, so that a portfolio of ten million cards fits in memory during the pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from datetime import date, timedelta
 from typing import NamedTuple

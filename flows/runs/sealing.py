@@ -4,8 +4,6 @@ The format as it is seen from outside (RFC 4880): armor, packets, recipients, ki
 inside a message, plain or deflated; nothing here can decrypt. Keep out: gpg itself.
 """
 
-from __future__ import annotations
-
 import binascii
 import re
 from collections.abc import Sequence

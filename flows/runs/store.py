@@ -3,8 +3,6 @@
 Adapters implement the Protocols and raise these errors and no others; tests hold them all to one contract.
 """
 
-from __future__ import annotations
-
 import random
 import secrets
 import time

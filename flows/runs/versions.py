@@ -4,8 +4,6 @@ Whatever is stored has one: `format` of a JSON object, or in the metadata of a P
 A newer one is read as far as it is known, named once in the log, and never acted on or written over.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 A submit publishes the pieces of the pass; a dry run only counts them. Every row is accounted for.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing

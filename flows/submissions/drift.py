@@ -3,8 +3,6 @@
 A profile counts a sample of the rows: the same rows however the extract is cut into blocks. No cell leaves memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import sqrt

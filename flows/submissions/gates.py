@@ -4,8 +4,6 @@ A gate that fails refuses the run: nothing is committed, nothing is shown for up
 have a name (`OPENABLE`); opening one is recorded with the run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date, timedelta

@@ -4,8 +4,6 @@ Most cells need no change, and looking is five times cheaper than rewriting: eve
 and changes only those.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection
 

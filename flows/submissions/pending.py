@@ -4,8 +4,6 @@ An extract is known by its name and content, so that a store that was copied or 
 has the name of a committed extract and other content is held until an operator decides about it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Plan a run before any work: digest the extract, find the run it already has, or write a new plan."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 from collections.abc import Sequence

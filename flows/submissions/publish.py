@@ -6,8 +6,6 @@ Chunks are sealed in groups while the reading goes on, and published create-only
 digests of a group's ciphertext are written before the ciphertext itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress

@@ -4,8 +4,6 @@ Nothing counts before the manifest; until then the same command again is the rec
 refused where an earlier one may have sent its cards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
