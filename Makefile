@@ -18,8 +18,8 @@ wheel:
 	@$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 # Files stay whole, since what is costly (a server, a night) is set up once a file; the longest come first. A thread each
-# is what two workers on two cores use best, and a process of the tests starts sooner from compiled files.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE POLARS_MAX_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# is what workers use best, and a process of the tests starts sooner from compiled files; the third works while others wait.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE POLARS_MAX_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Lint, types, import direction, and every claim: at most five minutes on two idle cores.
 test: check

@@ -21,20 +21,25 @@ settings.load_profile("quick")
 
 LONGEST = (
     "test_operating",
-    "leaks",
-    "test_demo",
     "twenty",
     "test_year",
     "quarter",
-    "test_signals",
-    "test_resubmission.py",
-    "test_portfolio.py",
-    "test_stored",
-    "test_dry_runs",
-    "test_attribute",
     "test_twelve",
-    "torture",
+    "leaks",
+    "test_demo",
+    "test_resubmission.py",
+    "test_dry_runs",
+    "test_sample_data",
+    "test_stored",
     "test_iam",
+    "test_attribute",
+    "test_portfolio.py",
+    "test_exports",
+    "test_validate",
+    "test_command_line",
+    "test_first_issuer",
+    "torture",
+    "test_single_links",
     "bench",
 )
 MEMORY = Path("/dev/shm")
@@ -51,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files, so that two workers end together."""
+    """Begin with the longest files, so that workers end together."""
 
     def rank(item: pytest.Item) -> int:
         return next((at for at, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST))
