@@ -2,7 +2,7 @@
 
 A flow runs the verb, retries after a TryAgainError if its form says so, and shows the result as log lines, artifacts
 and the sentence of its last state; an error of ours ends it as failed with that error's sentence, in the form's words.
-Prefect is a witness of the work: what it is told waits in a thread of its own, and stops nothing.
+Prefect only observes the work: what it is sent waits in a thread of its own, and nothing waits for it.
 """
 
 # Prefect makes a form from a flow's signature when the flow is imported, so the issuers' names are read then: the one
@@ -46,7 +46,7 @@ LINES = 20  # of a result are logged; its artifact has them all
 LONGEST = 200  # characters of a flow run's name
 NONE = "none"  # what a list of names offers for an optional field
 Facts = dict[str, Any]
-AGAIN = 5.0  # seconds until Prefect is told again what it did not take
+AGAIN = 5.0  # seconds until Prefect is sent again what it did not accept
 GRACE = 30.0  # seconds after the work for what it has not taken yet
 
 
@@ -86,21 +86,21 @@ def passing(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
 
 class _Witness(NamedTuple):
     thread: ThreadPoolExecutor
-    told: list[Future[bool]]  # whether Prefect took it
+    reports: list[Future[bool]]  # whether Prefect accepted it
     over: Event
 
 
 _WITNESS: ContextVar[_Witness] = ContextVar("witness")
 
 
-def tell(what: Callable[..., object], *args: object, **options: object) -> Future[bool]:
-    """Tell Prefect something beside the work, in its turn: nothing waits for it, and it raises nothing.
+def report(what: Callable[..., object], *args: object, **options: object) -> Future[bool]:
+    """Report something to Prefect beside the work, in order: nothing waits for it, and it raises nothing.
 
-    What Prefect does not take is told again until the flow's end, then dropped: its server may be away at any moment.
+    What Prefect does not accept is sent again until the flow's end, then dropped: its server may be away at any moment.
     """
     witness = _WITNESS.get()
 
-    def told() -> bool:
+    def attempt() -> bool:
         while True:
             try:
                 what(*args, **options)
@@ -111,13 +111,13 @@ def tell(what: Callable[..., object], *args: object, **options: object) -> Futur
             else:
                 return True
 
-    witness.told.append(witness.thread.submit(copy_context().run, told))
-    return witness.told[-1]
+    witness.reports.append(witness.thread.submit(copy_context().run, attempt))
+    return witness.reports[-1]
 
 
 @contextmanager
 def witnessed() -> Iterator[None]:
-    """Let a flow and its tasks tell Prefect what they show; at its end wait a little, and drop the rest with a line."""
+    """Let a flow and its tasks report to Prefect; at the end wait up to GRACE, then drop the rest with a log line."""
     if _WITNESS.get(None):
         yield
         return
@@ -126,17 +126,17 @@ def witnessed() -> Iterator[None]:
         yield
     finally:
         _WITNESS.reset(token)
-        done, late = wait(witness.told, GRACE)
+        done, late = wait(witness.reports, GRACE)
         witness.over.set()
         witness.thread.shutdown(wait=False, cancel_futures=True)
         if dropped := len(late) + sum(not one.result() for one in done):
-            get_run_logger().warning("Prefect did not take %d of the things it was told", dropped)
+            get_run_logger().warning("%d updates to Prefect were dropped: its server did not accept them", dropped)
 
 
 @contextmanager
 def progress_bar(name: str) -> Iterator[Callable[[Progress], None]]:
     """Show the progress of a pass as a bar: the share of the bytes read, with rows a second and time left."""
-    began, bars, told = time.monotonic(), list[UUID](), list[Future[bool]]()
+    began, bars, sent = time.monotonic(), list[UUID](), list[Future[bool]]()
     now = dict[str, Any]()
 
     def show() -> None:
@@ -148,12 +148,12 @@ def progress_bar(name: str) -> Iterator[Callable[[Progress], None]]:
     def on_progress(progress: Progress) -> None:
         pace = describe_pace(progress.rows, progress.share, time.monotonic() - began)
         now.update(progress=round(100 * progress.share, 1), description=f"{name}: {pace}")
-        if not told or told[-1].done():  # a slow server is told less often
-            told.append(tell(show))
+        if not sent or sent[-1].done():  # a slow server gets fewer
+            sent.append(report(show))
 
     yield on_progress
-    if told and not told[-1].done():
-        tell(show)
+    if sent and not sent[-1].done():
+        report(show)
 
 
 def here() -> Context:
@@ -176,20 +176,20 @@ def keep(result: Result, key: str, name: str) -> None:
         step = in_form_words(command, name)
         page += f"\n\n**Next:** {command}" + (f", or {step}" if step != command else "")
     key = re.sub("[^a-z0-9-]+", "-", key.lower())
-    tell(artifacts.create_markdown_artifact, redact(page), key=key, description=result.sentence)
+    report(artifacts.create_markdown_artifact, redact(page), key=key, description=result.sentence)
     for part in result.shown:
         if isinstance(part, Table) and part.key and part.rows:
-            tell(artifacts.create_table_artifact, redacted(part.records), key=part.key, description=part.title)
+            report(artifacts.create_table_artifact, redacted(part.records), key=part.key, description=part.title)
         elif isinstance(part, Table) and part.key:
-            tell(artifacts.create_markdown_artifact, "none", key=part.key, description=part.title)
+            report(artifacts.create_markdown_artifact, "none", key=part.key, description=part.title)
         elif isinstance(part, Link):
-            tell(artifacts.create_link_artifact, link=part.url, key=part.key, link_text=part.text)
+            report(artifacts.create_link_artifact, link=part.url, key=part.key, link_text=part.text)
 
 
 def ended(sentence: str, data: T) -> State[T]:
     """End a flow well: its state and, in the list of runs, its name say what came of it."""
     name = f"{flow_run.get_name()}: {sentence}"[:LONGEST]
-    tell(get_client(sync_client=True).update_flow_run, UUID(flow_run.id), name=name)
+    report(get_client(sync_client=True).update_flow_run, UUID(flow_run.id), name=name)
     return Completed(message=sentence, data=data)
 
 

@@ -17,11 +17,11 @@ EXIT_CODE: Final = 75
 MESSAGE: Final = "Stopped by {signal}."
 NEXT_STEP: Final = "Run the same command again; it resumes from what is already published, and repeats nothing."
 
-_heard = SimpleNamespace(phase="deaf", first="")
+_heard = SimpleNamespace(phase="off", first="")
 groups: set[int] = set()  # process groups of children, which end with us
 
 
-def listen() -> None:
+def install_handlers() -> None:
     """Hear stop signals, unless whoever started us ignores them; while we start, one ends the process at once."""
     _heard.phase = "starting"
     signal.signal(signal.SIGALRM, _leave)
@@ -32,7 +32,7 @@ def listen() -> None:
 
 def enter(phase: Literal["working", "over"]) -> None:
     """Let the first stop signal raise KeyboardInterrupt while we are working, and not when that is over."""
-    _heard.phase = phase if _heard.phase != "deaf" else "deaf"
+    _heard.phase = phase if _heard.phase != "off" else "off"
 
 
 def received() -> str:
@@ -48,7 +48,7 @@ def finish() -> None:
 
 
 @contextmanager
-def whole() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """Let a block end before a stop is heard: what it makes or gives back is never left half done."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -76,7 +76,7 @@ def kill(group: int) -> None:
 
 
 def _receive(number: int) -> None:
-    if not _heard.first and _heard.phase != "deaf":
+    if not _heard.first and _heard.phase != "off":
         _heard.first = signal.Signals(number).name
         signal.alarm(GRACE)
 

@@ -71,8 +71,8 @@ def _silent(client: SyncPrefectClient) -> set[UUID]:
 def failures(issuer: str) -> list[Failure]:
     """Return the issuer's deployments whose last ended run failed or crashed.
 
-    First, flow runs of any issuer without a sign of life are marked as crashed: so they are told, and do not bar the
-    next.
+    First, flow runs of any issuer without a sign of life are marked as crashed: so they raise an alert, and do not
+    block the next.
     """
     tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink", issuer]))
     found = []

@@ -129,7 +129,7 @@ COMMANDS: Final = f"""# Commands
 the issuers' TOML files; `--json` prints one JSON object on stdout. Results go to stdout, progress and the next step to
 stderr. Exit codes are in the README.
 
-Every line after `next:` can be pasted. What only you know stands in it in capitals, and is named below it: `WHY` (the
+Every line after `next:` can be pasted. Placeholders are in capitals, and are named below it: `WHY` (the
 reason, kept in the audit trail), `RECEIPT` (of the receiving side), `FILE`, `FOLDER`, `EXTRACT`, `ISSUER`, `YOUR_NAME`.
 
 A *form* is the same command as a Prefect flow: same checks, same help texts; `dry_run` is preselected.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from flows.errors import LimitError
-from flows.stopping import whole
+from flows.stopping import uninterrupted
 
 MEMORY: Final = Path("/dev/shm")  # noqa: S108  mkdtemp makes a private folder in it; files there never touch a disk
 SHARED: Final = (MEMORY, Path("/tmp"))  # noqa: S108  as above; every process of a user looks there
@@ -32,11 +32,11 @@ def private_home(*, agent: bool) -> Iterator[Path]:
     with ExitStack() as held:
         home = None
         try:
-            with whole():
+            with uninterrupted():
                 home = _made(held)
             yield home
         finally:
-            with whole():
+            with uninterrupted():
                 if home:
                     _remove(home, agent=agent)
 

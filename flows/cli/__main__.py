@@ -13,7 +13,7 @@ ROOM = 1700 << 20  # bytes of addresses that Python, polars and their threads ta
 
 def run() -> None:
     """Be the command; at exit, skip the final garbage collection."""
-    stopping.listen()
+    stopping.install_handlers()
     atexit.register(gc.freeze)
     atexit.register(stopping.finish)
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):

@@ -221,7 +221,7 @@ def print_result(result: Result, *, as_json: bool) -> None:
     if result.next_step:
         say(f"next: {result.next_step}", err=True)
     if own := _YOURS.findall(result.next_step):
-        say(f"      with what only you know for {' and '.join(own)}", err=True)
+        say(f"      Replace {' and '.join(own)} first.", err=True)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from flows.errors import CardlinkError
 from flows.runs.chains import ENTRY, RECORDS, AuditTrail, entry_key, record_keys, records
 from flows.runs.chunks import stored_chunks
+from flows.runs.claim import IN_PROCESS
 from flows.runs.context import IssuerContext
 from flows.runs.documents import NotFoundError, UnknownRunError, keys_of, manifests, read_end, read_plan, read_purged
 from flows.runs.identity import canonical, digest
@@ -247,7 +248,7 @@ def _claimed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
         since, until = (datetime.fromisoformat(claim[name]) for name in ("since", "until"))
         returned = until <= since
         if returned or claim["holder"] != holder:
-            name = claim["holder"].partition(" in process ")[0]
+            name = claim["holder"].partition(IN_PROCESS)[0]
             yield HistoryEvent(since.isoformat(), "claim given back" if returned else "claimed", name, {})
         holder = "" if returned else claim["holder"]
 

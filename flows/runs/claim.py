@@ -21,7 +21,7 @@ from flows.runs.context import Adapters
 from flows.runs.documents import read_document
 from flows.runs.keys import link
 from flows.runs.store import Cleaner, Store
-from flows.stopping import whole
+from flows.stopping import uninterrupted
 from schemas.manifest import Document
 
 IN_PROCESS = " in process "  # between a holder's name and its process
@@ -206,14 +206,14 @@ def claimed(adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: fl
     mine, claim = True, None
     try:
         try:
-            with whole():  # an interrupted request could be carried out after we have looked
+            with uninterrupted():  # an interrupted request could be carried out after we have looked
                 claim = Claim(Lease.take(adapters.store, prefix, adapters.actor, adapters.now(), ttl), adapters, beat)
         except ClaimedError:
             mine = False
             raise
         yield claim
     finally:
-        with whole():
+        with uninterrupted():
             if claim is not None:
                 claim.end()
             if mine:  # also where a signal came just after the claim was written

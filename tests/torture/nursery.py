@@ -81,7 +81,7 @@ def _begin_command(job: dict[str, Any]) -> None:
 
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(f"{job['folder']}/{name}", os.O_WRONLY | os.O_CREAT), number)
-    stopping.listen()
+    stopping.install_handlers()
 
 
 def _wait(process: int) -> int:
