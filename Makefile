@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench bench-issuers quarter year twenty leaks torture image demo shell wheel ui test test-all check lock setup clean screenshots screenshots-ui
+.PHONY: bench bench-issuers quarter year twenty leaks torture image demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -21,8 +21,11 @@ wheel:
 # is what workers use best, and a process of the tests starts sooner from compiled files; the third works while others wait.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE POLARS_MAX_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-# Lint, types, import direction, and every claim: at most five minutes on two idle cores.
-test: check
+# Lint, types, import direction, and the claims: at most five minutes on two idle cores, the checks beside the tests.
+test: .venv/test-ready
+	@$(MAKE) --no-print-directory --jobs=2 claims check
+
+claims: .venv/test-ready
 	@$(PYTEST)
 
 # The same and what is slow: large sizes, every form and flow on a real Prefect server, `make ui` from start to end.

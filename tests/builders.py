@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import settings
 
 from schemas.portal import CUID, columns
@@ -40,3 +42,12 @@ def portal_rows(*changes: Mapping[str, str | None]) -> pl.DataFrame:
 def share_of(examples: float) -> int:
     """Return a share of the examples that the profile of this session has: for properties that cost a night each."""
     return max(1, round(settings().max_examples * examples))
+
+
+def quick(number: int, cases: Sequence[Any]) -> list[Any]:
+    """Return cases of a parameter, of which the first so many run in `make test`, the others in `make test-all`."""
+    return [*cases[:number], *(pytest.param(*_values(one), marks=pytest.mark.slow) for one in cases[number:])]
+
+
+def _values(case: Any) -> tuple[Any, ...]:
+    return case if type(case) is tuple else (case,)  # a NamedTuple is one value

@@ -219,6 +219,7 @@ ROW = st.fixed_dictionaries({CUID: st.sampled_from("abcdefgh"), CITY: st.sampled
 EXTRACT = st.lists(ROW, min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=share_of(0.16))
 @given(st.lists(EXTRACT, min_size=1, max_size=3), EXTRACT, st.booleans())
 def test_a_dry_run_of_new_extracts_counts_what_a_submit_then_sends(
@@ -254,6 +255,7 @@ def test_an_extract_with_the_bytes_of_a_committed_one_is_refused_by_dry_run_chec
     assert ["DuplicateExtractError"] == [one["error"] for one in checked["checks"] if one["error"]]
 
 
+@pytest.mark.slow
 @settings(max_examples=share_of(0.16))
 @given(
     st.lists(st.tuples(st.sampled_from(["good", "bad", "worse"]), st.booleans()), min_size=1, max_size=8),
@@ -300,6 +302,7 @@ def test_a_dry_run_of_a_renewal_counts_what_it_then_sends(tmp_path: Path, days: 
     assert not days or (done["counts"], done["chunks"]) == (tried["counts"], tried["chunks"])
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_resubmission_finishes_a_commit_in_memory_only(tmp_path: Path) -> None:
     bench, run = answered(tmp_path, fail=1.0)
     first = facts_of(tmp_path, "resubmit", run=run, errors=True, **WHY)["run"]

@@ -88,6 +88,7 @@ def beside(folder: Path, block: str, **variables: str) -> Iterator[subprocess.Po
         yield process
 
 
+@pytest.mark.slow
 def test_the_page_leads_to_links_in_a_directory_with_the_content_of_the_wheel(installed: Path) -> None:
     blocks = page("directory")
     at = blocks.index("cardlink practice\n")
@@ -190,6 +191,7 @@ def test_make_shell_has_cardlink_on_its_path() -> None:
     assert done.stdout.startswith(f"{ROOT}/.venv/bin:")
 
 
+@pytest.mark.slow
 def test_what_practice_wrote_for_other_terminals_is_gone_with_it_and_its_key_stays(installed: Path) -> None:
     with beside(installed, "exec cardlink practice\n") as process:
         first = (installed / "practice" / "portal.fingerprint").read_text()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from flows.reports.page import run_page
+from tests.builders import quick
 from tests.facts import facts, funnel
 from tests.screenshots import browser, print_pdf, shoot
 
@@ -49,7 +50,7 @@ def look(page: Path, width: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("width", [360, 390, 820, 1280])
+@pytest.mark.parametrize("width", quick(2, [360, 1280, 390, 820]))
 def test_nothing_sticks_out_of_the_page_and_its_own_policy_lets_its_style_in(page: Path, width: int) -> None:
     found = look(page, width)
 
@@ -57,6 +58,7 @@ def test_nothing_sticks_out_of_the_page_and_its_own_policy_lets_its_style_in(pag
     assert (found["margin"], found["scripts"]) == ("0px", 0)
 
 
+@pytest.mark.slow
 def test_the_page_prints_and_is_photographed_in_light_and_dark(page: Path, tmp_path: Path) -> None:
     pdf, light, dark = (tmp_path / name for name in ("page.pdf", "light.png", "dark.png"))
 

@@ -176,6 +176,7 @@ def facts(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_an_extract_waits_for_its_verdict_and_one_that_is_not_clean_is_never_taken(
     place: Bench, tmp_path: Path
 ) -> None:

@@ -209,6 +209,7 @@ def test_an_extract_must_carry_the_number_after_the_last(bank: Path) -> None:
     assert [one["sequence"] for one in committed(bank)] == [201, 203, 204]
 
 
+@pytest.mark.slow
 def test_extracts_of_one_night_follow_each_other_also_in_a_dry_run(bank: Path) -> None:
     source(bank, "sequence = '-([0-9]{3})[.]csv$'")
     codes = [tried(bank, "--extract", numbered(bank, 201, "4242424242424242", 18))[0]]

@@ -18,7 +18,7 @@ from flows.reports.cardholder import CardGivenError
 from schemas.expressions import PUBLISHED
 from schemas.portal import CUID, PAN
 from tests import keys
-from tests.builders import portal_rows
+from tests.builders import portal_rows, quick
 from tests.night import Bench, portal_csv
 
 TOML = """
@@ -98,6 +98,7 @@ def test_a_cardholder_is_traced_over_all_issuers_and_told_what_to_do_next(tmp_pa
     assert [False, True] == [any("https://" in line for line in one.lines) for one in (here, shown)]
 
 
+@pytest.mark.slow
 def test_nights_in_a_row_that_sent_nothing_are_one_line(tmp_path: Path) -> None:
     bench, run = bank(tmp_path)
     daily = bench.issuer.model_copy(update={"full_portfolio": True})
@@ -126,7 +127,9 @@ def test_an_unknown_cuid_is_no_error_and_a_card_number_is(tmp_path: Path) -> Non
         trace(Context(tmp_path), PUBLISHED[0])
 
 
-@pytest.mark.parametrize("cuid", ["1" + PUBLISHED[0][:-1], "20261120-77098123-00001", "7" * 19, "4242 4242 4242 4241"])
+@pytest.mark.parametrize(
+    "cuid", quick(2, ["1" + PUBLISHED[0][:-1], "7" * 19, "20261120-77098123-00001", "4242 4242 4242 4241"])
+)
 def test_any_cuid_that_a_ledger_can_hold_is_found(tmp_path: Path, cuid: str) -> None:
     bench, _ = bank(tmp_path)
     bench.submit(bench.drop_bytes(portal_csv(portal_rows({CUID: cuid}))))
@@ -137,7 +140,7 @@ def test_any_cuid_that_a_ledger_can_hold_is_found(tmp_path: Path, cuid: str) -> 
 
 
 @pytest.mark.parametrize(
-    "cuid", ["4111111111111111-01", "0004111111111111111", "CIF4111111111111111", "4111-1111-1111-1111/1"]
+    "cuid", quick(2, ["4111111111111111-01", "4111-1111-1111-1111/1", "0004111111111111111", "CIF4111111111111111"])
 )
 def test_a_card_number_within_a_cuid_is_in_no_ledger_report_or_message(tmp_path: Path, cuid: str) -> None:
     bench, _ = bank(tmp_path)

@@ -21,6 +21,7 @@ from schemas.issuer import SourceSettings
 from schemas.mapping import STEPS as EXPRESSIONS
 from schemas.mapping import Cell, Columns
 from schemas.rules import REQUIRED
+from tests.builders import share_of
 from tests.night import issuer
 from tests.reference import STEPS
 
@@ -479,7 +480,7 @@ def test_auto_refuses_an_extract_that_several_forms_fit_or_none(blocks: list[lis
     assert "EXP" in str(caught.value)
 
 
-@settings(max_examples=25)
+@settings(max_examples=share_of(0.5))
 @given(st.lists(st.sampled_from(["0128", "1127", "2711", "0102", "", "x"]), min_size=1, max_size=12), st.randoms())
 def test_neither_the_order_of_rows_nor_blocks_change_how_auto_reads_them(cells: list[str], chance: Random) -> None:
     def read(blocks: list[list[str | None]]) -> dict[str | None, Any] | None:

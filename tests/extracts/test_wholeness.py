@@ -31,7 +31,7 @@ from flows.runs.store import Entry
 from flows.submissions.submit import Request, rehearse
 from schemas.issuer import SourceSettings
 from tests import keys
-from tests.builders import portal_rows
+from tests.builders import portal_rows, quick
 from tests.night import DAY, local_bench, portal_csv
 
 CSV = (b"1,Ada\n", b'2,"B ""x""\n,o"\n', b"3,\n")
@@ -98,7 +98,7 @@ def test_a_sealed_message_cut_anywhere_has_no_end(armor: bool) -> None:
     assert whole == list(range(end, len(message) + 1))
 
 
-@pytest.mark.parametrize("armor", ["--armor", "--no-armor"])
+@pytest.mark.parametrize("armor", quick(1, ["--armor", "--no-armor"]))
 def test_a_message_that_gpg_sealed_from_a_pipe_is_read_whole_or_refused_at_every_cut(
     tmp_path: Path, armor: str
 ) -> None:

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from schemas.expressions import PUBLISHED
+from tests.builders import quick
 from tests.leaks.echoes import HEAD, WAYS, echo, result_csv
 from tests.results.outcomes import attribute, read_result
 
@@ -19,7 +20,7 @@ SENT = pl.DataFrame(
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "hash" not in way])
-@pytest.mark.parametrize("place", range(len(HEAD)))
+@pytest.mark.parametrize("place", quick(2, range(len(HEAD))[::-1]))
 def test_results_that_differ_in_an_echoed_card_only_leave_the_same_outcome(way: str, place: int) -> None:
     def outcome(card: str) -> pl.DataFrame:
         cells = ["c-1", "", "", "", ""]

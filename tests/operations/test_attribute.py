@@ -22,7 +22,7 @@ from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of
 from flows.runs.keys import attributions, ingested, results
 from flows.runs.store import ObjectMissingError
 from schemas.expressions import PUBLISHED
-from tests.builders import share_of
+from tests.builders import quick, share_of
 from tests.night import BANK, NOON, Bench, copy_of, local_bench
 from tests.storms import FailingStore
 
@@ -258,7 +258,7 @@ def test_a_result_named_after_a_card_leaves_no_card_behind(night: tuple[Bench, s
     assert [key for key, data in left.items() if PUBLISHED[0] in key or PUBLISHED[0].encode() in data] == []
 
 
-@pytest.mark.parametrize("part", ["/events/", "/outcomes/", "summary.json", "/ingested/"])
+@pytest.mark.parametrize("part", quick(1, ["/events/", "/outcomes/", "summary.json", "/ingested/"]))
 def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(night: tuple[Bench, str], part: str) -> None:
     bench, run = night
     attribute_row(bench.context, "a.csv", 5, (run, 9), WHY)
@@ -275,6 +275,7 @@ def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(night: tuple
     assert state(bench, run)[4] == ("error", "by hand")
 
 
+@pytest.mark.slow
 def test_a_report_made_from_scratch_says_the_same(night: tuple[Bench, str]) -> None:
     bench, run = night
     attribute_row(bench.context, "a.csv", 4, (run, 9), WHY)

@@ -17,6 +17,7 @@ from flows.runs.keys import results
 from flows.wiring import open_store
 from schemas.ledger import AWAITING, ERROR, LINKED
 from tests import keys
+from tests.builders import quick
 from tests.cli.test_mend import cardlink, pin, told
 from tests.night import Bench, issuer
 
@@ -100,7 +101,7 @@ def test_a_chunk_without_any_result_is_given_up_once_it_was_uploaded(bank: Bench
 @pytest.mark.parametrize(
     ("decision", "state", "links"), [("link", LINKED, 20), ("error", ERROR, 19), ("lost", ERROR, 19)]
 )
-@pytest.mark.parametrize("kind", ["CONFLICTING_RESULT", "URL_AND_ERROR"])
+@pytest.mark.parametrize("kind", quick(1, ["CONFLICTING_RESULT", "URL_AND_ERROR"]))
 def test_no_link_of_a_contradiction_is_delivered_before_it_is_decided_which_side_counts(
     bank: Bench, run: str, tmp_path: Path, kind: str, decision: str, state: str, links: int
 ) -> None:

@@ -304,6 +304,7 @@ STEP = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=share_of(0.16))
 @given(st.lists(STEP, min_size=3, max_size=9))
 def test_all_confirmed_deliveries_in_order_are_the_links_that_live(steps: list[tuple[str, Any, Any]]) -> None:

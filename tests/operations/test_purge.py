@@ -18,6 +18,7 @@ from flows.runs.attempts import answer_key, survey_cards
 from flows.runs.chunks import move, outboxes
 from flows.runs.documents import AbandonedError, LedgerPurgedError, keys_of, read_purged, run_status, without_ledger
 from flows.submissions.submit import Submitted
+from tests.builders import quick
 from tests.night import BANK, Bench, local_bench
 from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, cleaner, deleted, later, planned, sent
 
@@ -89,7 +90,7 @@ def test_a_run_cancelled_as_a_whole_needs_no_report_to_go(tmp_path: Path) -> Non
     assert ("cancelled (purged)", 50, 50) == (found.state, found.read, found.awaiting)
 
 
-@pytest.mark.parametrize("deletions", [1, 2, 5])  # the first is the question whether it may delete
+@pytest.mark.parametrize("deletions", quick(1, [2, 1, 5]))  # the first is the question whether it may delete
 def test_a_purge_killed_after_its_record_is_finished_by_the_next_one(tmp_path: Path, deletions: int) -> None:
     bench, run = answered(tmp_path)
     whole = later(answered(tmp_path / "whole")[0], YEAR)

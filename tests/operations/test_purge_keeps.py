@@ -21,7 +21,7 @@ from flows.runs.chunks import Move, move
 from flows.runs.claim import Lease
 from flows.runs.documents import keys_of
 from schemas.records import Closing
-from tests.builders import share_of
+from tests.builders import quick, share_of
 from tests.night import Bench, local_bench
 from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, cleaner, later, planned, sent
 
@@ -82,7 +82,7 @@ OPEN: dict[str, Callable[[Bench, str], None]] = {
 }
 
 
-@pytest.mark.parametrize("why", OPEN)
+@pytest.mark.parametrize("why", quick(4, list(OPEN)))
 def test_what_is_open_stays_however_old_it_is_and_says_why(tmp_path: Path, why: str) -> None:
     bench, run = sent(tmp_path)
     OPEN[why](bench, run)
@@ -124,6 +124,7 @@ def test_a_ledger_stays_while_one_of_its_links_lives(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_ledger_stays_while_a_link_lives_that_a_resubmission_of_its_rows_made(tmp_path: Path) -> None:
     bench = later(local_bench(tmp_path, retention={"ledger_days": 63}), 0)
     run = bench.submit(bench.drop(30)).manifest.run

@@ -34,6 +34,7 @@ def store(server: servers.S3Server, request: pytest.FixtureRequest) -> S3Store:
     return servers.store(server, request.node.name[:40])
 
 
+@pytest.mark.slow
 def test_chunks_sealed_anew_leave_no_old_object(store: S3Store) -> None:
     bench = Bench(store, issuer(portal=CHUNKS))
     run = bench.submit(bench.drop(30)).manifest.run
@@ -48,6 +49,7 @@ def test_chunks_sealed_anew_leave_no_old_object(store: S3Store) -> None:
     assert sealed == [f"{keys_of(run).sealed(1)}{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)]
 
 
+@pytest.mark.slow
 def test_of_many_abandonments_and_a_commit_at_once_one_stands(store: S3Store) -> None:
     bench = Bench(store, issuer(portal=CHUNKS))
     run = bench.submit(bench.drop(10)).manifest.run

@@ -27,7 +27,7 @@ from flows.submissions.plan import SettingsChangedError
 from schemas.portal import CITY, CUID
 from tests import keys
 from tests.again import correct, of_rows
-from tests.builders import portal_rows
+from tests.builders import portal_rows, quick
 from tests.night import Bench, issuer, local_bench, portal_csv
 from tests.storms import FailingStore
 
@@ -102,6 +102,7 @@ def test_names_numbers_and_the_manifest_stay_and_the_old_objects_are_gone(night:
     assert [key for key in bench.snapshot() if key.startswith(keys_of(run).chunks)] == []
 
 
+@pytest.mark.slow
 def test_the_night_goes_on_as_if_nothing_had_been(night: tuple[Bench, str]) -> None:
     bench, run = night
     again(bench, run)
@@ -195,7 +196,9 @@ def test_a_form_of_the_message_may_change_with_the_key(night: tuple[Bench, str])
     assert armored.chunks(run) == before
 
 
-@pytest.mark.parametrize(("operation", "part"), [("create", "/sealed/1/"), ("create", "/reseals/"), ("delete", "")])
+@pytest.mark.parametrize(
+    ("operation", "part"), quick(1, [("create", "/sealed/1/"), ("create", "/reseals/"), ("delete", "")])
+)
 def test_killed_anywhere_the_same_command_finishes_and_leaves_one_ciphertext(
     night: tuple[Bench, str], operation: str, part: str
 ) -> None:
@@ -229,6 +232,7 @@ def test_who_may_not_delete_leaves_the_old_objects_and_hears_of_it(night: tuple[
     assert (finished.chunks, finished.retired, finished.left) == ((), 3, 0)
 
 
+@pytest.mark.slow
 def test_rows_of_a_resubmission_with_corrections_are_sealed_anew_as_they_were_corrected(tmp_path: Path) -> None:
     bench, first = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
     blank = pl.concat(correction_template(bench.context, first))

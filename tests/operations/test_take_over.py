@@ -51,6 +51,7 @@ def planned(tmp_path: Path) -> tuple[Bench, str]:
     return bench, run
 
 
+@pytest.mark.slow
 def test_the_submit_after_a_take_over_goes_on_at_once_from_what_a_killed_process_published(tmp_path: Path) -> None:
     with ended(begin(configured(tmp_path))) as process:
         once(lambda: found(tmp_path, "chunks/*.pgp"))

@@ -206,6 +206,7 @@ def test_the_pipeline_deletes_nothing(whole: Whole) -> None:
             store.delete(key)
 
 
+@pytest.mark.slow
 def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(place: Place, whole: Whole) -> None:
     purger = place.bench(place.client("purger", PURGE))
     old = replace(whole.bench, now=lambda: datetime.now(UTC) + timedelta(days=9))
@@ -302,6 +303,7 @@ def test_nobody_speaks_to_the_bucket_in_the_clear(place: Place, whole: Whole, na
         client.get_object(Bucket="locked", Key=f"nightly/{keys_of(whole.run).report('report.html')}")
 
 
+@pytest.mark.slow
 def test_whoever_may_read_an_object_but_not_use_its_key_gets_nothing(place: Place, whole: Whole) -> None:
     statements = [one for one in json.loads(text_of(REPORTS))["Statement"] if not one["Sid"].startswith("UseTheKey")]
     file = place.log.parent / "bare.json"

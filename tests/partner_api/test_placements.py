@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from flows.partner_api.follow_links import follow_links
 from flows.simulator.service.books import ServiceState
 from flows.simulator.service.sites import SITES
@@ -75,6 +77,7 @@ def test_a_cardholder_who_opened_the_link_and_started_nothing_has_opened_it(tmp_
     assert [10, 10, 10, 4, 0, 0] == stages(facts)
 
 
+@pytest.mark.slow
 def test_credential_requests_are_still_there_after_the_look(tmp_path: Path) -> None:
     with placed(tmp_path, 5) as night:
         (link_id,) = night.service.act(lambda books: open_links(books, 1))

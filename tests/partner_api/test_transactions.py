@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from flows.partner_api.follow_links import follow_links
 from flows.runs.keys import transactions
@@ -81,6 +82,7 @@ def test_a_file_that_is_no_report_is_a_break_and_stops_no_other(tmp_path: Path) 
     assert 1 == reached(facts)[-1]
 
 
+@pytest.mark.slow
 def test_a_cardholder_of_two_runs_counts_once_over_the_issuer_and_in_each_of_the_runs(tmp_path: Path) -> None:
     bench, cuids = night(tmp_path)
     second = bench.submit(bench.drop(8, name="bank-20261121.csv", seed=0)).manifest.run
@@ -106,6 +108,7 @@ def test_what_is_kept_of_the_reports_can_be_deleted_and_comes_back(tmp_path: Pat
     assert pl.read_parquet(next((tmp_path / "store" / BANK / "placements").rglob("*.parquet"))).height == 1
 
 
+@pytest.mark.slow
 def test_a_report_that_was_half_written_gives_way_to_the_whole_and_one_taken_away_still_counts(tmp_path: Path) -> None:
     bench, cuids = night(tmp_path)
     bench.store.replace(transactions(BANK) + "t.csv", [b""])

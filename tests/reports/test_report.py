@@ -41,6 +41,7 @@ def cut_ledger(bench: Bench, folder: Path, run: str, parts: int) -> None:
     bench.store.create(keys.manifest, canonical(manifest.model_copy(update={"ledger": tuple(made)})))
 
 
+@pytest.mark.slow
 def test_a_ledger_in_many_parts_gives_the_report_of_a_ledger_in_one(tmp_path: Path) -> None:
     habits = Habits(halves=0.4, twice=0.4, swapped=True)
     bench, run = answered(tmp_path, habits, fail_share=0.2, shuffle=True, error_shape="mixed")
@@ -54,6 +55,7 @@ def test_a_ledger_in_many_parts_gives_the_report_of_a_ledger_in_one(tmp_path: Pa
     assert whole == cut
 
 
+@pytest.mark.slow
 def test_chunks_reconciled_a_few_at_a_time_give_the_report_of_all_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ def test_every_open_row_stands_in_the_lists_of_its_run_with_what_to_ask_the_part
     assert set(lists["questions"]["chunk"]) == {one.name for one in bank.manifest(run).chunks}
 
 
+@pytest.mark.slow
 def test_after_many_messy_nights_reconcile_says_how_many_and_names_the_worklist(tmp_path: Path, bank: Bench) -> None:
     for night in range(3):
         run = bank.submit(bank.drop(10, f"bank-2026111{night}.csv", seed=night)).manifest.run

@@ -16,6 +16,7 @@ from flows.runs.documents import manifests, plans
 from flows.runs.keys import extracts
 from flows.runs.store import StoreBusyError
 from flows.submissions.submit import Request, UnexpectedOutcomeError, submit
+from tests.builders import quick
 from tests.night import NOON, Bench, local_bench
 from tests.storms import FailingStore
 
@@ -61,7 +62,7 @@ def test_a_list_names_what_would_be_sent_and_writes_nothing(tmp_path: Path) -> N
     assert before == bench.snapshot()
 
 
-@pytest.mark.parametrize("portfolio", [False, True])
+@pytest.mark.parametrize("portfolio", quick(1, [True, False]))
 def test_what_was_listed_is_what_is_sent(tmp_path: Path, portfolio: bool) -> None:
     bench = missed(tmp_path, full_portfolio=portfolio)
     listed = backfill(bench.context, *SPAN)
@@ -119,7 +120,7 @@ def test_an_extract_whose_run_was_given_up_stops_nothing(tmp_path: Path) -> None
     assert ["bank-20261118.csv"] == names(listed) == names(again)
 
 
-@pytest.mark.parametrize("what", ["came", "changed", "went"])
+@pytest.mark.parametrize("what", quick(1, ["came", "changed", "went"]))
 def test_an_extract_that_came_changed_or_went_since_refuses_the_list(tmp_path: Path, what: str) -> None:
     bench = missed(tmp_path)
     listed = backfill(bench.context, *SPAN)
@@ -149,8 +150,8 @@ def test_settings_that_would_refuse_other_rows_refuse_the_list(tmp_path: Path) -
     assert 2 == len(backfill(bench.context, *SPAN).missed)
 
 
-@pytest.mark.parametrize("portfolio", [False, True])
-@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("portfolio", quick(1, [True, False]))
+@pytest.mark.parametrize("at", quick(1, [1, 2]))
 def test_the_same_command_finishes_a_list_that_died_half_way(tmp_path: Path, at: int, portfolio: bool) -> None:
     bench = missed(tmp_path, full_portfolio=portfolio)
     listed = backfill(bench.context, *SPAN)
@@ -166,6 +167,7 @@ def test_the_same_command_finishes_a_list_that_died_half_way(tmp_path: Path, at:
     assert [] == again
 
 
+@pytest.mark.slow
 def test_a_list_that_died_half_way_takes_no_extract_in_that_came_since(tmp_path: Path) -> None:
     bench = missed(tmp_path)
     listed = backfill(bench.context, *SPAN)
@@ -179,6 +181,7 @@ def test_a_list_that_died_half_way_takes_no_extract_in_that_came_since(tmp_path:
     assert 1 == len(backfill(bench.context, *SPAN).missed)
 
 
+@pytest.mark.slow
 def test_a_night_that_comes_out_otherwise_than_it_was_shown_is_not_committed(tmp_path: Path) -> None:
     bench = missed(tmp_path, full_portfolio=True)
     night, expected = backfill(bench.context, *SPAN).missed[0]

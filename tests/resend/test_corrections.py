@@ -127,6 +127,7 @@ def test_the_loop_closes_over_two_rounds(tmp_path: Path) -> None:
     assert [("c-2", "Salem", "2 Main St")] == sent(bench, twice.manifest.run, CUID, CITY, ADDRESS1)
 
 
+@pytest.mark.slow
 def test_what_was_corrected_once_stays_corrected_when_it_goes_out_again(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None})
     name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))
@@ -207,6 +208,7 @@ def test_rows_that_were_mended_since_leave_the_template_unless_they_are_named(tm
     assert [[3], [2]] == [one["row"].to_list() for one in found]
 
 
+@pytest.mark.slow
 def test_the_report_of_the_new_run_says_whose_rows_it_repeats_and_why(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None}, {CITY: None})
     content = fill(bench, run, {(2, CITY): "Salem", (3, CITY): "Salem"})

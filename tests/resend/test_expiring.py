@@ -13,6 +13,7 @@ from flows.resend.renewal import ABSENT, DYING, HAD, RENEWED, UNFIT, expiring
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from schemas.actions import NOTHING
 from schemas.reasons import reason
+from tests.builders import share_of
 
 TODAY = date(2026, 11, 20)
 WINDOW = (TODAY, TODAY + timedelta(days=14))
@@ -119,7 +120,7 @@ rows = st.tuples(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(3), deadline=None)
 @given(st.lists(tries, max_size=6), st.lists(rows, max_size=5))
 def test_whoever_is_due_had_a_link_has_no_other_waits_for_nothing_and_is_there(
     made: list[Try], there: list[tuple[str | None, str, str, str]]

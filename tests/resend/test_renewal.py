@@ -136,6 +136,7 @@ def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_la
     assert [("stays", 2, 2)] == ledger.select("cuid", "row", "origin").rows()
 
 
+@pytest.mark.slow
 def test_a_change_that_no_night_counted_goes_out_with_the_renewal(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, full_portfolio=True, portfolio={"changes": [], "renew_within_days": 0})
     bench.submit(bench.drop_bytes(portal_csv(portal_rows({}))))
@@ -211,6 +212,7 @@ def test_a_renewal_that_died_is_finished_by_the_same_command_as_the_same_run(tmp
     assert {2} == set(sent(bench).values())
 
 
+@pytest.mark.slow
 def test_killed_anywhere_and_run_again_every_card_is_renewed_once(tmp_path: Path) -> None:
     moment = [NOON]
     store = MortalStore(made(tmp_path / "store"), lambda: moment[0])

@@ -58,6 +58,7 @@ def test_the_same_command_again_does_nothing_and_says_so(tmp_path: Path) -> None
     assert (first.manifest, True) == (second.manifest, second.already)
 
 
+@pytest.mark.slow
 def test_errors_that_fail_again_go_out_again_under_the_same_reason(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     first = again(bench, run).manifest
@@ -287,6 +288,7 @@ def test_the_chunk_limit_and_one_cuid_per_chunk_hold_on_this_way_too(tmp_path: P
     assert [(1, ["a", "b", "c"]), (2, ["a", "b"])] == chunks.rows()
 
 
+@pytest.mark.slow
 def test_its_reports_balance_like_those_of_a_night(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     done = again(bench, run)
@@ -327,6 +329,7 @@ def history_of(bench: Bench, run: str) -> tuple[list[tuple[Any, ...]], dict[str,
     return figures, told["after"]
 
 
+@pytest.mark.slow
 def test_the_report_of_a_run_tells_what_became_of_its_rows_after_all_attempts(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {}, {}, {CITY: None})
     bench.answer(fail_share=1.0)
@@ -351,6 +354,7 @@ def test_the_report_of_a_run_tells_what_became_of_its_rows_after_all_attempts(tm
     assert ([first, second], {"linked": 3, "awaiting": 0, **refused}) == done
 
 
+@pytest.mark.slow
 def test_a_report_that_was_deleted_is_rebuilt_with_the_same_attempts(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {}, {}, {CITY: None})
     bench.answer(fail_share=0.5, seed=1)
@@ -375,6 +379,7 @@ def test_a_reject_that_is_corrected_counts_by_its_last_state(tmp_path: Path) -> 
     assert {"linked": 2, "awaiting": 0, "error": 0, "refused": 0} == history_of(bench, run)[1]
 
 
+@pytest.mark.slow
 def test_a_portfolio_leaves_alone_what_was_sent_again(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, full_portfolio=True, limits={"max_error_rate": 1.0, "max_reject_rate": 1.0})
     rows = [{CUID: cuid, PAN: PANS[at], CITY: city} for at, (cuid, city) in enumerate([("a", "Boston"), ("b", None)])]

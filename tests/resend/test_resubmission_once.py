@@ -26,7 +26,7 @@ from flows.submissions.submit import Submitted
 from schemas.manifest import Manifest
 from schemas.reasons import ACTIONS
 from tests.again import ERRORS, again, in_state, night
-from tests.builders import share_of
+from tests.builders import quick, share_of
 from tests.night import NOON, Bench
 from tests.storms import FailingStore
 
@@ -76,7 +76,7 @@ def cards_sent_again(bench: Bench) -> Counter[str]:
     return Counter(cuid for ledger in ledgers for cuid in ledger["cuid"])
 
 
-@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize("boundary", quick(2, BOUNDARIES))
 def test_after_a_crash_at_any_boundary_the_same_command_finishes_the_same_run(
     failed: tuple[Bench, str], boundary: str
 ) -> None:

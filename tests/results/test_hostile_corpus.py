@@ -49,6 +49,7 @@ def ingest_beside(bench: Bench, good: Path, content: bytes, seeds: Iterable[int]
     return done.files, list(done.breaks)
 
 
+@pytest.mark.slow
 def test_two_hundred_hostile_files_leave_the_good_one_beside_them_as_it_is(tmp_path: Path) -> None:
     bench, run, good, content = two_chunks(tmp_path)
     bench.ingest()

@@ -10,6 +10,7 @@ from flows.adapters.local import LocalStore
 from flows.results.intake import MarkSpoiledError, marker_key, read_markers, write_markers
 from flows.runs.keys import ingested, results
 from flows.runs.store import Entry
+from tests.builders import quick
 from tests.night import BANK, Bench, local_bench
 
 
@@ -66,7 +67,7 @@ def test_no_file_leaves_no_object(tmp_path: Path) -> None:
     assert [] == list(store.keys(""))
 
 
-@pytest.mark.parametrize("spoiled", [b"", b"\xff", b"{", b"5", b'"abc"', b'["abc"]'])
+@pytest.mark.parametrize("spoiled", quick(2, [b"", b"\xff", b"{", b"5", b'"abc"', b'["abc"]']))
 def test_a_spoiled_mark_is_named_and_moved_away_costs_only_taking_its_files_up_again(
     tmp_path: Path, spoiled: bytes
 ) -> None:

@@ -70,6 +70,7 @@ def test_every_run_stands_as_it_stood(bank: Path) -> None:
     } == second
 
 
+@pytest.mark.slow
 def test_results_that_wait_are_ingested_and_those_of_before_are_not_ingested_again(bank: Path) -> None:
     first, second = cardlink(bank, "ingest", "first-bank"), cardlink(bank, "ingest", "second-bank")
     again = cardlink(bank, "ingest", "second-bank")
@@ -87,6 +88,7 @@ def test_results_that_wait_are_ingested_and_those_of_before_are_not_ingested_aga
     assert (0, []) == (again["files"], again["reports"])
 
 
+@pytest.mark.slow
 def test_a_result_that_comes_later_joins_what_was_ingested_before(bank: Path) -> None:
     cardlink(bank, "ingest", "first-bank")
     for late in (bank / "answered-later").iterdir():
@@ -98,6 +100,7 @@ def test_a_result_that_comes_later_joins_what_was_ingested_before(bank: Path) ->
     assert ("balanced, answers awaited", (60, 25, 5, 30, 0, 0, 0)) == (report["verdict"], fates(report["rows"]))
 
 
+@pytest.mark.slow
 def test_a_report_is_rebuilt_with_its_breaks_what_was_closed_and_what_was_sent_again(bank: Path) -> None:
     cardlink(bank, "ingest", "first-bank")
     folder = bank / "store/first-bank/runs" / ANSWERED / "report"
@@ -205,6 +208,7 @@ def test_the_outbox_lists_moves_and_gives_out_what_waits(bank: Path, tmp_path: P
     assert ["uploaded", "uploaded", "uploaded", "cancelled"] == [chunk["state"] for chunk in after]
 
 
+@pytest.mark.slow
 def test_breaks_are_closed_opened_again_and_attributions_withdrawn(bank: Path) -> None:
     result = f"card-links-{ANSWERED}-00003-result.csv"
 
@@ -220,6 +224,7 @@ def test_breaks_are_closed_opened_again_and_attributions_withdrawn(bank: Path) -
     assert ((70, 32, 14, 6, 18, 0, 0), 2) == (fates(report["rows"]), breaks(report)["UNKNOWN_CUID", "chunk 3"])
 
 
+@pytest.mark.slow
 def test_rows_are_sent_again_once_and_what_is_awaited_only_with_an_override(bank: Path) -> None:
     would = cardlink(bank, "resubmit", AGAIN, "--errors", "--dry-run")  # as the real one, it ingests first
     refused = cardlink(bank, "resubmit", WAITING, "--missing", "--reason", "no answer")
@@ -235,6 +240,7 @@ def test_rows_are_sent_again_once_and_what_is_awaited_only_with_an_override(bank
     assert "committed, to be uploaded" == states(bank, "first-bank")[sent["run"]]
 
 
+@pytest.mark.slow
 def test_rejects_are_corrected_by_a_template_but_for_those_that_went_out_already(bank: Path) -> None:
     template, merged = bank / "wrong.csv", bank / "mended.csv"
     written = cardlink(bank, "corrections", ANSWERED, "--to", template, "--rejects")
@@ -253,6 +259,7 @@ def test_rejects_are_corrected_by_a_template_but_for_those_that_went_out_already
     assert 3 == would["rows"] == sent["counts"]["submitted"]
 
 
+@pytest.mark.slow
 def test_links_that_end_soon_are_renewed_from_the_latest_extract(bank: Path) -> None:
     soon = (datetime.now(UTC) + timedelta(days=10)).date().isoformat()
     (result,) = (bank / "store/second-bank/results").glob(f"*{CHANGES}*")
@@ -349,6 +356,7 @@ def test_the_nights_go_on_to_a_balance(bank: Path) -> None:
     assert {("RESULT_FOR_CANCELLED", "chunk 4"): 15} == breaks(waiting)
 
 
+@pytest.mark.slow
 def test_a_run_committed_in_parts_is_answered_and_one_begun_in_parts_is_finished(bank_in_parts: Path) -> None:
     ingested = cardlink(bank_in_parts, "ingest", "third-bank")
     run = finish(bank_in_parts, BEGUN_IN_PARTS, "third-bank-20240305.csv")

@@ -217,6 +217,7 @@ def test_a_night_that_departs_is_told_and_closes_with_the_next_usual_one(tmp_pat
     assert closed[-1] == (f"{done.manifest.run} {how}", False)
 
 
+@pytest.mark.slow
 def test_a_night_that_departs_is_refused_by_setting_until_the_gate_is_opened(tmp_path: Path) -> None:
     limits = {"max_reject_rate": 0.5, "drift": "refuse"}
     bench = settled(replace(local_bench(tmp_path), issuer=issuer(limits=limits)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import polars as pl
 import pytest
@@ -21,6 +22,7 @@ from flows.simulator.extract import Dialect, write_sample
 from flows.submissions.submit import Checked, Request, rehearse
 from schemas.portal import CITY, COUNTRY, MONTH, PAN, YEAR, columns
 from tests import keys
+from tests.builders import quick
 from tests.extracts import damaged
 from tests.night import DAY, Bench, issuer, local_bench
 
@@ -103,6 +105,9 @@ def test_the_same_extract_in_every_dialect_gives_the_same_chunks(tmp_path: Path)
     assert {name: chunks for name, chunks in found.items() if chunks != expected} == {}
 
 
+KINDS = sorted(damaged.every_kind(), key=lambda kind: crc32(kind.kind.encode()))  # some of every sort come first
+
+
 def tried(context: IssuerContext, name: str) -> Checked | CardlinkError:
     try:
         return rehearse(context, Request(name, DAY))
@@ -122,7 +127,7 @@ def cells(data: bytes) -> set[str]:
     return {cell for line in text.splitlines() for cell in line.split(",") if len(cell) > 7} - header
 
 
-@pytest.mark.parametrize("kind", damaged.every_kind(), ids=lambda kind: kind.kind.replace(" ", "-"))
+@pytest.mark.parametrize("kind", quick(40, KINDS), ids=lambda kind: kind.kind.replace(" ", "-"))
 def test_a_damaged_extract_is_counted_row_by_row_or_refused_whole_and_no_cell_is_told(
     tmp_path: Path, kind: damaged.Damaged
 ) -> None:

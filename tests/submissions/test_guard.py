@@ -23,7 +23,7 @@ from flows.submissions.gates import SeenBeforeError
 from flows.submissions.publish import PartialRunError
 from flows.submissions.submit import Request, rehearse
 from schemas.portal import ADDRESS1, CUID, MONTH, NICKNAME, PAN, YEAR, columns
-from tests.builders import portal_rows
+from tests.builders import portal_rows, quick
 from tests.night import portal_csv
 from tests.partner_api.town import Population, committed, town
 from tests.submissions.test_publish import failing
@@ -59,6 +59,7 @@ def test_a_card_goes_again_once_its_link_has_ended_and_not_on_the_day_before(tmp
     assert [set(), {"a"}] == [place.sent(one) for one in (last_day, day_after)]
 
 
+@pytest.mark.slow
 def test_an_extract_of_an_older_date_is_judged_by_the_links_that_live_today(tmp_path: Path) -> None:
     place = bank(tmp_path, "a")
     place.day += timedelta(days=61)
@@ -98,6 +99,7 @@ def test_a_changed_address_alone_sends_no_card_a_second_time(tmp_path: Path) -> 
     assert {"a": STANDING} == place.rested(place.night())
 
 
+@pytest.mark.slow
 def test_a_reissued_card_goes_out_where_a_column_tells_it(tmp_path: Path) -> None:
     columns_of = {name: name for name in columns()}
     place = bank(tmp_path, columns=columns_of, resend={"reissue_column": "SEQ"})
@@ -159,7 +161,7 @@ def test_an_issuer_may_have_such_an_extract_refused_or_sent(tmp_path: Path) -> N
     assert {"a", "b"} == sending.sent(sending.night())
 
 
-@pytest.mark.parametrize(("seen_before", "twice"), [("suppress", 0), ("send", 1)])
+@pytest.mark.parametrize(("seen_before", "twice"), quick(1, [("suppress", 0), ("send", 1)]))
 def test_a_card_that_somebody_sent_twice_is_counted_and_marked_while_both_are_active(
     tmp_path: Path, seen_before: str, twice: int
 ) -> None:
@@ -176,6 +178,7 @@ def test_a_card_that_somebody_sent_twice_is_counted_and_marked_while_both_are_ac
     assert 1 + twice == len(place.bench.content("bank/reconciliation/active-twice.csv").splitlines())
 
 
+@pytest.mark.slow
 def test_a_renewed_card_is_not_counted_as_sent_twice(tmp_path: Path) -> None:
     place = bank(tmp_path, "a")
     place.day += timedelta(days=50)

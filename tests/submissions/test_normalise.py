@@ -29,7 +29,7 @@ from schemas.portal import (
     YEAR,
     columns,
 )
-from tests.builders import portal_rows
+from tests.builders import portal_rows, share_of
 
 CANADIAN = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
 
@@ -160,7 +160,7 @@ CELLS = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(1), deadline=None)
 @given(
     rows=st.lists(st.lists(CELLS, min_size=len(columns()), max_size=len(columns())), min_size=1, max_size=2),
     rules=st.builds(RuleSettings, fill_name_on_card=st.booleans(), keep_zip_plus_4=st.booleans()),
@@ -178,7 +178,7 @@ def test_normalising_twice_is_normalising_once_and_leaves_no_line_break(
     assert not any(one.str.contains(r"[\p{Cc}\x{2028}\x{2029}]").any() for one in rewritten)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(1), deadline=None)
 @given(st.lists(st.lists(CELLS, min_size=len(columns()), max_size=len(columns())), min_size=1, max_size=3))
 def test_a_cell_becomes_the_same_in_a_tidy_column_and_beside_another_script(rows: list[list[str | None]]) -> None:
     changes = [dict(zip(columns(), cells, strict=True)) for cells in rows]

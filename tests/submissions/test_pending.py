@@ -73,6 +73,7 @@ def restored_directory(folder: Path) -> Bench:
     return replace(bench, store=LocalStore(folder / "restored"))
 
 
+@pytest.mark.slow
 def test_a_directory_restored_from_a_backup_after_a_key_rotation_has_nothing_to_do(tmp_path: Path) -> None:
     restored = rotated(restored_directory(tmp_path))
 
@@ -160,6 +161,7 @@ def test_a_renamed_extract_whose_run_was_never_committed_is_submitted_under_its_
     assert [] == waiting(bench)
 
 
+@pytest.mark.slow
 def test_two_names_of_the_same_bytes_that_fail_every_night_get_no_run_a_night(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
     names = [bench.drop(40, bad=0.3, name=name) for name in ("a.csv", "b.csv")]

@@ -106,6 +106,7 @@ def test_who_was_refused_goes_again_once_mended(tmp_path: Path) -> None:
     assert {"b"} == place.sent(done)
 
 
+@pytest.mark.slow
 def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_ago(tmp_path: Path) -> None:
     place = town(tmp_path)
     place.settle("a", "b")
@@ -123,6 +124,7 @@ def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_
     assert [{"b": STANDING}] * 3 == [place.rested(one) for one in nights]
 
 
+@pytest.mark.slow
 def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(tmp_path: Path) -> None:
     place = town(tmp_path, "a", "b", renew_within_days=0)
     place.night(50)
@@ -229,7 +231,7 @@ class Last(NamedTuple):
     row: dict[str, str | None]
 
 
-@pytest.mark.parametrize("nights", [10, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("nights", [5, pytest.param(40, marks=pytest.mark.slow)])
 def test_over_many_nights_a_card_goes_out_exactly_when_a_plain_model_says_so(tmp_path: Path, nights: int) -> None:
     chance = random.Random(5)
     place = town(tmp_path, renew_within_days=5)

@@ -96,6 +96,7 @@ def test_of_two_nights_at_once_the_second_is_told_and_then_leaves_out_what_the_f
     assert ({"c"}, AWAITED) == (place.sent(done), place.rested(done)["b"])
 
 
+@pytest.mark.slow
 def test_two_nights_at_once_that_share_no_card_both_stand(tmp_path: Path) -> None:
     place = town(tmp_path, "a")
     place.settle("b")

@@ -110,7 +110,7 @@ def children(session: int) -> list[str]:
 @pytest.mark.parametrize(
     ("moment", "stop"),
     [
-        ("claims/*.json", signal.SIGHUP),
+        pytest.param("claims/*.json", signal.SIGHUP, marks=pytest.mark.slow),
         pytest.param("seals/*.json", signal.SIGINT, marks=pytest.mark.slow),
         ("chunks/*-00050.csv.pgp", signal.SIGTERM),
     ],
