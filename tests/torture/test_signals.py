@@ -20,7 +20,7 @@ from flows.runs.keys import extracts
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
-from tests.torture.__main__ import stage
+from tests.torture.both import stage
 from tests.torture.places import directories
 from tests.torture.signals import signal_many
 

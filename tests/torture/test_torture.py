@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.leaks.tracing import can_trace
-from tests.torture.__main__ import torture
+from tests.torture.both import torture
 from tests.torture.night import Children, undisturbed
 from tests.torture.nursery import forkserver
 from tests.torture.places import Place, directories
@@ -15,7 +15,7 @@ from tests.torture.whole_system import live_many
 
 @pytest.mark.slow  # its small size: whole systems below, and kills of single commands in test_signals
 def test_nothing_is_lost_and_nothing_is_doubled_whatever_ends_a_night(tmp_path: Path) -> None:
-    tallies = list(torture(12, tmp_path, seed=1))
+    tallies = torture(12, tmp_path, seed=1)
 
     assert [loss for tally in tallies for loss in tally.losses] == []
 
