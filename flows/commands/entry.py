@@ -106,7 +106,6 @@ class Form(NamedTuple):
     run_name: str
     hours: float | None = None
     needs: Sequence[str] = ()  # parameters the form requires, though the command does not
-    without: Sequence[str] = ()  # parameters the form leaves out
     choices: Sequence[Choice] = ()
     picks: str = ""
     retries: Sequence[int] = ()  # seconds to wait before each retry after a TryAgainError

@@ -5,7 +5,6 @@ Ledger parts are reconciled one after the other, so that memory stays flat: no c
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -223,9 +222,7 @@ def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: p
 
 def _in_parallel(*tasks: Callable[[], None]) -> None:
     """Run tasks side by side; raise the first error once all have ended."""
-    with ThreadPoolExecutor(AT_A_TIME) as workers:
-        for one in [workers.submit(task) for task in tasks]:
-            one.result()
+    concurrently(lambda task: task(), tasks, AT_A_TIME)
 
 
 def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
-from flows.resend.selection import RowSelection, asked, reopen_source
+from flows.resend.selection import reopen_source
 from flows.results.lineage import committed, run_rows, settled_since
 from flows.results.masking import spreadsheet_safe
 from flows.runs.context import IssuerContext
@@ -22,6 +22,7 @@ from flows.runs.identity import digest
 from flows.runs.keys import corrections
 from flows.runs.store import Entry, Store, read
 from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, Template
+from schemas.ledger import ERROR, REJECTED
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import YEAR, columns
 from schemas.reasons import reason
@@ -38,7 +39,6 @@ _SEP = re.compile(r'"?sep=(.)"?$', re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s._/-]")
 
 LARGEST = 64 << 20  # bytes of a filled-in template: it is read in memory
-REFUSED_ROWS = RowSelection(errors=True, rejects=True)
 CELL = {"row": pl.UInt32, "column": pl.String, "correction": pl.String}
 
 
@@ -212,18 +212,16 @@ class CorrectionsNotFoundError(OperatorError):
     next_step = "Put it there, or name a file on this machine with --corrections."
 
 
-def correction_template(
-    context: IssuerContext, run: str, wanted: RowSelection = REFUSED_ROWS
-) -> Iterator[pl.DataFrame]:
-    """Yield the template (`schemas.corrections.Template`) for a committed run's rows, part by part; UnknownRunError.
+def correction_template(context: IssuerContext, run: str) -> Iterator[pl.DataFrame]:
+    """Yield the template (`schemas.corrections.Template`) for a committed run's refused rows, part by part.
 
-    Rows that are linked or awaiting in a later attempt are left out, unless selected by number.
+    Rows that are linked or awaiting in a later attempt are left out. UnknownRunError.
     """
     store = context.adapters.store
     manifest = committed(store, run)
     done = pl.col("row").is_in(settled_since(store, manifest).implode())
     for rows in run_rows(store, manifest):
-        yield template(asked(rows, wanted).filter(pl.col("named") | ~done), run)
+        yield template(rows.filter(pl.col("state").is_in([ERROR, REJECTED]) & ~done), run)
 
 
 def find_dropped(context: IssuerContext, name: str) -> Entry:

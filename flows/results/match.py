@@ -4,9 +4,9 @@ What a match means is decided in `attribution`.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 import polars as pl
@@ -105,7 +105,7 @@ def searched_elsewhere(claims: pl.DataFrame, among: SentRows) -> pl.DataFrame:
     rows = among.rows.select("spot", "place", pl.col("cuid").alias("claim"), pl.col("last_4").alias("last_4_sent"))
     fits = pl.col("spot").is_not_null() & (pl.col("last_4") == pl.col("last_4_sent")).fill_null(True)
     once = (
-        claims.select("at", "file", "claim", "last_4", _by_number(among.named).alias("place"))
+        claims.select("at", "file", "claim", "last_4", place_named(among.named).alias("place"))
         .join(rows, on=["place", "claim"], how="left")
         .group_by("file", "place")
         .agg(pl.len().alias("pairs"), fits.sum().alias("fit"), pl.col("at", "spot").n_unique())
@@ -115,7 +115,8 @@ def searched_elsewhere(claims: pl.DataFrame, among: SentRows) -> pl.DataFrame:
     return claims.filter(~pl.col("file").is_in(once["file"].implode()))
 
 
-def _by_number(named: Mapping[int, int]) -> pl.Expr:
+def place_named(named: Mapping[int, int]) -> pl.Expr:
+    """Return the place that the file of a row is named after."""
     return pl.col("file").replace_strict(dict(named), default=None, return_dtype=pl.UInt32)
 
 
@@ -153,7 +154,7 @@ def _rank(pairs: pl.DataFrame, claims: pl.DataFrame, among: SentRows, received: 
     votes = pairs.filter("exact").group_by("file", "place").agg(pl.col("at").n_unique().alias("votes"))
     heights = claims.group_by("file").agg(pl.len().alias("height"))
     arrived = pl.col("file").replace_strict(dict(enumerate(received)), default=None, return_dtype=pl.Date)
-    by_name = (_by_number(among.named) == pl.col("place")).fill_null(False)
+    by_name = (place_named(among.named) == pl.col("place")).fill_null(False)
     ordered = (
         several.join(votes, on=["file", "place"], how="left")
         .join(among.places.select("place", "sent"), on="place", how="left")
@@ -291,8 +292,8 @@ class SentIndex:
         self._store = store
         self._issuer = issuer
         self._part = lru_cache(AT_HAND)(self._read_part)
+        self._chunks = cache(lambda run, part: frozenset(self._part(run, part)["chunk"]))
         self._manifest = lru_cache(AT_HAND)(self._read_manifest)
-        self._chunks: dict[tuple[str, str], frozenset[int]] = {}  # of each part read so far, by run and name
 
     def candidates(self, names: Sequence[str], claims: pl.DataFrame, forced: Sequence[ByHand] = ()) -> SentRows:
         """Return the sent rows that files of these names, with these claims or attributions, may answer."""
@@ -333,25 +334,18 @@ class SentIndex:
 
     def _chunks_of(self, run: str, chunks: Collection[int]) -> pl.DataFrame:
         """Return the rows of some chunks of a run; none if there is no such run."""
-        manifest = self._manifest(run)
-        parts = self._parts_of(manifest, frozenset(chunks)) if manifest else ()
-        return pl.concat([_NONE, *(part.filter(pl.col("chunk").is_in(list(chunks))) for part in parts)])
-
-    def _parts_of(self, manifest: Manifest, chunks: frozenset[int]) -> Iterator[pl.DataFrame]:
-        """Yield the ledger parts that may hold the chunks; a part read before is read again only if it does."""
-        for part in manifest.ledger:
-            known = self._chunks.get((manifest.run, part.name))
-            if known is None or known & chunks:
-                yield self._part(manifest.run, part)
-                chunks -= self._chunks[manifest.run, part.name]
-            if not chunks:
-                return
+        manifest, left, found = self._manifest(run), set(chunks), [_NONE]
+        for part in manifest.ledger if manifest else ():
+            if here := left & self._chunks(run, part):
+                found.append(self._part(run, part).filter(pl.col("chunk").is_in(list(here))))
+                left -= here
+            if not left:
+                break
+        return pl.concat(found)
 
     def _read_part(self, run: str, part: LedgerPart) -> pl.DataFrame:
         (records,) = read_ledger(self._store, keys_of(run), [part], SENT)
-        sent = records.filter(fate=ledger.SUBMITTED).select(pl.lit(run).alias("run"), pl.all().exclude("fate"))
-        self._chunks[run, part.name] = frozenset(sent["chunk"].unique())
-        return sent
+        return records.filter(fate=ledger.SUBMITTED).select(pl.lit(run).alias("run"), pl.all().exclude("fate"))
 
     def _read_manifest(self, run: str) -> Manifest | None:
         parsed = RunId.parse(run)
