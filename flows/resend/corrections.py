@@ -15,7 +15,6 @@ from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.resend.selection import reopen_source
 from flows.results.lineage import committed, run_rows, settled_since
-from flows.results.masking import spreadsheet_safe
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_manifest
 from flows.runs.identity import digest
@@ -56,8 +55,7 @@ def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
     beside = listed.join(
         pl.DataFrame(named, dict.fromkeys(NAMED, pl.String), orient="row"), on="code", maintain_order="left"
     )
-    filled = beside.with_columns(pl.coalesce("column", "for").alias("column"), spreadsheet_safe("cuid"))
-    return filled.select(*Template.dtypes())
+    return beside.with_columns(pl.coalesce("column", "for").alias("column")).select(*Template.dtypes())
 
 
 def _column(code: str) -> str | None:
