@@ -16,7 +16,7 @@ import polars as pl
 from flows.reports import lists, page, summary
 from flows.reports.tally import hours_of
 from flows.reports.workbook import across_workbook
-from flows.results.intake import read_waiting
+from flows.results.intake import parted, read_waiting
 from flows.results.lineage import Cardholders, run_rows
 from flows.runs import documents
 from flows.runs.attempts import LIFE, active_twice, prompted_links
@@ -230,7 +230,8 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     with ThreadPoolExecutor(context.adapters.connections) as readers:
         found = list(readers.map(lambda run: _facts(store, run), runs))
         in_order = sorted(lately, key=lambda one: turns.get(one.run, -1))
-        for some in batched(readers.map(rows_of, in_order)):  # a frame costs more than its rows, where runs are small
+        together = parted(readers.map(rows_of, in_order), lambda one: one.height, BATCH)
+        for some in map(pl.concat, together):  # a frame costs more than its rows, where runs are small
             held.add([some])
             tried.append(_attempts(some))
     held.add([prompted_links(store, issuer.issuer)])
@@ -327,18 +328,6 @@ def _waiting(store: Store, keys: RunKeys, manifest: Manifest, *, reported: bool)
     else:
         table = pl.DataFrame([(one.number, one.rows, 0, one.rows) for one in manifest.chunks], names, orient="row")
     return summary.waiting_chunks(table.cast(pl.UInt32), chunk_states(store, keys, manifest))
-
-
-def batched(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield frames joined to batches of at least BATCH rows."""
-    batch: list[pl.DataFrame] = []
-    for frame in frames:
-        batch.append(frame)
-        if sum(one.height for one in batch) >= BATCH:
-            yield pl.concat(batch)
-            batch = []
-    if batch:
-        yield pl.concat(batch)
 
 
 def _attempts(rows: pl.DataFrame) -> pl.DataFrame:

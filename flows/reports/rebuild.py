@@ -79,10 +79,9 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
-    _write_open_rows(store, keys, manifest, total, items, (now, within))
     chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
     _in_parallel(
-        lambda: _write_errors(store, keys, manifest.ledger),
+        lambda: _write_lists(store, keys, manifest, total, items, (now, within)),
         lambda: _write_pages(store, keys, summary, chunks),
     )
     return RunReport(found, summary)
@@ -177,19 +176,16 @@ def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]
     return records.with_columns(group).partition_by("group", maintain_order=True, include_key=False)
 
 
-def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
-    columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
-    frames = (tables.errors(rows) for rows in documents.read_rows(store, keys, parts, columns, tables.FAILED))
-    store.replace(keys.report("errors.csv"), documents.csv_pieces(frames, reports.Refusals.dtypes()))
-
-
-def _write_open_rows(
+def _write_lists(
     store: Store, keys: RunKeys, manifest: Manifest, total: Tally, items: list[Item], terms: tuple[datetime, timedelta]
 ) -> None:
-    """Write awaiting.csv, breaks.csv and questions.csv."""
+    """Write errors.csv, awaiting.csv, breaks.csv and questions.csv."""
+    columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
+    failed = documents.read_rows(store, keys, manifest.ledger, columns, tables.FAILED)
     waiting = list(documents.read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
     awaited = pl.concat([pl.DataFrame(schema=SENT_ROW), *waiting])
     listed = {
+        "errors": (reports.Refusals.dtypes(), map(tables.errors, failed)),
         "awaiting": (reports.Awaiting.dtypes(), tables.awaiting(waiting, items)),
         "breaks": (tables.BREAKS, [tables.breaks(total.broken, total.breaks)]),
         "questions": (reports.Questions.dtypes(), [tables.questions(total.broken, awaited, items, *terms)]),
@@ -199,7 +195,7 @@ def _write_open_rows(
 
 
 def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame) -> None:
-    from flows.reports.page import run_page  # both take 60 ms to import, here while errors.csv is written
+    from flows.reports.page import run_page  # both take 60 ms to import, here while the lists are written
     from flows.reports.workbook import run_workbook
 
     store.replace(keys.report("chunks.csv"), documents.csv_pieces([chunks], chunks.columns))

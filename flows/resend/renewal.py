@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.errors import OperatorError
 from flows.resend.selection import reopen_source, rows_digest, selection_job
 from flows.runs.attempts import attempts
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, ensure_store_safe, overlaid
-from flows.runs.documents import keys_of, manifests, read_ledger
+from flows.runs.documents import NotFoundError, keys_of, manifests, read_ledger
 from flows.runs.identity import local_day
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.submissions.build import Job, OnProgress
@@ -30,13 +29,6 @@ CARD = ["cuid", "last_4"]
 RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
 
 
-class NoExtractError(OperatorError):
-    """No committed run shows which cardholders are still active."""
-
-    message = "{issuer}: no committed run of a whole extract, so nothing shows which cardholders are still active."
-    next_step = "Submit the extract first; `cardlink status` lists the runs."
-
-
 class RenewalPlan(NamedTuple):
     """Which cards are renewed: `rows` has cuid, last_4, ends, row of the run `of`; `left_out`: cards by reason."""
 
@@ -45,11 +37,6 @@ class RenewalPlan(NamedTuple):
     rows: pl.DataFrame
     left_out: dict[str, int]
     commit: int
-
-    @property
-    def selected(self) -> SelectedRows:
-        """The rows of the new run; the row of the extract is the row of the run that is repeated."""
-        return SelectedRows(self.rows.select("row", origin="row"))
 
 
 def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: date, until: date) -> pl.DataFrame:
@@ -88,14 +75,14 @@ def _why(today: date, until: date) -> pl.Expr:
 
 
 def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
-    """Return the cards of the latest extract whose link ends in so many days; nothing is written. NoExtractError."""
+    """Return the cards of the latest extract whose link ends in so many days; nothing is written. NotFoundError."""
     store, issuer = context.adapters.store, context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     links = list(commits_since(store, issuer))
     turns = {link.run: turn for turn, link in enumerate(links)}
     whole = [one for one in manifests(store, issuer) if one.selection is None]
     if not whole:
-        raise NoExtractError(issuer=issuer)
+        raise NotFoundError(place=issuer, what="committed run of a whole extract", command="cardlink status")
     latest = max(whole, key=lambda one: (one.as_of, turns.get(one.run, -1)))
     records = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
     until = today + timedelta(days=within_days)
@@ -131,7 +118,7 @@ def rehearse_renew(context: IssuerContext, within_days: int) -> tuple[RenewalPla
 def _job(context: IssuerContext, within_days: int, due: RenewalPlan) -> Job:
     """Plan the run of what is due."""
     source = reopen_source(context, due.of.run, due.of.source)
-    rows, reason = due.selected.rows, f"links that end by {due.until}"
+    rows, reason = due.rows.select("row", origin="row"), f"links that end by {due.until}"
     selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
     again = f"cardlink renew {context.issuer.issuer} --within {within_days}d"
-    return selection_job(context, source, due.selected, selection, again, due.commit)
+    return selection_job(context, source, SelectedRows(rows), selection, again, due.commit)

@@ -128,21 +128,21 @@ def _read_all(
     context: IssuerContext, opener: Opener | None, readers: ThreadPoolExecutor, fresh: Sequence[ResultObject]
 ) -> Iterator[list[Read]]:
     """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes."""
-    for some in _parted(fresh, lambda one: one.entry.size):
+    for some in parted(fresh, lambda one: one.entry.size):
         contents = readers.map(lambda one: _content(context.adapters.store, opener, one.entry), some)
         read_ones = ((one, _opened(context, one, content)) for one, content in zip(some, contents, strict=True))
-        yield from _parted(read_ones, lambda one: int(one[1].rows.estimated_size()))
+        yield from parted(read_ones, lambda one: int(one[1].rows.estimated_size()))
 
 
-def _parted(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield items in groups of at most CHUNKS that are hardly larger than ROOM."""
-    group, room = list[T](), ROOM
+def parted(items: Iterable[T], size: Callable[[T], int], most: int = ROOM) -> Iterator[list[T]]:
+    """Yield items in groups of at most CHUNKS that are hardly larger than `most`."""
+    group, room = list[T](), most
     for item in items:
         group.append(item)
         room -= size(item)
         if room <= 0 or len(group) == CHUNKS:
             yield group
-            group, room = [], ROOM
+            group, room = [], most
     if group:
         yield group
 

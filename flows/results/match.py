@@ -57,18 +57,19 @@ class SentRows(NamedTuple):
     named: Mapping[int, int] = {}
 
 
-def number_sent_rows(sent: pl.DataFrame) -> SentRows:
-    """Number ledger rows (row, cuid, last_4, chunk, position[, run; "" where all are of one])."""
-    run = pl.col("run") if "run" in sent.columns else pl.lit("", pl.String).alias("run")
+def number_sent_rows(sent: pl.DataFrame, names: Sequence[str] = ()) -> SentRows:
+    """Number ledger rows (row, cuid, last_4, chunk, position, run); look up the files' `names` in them."""
     rows = sent.select(
-        run,
+        "run",
         pl.col("chunk", "row").cast(pl.UInt32),
         pl.col("position").cast(pl.UInt32).alias("sent_at"),
         pl.col("cuid", "last_4").cast(pl.String),
     )
     places = rows.group_by("run", "chunk").agg(pl.len().alias("sent")).sort("run", "chunk").with_row_index("place")
     numbered = rows.join(places.drop("sent"), on=["run", "chunk"], how="left", maintain_order="left")
-    return SentRows(numbered.with_row_index("spot"), places)
+    chunks = {(run, chunk): place for place, run, chunk, _ in places.iter_rows()}
+    named = {at: chunks[key] for at, name in enumerate(names) for key in named_in(name) if key in chunks}
+    return SentRows(numbered.with_row_index("spot"), places, named)
 
 
 def words_of(text: pl.Expr) -> pl.Expr:
@@ -76,14 +77,6 @@ def words_of(text: pl.Expr) -> pl.Expr:
     plain = text.str.replace_all(_APOSTROPHE, "'")
     words = pl.concat_list(text.str.extract_all(_TOKEN), plain.str.extract_all(_JOINED))
     return words.list.eval(pl.element().str.strip_chars(".#!?"))
-
-
-def candidates(names: Sequence[str], sent: pl.DataFrame) -> SentRows:
-    """Number the ledger rows `sent` (row, cuid, last_4, chunk, position[, run]); look up the files' names in them."""
-    numbered = number_sent_rows(sent)
-    places = {(run, chunk): place for place, run, chunk, _ in numbered.places.iter_rows()}
-    named = {at: places[key] for at, name in enumerate(names) for key in named_in(name) if key in places}
-    return numbered._replace(named=named)
 
 
 def named_in(name: str) -> list[tuple[str, int]]:
@@ -301,13 +294,13 @@ class SentIndex:
         for run, chunk in (one for name in names for one in named_in(name)):
             asked.setdefault(run, set()).add(chunk)
         named = pl.concat([_NONE, *(self._chunks_of(run, chunks) for run, chunks in sorted(asked.items()))])
-        found = candidates(names, named)
+        found = number_sent_rows(named, names)
         others = searched_elsewhere(claims, found)
         if others.is_empty() and not forced:
             return found
         by_hand = (self._chunk_of(one.run, one.row) for one in forced)
         sent = pl.concat([named, self._search(others), *by_hand]).unique(["run", "row"], maintain_order=True)
-        return candidates(names, sent)
+        return number_sent_rows(sent, names)
 
     def _chunk_of(self, run: str, row: int) -> pl.DataFrame:
         """Return the sent rows of the chunk that has a row of a run; none if it was not sent."""

@@ -58,7 +58,7 @@ def reconcile(
     cancelled: Collection[tuple[str, int]] = (),
     closings: Sequence[Closing] = (),
 ) -> Reconciled:
-    """Settle every submitted ledger row (row, cuid, last_4, chunk, position[, run]) by the attributed results.
+    """Settle every submitted ledger row (row, cuid, last_4, chunk, position, run) by the attributed results.
 
     A link that had expired when its file arrived (`today` where that day is unknown) settles nothing, and so do
     results that contradict each other, until an operator decides. Rows attributed to runs that are not in `sent` are

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.resend.renewal import ABSENT, DYING, NoExtractError, renew, renewals
+from flows.resend.renewal import ABSENT, DYING, renew, renewals
 from flows.resend.selection import SourceGoneError
 from flows.runs.chains import OvertakenError
-from flows.runs.documents import keys_of, manifests
+from flows.runs.documents import NotFoundError, keys_of, manifests
 from flows.runs.keys import extracts
 from flows.runs.prior_state import AWAITED
 from flows.runs.store import StoreBusyError
@@ -163,7 +163,7 @@ def test_without_a_committed_run_nobody_can_tell_who_is_still_there(tmp_path: Pa
     bench = local_bench(tmp_path)
     bench.drop(5)
 
-    with pytest.raises(NoExtractError):
+    with pytest.raises(NotFoundError, match="no committed run"):
         renew(bench.context, 14)
 
     assert [] == list(manifests(bench.store, "bank"))
