@@ -22,6 +22,7 @@ from flows.results.attribution import attribute_claims, read_claims
 from flows.results.match import ByHand, SentIndex, named_in
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
+from flows.runs import store as stores
 from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import has_manifest, keys_of
@@ -29,17 +30,7 @@ from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import ingested
 from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, StoredOutcomes, write_outcomes
 from flows.runs.sealing import Opener, SealedUnreadableError, looks_like_message
-from flows.runs.store import (
-    ABOUT_ONE_OBJECT,
-    ConflictError,
-    Entry,
-    KeyRefusedError,
-    ObjectMissingError,
-    Store,
-    concurrently,
-    prefetch,
-    read,
-)
+from flows.runs.store import Entry, Store
 from flows.runs.versions import read_facts
 from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED
 from schemas.records import Attribution
@@ -118,8 +109,8 @@ def take_in(
     with (
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,
-        closing(prefetch(_read_all(context, opener, readers, fresh))) as batches,
-        closing(prefetch(_attribute_all(context, books, batches))) as attributed,
+        closing(stores.prefetch(_read_all(context, opener, readers, fresh))) as batches,
+        closing(stores.prefetch(_attribute_all(context, books, batches))) as attributed,
     ):
         yield from chain.from_iterable(_keep(context, found, files, waiting) for found, files in attributed)
 
@@ -197,9 +188,9 @@ def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, 
     try:
         with store.open(entry.key, entry) as stored:  # the version that was listed, and judged since
             content = stored.read()
-    except (ObjectMissingError, KeyRefusedError):  # removed since it was listed, or its name is no valid key
+    except (stores.ObjectMissingError, stores.KeyRefusedError):  # removed since it was listed, or no valid key
         return b"", MISSING
-    except ABOUT_ONE_OBJECT as error:
+    except stores.ABOUT_ONE_OBJECT as error:
         return b"", f"{STORE}{type(error).__name__}"
     if opener is None or not looks_like_message(content):
         return content, ""
@@ -298,7 +289,7 @@ def read_markers(store: Store, issuer: str) -> frozenset[str]:
     prefix = ingested(issuer)
     names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
     batches = {name for name in names if name.startswith(BATCH_PREFIX)}
-    together = concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
+    together = stores.concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
     return frozenset(names).difference(batches, {WAITING}).union(*together)
 
 
@@ -311,7 +302,7 @@ def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None
 
 
 def _read(store: Store, key: str) -> frozenset[str]:
-    with suppress(ConflictError):
+    with suppress(stores.ConflictError):
         return frozenset(read_facts(store, key) or ())
     raise MarkSpoiledError(key=key)
 
@@ -335,8 +326,8 @@ def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
     """Return the result files that wait, by ingest marker; MarkSpoiledError where they cannot be read."""
     key = f"{ingested(issuer)}{WAITING}.json"
     try:
-        return _TABLE.validate_json(read(store, key))
-    except ObjectMissingError:
+        return _TABLE.validate_json(stores.read(store, key))
+    except stores.ObjectMissingError:
         return {}
     except ValidationError:  # raised below without a chain
         pass

@@ -4,7 +4,7 @@ What a match means is decided in `attribution`.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
@@ -298,32 +298,18 @@ class SentIndex:
         others = searched_elsewhere(claims, found)
         if others.is_empty() and not forced:
             return found
-        by_hand = (self._chunk_of(one.run, one.row) for one in forced)
-        sent = pl.concat([named, self._search(others), *by_hand]).unique(["run", "row"], maintain_order=True)
-        return number_sent_rows(sent, names)
+        sent = [named]
+        for manifest, row in ((self._manifest(one.run), one.row) for one in forced):
+            sent += self._chunks_with(pl.col("row") == row, [manifest] if manifest else [])
+        if not others.is_empty():
+            sent += self._chunks_with(pl.col("cuid").is_in(candidate_ids(others).implode()), self._committed)
+        return number_sent_rows(pl.concat(sent).unique(["run", "row"], maintain_order=True), names)
 
-    def _chunk_of(self, run: str, row: int) -> pl.DataFrame:
-        """Return the sent rows of the chunk that has a row of a run; none if it was not sent."""
-        manifest = self._manifest(run)
-        for part in manifest.ledger if manifest else ():
+    def _chunks_with(self, rows: pl.Expr, runs: Iterable[Manifest]) -> Iterator[pl.DataFrame]:
+        """Yield the sent rows of every chunk of these runs that has one of these `rows`."""
+        for run, part in ((one.run, part) for one in runs for part in one.ledger):
             sent = self._part(run, part)
-            chunk = sent.filter(row=row)["chunk"]
-            if chunk.len():
-                return sent.filter(pl.col("chunk") == chunk[0])
-        return _NONE
-
-    def _search(self, claims: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of every chunk with one of these claims' candidate ids."""
-        if claims.is_empty():
-            return _NONE
-        cuids = candidate_ids(claims).implode()
-        found = [_NONE]
-        for manifest in self._committed:
-            for part in manifest.ledger:
-                sent = self._part(manifest.run, part)
-                hit = sent.filter(pl.col("cuid").is_in(cuids))["chunk"].unique()
-                found.append(sent.filter(pl.col("chunk").is_in(hit.implode())))
-        return pl.concat(found)
+            yield sent.filter(pl.col("chunk").is_in(sent.filter(rows)["chunk"].unique().implode()))
 
     def _chunks_of(self, run: str, chunks: Collection[int]) -> pl.DataFrame:
         """Return the rows of some chunks of a run; none if there is no such run."""

@@ -358,10 +358,8 @@ def _places(files: Sequence[Attributed]) -> list[set[tuple[str, int]]]:
     """Return the chunks that the rows of each file answer."""
     found: list[set[tuple[str, int]]] = [set() for _ in files]
     rows, numbers = _stacked(files)
-    answered = rows.select("run", "chunk", "row", file=numbers).drop_nulls("row").select("file", "run", "chunk")
-    # consecutive rows mostly have the same file, run and chunk
-    new = pl.any_horizontal(pl.all().ne_missing(pl.all().shift()))
-    for at, run, chunk in answered.filter(new).iter_rows():
+    answered = rows.select("run", "chunk", "row", file=numbers).drop_nulls("row")
+    for at, run, chunk in answered.select("file", "run", "chunk").unique().iter_rows():
         found[at].add((run, chunk))
     return found
 
