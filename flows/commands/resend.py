@@ -163,10 +163,7 @@ def _preview(
     return Result(facts, shown, next_step, 3 if checked.refused else 0)
 
 
-RENEW = Form("renew", "renew {issuer}: {mode}", LONGEST, choices=(DRY_OR_SEND,), actor="optional")
-
-
-@entry("renew", form=RENEW)
+@entry("renew", form=Form("renew", "renew {issuer}: {mode}", LONGEST, choices=(DRY_OR_SEND,), actor="optional"))
 def renew(
     context: Context,
     issuer: Issuer,

@@ -13,7 +13,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
-from flows.resend.selection import reopen_source
+from flows.resend.selection import CARD, LISTED, reopen_source
 from flows.results.lineage import committed, run_rows, settled_since
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_manifest
@@ -29,10 +29,8 @@ from schemas.reasons import reason
 NAMED = ["code", "for", "wrong", "accepted"]
 _BY_SUFFIX = {name.rpartition(".")[2]: name for name in columns()}
 
-LISTED = 10  # lines named in a message
 LONGEST = 500  # characters of a correction
 NEEDED = ("row", "column", "correction")
-KEYS = ("cuid", "last_4")  # checked against the row of that number, where given
 _COLUMNS = {name.casefold(): name for name in columns()}
 _SEP = re.compile(r'"?sep=(.)"?$', re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s._/-]")
@@ -115,12 +113,12 @@ def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[tuple[int, str]]
     This catches a sheet sorted by one column alone. Leading zeros do not count: spreadsheets drop them.
     """
     beside = filled.select("line", "row", "cuid", "last_4").join(
-        rows.select("row", pl.lit(value=True).alias("there"), *(pl.col(key).alias(f"its {key}") for key in KEYS)),
+        rows.select("row", pl.lit(value=True).alias("there"), *(pl.col(key).alias(f"its {key}") for key in CARD)),
         on="row",
         how="left",
         maintain_order="left",
     )
-    other = pl.any_horizontal((_bare(key) != _bare(f"its {key}")).fill_null(pl.col(key).is_not_null()) for key in KEYS)
+    other = pl.any_horizontal((_bare(key) != _bare(f"its {key}")).fill_null(pl.col(key).is_not_null()) for key in CARD)
     reported = beside.select(
         "line",
         why=pl.when(pl.col("there").is_null())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.resend.selection import reopen_source, rows_digest, selection_job
+from flows.resend.selection import CARD, reopen_source, rows_digest, selection_job
 from flows.runs.attempts import attempts
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, ensure_store_safe, overlaid
@@ -25,7 +25,6 @@ UNFIT = "card.extract.refused"  # is there, in a row that we refused
 DYING = "card.expiration.before_link"  # the card expires first: a new link would be of no use
 
 HAD = ["cuid", "last_4", "state", "expires_on"]
-CARD = ["cuid", "last_4"]
 RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
 
 

@@ -152,7 +152,7 @@ def _refused(corrected: pl.Series) -> pl.Expr:
 
 # A row of the corrected extract, with `number` and `run` where it has such columns.
 CORRECTED: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "cuid": pl.String}
-LISTED = 10  # row numbers named in a message
+LISTED = 10  # rows or lines named in a message
 
 
 class SourceGoneError(OperatorError):

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from importlib.metadata import version
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from flows.errors import BugError, CardlinkError, OperatorError
 from flows.redaction import redact
@@ -301,9 +301,9 @@ def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None
         store.create(f"{ingested(issuer)}{BATCH_PREFIX}{name}.json", canonical(reported))
 
 
-def _read(store: Store, key: str) -> frozenset[str]:
+def _read(store: Store, key: str) -> dict[str, Any]:
     with suppress(stores.ConflictError):
-        return frozenset(read_facts(store, key) or ())
+        return read_facts(store, key) or {}
     raise MarkSpoiledError(key=key)
 
 
@@ -319,18 +319,12 @@ class Waiting(BaseModel):
     told: str  # empty where the report of its run says all
 
 
-_TABLE = TypeAdapter(dict[str, Waiting])
-
-
 def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
     """Return the result files that wait, by ingest marker; MarkSpoiledError where they cannot be read."""
     key = f"{ingested(issuer)}{WAITING}.json"
-    try:
-        return _TABLE.validate_json(stores.read(store, key))
-    except stores.ObjectMissingError:
-        return {}
-    except ValidationError:  # raised below without a chain
-        pass
+    found = _read(store, key)
+    with suppress(ValidationError):  # its text quotes the content
+        return {marker: Waiting.model_validate(one) for marker, one in found.items()}
     raise MarkSpoiledError(key=key)
 
 

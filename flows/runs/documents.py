@@ -337,10 +337,11 @@ def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str], *, unchan
 
     A cell that a spreadsheet would run as a formula gets a `'` before it, unless cells are `unchanged`.
     """
-    safe = [] if unchanged else [pl.col(pl.String).str.replace(r"^[=+\-@\t\r]", "'${0}")]
+    cell = pl.col(pl.String)
+    safe = pl.when(cell.str.contains(r"^[=+\-@\t\r]")).then("'" + cell).otherwise(cell).name.keep()
     yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
     for frame in frames:
-        for piece in frame.with_columns(safe).iter_slices(CSV_ROWS):
+        for piece in (frame if unchanged else frame.with_columns(safe)).iter_slices(CSV_ROWS):
             out = BytesIO()
             piece.write_csv(out, include_header=False)
             yield out.getvalue()
