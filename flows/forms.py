@@ -233,7 +233,7 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
 
 def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Parameter]:
     """Return the parameters of a form, required ones first; a choice takes the place of the parameters it sets."""
-    covered = {name for choice in built.choices for sets in choice.sets.values() for name in sets}
+    covered = {name for choice in built.choices for sets in choice.sets.values() for name in sets} | set(built.without)
     declared = [{one.name: one for one in entry.parameters} for entry in entries]
     fields: dict[str, inspect.Parameter] = {}
     for one in (one for names in declared for one in names.values() if one.name not in covered):

@@ -45,6 +45,7 @@ AGAIN = Form(
     "resubmit {run}: {mode}",
     hours=LONGEST,
     needs=("reason",),
+    without=("row",),
     choices=(WHICH, DRY_OR_SEND),
 )
 Action = Annotated[str, Field(names=lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
