@@ -159,7 +159,7 @@ class SourceGoneError(OperatorError):
     """The extract of a run is missing, or has other bytes now."""
 
     message = "{extract}, the extract of run {run}, is gone or has changed: its rows cannot be read again."
-    next_step = "Put the same file back, or name a newer extract with --extract."
+    next_step = "Put the same file back; to resubmit, you can name a newer extract with --extract instead."
 
 
 class AmbiguousRowsError(OperatorError):

@@ -285,7 +285,7 @@ class SentIndex:
         self._store = store
         self._issuer = issuer
         self._part = lru_cache(AT_HAND)(self._read_part)
-        self._chunks = cache(lambda run, part: frozenset(self._part(run, part)["chunk"]))
+        self._chunks = cache(lambda run, part: frozenset(self._part(run, part)["chunk"].unique()))
         self._manifest = lru_cache(AT_HAND)(self._read_manifest)
 
     def candidates(self, names: Sequence[str], claims: pl.DataFrame, forced: Sequence[ByHand] = ()) -> SentRows:
