@@ -5,11 +5,11 @@ Module by module in the order of a night; a new module of commands is named here
 
 import re
 
-from flows.commands import audit, mend, outbox, resend, results, retention, settings, submit
+from flows.commands import mend, outbox, resend, results, retention, settings, submit
 from flows.commands.entry import Form, entries_of
 from flows.partner_api import commands as partner
 
-ENTRIES = entries_of(settings, submit, outbox, results, resend, mend, retention, audit, partner)
+ENTRIES = entries_of(settings, submit, outbox, results, resend, mend, retention, partner)
 
 FORMED = [(one, one.form) for one in ENTRIES if isinstance(one.form, Form)]
 _COMMAND = re.compile(r"`cardlink ([^`]+)`|\bcardlink ([a-z][^`;)\n]*?)(?=[;)`]|[.,](?:\s|$)|\s*$)")

@@ -254,6 +254,4 @@ def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Pr
 COMMANDS = [*ENTRIES, *entries_of(practice, demo, install)]
 add(main, COMMANDS)
 _COMMAND = re.compile(rf"\bcardlink(?= (?:{'|'.join(main.commands)})\b)")
-_YOURS = re.compile(
-    r"(?<![\w-])(?:WHY|RECEIPT|FILE|FOLDER|EXTRACT|ISSUER|YOUR_NAME)\b"
-)  # placeholders of a line to paste
+_YOURS = re.compile(r"(?<![\w-])(?:WHY|RECEIPT|FILE|FOLDER|EXTRACT|ISSUER|YOUR_NAME)\b")  # placeholders

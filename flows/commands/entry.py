@@ -106,7 +106,7 @@ class Form(NamedTuple):
     run_name: str
     hours: float | None = None
     needs: Sequence[str] = ()  # parameters the form requires, though the command does not
-    without: Sequence[str] = ()  # parameters the form leaves out
+    without: Sequence[str] = ()  # parameters the form leaves out: it has at most eight fields
     choices: Sequence[Choice] = ()
     picks: str = ""
     retries: Sequence[int] = ()  # seconds to wait before each retry after a TryAgainError

@@ -48,19 +48,7 @@ AGAIN = Form(
     without=("row",),
     choices=(WHICH, DRY_OR_SEND),
 )
-Errors = Annotated[bool, Field(help="Rows refused by the partner.")]
-Codes = Annotated[
-    Sequence[ReasonCode],
-    Field(
-        "--code",
-        help="Rows refused for these reasons, ours or the partner's, or a first part of one: address.postal_code.",
-    ),
-]
 Action = Annotated[str, Field(names=lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
-Actions = Annotated[Sequence[Action], Field(help="Rows by the action their reason asks for.")]
-Missing = Annotated[bool, Field(help="Rows without a result.")]
-Rejects = Annotated[bool, Field(help="Rows we refused.")]
-Rows = Annotated[Sequence[Number], Field(help="A row of RUN, by its number.")]
 
 
 @entry("resubmit", form=AGAIN, second="override", when="override_reason")
@@ -68,12 +56,12 @@ def resubmit(
     context: Context,
     run: RunName,
     *,
-    errors: Errors = False,
-    codes: Codes = (),
-    action: Actions = (),
-    missing: Missing = False,
-    rejects: Rejects = False,
-    row: Rows = (),
+    errors: bool = False,
+    codes: Annotated[Sequence[ReasonCode], Field("--code")] = (),
+    action: Sequence[Action] = (),
+    missing: bool = False,
+    rejects: bool = False,
+    row: Sequence[Number] = (),
     corrections: Annotated[ExtractName, Field(metavar="FILE")] = "",
     extract: ExtractName = "",
     reason: Reason = "",
@@ -84,6 +72,12 @@ def resubmit(
 
     Args:
         run: The run whose rows are sent again; rows with a link or awaiting their result stay.
+        errors: Rows refused by the partner.
+        codes: Rows refused for these reasons, ours or the partner's, or a first part of one: address.postal_code.
+        action: Rows by the action their reason asks for.
+        missing: Rows without a result.
+        rejects: Rows we refused.
+        row: A row of RUN, by its number.
         corrections: A filled-in correction template, by its name below the issuer's corrections; on the command line
             also a local file.
         extract: A corrected extract below the issuer's extracts, whose rows replace rows by number or cuid; not
@@ -110,19 +104,8 @@ def resubmit(
 
 
 @entry("corrections", form="it writes a file on the machine of the person who fills it in")
-def corrections(
-    context: Context,
-    run: RunName,
-    *,
-    errors: Errors = False,
-    codes: Codes = (),
-    action: Actions = (),
-    missing: Missing = False,
-    rejects: Rejects = False,
-    row: Rows = (),
-    to: Path | None = None,
-) -> Result:
-    """Write the refused rows of RUN as a template to fill in, without card numbers (default: all of them).
+def corrections(context: Context, run: RunName, *, to: Path | None = None) -> Result:
+    """Write the refused rows of RUN, ours and the partner's, as a template to fill in, without card numbers.
 
     Args:
         to: The file (default: RUN-corrections.csv).
@@ -132,8 +115,7 @@ def corrections(
         raise FileThereError(path=str(path))
     issuer_context = context.context_of(run)
     issuer = issuer_context.issuer
-    picked = selection.RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
-    frames = list(templates.correction_template(issuer_context, run, picked if any(picked) else templates.REFUSED_ROWS))
+    frames = list(templates.correction_template(issuer_context, run))
     pieces = documents.csv_pieces(frames, tables.Template.dtypes())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.writelines([BOM, *pieces])
@@ -182,16 +164,12 @@ def _preview(
     return Result(facts, shown, next_step, 3 if checked.refused else 0)
 
 
-RENEW = Form("renew", "renew {issuer}: {mode}", LONGEST, without=("extract",), choices=(DRY_OR_SEND,), actor="optional")
-
-
-@entry("renew", form=RENEW)
+@entry("renew", form=Form("renew", "renew {issuer}: {mode}", LONGEST, choices=(DRY_OR_SEND,), actor="optional"))
 def renew(
     context: Context,
     issuer: Issuer,
     *,
     within_days: Annotated[int, Field("--within", "DAYS", days=True, least=0, most=365)] = 14,
-    extract: ExtractName = "",
     dry_run: bool = False,
 ) -> Result:
     """Renew the links that are about to expire, for cardholders who are still in the latest extract.
@@ -199,19 +177,18 @@ def renew(
     Args:
         issuer: Whose cardholders.
         within_days: Renew links that expire within this many days, or have expired.
-        extract: The extract that shows who is still a cardholder (default: the latest).
         dry_run: Show whose link would be renewed, and who is left out and why; write nothing.
     """
-    issuer_context, request = wire(context.folder, issuer), renewal.Request(within_days, extract)
+    issuer_context = wire(context.folder, issuer)
     if dry_run:
-        due, checked = renewal.rehearse_renew(issuer_context, request)
+        due, checked = renewal.rehearse_renew(issuer_context, within_days)
         sent = checked.counts.submitted
         line = f"{issuer}: {sent:,} links that expire by {due.until} would be renewed, from {due.of.run}"
         facts = _due_facts(issuer, due) | {"counts": checked.counts.model_dump(), "chunks": checked.chunks}
-        next_step = renewal.command(issuer, request) if sent else ""
+        next_step = f"cardlink renew {issuer} --within {within_days}d" if sent else ""
         return Result(facts, [line, _left_out(issuer, due)], next_step)
     with context.progress(f"renewal of {issuer}") as progress:
-        due, done = renewal.renew(issuer_context, request, progress)
+        due, done = renewal.renew(issuer_context, within_days, progress)
     if done is None:
         return Result(_due_facts(issuer, due), [f"{issuer}: nothing to renew", _left_out(issuer, due)])
     line = f"{done.manifest.counts.submitted:,} links that expire by {due.until} are renewed"

@@ -16,9 +16,8 @@ import polars as pl
 from flows.reports import lists, page, summary
 from flows.reports.tally import hours_of
 from flows.reports.workbook import across_workbook
-from flows.results.intake import read_waiting
+from flows.results.intake import parted, read_waiting
 from flows.results.lineage import Cardholders, run_rows
-from flows.results.masking import spreadsheet_safe
 from flows.runs import documents
 from flows.runs.attempts import LIFE, active_twice, prompted_links
 from flows.runs.chains import commits_since, last_record
@@ -137,30 +136,6 @@ class Work(NamedTuple):
         return {**line, "due": due, "age": age, "who": self.who, "command": self.command}
 
 
-def worklist(
-    issuer: str,
-    runs: Iterable[RunFacts],
-    unlinked: pl.DataFrame,
-    refused: Mapping[str, str],
-    strays: Mapping[str, datetime],
-    terms: summary.ReportTerms,
-) -> list[Work]:
-    """Return what is to be done, due first.
-
-    `unlinked`: cards without a link, `refused`: runs refused at some time, `strays`: result files of no run.
-    """
-    found = list(runs)
-    work = [one for run in found for one in (*_chunks(issuer, run, terms), *_breaks(issuer, run))]
-    work += [
-        Work(at, "refused extracts", issuer, run, None, 0, at, ISSUER, f"cardlink extracts {issuer}")
-        for run, at in ((run, datetime.fromisoformat(text)) for run, text in refused.items())
-    ]
-    for key, at in strays.items():
-        again = f"cardlink mend ingest-again {issuer} {shlex.quote(key.partition('/results/')[2])} --reason WHY"
-        work.append(Work(at, "result files to look at", issuer, "", None, 0, at, OPERATOR, again))
-    return sorted([*work, *_unlinked(issuer, found, unlinked), *_ending(issuer, found, terms)])
-
-
 def _chunks(issuer: str, run: RunFacts, terms: summary.ReportTerms) -> Iterator[Work]:
     """Yield the chunks to upload, held, and awaited; what came and does not fit is a break."""
     broken = {chunk_of(one["place"]) for one in run.breaks}
@@ -216,12 +191,6 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-def table(work: Iterable[Work], now: datetime) -> pl.DataFrame:
-    """Return worklist.csv (`schemas.tables.Work`)."""
-    found = pl.DataFrame([one.facts(now) for one in work], reports.Work.dtypes())
-    return found.with_columns(spreadsheet_safe("command"))
-
-
 # What is read of the runs' own reports, which stay unchanged; all that is written is below `<issuer>/reconciliation/`.
 
 BATCH = 100_000  # rows looked at together
@@ -261,14 +230,18 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     with ThreadPoolExecutor(context.adapters.connections) as readers:
         found = list(readers.map(lambda run: _facts(store, run), runs))
         in_order = sorted(lately, key=lambda one: turns.get(one.run, -1))
-        for some in batched(readers.map(rows_of, in_order)):  # a frame costs more than its rows, where runs are small
+        together = parted(readers.map(rows_of, in_order), lambda one: one.height, BATCH)
+        for some in map(pl.concat, together):  # a frame costs more than its rows, where runs are small
             held.add([some])
             tried.append(_attempts(some))
     held.add([prompted_links(store, issuer.issuer)])
-    cards = lists.unlinked(tried, held.settled())
-    refused = documents.refusals(store, issuer.issuer, every)
-    work = worklist(issuer.issuer, found, cards, refused, _strays(store, issuer.issuer), terms)
-    work = sorted([*work, *_unconfirmed(store, issuer.issuer)])
+    cards, name = lists.unlinked(tried, held.settled()), issuer.issuer
+    work = [one for run in found for one in (*_chunks(name, run, terms), *_breaks(name, run))]
+    work += [*_unlinked(name, found, cards), *_ending(name, found, terms), *_strays(store, name)]
+    for run, text in documents.refusals(store, name, every).items():
+        at = datetime.fromisoformat(text)
+        work.append(Work(at, "refused extracts", name, run, None, 0, at, ISSUER, f"cardlink extracts {name}"))
+    work = sorted([*work, *_unconfirmed(store, name)])
     return Survey(found, cards, held.count(), work, terms, since)
 
 
@@ -278,7 +251,7 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
     found = survey(context, start, end)
     runs, cards, terms = found.runs, found.cards, found.terms
     twice = active_twice(store, issuer.issuer, terms.now.date(), list(commits_since(store, issuer.issuer)))
-    work = table(found.work, terms.now)
+    work = pl.DataFrame([one.facts(terms.now) for one in found.work], reports.Work.dtypes())
     facts = {
         "issuer": issuer.issuer,
         "from": start.isoformat() if start else None,
@@ -294,8 +267,7 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         "funnel": (read_facts(store, f"{placements(issuer.issuer)}summary.json") or {}).get("funnel"),
     }
     folder = reconciliation(issuer.issuer)
-    safe = spreadsheet_safe("cuid")
-    tables = {"worklist": work, "unlinked": cards.with_columns(safe), "active-twice": twice.with_columns(safe)}
+    tables = {"worklist": work, "unlinked": cards, "active-twice": twice}
     for name, one in tables.items():
         store.replace(f"{folder}{name}.csv", documents.csv_pieces([one], one.columns))
     store.replace(f"{folder}summary.json", [canonical(facts)])
@@ -304,10 +276,12 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
     return facts
 
 
-def _strays(store: Store, issuer: str) -> dict[str, datetime]:
-    """Return the result files with breaks that belong to no run, and since when each is there."""
-    files = [one.file for one in read_waiting(store, issuer).values() if one.told and not one.runs]
-    return {entry.key: entry.modified for file in files for entry in store.keys(file) if entry.key == file}
+def _strays(store: Store, issuer: str) -> Iterator[Work]:
+    """Yield the result files with breaks that belong to no run, since each is there."""
+    for file in (one.file for one in read_waiting(store, issuer).values() if one.told and not one.runs):
+        for at in (entry.modified for entry in store.keys(file) if entry.key == file):
+            again = f"cardlink mend ingest-again {issuer} {shlex.quote(file.partition('/results/')[2])} --reason WHY"
+            yield Work(at, "result files to look at", issuer, "", None, 0, at, OPERATOR, again)
 
 
 def _unconfirmed(store: Store, issuer: str) -> Iterator[Work]:
@@ -354,18 +328,6 @@ def _waiting(store: Store, keys: RunKeys, manifest: Manifest, *, reported: bool)
     else:
         table = pl.DataFrame([(one.number, one.rows, 0, one.rows) for one in manifest.chunks], names, orient="row")
     return summary.waiting_chunks(table.cast(pl.UInt32), chunk_states(store, keys, manifest))
-
-
-def batched(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield frames joined to batches of at least BATCH rows."""
-    batch: list[pl.DataFrame] = []
-    for frame in frames:
-        batch.append(frame)
-        if sum(one.height for one in batch) >= BATCH:
-            yield pl.concat(batch)
-            batch = []
-    if batch:
-        yield pl.concat(batch)
 
 
 def _attempts(rows: pl.DataFrame) -> pl.DataFrame:

@@ -10,7 +10,6 @@ import polars as pl
 
 from flows.reports.cardholder import waits
 from flows.results.lineage import CARD_HASHES
-from flows.results.masking import spreadsheet_safe
 from flows.runs.chunks import Item
 from flows.runs.documents import csv_pieces, keys_of, read_ledger
 from flows.runs.keys import RunKeys
@@ -77,9 +76,7 @@ def chunks(manifest: Manifest, reconciled: pl.DataFrame) -> pl.DataFrame:
     reported = reconciled.with_columns(pl.col("results").list.join(" | "))
     counts = [pl.col(name).cast(pl.UInt32) for name in ("sent", "answers", "linked", "error", "awaiting")]
     joined = sealed.join(reported, on="chunk", how="left", maintain_order="left")
-    return joined.select(
-        "chunk", spreadsheet_safe("name"), "bytes", "sha256", *counts, "state", spreadsheet_safe("results")
-    )
+    return joined.select("chunk", "name", "bytes", "sha256", *counts, "state", "results")
 
 
 def _by_code(codes: pl.Series, text: Callable[[str], str | None]) -> pl.Expr:
@@ -93,8 +90,7 @@ def _actions(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _refusals(listed: pl.DataFrame) -> pl.DataFrame:
-    safe = _actions(listed).with_columns(spreadsheet_safe(name) for name in ("cuid", "message"))
-    return safe.select(*Refusals.dtypes())
+    return _actions(listed).select(*Refusals.dtypes())
 
 
 def reason_rows(reasons: Mapping[str, int]) -> list[tuple[str, int, str]]:
@@ -152,7 +148,7 @@ def link_files(
     mailed = (part.with_columns(day).select(cells) for part in links)
     for number, frames in enumerate(_files(mailed, settings.rows_per_file), start=1):
         name = f"links-{number:05d}.csv" if settings.rows_per_file else "links.csv"
-        yield name, csv_pieces(frames, names)
+        yield name, csv_pieces(frames, names, unchanged=True)
 
 
 def _files(frames: Iterator[pl.DataFrame], limit: int | None) -> Iterator[Iterable[pl.DataFrame]]:
@@ -191,7 +187,7 @@ def awaiting(frames: Iterable[pl.DataFrame], items: Collection[Item]) -> Iterato
             said = waits(item.state, trouble, item.run, keys_of(item.run).run.issuer, chunk)
             why.append((chunk, trouble, item.clock.isoformat(timespec="seconds"), *said))
         joined = rows.join(pl.DataFrame(why, _WHY, orient="row"), on=["chunk", "trouble"], nulls_equal=True).sort("row")
-        yield joined.with_columns(spreadsheet_safe("cuid")).select(*Awaiting.dtypes())
+        yield joined.select(*Awaiting.dtypes())
 
 
 def breaks(broken: pl.DataFrame, found: Iterable[Break]) -> pl.DataFrame:
@@ -205,8 +201,7 @@ def breaks(broken: pl.DataFrame, found: Iterable[Break]) -> pl.DataFrame:
         pl.col("kind").replace_strict({name: kind.then for name, kind in KINDS.items()}).alias("action"),
     ).select(BREAKS)
     every = pl.concat([rows, pl.DataFrame(alone, ["break", "place", "action"], orient="row")], how="diagonal_relaxed")
-    safe = every.with_columns(spreadsheet_safe(name) for name in ("cuid", "place"))
-    return safe.sort("break", "chunk", "row", "place", nulls_last=True)
+    return every.sort("break", "chunk", "row", "place", nulls_last=True)
 
 
 def questions(
@@ -230,6 +225,4 @@ def questions(
         .select(pl.coalesce(name, *(["result"] if by == "kind" else [])).alias("chunk"), "cuid", "last_4", "question")
         for one, by, texts in ((broken, "kind", asked), (awaited, "chunk", late))
     ]
-    return (
-        pl.concat(frames).unique(maintain_order=True).with_columns(spreadsheet_safe(one) for one in ("chunk", "cuid"))
-    )
+    return pl.concat(frames).unique(maintain_order=True)

@@ -16,20 +16,8 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from flows.reports.summary import (
-    ABOVE_LIMIT,
-    AGES,
-    BALANCED,
-    MISSING,
-    OUT_OF_BALANCE,
-    PARTIAL,
-    SOON,
-    UNSETTLED,
-    WAITING,
-    decisions_on,
-    duration,
-    missing,
-)
+from flows.reports import summary as summaries
+from flows.reports.summary import ABOVE_LIMIT, AGES, BALANCED, MISSING, OUT_OF_BALANCE, SOON, UNSETTLED, WAITING
 from flows.runs.documents import headline
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import KINDS
@@ -94,8 +82,8 @@ def _waiting(summary: Mapping[str, Any]) -> Iterator[str]:
         return
     if counts[MISSING]:
         yield f"Upload {rows(counts[MISSING], 'chunk')} if not done yet, and download the results."
-    if counts[PARTIAL]:
-        yield f"Download the remaining results of {rows(counts[PARTIAL], 'partly answered chunk')}."
+    if counts[summaries.PARTIAL]:
+        yield f"Download the remaining results of {rows(counts[summaries.PARTIAL], 'partly answered chunk')}."
     if counts[UNSETTLED]:
         yield f"Ask the partner about {rows(counts[UNSETTLED], 'chunk')} with answers that do not count: questions.csv."
 
@@ -178,7 +166,7 @@ def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[dict[str, Any
 def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
     """Return the page of a run from its summary (with `trend`) and its chunks (`lists.chunks`)."""
     reasons = refused_by(summary)
-    reported = chunks.with_columns(missing())
+    reported = chunks.with_columns(summaries.missing())
     waiting = reported.filter(pl.col("awaiting") > 0)
     worst = reported.filter(pl.col("error") > 0).sort("error", "chunk", descending=[True, False])
     return render(
@@ -299,10 +287,10 @@ def _by_kind(run: str, breaks: Sequence[Mapping[str, Any]], now: datetime) -> li
                 **found[0],
                 "number": len(found),
                 "rows": sum(one["rows"] for one in found),
-                "age": duration(now - min(datetime.fromisoformat(one["since"]) for one in found)),
+                "age": summaries.duration(now - min(datetime.fromisoformat(one["since"]) for one in found)),
                 "places": places[:PLACES],
                 "more": max(0, len(places) - PLACES),
-                "ways": [] if found[0]["notice"] else decisions_on(run, found[0]["name"]),
+                "ways": [] if found[0]["notice"] else summaries.decisions_on(run, found[0]["name"]),
             }
         )
     return lines

@@ -4,11 +4,9 @@ Ledger parts are reconciled one after the other, so that memory stays flat: no c
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
-from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -25,7 +23,7 @@ from flows.results.attribution import chain_of, decisions
 from flows.results.intake import CHUNKS, IngestedFile, ResultObject, Waiting
 from flows.results.lineage import attempts_after, committed, newest_first
 from flows.results.opening import AWAITED, may_pass
-from flows.results.reconcile import Reconciled, reconcile, with_single_links
+from flows.results.reconcile import reconcile, with_single_links
 from flows.runs import documents
 from flows.runs.attempts import single_links
 from flows.runs.chunks import Item, as_it_lies, chunk_states, closed_breaks, outbox
@@ -34,7 +32,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_summary, without_ledger
 from flows.runs.identity import facts_as_stored, local_day
 from flows.runs.keys import RunKeys, ingested, results
-from flows.runs.outcomes import Attributed, StoredOutcomes
+from flows.runs.outcomes import StoredOutcomes
 from flows.runs.prior_state import CHECKS
 from flows.runs.store import ConflictError, Entry, Store, concurrently, prefetch
 from flows.runs.versions import NewerDocumentError, written_in
@@ -81,10 +79,9 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
-    _write_open_rows(store, keys, manifest, total, items, (now, within))
     chunks = tables.chunks(as_it_lies(store, manifest), total.chunks)
     _in_parallel(
-        lambda: _write_errors(store, keys, manifest.ledger),
+        lambda: _write_lists(store, keys, manifest, total, items, (now, within)),
         lambda: _write_pages(store, keys, summary, chunks),
     )
     return RunReport(found, summary)
@@ -149,37 +146,27 @@ def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[T
 
 
 def _settle(context: IssuerContext, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
-    """Reconcile part by part."""
-    store, today = context.adapters.store, context.adapters.now().date()
-    reported, run, alone = StoredOutcomes(store, keys), str(keys.run), single_links(store, keys)
+    """Reconcile part by part, a few chunks at a time: answers take five times the memory of what was sent."""
+    store, today, run = context.adapters.store, context.adapters.now().date(), manifest.run
+    reported, alone, closings = StoredOutcomes(store, keys), single_links(store, keys), closed_breaks(store, keys)
     states = chunk_states(store, keys, manifest)
     cancelled = frozenset((run, item.chunk.number) for item in states if item.state == "cancelled")
-    settle = partial(reconcile, today=today, cancelled=cancelled, closings=closed_breaks(store, keys))
-    return (_settle_part(store, keys, part, reported, alone, settle) for part in manifest.ledger)
-
-
-def _settle_part(
-    store: Store,
-    keys: RunKeys,
-    part: LedgerPart,
-    reported: StoredOutcomes,
-    alone: pl.DataFrame,
-    reconcile: Callable[[pl.DataFrame, Sequence[Attributed]], Reconciled],
-) -> Settled:
-    """Reconcile a part a few chunks at a time: answers take five times the memory of what was sent."""
 
     def settle(records: pl.DataFrame) -> tuple[pl.DataFrame, Tally]:
-        sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(pl.lit(str(keys.run)).alias("run"))
+        sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(run=pl.lit(run))
         outcomes = reported.of(sent["chunk"].unique().to_list())
         mine = alone.join(records, on="row", how="semi")
-        settled = with_single_links(reconcile(sent, outcomes), mine)
+        settled = with_single_links(reconcile(sent, outcomes, today, cancelled, closings), mine)
         rows = settled.rows.join(records.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
         return rows, tally(records, settled, outcomes, mine)
 
-    done = concurrently(settle, _groups(store, keys, part), AT_A_TIME)
-    rows = pl.concat([rows for rows, _ in done])
-    in_order = rows if rows["row"].is_sorted() else rows.sort("row")  # chunks are mostly cut in row order
-    return part, in_order, tuple(counted for _, counted in done)
+    def settle_part(part: LedgerPart) -> Settled:
+        done = concurrently(settle, _groups(store, keys, part), AT_A_TIME)
+        rows = pl.concat([rows for rows, _ in done])
+        in_order = rows if rows["row"].is_sorted() else rows.sort("row")  # chunks are mostly cut in row order
+        return part, in_order, tuple(counted for _, counted in done)
+
+    return map(settle_part, manifest.ledger)
 
 
 def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]:
@@ -189,19 +176,16 @@ def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]
     return records.with_columns(group).partition_by("group", maintain_order=True, include_key=False)
 
 
-def _write_errors(store: Store, keys: RunKeys, parts: Iterable[LedgerPart]) -> None:
-    columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
-    frames = (tables.errors(rows) for rows in documents.read_rows(store, keys, parts, columns, tables.FAILED))
-    store.replace(keys.report("errors.csv"), documents.csv_pieces(frames, reports.Refusals.dtypes()))
-
-
-def _write_open_rows(
+def _write_lists(
     store: Store, keys: RunKeys, manifest: Manifest, total: Tally, items: list[Item], terms: tuple[datetime, timedelta]
 ) -> None:
-    """Write awaiting.csv, breaks.csv and questions.csv."""
+    """Write errors.csv, awaiting.csv, breaks.csv and questions.csv."""
+    columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
+    failed = documents.read_rows(store, keys, manifest.ledger, columns, tables.FAILED)
     waiting = list(documents.read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
     awaited = pl.concat([pl.DataFrame(schema=SENT_ROW), *waiting])
     listed = {
+        "errors": (reports.Refusals.dtypes(), map(tables.errors, failed)),
         "awaiting": (reports.Awaiting.dtypes(), tables.awaiting(waiting, items)),
         "breaks": (tables.BREAKS, [tables.breaks(total.broken, total.breaks)]),
         "questions": (reports.Questions.dtypes(), [tables.questions(total.broken, awaited, items, *terms)]),
@@ -211,7 +195,7 @@ def _write_open_rows(
 
 
 def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame) -> None:
-    from flows.reports.page import run_page  # both take 60 ms to import, here while errors.csv is written
+    from flows.reports.page import run_page  # both take 60 ms to import, here while the lists are written
     from flows.reports.workbook import run_workbook
 
     store.replace(keys.report("chunks.csv"), documents.csv_pieces([chunks], chunks.columns))
@@ -223,9 +207,7 @@ def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: p
 
 def _in_parallel(*tasks: Callable[[], None]) -> None:
     """Run tasks side by side; raise the first error once all have ended."""
-    with ThreadPoolExecutor(AT_A_TIME) as workers:
-        for one in [workers.submit(task) for task in tasks]:
-            one.result()
+    concurrently(lambda task: task(), tasks, AT_A_TIME)
 
 
 def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:

@@ -13,15 +13,15 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
-from flows.resend.selection import RowSelection, asked, reopen_source
+from flows.resend.selection import CARD, LISTED, reopen_source
 from flows.results.lineage import committed, run_rows, settled_since
-from flows.results.masking import spreadsheet_safe
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import corrections
 from flows.runs.store import Entry, Store, read
 from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, Template
+from schemas.ledger import ERROR, REJECTED
 from schemas.manifest import Manifest, SourceIdentity
 from schemas.portal import YEAR, columns
 from schemas.reasons import reason
@@ -29,16 +29,13 @@ from schemas.reasons import reason
 NAMED = ["code", "for", "wrong", "accepted"]
 _BY_SUFFIX = {name.rpartition(".")[2]: name for name in columns()}
 
-LISTED = 10  # lines named in a message
 LONGEST = 500  # characters of a correction
 NEEDED = ("row", "column", "correction")
-KEYS = ("cuid", "last_4")  # checked against the row of that number, where given
 _COLUMNS = {name.casefold(): name for name in columns()}
 _SEP = re.compile(r'"?sep=(.)"?$', re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s._/-]")
 
 LARGEST = 64 << 20  # bytes of a filled-in template: it is read in memory
-REFUSED_ROWS = RowSelection(errors=True, rejects=True)
 CELL = {"row": pl.UInt32, "column": pl.String, "correction": pl.String}
 
 
@@ -56,8 +53,7 @@ def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
     beside = listed.join(
         pl.DataFrame(named, dict.fromkeys(NAMED, pl.String), orient="row"), on="code", maintain_order="left"
     )
-    filled = beside.with_columns(pl.coalesce("column", "for").alias("column"), spreadsheet_safe("cuid"))
-    return filled.select(*Template.dtypes())
+    return beside.with_columns(pl.coalesce("column", "for").alias("column")).select(*Template.dtypes())
 
 
 def _column(code: str) -> str | None:
@@ -117,12 +113,12 @@ def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[tuple[int, str]]
     This catches a sheet sorted by one column alone. Leading zeros do not count: spreadsheets drop them.
     """
     beside = filled.select("line", "row", "cuid", "last_4").join(
-        rows.select("row", pl.lit(value=True).alias("there"), *(pl.col(key).alias(f"its {key}") for key in KEYS)),
+        rows.select("row", pl.lit(value=True).alias("there"), *(pl.col(key).alias(f"its {key}") for key in CARD)),
         on="row",
         how="left",
         maintain_order="left",
     )
-    other = pl.any_horizontal((_bare(key) != _bare(f"its {key}")).fill_null(pl.col(key).is_not_null()) for key in KEYS)
+    other = pl.any_horizontal((_bare(key) != _bare(f"its {key}")).fill_null(pl.col(key).is_not_null()) for key in CARD)
     reported = beside.select(
         "line",
         why=pl.when(pl.col("there").is_null())
@@ -212,18 +208,16 @@ class CorrectionsNotFoundError(OperatorError):
     next_step = "Put it there, or name a file on this machine with --corrections."
 
 
-def correction_template(
-    context: IssuerContext, run: str, wanted: RowSelection = REFUSED_ROWS
-) -> Iterator[pl.DataFrame]:
-    """Yield the template (`schemas.corrections.Template`) for a committed run's rows, part by part; UnknownRunError.
+def correction_template(context: IssuerContext, run: str) -> Iterator[pl.DataFrame]:
+    """Yield the template (`schemas.corrections.Template`) for a committed run's refused rows, part by part.
 
-    Rows that are linked or awaiting in a later attempt are left out, unless selected by number.
+    Rows that are linked or awaiting in a later attempt are left out. UnknownRunError.
     """
     store = context.adapters.store
     manifest = committed(store, run)
     done = pl.col("row").is_in(settled_since(store, manifest).implode())
     for rows in run_rows(store, manifest):
-        yield template(asked(rows, wanted).filter(pl.col("named") | ~done), run)
+        yield template(rows.filter(pl.col("state").is_in([ERROR, REJECTED]) & ~done), run)
 
 
 def find_dropped(context: IssuerContext, name: str) -> Entry:

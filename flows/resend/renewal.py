@@ -1,20 +1,17 @@
 """Renew links that are about to end: a run for the cardholders who are still in the latest extract."""
 
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.errors import OperatorError
-from flows.resend.selection import reopen_source, rows_digest, selection_job
+from flows.resend.selection import CARD, reopen_source, rows_digest, selection_job
 from flows.runs.attempts import attempts
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, ensure_store_safe, overlaid
-from flows.runs.documents import keys_of, manifests, read_ledger
+from flows.runs.documents import NotFoundError, keys_of, manifests, read_ledger
 from flows.runs.identity import local_day
-from flows.runs.keys import extracts
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.rows import SelectedRows
@@ -28,22 +25,7 @@ UNFIT = "card.extract.refused"  # is there, in a row that we refused
 DYING = "card.expiration.before_link"  # the card expires first: a new link would be of no use
 
 HAD = ["cuid", "last_4", "state", "expires_on"]
-CARD = ["cuid", "last_4"]
 RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
-
-
-class NoExtractError(OperatorError):
-    """No committed run shows which cardholders are still active."""
-
-    message = "{issuer}: no committed run of {extract}, so nothing shows which cardholders are still active."
-    next_step = "Submit the extract first; `cardlink status` lists the runs."
-
-
-class Request(NamedTuple):
-    """What to renew: links that end within so many days, of the cards in an extract (default: the latest)."""
-
-    within_days: int
-    extract: str = ""
 
 
 class RenewalPlan(NamedTuple):
@@ -54,11 +36,6 @@ class RenewalPlan(NamedTuple):
     rows: pl.DataFrame
     left_out: dict[str, int]
     commit: int
-
-    @property
-    def selected(self) -> SelectedRows:
-        """The rows of the new run; the row of the extract is the row of the run that is repeated."""
-        return SelectedRows(self.rows.select("row", origin="row"))
 
 
 def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: date, until: date) -> pl.DataFrame:
@@ -96,14 +73,18 @@ def _why(today: date, until: date) -> pl.Expr:
     )  # fmt: skip
 
 
-def renewals(context: IssuerContext, request: Request) -> RenewalPlan:
-    """Return whose link would be renewed, and who is left out; nothing is written. NoExtractError."""
+def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
+    """Return the cards of the latest extract whose link ends in so many days; nothing is written. NotFoundError."""
     store, issuer = context.adapters.store, context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     links = list(commits_since(store, issuer))
-    latest = _latest(context, request.extract, links)
+    turns = {link.run: turn for turn, link in enumerate(links)}
+    whole = [one for one in manifests(store, issuer) if one.selection is None]
+    if not whole:
+        raise NotFoundError(place=issuer, what="committed run of a whole extract", command="cardlink status")
+    latest = max(whole, key=lambda one: (one.as_of, turns.get(one.run, -1)))
     records = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
-    until = today + timedelta(days=request.within_days)
+    until = today + timedelta(days=within_days)
     found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), records, today, until)
     left = found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
     due = found.filter(pl.col("why").is_null())
@@ -111,50 +92,32 @@ def renewals(context: IssuerContext, request: Request) -> RenewalPlan:
 
 
 def renew(
-    context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None
+    context: IssuerContext, within_days: int, on_progress: OnProgress = lambda _: None
 ) -> tuple[RenewalPlan, Submitted | None]:
     """Commit the run that renews what is due, if anything; repeated after a crash it finishes the same run."""
     finish_commits(context)
-    due = renewals(context, request)
+    due = renewals(context, within_days)
     if due.rows.is_empty():
         return due, None
     with context.sealer() as sealer:
         ensure_store_safe(context)
-        return due, execute(context, _job(context, request, due), sealer, on_progress)
+        return due, execute(context, _job(context, within_days, due), sealer, on_progress)
 
 
-def rehearse_renew(context: IssuerContext, request: Request) -> tuple[RenewalPlan, Checked]:
+def rehearse_renew(context: IssuerContext, within_days: int) -> tuple[RenewalPlan, Checked]:
     """Return what a renewal would do, and what its run would come to; nothing is written."""
     dry = overlaid(context)
     finish_commits(dry)
-    due = renewals(dry, request)
+    due = renewals(dry, within_days)
     if due.rows.is_empty():
         return due, NO_ROWS
-    return due, check_selection(dry, _job(dry, request, due))
+    return due, check_selection(dry, _job(dry, within_days, due))
 
 
-def _job(context: IssuerContext, request: Request, due: RenewalPlan) -> Job:
+def _job(context: IssuerContext, within_days: int, due: RenewalPlan) -> Job:
     """Plan the run of what is due."""
     source = reopen_source(context, due.of.run, due.of.source)
-    rows, reason = due.selected.rows, f"links that end by {due.until}"
+    rows, reason = due.rows.select("row", origin="row"), f"links that end by {due.until}"
     selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
-    again = command(context.issuer.issuer, request)
-    return selection_job(context, source, due.selected, selection, again, due.commit)
-
-
-def command(issuer: str, request: Request) -> str:
-    """Return the command line of a renewal, ready to paste into a shell."""
-    words = ["cardlink", "renew", issuer, "--within", f"{request.within_days}d"]
-    return shlex.join(words + (["--extract", request.extract] if request.extract else []))
-
-
-def _latest(context: IssuerContext, extract: str, links: Sequence[Manifest]) -> Manifest:
-    """Return the newest committed run of a whole extract, or of the named one."""
-    issuer = context.issuer.issuer
-    turns = {link.run: turn for turn, link in enumerate(links)}
-    named = {extract, extracts(issuer) + extract}
-    whole = (one for one in manifests(context.adapters.store, issuer) if one.selection is None)
-    found = [one for one in whole if not extract or one.source.key in named]
-    if not found:
-        raise NoExtractError(issuer=issuer, extract=extract or "a whole extract")
-    return max(found, key=lambda one: (one.as_of, turns.get(one.run, -1)))
+    again = f"cardlink renew {context.issuer.issuer} --within {within_days}d"
+    return selection_job(context, source, SelectedRows(rows), selection, again, due.commit)

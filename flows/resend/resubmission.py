@@ -120,11 +120,6 @@ class ResendPlan(NamedTuple):
         """Whether no row would be sent: none goes out, or all are still refused."""
         return self.outgoing.height == self.refused.height
 
-    @property
-    def selected(self) -> SelectedRows:
-        """The rows of the new run, as its scan takes them."""
-        return SelectedRows(self.outgoing.select("row", "origin"), self.corrected)
-
 
 def rehearse_resubmit(
     context: IssuerContext, request: Request, content: bytes | None = None
@@ -300,7 +295,9 @@ def _job(context: IssuerContext, request: Request, chosen: ResendPlan) -> Job:
         corrections=chosen.given,
     )
     source = (chosen.source.entry, chosen.source.identity)
-    job = choice.selection_job(context, source, chosen.selected, selection, command(request), chosen.commit)
+    job = choice.selection_job(
+        context, source, SelectedRows(rows, chosen.corrected), selection, command(request), chosen.commit
+    )
     run, over = job.plan.run, chosen.outgoing.filter("over")
     if over.height:  # before the commit: a crash right after it would lose the record
         runs = sorted(over["where"].unique())

@@ -152,14 +152,14 @@ def _refused(corrected: pl.Series) -> pl.Expr:
 
 # A row of the corrected extract, with `number` and `run` where it has such columns.
 CORRECTED: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "cuid": pl.String}
-LISTED = 10  # row numbers named in a message
+LISTED = 10  # rows or lines named in a message
 
 
 class SourceGoneError(OperatorError):
     """The extract of a run is missing, or has other bytes now."""
 
     message = "{extract}, the extract of run {run}, is gone or has changed: its rows cannot be read again."
-    next_step = "Put the same file back, or name a newer extract with --extract."
+    next_step = "Put the same file back; to resubmit, you can name a newer extract with --extract instead."
 
 
 class AmbiguousRowsError(OperatorError):

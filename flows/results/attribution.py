@@ -16,7 +16,7 @@ from xxhash import xxh3_64_intdigest
 
 from flows.results.error_text import parse_error
 from flows.results.masking import showing_cards, storable
-from flows.results.match import ByHand, SentRows, place_rows
+from flows.results.match import ByHand, SentRows, place_named, place_rows
 from flows.results.read import ResultRows
 from flows.runs.chains import records
 from flows.runs.chunks import ROWS, place_of
@@ -143,7 +143,6 @@ def _home(rows: pl.DataFrame, named: Mapping[int, int]) -> pl.DataFrame:
     The file's name counts only where none of its rows names a cuid.
     """
     place = pl.col("place").drop_nulls()
-    by_name = pl.col("file").replace_strict(dict(named), default=None, return_dtype=pl.UInt32)
     homes = (
         rows.group_by("file")
         .agg(
@@ -151,7 +150,7 @@ def _home(rows: pl.DataFrame, named: Mapping[int, int]) -> pl.DataFrame:
             (place.len() == 0).alias("lost"),
             pl.col("claim").is_null().all().alias("mute"),
         )
-        .with_columns(pl.when(pl.col("lost") & pl.col("mute")).then(by_name).otherwise("home").alias("home"))
+        .with_columns(pl.when(pl.col("lost") & pl.col("mute")).then(place_named(named)).otherwise("home").alias("home"))
         .with_columns((pl.col("lost") & pl.col("home").is_null()).alias("foreign"))
     )
     return rows.join(homes, on="file", how="left", maintain_order="left").with_columns(pl.coalesce("place", "home"))

@@ -261,19 +261,10 @@ def _as_python(found: re.Match[str]) -> str:
 
 # The walk -----------------------------------------------------------------------------------------------------
 
-_MESSAGES = ("message", "msg", "errormessage", "description", "detail", "reason", "error", "error_message")
-_FIELDS = (
-    "property_name",
-    "property",
-    "propertyName",
-    "field",
-    "param",
-    "path",
-    "loc",
-    "instancePath",
-    "key",
-)
-_ENTITIES = ("entity_name", "entity", "entityName", "call")
+# Keys are compared in lower case, without anything but letters and digits.
+_MESSAGES = ("message", "msg", "errormessage", "description", "detail", "reason", "error")
+_FIELDS = ("propertyname", "property", "field", "param", "path", "loc", "instancepath", "key")
+_ENTITIES = ("entityname", "entity", "call")
 _WRAPPERS = frozenset((
     "errors", "error", "messages", "message", "details", "detail", "issues", "violations", "validationerrors",
     "data", "response", "body", "result", "cause",
@@ -281,7 +272,7 @@ _WRAPPERS = frozenset((
 _ABOUT = frozenset((
     *_MESSAGES, *_FIELDS, *_ENTITIES, "name", "code", "index", "id", "status", "statuscode", "type", "kind",
     "stack", "value", "input", "rejectedvalue", "received", "location", "params", "keyword", "schemapath",
-    "instancepath", "propertyname", "entityname", "url", "timestamp", "requestid", "success",
+    "url", "timestamp", "requestid", "success",
 ))  # fmt: skip
 _CUIDS = frozenset(("cuid", "cardholdercuid", "externalcuid"))
 
@@ -327,9 +318,10 @@ def _walk(tree: object, path: tuple[str, ...] = (), depth: int = 0, *, inside: b
 
 
 def _walk_object(fields: dict[str, object], path: tuple[str, ...], depth: int, inside: bool) -> Iterator[_Fault]:
-    name = _first(fields, ("name", "code", "keyword"))
-    named = tuple(text for keys in (_ENTITIES, _FIELDS) if (text := _first(fields, keys)))
-    message = _first(fields, _MESSAGES) or (name if named else "")
+    known = {_fold(key): value for key, value in reversed(fields.items())}
+    name = _first(known, ("name", "code", "keyword"))
+    named = tuple(text for keys in (_ENTITIES, _FIELDS) if (text := _first(known, keys)))
+    message = _first(known, _MESSAGES) or (name if named else "")
     if message:
         yield (*path, *named), message, name
     for key, value in fields.items():
@@ -343,9 +335,7 @@ def _walk_object(fields: dict[str, object], path: tuple[str, ...], depth: int, i
 def _first(fields: dict[str, object], keys: tuple[str, ...]) -> str:
     """Return the first key's value that is text; a path may be a list of names."""
     for key in keys:
-        if key not in fields:
-            continue
-        value = fields[key]
+        value = fields.get(key)
         if key in ("path", "loc") and isinstance(value, list | tuple):
             value = ".".join(map(str, value))
         if isinstance(value, str) and value.strip() and value.lstrip()[:1] not in ("{", "["):

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from importlib.metadata import version
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from flows.errors import BugError, CardlinkError, OperatorError
 from flows.redaction import redact
@@ -22,6 +22,7 @@ from flows.results.attribution import attribute_claims, read_claims
 from flows.results.match import ByHand, SentIndex, named_in
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
+from flows.runs import store as stores
 from flows.runs.chains import recent_commits
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import has_manifest, keys_of
@@ -29,17 +30,7 @@ from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import ingested
 from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, StoredOutcomes, write_outcomes
 from flows.runs.sealing import Opener, SealedUnreadableError, looks_like_message
-from flows.runs.store import (
-    ABOUT_ONE_OBJECT,
-    ConflictError,
-    Entry,
-    KeyRefusedError,
-    ObjectMissingError,
-    Store,
-    concurrently,
-    prefetch,
-    read,
-)
+from flows.runs.store import Entry, Store
 from flows.runs.versions import read_facts
 from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED
 from schemas.records import Attribution
@@ -118,8 +109,8 @@ def take_in(
     with (
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,
-        closing(prefetch(_read_all(context, opener, readers, fresh))) as batches,
-        closing(prefetch(_attribute_all(context, books, batches))) as attributed,
+        closing(stores.prefetch(_read_all(context, opener, readers, fresh))) as batches,
+        closing(stores.prefetch(_attribute_all(context, books, batches))) as attributed,
     ):
         yield from chain.from_iterable(_keep(context, found, files, waiting) for found, files in attributed)
 
@@ -128,21 +119,21 @@ def _read_all(
     context: IssuerContext, opener: Opener | None, readers: ThreadPoolExecutor, fresh: Sequence[ResultObject]
 ) -> Iterator[list[Read]]:
     """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes."""
-    for some in _parted(fresh, lambda one: one.entry.size):
+    for some in parted(fresh, lambda one: one.entry.size):
         contents = readers.map(lambda one: _content(context.adapters.store, opener, one.entry), some)
         read_ones = ((one, _opened(context, one, content)) for one, content in zip(some, contents, strict=True))
-        yield from _parted(read_ones, lambda one: int(one[1].rows.estimated_size()))
+        yield from parted(read_ones, lambda one: int(one[1].rows.estimated_size()))
 
 
-def _parted(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield items in groups of at most CHUNKS that are hardly larger than ROOM."""
-    group, room = list[T](), ROOM
+def parted(items: Iterable[T], size: Callable[[T], int], most: int = ROOM) -> Iterator[list[T]]:
+    """Yield items in groups of at most CHUNKS that are hardly larger than `most`."""
+    group, room = list[T](), most
     for item in items:
         group.append(item)
         room -= size(item)
         if room <= 0 or len(group) == CHUNKS:
             yield group
-            group, room = [], ROOM
+            group, room = [], most
     if group:
         yield group
 
@@ -197,9 +188,9 @@ def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, 
     try:
         with store.open(entry.key, entry) as stored:  # the version that was listed, and judged since
             content = stored.read()
-    except (ObjectMissingError, KeyRefusedError):  # removed since it was listed, or its name is no valid key
+    except (stores.ObjectMissingError, stores.KeyRefusedError):  # removed since it was listed, or no valid key
         return b"", MISSING
-    except ABOUT_ONE_OBJECT as error:
+    except stores.ABOUT_ONE_OBJECT as error:
         return b"", f"{STORE}{type(error).__name__}"
     if opener is None or not looks_like_message(content):
         return content, ""
@@ -298,7 +289,7 @@ def read_markers(store: Store, issuer: str) -> frozenset[str]:
     prefix = ingested(issuer)
     names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
     batches = {name for name in names if name.startswith(BATCH_PREFIX)}
-    together = concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
+    together = stores.concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
     return frozenset(names).difference(batches, {WAITING}).union(*together)
 
 
@@ -310,9 +301,9 @@ def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None
         store.create(f"{ingested(issuer)}{BATCH_PREFIX}{name}.json", canonical(reported))
 
 
-def _read(store: Store, key: str) -> frozenset[str]:
-    with suppress(ConflictError):
-        return frozenset(read_facts(store, key) or ())
+def _read(store: Store, key: str) -> dict[str, Any]:
+    with suppress(stores.ConflictError):
+        return read_facts(store, key) or {}
     raise MarkSpoiledError(key=key)
 
 
@@ -328,18 +319,12 @@ class Waiting(BaseModel):
     told: str  # empty where the report of its run says all
 
 
-_TABLE = TypeAdapter(dict[str, Waiting])
-
-
 def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
     """Return the result files that wait, by ingest marker; MarkSpoiledError where they cannot be read."""
     key = f"{ingested(issuer)}{WAITING}.json"
-    try:
-        return _TABLE.validate_json(read(store, key))
-    except ObjectMissingError:
-        return {}
-    except ValidationError:  # raised below without a chain
-        pass
+    found = _read(store, key)
+    with suppress(ValidationError):  # its text quotes the content
+        return {marker: Waiting.model_validate(one) for marker, one in found.items()}
     raise MarkSpoiledError(key=key)
 
 

@@ -1,4 +1,4 @@
-"""Make foreign text safe to store (card numbers and CVVs masked) and to open in a spreadsheet."""
+"""Make foreign text safe to store: card numbers and CVVs masked."""
 
 import re
 
@@ -13,7 +13,6 @@ _ENCODED = r"[^ -~]|[\\%&<]"
 _SUSPECT = rf"{_NUMBER}|{_ENCODED}|(?i:cv[vcnd]|code)"  # may say what the redactor finds
 _CODED = "[0-9A-Za-z+/_-]{40}"
 _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)?|^[1-3][0-9]{12}$"
-_FORMULA = r"^[=+\-@\t\r]"
 
 
 def mask(text: str) -> str:
@@ -54,9 +53,3 @@ def showing_cards(rows: pl.DataFrame) -> pl.Series:
         coded = coded.filter(both.str.contains_any(list({one[:8] for one in cvv_hashes()})))
     found = pl.concat([plain.select(coded.columns), coded])
     return pl.Series("at", [at for at, link, last_4 in found.iter_rows() if shows_card(link, last_4)], rows["at"].dtype)
-
-
-def spreadsheet_safe(column: str) -> pl.Expr:
-    """Return the column with `'` before cells that a spreadsheet would run as a formula; never for links.csv."""
-    cell = pl.col(column)
-    return pl.when(cell.str.contains(_FORMULA)).then("'" + cell).otherwise(cell).alias(column)

@@ -4,9 +4,9 @@ What a match means is decided in `attribution`.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 import polars as pl
@@ -57,18 +57,19 @@ class SentRows(NamedTuple):
     named: Mapping[int, int] = {}
 
 
-def number_sent_rows(sent: pl.DataFrame) -> SentRows:
-    """Number ledger rows (row, cuid, last_4, chunk, position[, run; "" where all are of one])."""
-    run = pl.col("run") if "run" in sent.columns else pl.lit("", pl.String).alias("run")
+def number_sent_rows(sent: pl.DataFrame, names: Sequence[str] = ()) -> SentRows:
+    """Number ledger rows (row, cuid, last_4, chunk, position, run); look up the files' `names` in them."""
     rows = sent.select(
-        run,
+        "run",
         pl.col("chunk", "row").cast(pl.UInt32),
         pl.col("position").cast(pl.UInt32).alias("sent_at"),
         pl.col("cuid", "last_4").cast(pl.String),
     )
     places = rows.group_by("run", "chunk").agg(pl.len().alias("sent")).sort("run", "chunk").with_row_index("place")
     numbered = rows.join(places.drop("sent"), on=["run", "chunk"], how="left", maintain_order="left")
-    return SentRows(numbered.with_row_index("spot"), places)
+    chunks = {(run, chunk): place for place, run, chunk, _ in places.iter_rows()}
+    named = {at: chunks[key] for at, name in enumerate(names) for key in named_in(name) if key in chunks}
+    return SentRows(numbered.with_row_index("spot"), places, named)
 
 
 def words_of(text: pl.Expr) -> pl.Expr:
@@ -76,14 +77,6 @@ def words_of(text: pl.Expr) -> pl.Expr:
     plain = text.str.replace_all(_APOSTROPHE, "'")
     words = pl.concat_list(text.str.extract_all(_TOKEN), plain.str.extract_all(_JOINED))
     return words.list.eval(pl.element().str.strip_chars(".#!?"))
-
-
-def candidates(names: Sequence[str], sent: pl.DataFrame) -> SentRows:
-    """Number the ledger rows `sent` (row, cuid, last_4, chunk, position[, run]); look up the files' names in them."""
-    numbered = number_sent_rows(sent)
-    places = {(run, chunk): place for place, run, chunk, _ in numbered.places.iter_rows()}
-    named = {at: places[key] for at, name in enumerate(names) for key in named_in(name) if key in places}
-    return numbered._replace(named=named)
 
 
 def named_in(name: str) -> list[tuple[str, int]]:
@@ -105,7 +98,7 @@ def searched_elsewhere(claims: pl.DataFrame, among: SentRows) -> pl.DataFrame:
     rows = among.rows.select("spot", "place", pl.col("cuid").alias("claim"), pl.col("last_4").alias("last_4_sent"))
     fits = pl.col("spot").is_not_null() & (pl.col("last_4") == pl.col("last_4_sent")).fill_null(True)
     once = (
-        claims.select("at", "file", "claim", "last_4", _by_number(among.named).alias("place"))
+        claims.select("at", "file", "claim", "last_4", place_named(among.named).alias("place"))
         .join(rows, on=["place", "claim"], how="left")
         .group_by("file", "place")
         .agg(pl.len().alias("pairs"), fits.sum().alias("fit"), pl.col("at", "spot").n_unique())
@@ -115,7 +108,8 @@ def searched_elsewhere(claims: pl.DataFrame, among: SentRows) -> pl.DataFrame:
     return claims.filter(~pl.col("file").is_in(once["file"].implode()))
 
 
-def _by_number(named: Mapping[int, int]) -> pl.Expr:
+def place_named(named: Mapping[int, int]) -> pl.Expr:
+    """Return the place that the file of a row is named after."""
     return pl.col("file").replace_strict(dict(named), default=None, return_dtype=pl.UInt32)
 
 
@@ -153,7 +147,7 @@ def _rank(pairs: pl.DataFrame, claims: pl.DataFrame, among: SentRows, received: 
     votes = pairs.filter("exact").group_by("file", "place").agg(pl.col("at").n_unique().alias("votes"))
     heights = claims.group_by("file").agg(pl.len().alias("height"))
     arrived = pl.col("file").replace_strict(dict(enumerate(received)), default=None, return_dtype=pl.Date)
-    by_name = (_by_number(among.named) == pl.col("place")).fill_null(False)
+    by_name = (place_named(among.named) == pl.col("place")).fill_null(False)
     ordered = (
         several.join(votes, on=["file", "place"], how="left")
         .join(among.places.select("place", "sent"), on="place", how="left")
@@ -291,8 +285,8 @@ class SentIndex:
         self._store = store
         self._issuer = issuer
         self._part = lru_cache(AT_HAND)(self._read_part)
+        self._chunks = cache(lambda run, part: frozenset(self._part(run, part)["chunk"].unique()))
         self._manifest = lru_cache(AT_HAND)(self._read_manifest)
-        self._chunks: dict[tuple[str, str], frozenset[int]] = {}  # of each part read so far, by run and name
 
     def candidates(self, names: Sequence[str], claims: pl.DataFrame, forced: Sequence[ByHand] = ()) -> SentRows:
         """Return the sent rows that files of these names, with these claims or attributions, may answer."""
@@ -300,58 +294,37 @@ class SentIndex:
         for run, chunk in (one for name in names for one in named_in(name)):
             asked.setdefault(run, set()).add(chunk)
         named = pl.concat([_NONE, *(self._chunks_of(run, chunks) for run, chunks in sorted(asked.items()))])
-        found = candidates(names, named)
+        found = number_sent_rows(named, names)
         others = searched_elsewhere(claims, found)
         if others.is_empty() and not forced:
             return found
-        by_hand = (self._chunk_of(one.run, one.row) for one in forced)
-        sent = pl.concat([named, self._search(others), *by_hand]).unique(["run", "row"], maintain_order=True)
-        return candidates(names, sent)
+        sent = [named]
+        for manifest, row in ((self._manifest(one.run), one.row) for one in forced):
+            sent += self._chunks_with(pl.col("row") == row, [manifest] if manifest else [])
+        if not others.is_empty():
+            sent += self._chunks_with(pl.col("cuid").is_in(candidate_ids(others).implode()), self._committed)
+        return number_sent_rows(pl.concat(sent).unique(["run", "row"], maintain_order=True), names)
 
-    def _chunk_of(self, run: str, row: int) -> pl.DataFrame:
-        """Return the sent rows of the chunk that has a row of a run; none if it was not sent."""
-        manifest = self._manifest(run)
-        for part in manifest.ledger if manifest else ():
+    def _chunks_with(self, rows: pl.Expr, runs: Iterable[Manifest]) -> Iterator[pl.DataFrame]:
+        """Yield the sent rows of every chunk of these runs that has one of these `rows`."""
+        for run, part in ((one.run, part) for one in runs for part in one.ledger):
             sent = self._part(run, part)
-            chunk = sent.filter(row=row)["chunk"]
-            if chunk.len():
-                return sent.filter(pl.col("chunk") == chunk[0])
-        return _NONE
-
-    def _search(self, claims: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of every chunk with one of these claims' candidate ids."""
-        if claims.is_empty():
-            return _NONE
-        cuids = candidate_ids(claims).implode()
-        found = [_NONE]
-        for manifest in self._committed:
-            for part in manifest.ledger:
-                sent = self._part(manifest.run, part)
-                hit = sent.filter(pl.col("cuid").is_in(cuids))["chunk"].unique()
-                found.append(sent.filter(pl.col("chunk").is_in(hit.implode())))
-        return pl.concat(found)
+            yield sent.filter(pl.col("chunk").is_in(sent.filter(rows)["chunk"].unique().implode()))
 
     def _chunks_of(self, run: str, chunks: Collection[int]) -> pl.DataFrame:
         """Return the rows of some chunks of a run; none if there is no such run."""
-        manifest = self._manifest(run)
-        parts = self._parts_of(manifest, frozenset(chunks)) if manifest else ()
-        return pl.concat([_NONE, *(part.filter(pl.col("chunk").is_in(list(chunks))) for part in parts)])
-
-    def _parts_of(self, manifest: Manifest, chunks: frozenset[int]) -> Iterator[pl.DataFrame]:
-        """Yield the ledger parts that may hold the chunks; a part read before is read again only if it does."""
-        for part in manifest.ledger:
-            known = self._chunks.get((manifest.run, part.name))
-            if known is None or known & chunks:
-                yield self._part(manifest.run, part)
-                chunks -= self._chunks[manifest.run, part.name]
-            if not chunks:
-                return
+        manifest, left, found = self._manifest(run), set(chunks), [_NONE]
+        for part in manifest.ledger if manifest else ():
+            if here := left & self._chunks(run, part):
+                found.append(self._part(run, part).filter(pl.col("chunk").is_in(list(here))))
+                left -= here
+            if not left:
+                break
+        return pl.concat(found)
 
     def _read_part(self, run: str, part: LedgerPart) -> pl.DataFrame:
         (records,) = read_ledger(self._store, keys_of(run), [part], SENT)
-        sent = records.filter(fate=ledger.SUBMITTED).select(pl.lit(run).alias("run"), pl.all().exclude("fate"))
-        self._chunks[run, part.name] = frozenset(sent["chunk"].unique())
-        return sent
+        return records.filter(fate=ledger.SUBMITTED).select(pl.lit(run).alias("run"), pl.all().exclude("fate"))
 
     def _read_manifest(self, run: str) -> Manifest | None:
         parsed = RunId.parse(run)

@@ -22,56 +22,40 @@ HEADER = 16_384  # characters of the header
 READINGS = 10  # times that a line may be read, on average: each broken quote begins the reading anew
 ERRORS = 8 * 1024 * 1024  # characters of error texts that are interpreted, the costliest part of reading
 
-EMPTY = "file.content.empty"
-NOT_A_RESULT = "file.header.unknown"
-TOO_LARGE = "file.content.too_large"
-MISSING = "file.content.missing"
-GZIP_DAMAGED = "file.gzip.truncated"
-GZIP_MEMBERS = "file.gzip.members"
-ENCODING_GUESSED = "file.encoding.guessed"
-TRUNCATED = "file.line.truncated"
-QUOTING = "file.line.quoting"
-RAGGED = "file.line.ragged"
-LINES_MANY = "file.lines.many"
-LINE_LONG = "file.line.long"
-CELL_LONG = "file.cell.long"
-COLUMNS_MANY = "file.columns.many"
-WORK = "file.work.limit"
 STORE = "file.store."  # and the error of the store
 AWAITED = f"{STORE}VerdictAwaitedError"
 SEALED = "file.seal."  # and the reason why a sealed file could not be opened
 FAILED = "file.reading.failed "  # and type and place of the exception: our bug
 LOOKS = "file.looks."  # and what the file looks like, with `_` for spaces
 
-BEYOND = frozenset((TOO_LARGE, GZIP_MEMBERS, LINES_MANY, LINE_LONG, CELL_LONG, COLUMNS_MANY, WORK))
-DAMAGE = frozenset((EMPTY, NOT_A_RESULT, GZIP_DAMAGED, TRUNCATED)) | BEYOND
-_PASSING = (MISSING, STORE, f"{SEALED}key.passphrase.wrong", f"{SEALED}GpgHungError")
-
 _AGAIN = "Download it again from the portal."
 _EXPORT = "Download the result from the portal as CSV, and drop it unchanged."
 _SPLIT = "Download the result of each chunk again, and drop the files as they are; ask the partner if it stays so."
 _WORDS: dict[str, tuple[str, str]] = {
-    EMPTY: ("it is empty", _AGAIN),
-    NOT_A_RESULT: ("it has no header of a result", _EXPORT),
-    TOO_LARGE: (f"it has more than {LIMIT >> 20} MiB, as it is or once opened", _SPLIT),
-    MISSING: ("it is gone, or its name is not a valid key", "Drop it again under a plain name."),
+    "file.content.empty": ("it is empty", _AGAIN),
+    "file.header.unknown": ("it has no header of a result", _EXPORT),
+    "file.content.too_large": (f"it has more than {LIMIT >> 20} MiB, as it is or once opened", _SPLIT),
+    "file.content.missing": ("it is gone, or its name is not a valid key", "Drop it again under a plain name."),
+    "file.gzip.truncated": ("its gzip data is cut off or damaged", _AGAIN),
+    "file.gzip.members": (f"its gzip data has more than {MEMBERS} parts", _SPLIT),
+    "file.encoding.guessed": ("its encoding was guessed", "Compare names in errors.csv; ask the partner for UTF-8."),
+    "file.line.truncated": ("it ends in the middle of a row", _AGAIN),
+    "file.line.quoting": (
+        "the quotes of some lines are not paired",
+        "Compare its rows with the report; ask the partner for it.",
+    ),
+    "file.line.ragged": ("some rows have more or fewer cells than the header", "Compare its rows with the report."),
+    "file.lines.many": (f"it has more than {LINES:,} lines", _SPLIT),
+    "file.line.long": (f"it has a line of more than {LINE:,} characters", _SPLIT),
+    "file.cell.long": (f"it has a cell of more than {CELL:,} characters", _SPLIT),
+    "file.columns.many": (f"it has more than {COLUMNS:,} columns", _SPLIT),
+    "file.work.limit": ("reading its cells, quotes or error texts would take too much", _SPLIT),
     f"{STORE}ObjectChangedError": ("it is still being written", "Nothing: it is read again once it is complete."),
     AWAITED: ("the malware scanner has not judged it", "Nothing: it is read once it was judged."),
     f"{STORE}VerdictRefusedError": (
         "the malware scanner did not find it clean, and it was not read",
         "Do not open it: tell security, have it removed, and download the result again.",
     ),
-    GZIP_DAMAGED: ("its gzip data is cut off or damaged", _AGAIN),
-    GZIP_MEMBERS: (f"its gzip data has more than {MEMBERS} parts", _SPLIT),
-    ENCODING_GUESSED: ("its encoding was guessed", "Compare names in errors.csv; ask the partner for UTF-8."),
-    TRUNCATED: ("it ends in the middle of a row", _AGAIN),
-    QUOTING: ("the quotes of some lines are not paired", "Compare its rows with the report; ask the partner for it."),
-    RAGGED: ("some rows have more or fewer cells than the header", "Compare its rows with the report."),
-    LINES_MANY: (f"it has more than {LINES:,} lines", _SPLIT),
-    LINE_LONG: (f"it has a line of more than {LINE:,} characters", _SPLIT),
-    CELL_LONG: (f"it has a cell of more than {CELL:,} characters", _SPLIT),
-    COLUMNS_MANY: (f"it has more than {COLUMNS:,} columns", _SPLIT),
-    WORK: ("reading its cells, quotes or error texts would take too much", _SPLIT),
     f"{SEALED}key.secret.missing": (
         "it is encrypted for another key",
         "Use the key that the partner encrypts to; remove it if it is a chunk of ours, which only the portal can open.",
@@ -80,6 +64,13 @@ _WORDS: dict[str, tuple[str, str]] = {
     f"{SEALED}GpgHungError": ("gpg did not finish opening it", _AGAIN),
     f"{SEALED}message.content.too_large": (f"it opens to more than {LIMIT >> 20} MiB", _SPLIT),
 }
+(
+    EMPTY, NOT_A_RESULT, TOO_LARGE, MISSING, GZIP_DAMAGED, GZIP_MEMBERS, ENCODING_GUESSED, TRUNCATED, QUOTING, RAGGED,
+    LINES_MANY, LINE_LONG, CELL_LONG, COLUMNS_MANY, WORK, *_
+) = _WORDS  # fmt: skip
+BEYOND = frozenset((TOO_LARGE, GZIP_MEMBERS, LINES_MANY, LINE_LONG, CELL_LONG, COLUMNS_MANY, WORK))
+DAMAGE = frozenset((EMPTY, NOT_A_RESULT, GZIP_DAMAGED, TRUNCATED)) | BEYOND
+_PASSING = (MISSING, STORE, f"{SEALED}key.passphrase.wrong", f"{SEALED}GpgHungError")
 _KINDS = {
     "a login page": "Log in to the portal, and download the result again.",
     "a ZIP archive": "Unpack it, and drop the result files that are in it.",

@@ -58,7 +58,7 @@ def reconcile(
     cancelled: Collection[tuple[str, int]] = (),
     closings: Sequence[Closing] = (),
 ) -> Reconciled:
-    """Settle every submitted ledger row (row, cuid, last_4, chunk, position[, run]) by the attributed results.
+    """Settle every submitted ledger row (row, cuid, last_4, chunk, position, run) by the attributed results.
 
     A link that had expired when its file arrived (`today` where that day is unknown) settles nothing, and so do
     results that contradict each other, until an operator decides. Rows attributed to runs that are not in `sent` are
@@ -358,10 +358,8 @@ def _places(files: Sequence[Attributed]) -> list[set[tuple[str, int]]]:
     """Return the chunks that the rows of each file answer."""
     found: list[set[tuple[str, int]]] = [set() for _ in files]
     rows, numbers = _stacked(files)
-    answered = rows.select("run", "chunk", "row", file=numbers).drop_nulls("row").select("file", "run", "chunk")
-    # consecutive rows mostly have the same file, run and chunk
-    new = pl.any_horizontal(pl.all().ne_missing(pl.all().shift()))
-    for at, run, chunk in answered.filter(new).iter_rows():
+    answered = rows.select("run", "chunk", "row", file=numbers).drop_nulls("row")
+    for at, run, chunk in answered.select("file", "run", "chunk").unique().iter_rows():
         found[at].add((run, chunk))
     return found
 

@@ -332,11 +332,16 @@ def shaped(rows: pl.DataFrame, schema: Mapping[str, pl.DataType | type[pl.DataTy
     )
 
 
-def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str]) -> Iterator[bytes]:
-    """Yield a CSV in pieces: the header, then the rows."""
+def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str], *, unchanged: bool = False) -> Iterator[bytes]:
+    """Yield a CSV in pieces: the header, then the rows.
+
+    A cell that a spreadsheet would run as a formula gets a `'` before it, unless cells are `unchanged`.
+    """
+    cell = pl.col(pl.String)
+    safe = pl.when(cell.str.contains(r"^[=+\-@\t\r]")).then("'" + cell).otherwise(cell).name.keep()
     yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
     for frame in frames:
-        for piece in frame.iter_slices(CSV_ROWS):
+        for piece in (frame if unchanged else frame.with_columns(safe)).iter_slices(CSV_ROWS):
             out = BytesIO()
             piece.write_csv(out, include_header=False)
             yield out.getvalue()

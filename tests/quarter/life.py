@@ -21,7 +21,6 @@ from flows.operations.purge import PurgePlan, plan_purge, purge
 from flows.operations.remediation import close_break
 from flows.operations.reseal import reseal
 from flows.resend.corrections import correction_template
-from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.resend.resubmission import NothingToSendError, Request, resubmit
 from flows.resend.selection import RowSelection
@@ -173,7 +172,7 @@ def _day(quarter: Quarter, night: int) -> None:
     _give_up(quarter)
     if night % max(1, 7 // quarter.plan.stride) == 0:
         _correct(quarter)
-        quarter.survive("renew", lambda: renew(quarter.bench.context, Renewal(WITHIN)))
+        quarter.survive("renew", lambda: renew(quarter.bench.context, WITHIN))
         _purge(quarter)
 
 
@@ -193,9 +192,8 @@ def _resubmit_as_is(quarter: Quarter) -> None:
 
 def _correct(quarter: Quarter) -> None:
     """Fill in what is known by now of the rows that were refused, and send them again."""
-    wanted = RowSelection(rejects=True, codes=frozenset({"address.postal_code"}))
     for run in {*_lately(quarter, 21, "error"), *_lately(quarter, quarter.plan.stride, "rejected")}:
-        asked = pl.concat(correction_template(quarter.bench.context, run, wanted))
+        asked = pl.concat(correction_template(quarter.bench.context, run))
         filled = asked.with_columns(
             correction=pl.Series([_right(quarter, *cell) for cell in _cells(asked)], dtype=pl.String)
         )

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.resend.renewal import ABSENT, DYING, NoExtractError, Request, renew, renewals
+from flows.resend.renewal import ABSENT, DYING, renew, renewals
 from flows.resend.selection import SourceGoneError
 from flows.runs.chains import OvertakenError
-from flows.runs.documents import keys_of, manifests
+from flows.runs.documents import NotFoundError, keys_of, manifests
 from flows.runs.keys import extracts
 from flows.runs.prior_state import AWAITED
 from flows.runs.store import StoreBusyError
@@ -59,7 +59,7 @@ def sent(bench: Bench) -> Counter[str]:
 def test_cards_whose_link_ends_within_the_days_get_a_new_one(tmp_path: Path) -> None:
     bench = on(linked(tmp_path), DUE)
 
-    done = renew(bench.context, Request(14))
+    done = renew(bench.context, 14)
     bench.answer()
     bench.ingest()
 
@@ -75,7 +75,7 @@ def test_cards_whose_link_ends_within_the_days_get_a_new_one(tmp_path: Path) -> 
 def test_a_renewal_says_in_its_manifest_what_it_is(tmp_path: Path) -> None:
     bench = on(linked(tmp_path), DUE)
 
-    done = renew(bench.context, Request(14))
+    done = renew(bench.context, 14)
 
     assert done[1] is not None
     selection = done[1].manifest.selection
@@ -87,10 +87,10 @@ def test_a_renewal_says_in_its_manifest_what_it_is(tmp_path: Path) -> None:
 
 def test_run_twice_it_does_nothing_the_second_time(tmp_path: Path) -> None:
     bench = on(linked(tmp_path), DUE)
-    renew(bench.context, Request(14))
+    renew(bench.context, 14)
     before = bench.snapshot()
 
-    again = renew(bench.context, Request(14))
+    again = renew(bench.context, 14)
 
     assert (None, {AWAITED: 20}) == (again[1], again[0].left_out)
     assert before == bench.snapshot()
@@ -100,7 +100,7 @@ def test_the_day_before_nothing_is_due_and_nothing_is_written(tmp_path: Path) ->
     bench = on(linked(tmp_path), DUE - timedelta(days=1))
     before = bench.snapshot()
 
-    done = renew(bench.context, Request(14))
+    done = renew(bench.context, 14)
 
     assert (None, {}) == (done[1], done[0].left_out)
     assert before == bench.snapshot()
@@ -110,9 +110,9 @@ def test_the_dry_run_names_the_same_cards_and_writes_nothing(tmp_path: Path) -> 
     bench = on(linked(tmp_path), DUE)
     before = bench.snapshot()
 
-    told = renewals(bench.context, Request(14))
+    told = renewals(bench.context, 14)
     after = bench.snapshot()
-    done = renew(bench.context, Request(14))
+    done = renew(bench.context, 14)
 
     assert before == after
     assert told.rows.rows() == done[0].rows.rows()
@@ -128,7 +128,7 @@ def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_la
     moved = portal_rows({CUID: "new"}, {CUID: "stays"}, people[2])
     latest = later.submit(later.drop_bytes(portal_csv(moved), "bank-20270119.csv")).manifest
 
-    done = renew(later.context, Request(14))
+    done = renew(later.context, 14)
 
     assert done[1] is not None
     assert (latest.run, {ABSENT: 1, DYING: 1}) == (done[0].of.run, done[0].left_out)
@@ -145,30 +145,27 @@ def test_a_change_that_no_night_counted_goes_out_with_the_renewal(tmp_path: Path
     later = on(bench, DUE)
     later.submit(later.drop_bytes(portal_csv(portal_rows({ADDRESS1: "2 Main St"})), f"bank-{DUE:%Y%m%d}.csv"))
 
-    done = renew(later.context, Request(14))
+    done = renew(later.context, 14)
 
     assert done[1] is not None
     assert b"2 Main St" in later.chunks(done[1].manifest.run)[0]
 
 
-def test_another_extract_may_say_who_is_still_there(tmp_path: Path) -> None:
+def test_the_latest_extract_says_who_is_still_there(tmp_path: Path) -> None:
     bench = linked(tmp_path)
     bench.submit(bench.drop(5, "bank-20261121.csv", seed=9))
-    later = on(bench, DUE)
 
-    found = [renewals(later.context, Request(14, name)) for name in ("", "bank-20261120.csv", "bank-20261121.csv")]
+    found = renewals(on(bench, DUE).context, 14)
 
-    assert [0, 20, 0] == [due.rows.height for due in found]
-    assert {ABSENT: 20} == found[0].left_out
+    assert (0, {ABSENT: 20}) == (found.rows.height, found.left_out)
 
 
-@pytest.mark.parametrize("extract", ["", "bank-20270101.csv"])
-def test_without_a_committed_run_nobody_can_tell_who_is_still_there(tmp_path: Path, extract: str) -> None:
+def test_without_a_committed_run_nobody_can_tell_who_is_still_there(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     bench.drop(5)
 
-    with pytest.raises(NoExtractError):
-        renew(bench.context, Request(14, extract))
+    with pytest.raises(NotFoundError, match="no committed run"):
+        renew(bench.context, 14)
 
     assert [] == list(manifests(bench.store, "bank"))
 
@@ -183,7 +180,7 @@ def test_an_extract_that_is_gone_or_changed_is_told_and_nothing_is_planned(tmp_p
     before = bench.snapshot()
 
     with pytest.raises(SourceGoneError, match=r"bank-20261120\.csv"):
-        renew(bench.context, Request(14))
+        renew(bench.context, 14)
 
     assert [key for key in bench.snapshot() if key not in before and "/probe/" not in key] == []
 
@@ -194,7 +191,7 @@ def test_the_same_file_put_back_is_the_same_source(tmp_path: Path) -> None:
     (tmp_path / "store" / extracts("bank") / "bank-20261120.csv").unlink()
     bench.drop_bytes(content)
 
-    done = renew(bench.context, Request(14))
+    done = renew(bench.context, 14)
 
     assert done[1] is not None
     assert 20 == done[1].manifest.counts.submitted
@@ -203,9 +200,9 @@ def test_the_same_file_put_back_is_the_same_source(tmp_path: Path) -> None:
 def test_a_renewal_that_died_is_finished_by_the_same_command_as_the_same_run(tmp_path: Path) -> None:
     bench = on(linked(tmp_path), DUE)
     with pytest.raises(PartialRunError):
-        renew(failing(bench, ".csv.pgp").context, Request(14))
+        renew(failing(bench, ".csv.pgp").context, 14)
 
-    done = renew(bench.context, Request(14))
+    done = renew(bench.context, 14)
 
     assert done[1] is not None
     assert 2 == len([key for key in bench.snapshot() if key.endswith("/plan.json")])
@@ -223,7 +220,7 @@ def test_killed_anywhere_and_run_again_every_card_is_renewed_once(tmp_path: Path
     kept = {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
     moment[0] = datetime.combine(DUE, NOON.time(), UTC)
     store.die_after(None)
-    renew(bench.context, Request(14))
+    renew(bench.context, 14)
     operations = store.passed
 
     wrong = {}
@@ -233,10 +230,10 @@ def test_killed_anywhere_and_run_again_every_card_is_renewed_once(tmp_path: Path
         )
         store.die_after(death)
         with pytest.raises(KilledError):
-            renew(bench.context, Request(14))
+            renew(bench.context, 14)
         store.die_after(None)
         moment[0] += timedelta(hours=1)
-        renew(bench.context, Request(14))
+        renew(bench.context, 14)
         if set(sent(bench).values()) != {2}:
             wrong[death] = sent(bench)
 
@@ -258,15 +255,15 @@ def restored(folder: Path, kept: dict[Path, bytes], root: Path) -> Path:
 
 def test_a_night_that_sends_a_card_meanwhile_stops_the_renewal_which_then_leaves_it_out(tmp_path: Path) -> None:
     bench = on(linked(tmp_path), DUE)
-    waiting = [lambda: bench.submit(bench.drop(3, "bank-20270106.csv"))]
+    waiting = [lambda: bench.submit(bench.drop(3, "bank-20261119.csv"))]  # late: not the latest
 
     def trouble(operation: str, key: str) -> None:
         if operation == "create" and "/ledger/" in key and waiting:
             waiting.pop()()
 
     with pytest.raises(OvertakenError, match="has 3 of its cards"):
-        renew(replace(bench, store=FailingStore(bench.store, trouble)).context, Request(14, "bank-20261120.csv"))
-    done = renew(bench.context, Request(14, "bank-20261120.csv"))
+        renew(replace(bench, store=FailingStore(bench.store, trouble)).context, 14)
+    done = renew(bench.context, 14)
 
     assert {AWAITED: 3} == done[0].left_out
     assert {2} == set(sent(bench).values())

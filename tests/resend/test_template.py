@@ -43,10 +43,6 @@ def test_what_only_the_source_can_mend_says_so(reason: str) -> None:
     assert lines(reason)[0]["accepted"].startswith("correct it at the source")
 
 
-def test_a_cuid_that_a_spreadsheet_would_run_is_made_safe() -> None:
-    assert lines(f"{CITY}|address.city.missing", cuid="=1+1")[0]["cuid"] == "'=1+1"
-
-
 def test_every_kind_of_the_partner_and_of_lines_has_its_words() -> None:
     partner = {*(kind for kind, _ in KINDS), OTHER, UNREADABLE}
     ours = {entry.code.rpartition(".")[2] for entry in (*LINES, *ROWS)}

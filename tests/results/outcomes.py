@@ -11,7 +11,7 @@ from datetime import date
 import polars as pl
 
 from flows.results.attribution import attribute_claims, read_claims
-from flows.results.match import candidates
+from flows.results.match import number_sent_rows
 from flows.results.read import ResultRows, read_cells, tabulate
 from flows.runs.outcomes import Attributed
 
@@ -55,7 +55,7 @@ def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, hosts: Sequ
     """Attribute result files among these sent rows."""
     if not results:
         return []
-    return attribute_claims(results, read_claims(results), candidates([one.name for one in results], sent), hosts)
+    return attribute_claims(results, read_claims(results), number_sent_rows(sent, [one.name for one in results]), hosts)
 
 
 def attribute(result: ResultRows, sent: pl.DataFrame, hosts: Sequence[str] = HOSTS) -> Attributed:

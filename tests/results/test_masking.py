@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.redaction import MASK, shows_card
-from flows.results.masking import LONGEST, mask, spreadsheet_safe, storable
+from flows.results.masking import LONGEST, mask, storable
+from flows.runs.documents import csv_pieces
 
 
 @pytest.mark.parametrize("separator", ["", " ", "-", ".", "/", "\u00a0", " - ", "&", "\u2013"])
@@ -65,6 +66,14 @@ def test_a_foreign_cell_that_looks_like_a_card_number_is_not_stored() -> None:
 
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_a_formula_is_text_in_a_spreadsheet(formula: str) -> None:
-    cells = pl.DataFrame({"message": [formula, "fine", None]})
+    cells = pl.DataFrame({"row": [1, 2, 3], "message": [formula, "fine", None]})
 
-    assert [f"'{formula}", "fine", None] == cells.select(spreadsheet_safe("message"))["message"].to_list()
+    written = b"".join(csv_pieces([cells], cells.columns))
+
+    assert [f"'{formula}", "fine", None] == pl.read_csv(written)["message"].to_list()
+
+
+def test_the_cells_of_what_is_sent_to_other_systems_are_unchanged() -> None:
+    cells = pl.DataFrame({"cuid": ["=1+1"]})
+
+    assert b"cuid\n=1+1\n" == b"".join(csv_pieces([cells], ["cuid"], unchanged=True))

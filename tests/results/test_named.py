@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.results.attribution import read_claims
-from flows.results.match import candidates, named_in, searched_elsewhere
+from flows.results.match import named_in, number_sent_rows, searched_elsewhere
 from flows.results.read import ResultRows
 from tests.results.outcomes import HOSTS, RUN, Row, attribute_all, error, link, refusal, result, sent_rows
 
@@ -21,7 +21,7 @@ names = st.sampled_from([NAME, NAME.replace("00001", "00002"), NAME.replace(RUN,
 
 def settled(files: list[ResultRows], sent: pl.DataFrame) -> frozenset[int]:
     """Return the files, by number, that are looked for nowhere else."""
-    elsewhere = searched_elsewhere(read_claims(files), candidates([one.name for one in files], sent))
+    elsewhere = searched_elsewhere(read_claims(files), number_sent_rows(sent, [one.name for one in files]))
     return frozenset(range(len(files))) - frozenset(elsewhere["file"])
 
 

@@ -243,7 +243,7 @@ def test_rows_are_sent_again_once_and_what_is_awaited_only_with_an_override(bank
 @pytest.mark.slow
 def test_rejects_are_corrected_by_a_template_but_for_those_that_went_out_already(bank: Path) -> None:
     template, merged = bank / "wrong.csv", bank / "mended.csv"
-    written = cardlink(bank, "corrections", ANSWERED, "--to", template, "--rejects")
+    written = cardlink(bank, "corrections", ANSWERED, "--to", template)
     lines = table(template)
     for line in lines:
         line["correction"] = {"2": "TRUE", "31": "1 Main St", "63": "TRUE"}.get(line["row"], "")
@@ -255,7 +255,7 @@ def test_rejects_are_corrected_by_a_template_but_for_those_that_went_out_already
     would = cardlink(bank, "resubmit", ANSWERED, "--corrections", merged, "--dry-run")
     sent = cardlink(bank, "resubmit", ANSWERED, "--corrections", merged, "--reason", "the branch called")
 
-    assert 17 == written["lines"]
+    assert 18 == written["lines"]
     assert 3 == would["rows"] == sent["counts"]["submitted"]
 
 

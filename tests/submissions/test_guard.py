@@ -10,7 +10,6 @@ import pytest
 
 from flows.reports.across import reconcile_runs
 from flows.reports.cardholder import card_statuses, trace
-from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.runs.attempts import survey_cards
 from flows.runs.chains import OvertakenError
@@ -182,7 +181,7 @@ def test_a_card_that_somebody_sent_twice_is_counted_and_marked_while_both_are_ac
 def test_a_renewed_card_is_not_counted_as_sent_twice(tmp_path: Path) -> None:
     place = bank(tmp_path, "a")
     place.day += timedelta(days=50)
-    renew(place.bench.context, Renewal(14))
+    renew(place.bench.context, 14)
 
     assert 0 == reconcile_runs(place.bench.context)["active_twice"]
 

@@ -12,7 +12,6 @@ import pytest
 
 from flows.errors import CardlinkError
 from flows.resend.corrections import correction_template
-from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.resend.resubmission import Request as Resubmission
 from flows.resend.resubmission import resubmit
@@ -128,7 +127,7 @@ def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_
 def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(tmp_path: Path) -> None:
     place = town(tmp_path, "a", "b", renew_within_days=0)
     place.night(50)
-    renewed = renew(place.bench.context, Renewal(14))[1]
+    renewed = renew(place.bench.context, 14)[1]
     assert renewed is not None
     place.answer(errors="b")
     place.day += timedelta(days=11)  # the old link has ended
@@ -142,7 +141,7 @@ def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(tmp
 
 def correct(place: Population, run: str) -> None:
     """Send the rows of a run that the partner refused again, with another street."""
-    (asked,) = correction_template(place.bench.context, run, RowSelection(errors=True))
+    (asked,) = correction_template(place.bench.context, run)
     filled = asked.with_columns(column=pl.lit(ADDRESS1), correction=pl.lit("3 Side St")).write_csv().encode()
     resubmit(
         place.bench.context, Resubmission(run, RowSelection(), "corrected", corrections=f"{run}.csv"), content=filled

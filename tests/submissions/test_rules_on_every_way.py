@@ -21,7 +21,6 @@ from flows.operations.reseal import RowsDifferError, reseal
 from flows.partner_api.service import LinkRequestError
 from flows.partner_api.single_links import link_row, link_typed
 from flows.resend.corrections import correction_template
-from flows.resend.renewal import Request as Renewal
 from flows.resend.renewal import renew
 from flows.resend.resubmission import Request, plan_resubmit
 from flows.resend.selection import UNCHANGED, RowSelection
@@ -162,7 +161,7 @@ def resubmit_with_corrections(bench: Bench, broken: Cells) -> Sent:
 
 
 def renewal(bench: Bench, broken: Cells) -> Sent:
-    done = renew(bench.context, Renewal(14))[1]
+    done = renew(bench.context, 14)[1]
     assert done is not None
     return of_run(bench, done.manifest.run)
 
