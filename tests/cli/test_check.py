@@ -213,7 +213,7 @@ def test_settings_prints_every_key_with_its_example(tmp_path: Path) -> None:
 def test_settings_explains_one_key(tmp_path: Path, key: str) -> None:
     done = cardlink(tmp_path, "settings", key)
 
-    assert ["source.encoding", "    character encoding; it is never guessed"] == done.stdout.splitlines()[:2]
+    assert ["source.encoding", "    character encoding; never guessed"] == done.stdout.splitlines()[:2]
     assert 'example: encoding = "cp1252"' in done.stdout
 
 
