@@ -7,20 +7,11 @@ from urllib.parse import urlsplit
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from schemas import settings
 from schemas.mapping import Columns, Filter, Header, PortalColumn, Spec
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal import MAX_ROWS
-from schemas.settings import (
-    Alerts,
-    FourEyes,
-    LinkSettings,
-    Portfolio,
-    Retention,
-    Schedule,
-    Settings,
-    StoreSettings,
-    setting,
-)
+from schemas.settings import Settings, StoreSettings, setting
 
 ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
 
@@ -234,15 +225,15 @@ class Issuer(Settings):
     repairs: Repairs = Repairs()
     rules: RuleSettings = RuleSettings()
     limits: Limits = Limits()
-    portfolio: Portfolio = Portfolio()
+    portfolio: settings.Portfolio = settings.Portfolio()
     resend: Resend = Resend()
     portal: PortalSettings
-    links: LinkSettings = LinkSettings()
-    schedule: Schedule = Schedule()
-    alerts: Alerts = Alerts()
+    links: settings.LinkSettings = settings.LinkSettings()
+    schedule: settings.Schedule = settings.Schedule()
+    alerts: settings.Alerts = settings.Alerts()
     service: ServiceSettings | None = None  # the partner's API, where it is used
-    retention: Retention = Retention()
-    four_eyes: FourEyes = FourEyes()
+    retention: settings.Retention = settings.Retention()
+    four_eyes: settings.FourEyes = settings.FourEyes()
 
     @model_validator(mode="after")
     def _safe(self) -> Self:

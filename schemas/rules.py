@@ -26,9 +26,7 @@ from schemas.portal import COLUMNS, subject
 NAME = r"^[^0-9]*\p{L}[^0-9]*$"
 LONGEST = 254  # characters, as many as an e-mail address may have
 FARTHEST = 20 * 12  # months; no card is valid for longer, so the digits mean something else
-OF_SETTINGS = {
-    name for name, one in RuleSettings.model_fields.items() if get_args(one.annotation) == get_args(Severity)
-}
+SETTINGS = {name for name, one in RuleSettings.model_fields.items() if get_args(one.annotation) == get_args(Severity)}
 
 Holds = pl.Expr | Callable[[date, RuleSettings], pl.Expr]  # or a function of business date and settings
 
@@ -51,11 +49,7 @@ class Rule:
         """Refuse an entry that could not work, or that nobody could see at work."""
         if not self.example:
             raise ValueError(f"{self.code}: a rule needs an example that breaks it")
-        if unknown := {self.column, *self.example} - COLUMNS.keys() | {self.severity} - {
-            "reject",
-            "warn",
-            *OF_SETTINGS,
-        }:
+        if unknown := {self.column, *self.example} - COLUMNS.keys() | {self.severity} - {"reject", "warn", *SETTINGS}:
             raise ValueError(f"{self.code}: no such column or severity: {', '.join(sorted(unknown))}")
 
     def severity_by(self, settings: RuleSettings) -> Severity:

@@ -20,9 +20,7 @@ from schemas.reference import toml
 FIRST, BLOCK = 2000, 1 << 14  # lines looked at in the beginning; after it, one in each block of so many bytes
 ABOVE = 12  # most lines above the data
 _SEP = re.compile('"?sep=', re.IGNORECASE)
-_TAG = re.compile(
-    r'["(*#=-]*(?:TRL|TRA?I?LE?R|TLR|TR|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+)(?=[^A-Za-z-]|$)|[(*#=-]+'
-)
+_TAG = re.compile(r'["(*#=-]*(?:TRA?I?LE?R?|TL?R|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+)(?=[^A-Za-z-]|$)|[(*#=-]+')
 _ODD = re.compile("[a-z][À-ÞŽŠŒŸ]|[^\x00-\x7fÀ-ɏªº°½¼·’‘´–-]")  # hardly ever in cp1252 text
 _CARD = re.compile("[0-9]{12}|[0-9]{4}[ -][0-9]{4}[ -][0-9]{4}")
 
@@ -180,9 +178,7 @@ def _trailer(lines: _Lines, rows: int, delimiter: str) -> Iterator[Guess]:
         mark = re.escape(part).replace("\\ ", " ")  # polars rejects an escaped space
         pattern += "[0-9]+" if part.isdigit() else "[A-Za-z]+" if part.isalpha() else mark
     digits = "+" if delimiter else f"{{{len(count[0])}}}"
-    asked = (
-        "" if int(count[0]) == rows else f"It says {int(count[0]):,}, and {rows:,} lines are above: is it the count?"
-    )
+    asked = "" if int(count[0]) == rows else f"It says {int(count[0]):,}, with {rows:,} lines above: is it the count?"
     yield Guess("trailer", toml(f"{pattern}([0-9]{digits})"), "the last line; the group is the number of rows", asked)
 
 

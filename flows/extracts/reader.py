@@ -167,9 +167,7 @@ class Extract:
             if code not in (grammar.TOO_FEW, grammar.TOO_MANY):
                 problem = f"it may be data, since none of the lines after it is a record ({code})"
             form = next((form for form, mark in (("backslash", '\\"'), ("excel", '="')) if mark in line), "")
-            raise HeaderError(
-                name=self._name, problem=problem + (f"; quoting = {form!r} may read them" if form else "")
-            )
+            raise HeaderError(name=self._name, problem=problem + (f"; quoting = {form!r} may help" if form else ""))
 
     # The data
 

@@ -76,11 +76,8 @@ class Scan:
 
     def __iter__(self) -> Generator[Piece, None, None]:
         """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
-        with (
-            closing(prefetch(self._blocks())) as blocks,
-            closing(prefetch(map(self.route.validate, blocks))) as validated,
-        ):
-            for block in validated:
+        with closing(prefetch(self._blocks())) as blocks, closing(prefetch(map(self.route.validate, blocks))) as ready:
+            for block in ready:
                 good, others = self.route.process(block)
                 self._fates[ledger.SUBMITTED] += good.height
                 self._fates.update(dict(others["fate"].value_counts().iter_rows()))

@@ -37,9 +37,7 @@ class TrailerMismatchError(BalanceError):
 class RejectRateError(GateError):
     """More rows were rejected than the limit allows."""
 
-    message = (
-        "{extract}: {refused} of {read} rows rejected, above limits.max_reject_rate = {limit}. Nothing was committed."
-    )
+    message = "{extract}: {refused} of {read} rows rejected, above max_reject_rate = {limit}. Nothing was committed."
     next_step = "Read {rejects}; correct the extract at its source, or submit with --open reject-rate."
 
 
@@ -152,9 +150,7 @@ def out_of_sequence(
         if not last:
             expected, last = used + 1, one.run
         if used == number:
-            raise SequenceError(
-                extract=source.key, problem=f"run {one.run} has used {number}; the next number is {expected}"
-            )
+            raise SequenceError(extract=source.key, problem=f"run {one.run} has used {number}; the next is {expected}")
         if number == expected or one.as_of < as_of - LOOK_BACK:
             break
     if number == expected or SEQUENCE_GAP in opened:

@@ -203,9 +203,7 @@ class Route:
         if prior is None:
             return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
         why = prior.suppressed(good, self._as_of, resend_policy(self._issuer, self._as_of))
-        resting = good.filter(why.is_not_null()).with_columns(
-            pl.concat_list("|" + pl.lit(why.drop_nulls())).alias("reasons")
-        )
+        resting = good.filter(why.is_not_null()).with_columns(reasons=pl.concat_list("|" + pl.lit(why.drop_nulls())))
         return good.filter(why.is_null()), unsent_records(resting, ledger.SUPPRESSED)
 
     def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:

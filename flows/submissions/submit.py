@@ -155,12 +155,10 @@ def _recording_refusal(adapters: Adapters, keys: RunKeys) -> Iterator[None]:
         raise
 
 
-def _build(
-    context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress
-) -> tuple[Manifest, tuple[str, ...]]:
+def _build(context: IssuerContext, job: Job, sealer: Sealer, progress: OnProgress) -> tuple[Manifest, tuple[str, ...]]:
     """Build chunks and ledger; return the manifest that would commit them, and remarks; raises where a gate fails."""
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
-    built = build_run(context, job, sealer, on_progress)
+    built = build_run(context, job, sealer, progress)
     manifest = built.manifest
     refused = next(refusals(built, context.issuer, OPENABLE if plan.selection else job.opened), None)
     if refused is not None:
