@@ -63,8 +63,8 @@ def unsent(records: pl.DataFrame) -> pl.DataFrame:
         split.struct.field("field_1").alias("reason"),
         pl.lit("submit").alias("stage"),
     )
-    hints = _by_code(listed["reason"], lambda code: f"accepted: {reason(code).hint}" if reason(code).hint else None)
-    return _refusals(listed.with_columns(hints.alias("message")))
+    advice = _by_code(listed["reason"], lambda code: reason(code).advice or None)
+    return _refusals(listed.with_columns(advice.alias("message")))
 
 
 def chunks(manifest: Manifest, reconciled: pl.DataFrame) -> pl.DataFrame:
