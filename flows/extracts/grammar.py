@@ -24,7 +24,7 @@ ILLEGAL = r"[\x00\x1a\r]"
 WIDE = 500  # fields; polars compiles no regex of many more
 MOST = 20_000  # columns
 RECORD = "record"  # the only column of a fixed-width extract: the whole line
-_SEP = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+SEP = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _NUMBER = re.compile(r"[\s\d.,/+-]*\d[\s\d.,/+-]*")
 _CARD_OR_MAIL = re.compile(r"\d[\d -]{4,}\d|@")
 _AROUND = "\ufeff\u200b\u00a0 \t"
@@ -92,7 +92,7 @@ class Records:
 
 def is_sep_line(line: str, settings: SourceSettings, name: str) -> bool:
     """Return whether this is Excel's `sep=` line; raises HeaderError if it contradicts the settings."""
-    found = _SEP.fullmatch(line)
+    found = SEP.fullmatch(line)
     if found and found[1] != settings.delimiter:
         problem = f"its sep= line names the delimiter {found[1]!r}, the settings {settings.delimiter!r}"
         raise HeaderError(name=name, problem=problem)

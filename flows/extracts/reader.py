@@ -137,9 +137,7 @@ class Extract:
         self._data = self._data[at:]
         if settings.format == "fixed":
             return (grammar.RECORD,)
-        return (
-            grammar.header_names(self._header_line, settings, self._name) if self.kinds[Kind.HEADER] else settings.names
-        )
+        return grammar.header_names(self._header_line, settings, self._name) if self._header_line else settings.names
 
     def _line_at(self, at: int) -> tuple[str, int] | None:
         """Return the line at a byte of the data, and the start of the next; None at the end of the extract."""

@@ -30,15 +30,7 @@ from flows.runs.store import (
 )
 from flows.submissions.build import Scan
 from flows.submissions.gates import CHANGED_EXTRACT
-from flows.submissions.plan import (
-    RunInputs,
-    dismiss_line,
-    dismissal,
-    dismissals,
-    expected_run,
-    identify,
-    submit_line,
-)
+from flows.submissions.plan import RunInputs, dismiss_line, dismissal, dismissals, expected_run, identify, submit_line
 from flows.submissions.rows import RowScope
 from schemas.manifest import Manifest, Plan, SourceIdentity
 from schemas.portal import CUID

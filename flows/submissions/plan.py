@@ -106,11 +106,9 @@ def identify(store: Store, entry: Entry) -> SourceIdentity:
 def make_plan(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -> tuple[Plan, tuple[str, ...]]:
     """Write the plan of an extract's run, or take over the one it has; with remarks for the operator.
 
-    The run is found by the extract's digest and read by its key, since a listing may be late. Its plan keeps the
-    business date, so that a rerun after midnight gives the same rows. The same reason for a new run is the same new
-    run: repeating a command never sends an extract twice. A plan that was never committed is replaced by a new one
-    where it was made with other settings, or other knowledge of the issuer's cards.
-    Raises DuplicateExtractError, DismissedError, AbandonedError.
+    The run is found by the extract's digest, by key, since a listing may be late. Its plan keeps the business date, so
+    that a rerun after midnight gives the same rows. The same reason for a new run is the same new run: repeating a
+    command sends nothing twice. DuplicateExtractError, DismissedError, AbandonedError.
     """
     expected_run(context, source, asked)
     plan, stored = _planned(context, source, asked)

@@ -1,6 +1,4 @@
-"""What a run stores of its rows: the ledger, and chunks as the portal reads them.
-
-At most its row limit, a cuid once per chunk, UTF-8, minimal quoting.
+"""What a run stores of its rows: the ledger, and chunks as the portal reads them, a cuid once in each.
 
 Chunks are sealed in groups while the reading goes on, and published create-only, each read back before it counts; the
 digests of a group's ciphertext are written before the ciphertext itself.

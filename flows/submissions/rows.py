@@ -60,12 +60,8 @@ class RowScope(NamedTuple):
     selected: SelectedRows | None = None
     prior: PriorState | None = None
     inspection: Inspection | None = None  # of a check
+    note: Note = stop  # what is done with an error of the mapping: a check notes it and goes on
     keep_cells: bool = False  # all columns are kept, with the CVV as in the source (single links, interface.md 2.8)
-
-    @property
-    def note(self) -> Note:
-        """What is done with an error of the mapping: a check notes it and goes on."""
-        return stop if self.inspection is None else self.inspection.errors.append
 
 
 EVERY_ROW = RowScope()
@@ -239,11 +235,7 @@ def _refused(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.Series:
 
 
 def _identify(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
-    """Add cuid_made, last_4 and expiration (YYMM); make a cuid for a row without one.
-
-    It is `cl-<12 hex of the extract's SHA-256>-<row>`: the same when the run is repeated, unique within and across
-    extracts, and easy to trace.
-    """
+    """Add cuid_made, last_4, expiration (YYMM); the cuid `cl-<12 hex of the extract's SHA-256>-<row>` for none."""
     pan, month, year = pl.col(PAN), pl.col(MONTH), pl.col(YEAR)
     dated = year.str.contains("^[0-9]{2}$") & month.str.contains("^(0[1-9]|1[0-2])$")
     absent = rows[CUID].is_null()

@@ -249,7 +249,7 @@ def rehearse(
     if done is not None and inspection is None:
         found = [ReasonRows(code, rows, ()) for code, rows in done.reasons.items()]
         return _checked(done, found, ())._replace(already=done.run)
-    job = job._replace(scope=job.scope._replace(inspection=inspection))
+    job = job._replace(scope=job.scope._replace(inspection=inspection, note=errors.append if inspection else stop))
     built = build_run(dry, job, None)
     errors += refusals(built, context.issuer, request.opened, REJECTS)
     if not errors and done is None:
