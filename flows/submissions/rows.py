@@ -17,7 +17,7 @@ from flows.errors import CardlinkError
 from flows.extracts.mapping import REISSUE, Mapping, Note, map_rows, stop, with_dates
 from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
-from flows.submissions.drift import Sample
+from flows.submissions.drift import Sample, shapes
 from flows.submissions.duplicates import Table, keyed, mark
 from flows.submissions.normalise import EVIDENCE, Evidence, normalise, refuse_scientific, repair
 from flows.submissions.publish import lines, unread_records, unsent_records, with_reasons
@@ -41,7 +41,7 @@ class Inspection:
 
     def __init__(self) -> None:
         self.errors: list[CardlinkError] = []
-        self.unsent: list[pl.DataFrame] = []  # ledger records
+        self.unsent: list[tuple[pl.DataFrame, pl.DataFrame]] = []  # ledger records, and what was found in them
         self.verdicts = Counter[tuple[str, str, str]]()  # column, code, severity
         self.sample = Sample()
 
@@ -171,7 +171,8 @@ class Route:
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._tally(good, records)
         if self._scope.inspection is not None:
-            self._scope.inspection.unsent.append(records.filter(pl.col("fate") != ledger.SUPPRESSED))
+            listed = records.filter(pl.col("fate") != ledger.SUPPRESSED)
+            self._scope.inspection.unsent.append((listed, shapes(rows, verdicts)))
         return good.drop("key", "tag", "test"), records
 
     @property
