@@ -155,9 +155,7 @@ class Resend(Settings):
     seen_before: Literal["suppress", "refuse", "send"] = setting(
         "suppress", "a card that has or awaits a link: `suppress` its row, `refuse` the extract, or `send` it again"
     )
-    reissue_column: Spec | None = setting(
-        None, "source column that changes when a card is issued again: with another value it is another card"
-    )
+    reissue_column: Spec | None = setting(None, "source column that changes when a card is issued again")
 
 
 class Limits(Settings):
@@ -181,9 +179,7 @@ class PortalSettings(Settings):
     )
     sealed: bool = setting(True, "`false`: chunks in the clear; for a test issuer and published test cards only")
     template: str | None = setting(None, "the portal's blank template, where its header names or their order differ")
-    extension: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(\.[a-z0-9]+)*$")] = setting(
-        "csv.pgp", "file extension of chunks; `csv` where `sealed = false`"
-    )
+    extension: str = setting("csv.pgp", "extension of chunks; `csv` if unsealed", pattern=r"^[a-z0-9]+(\.[a-z0-9]+)*$")
     armor: bool = setting(False, "write ASCII-armored messages")
     compression: Literal["zip", "none"] = setting("zip", "compression inside the OpenPGP message")
     rows_per_chunk: int = setting(MAX_ROWS, "rows of a chunk; the portal takes at most 1000", ge=1, le=MAX_ROWS)
@@ -221,7 +217,7 @@ class Issuer(Settings):
     store: StoreSettings = StoreSettings()
     source: SourceSettings = SourceSettings()
     columns: Columns = Field(default_factory=dict)
-    filter: Filter = Field(default_factory=dict, description="rows that count: source column = the values they have")
+    filter: Filter = setting({}, "rows that count: source column = the values they have")
     repairs: Repairs = Repairs()
     rules: RuleSettings = RuleSettings()
     limits: Limits = Limits()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal, Self
 
 import polars as pl
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, StringConstraints, Tag, model_validator
 
 from schemas import portal
 from schemas.expressions import UNREADABLE
@@ -26,7 +26,7 @@ Span = tuple[int, int]
 class Except(Settings):
     """A filter that leaves out rows with these values."""
 
-    exclude: tuple[str, ...] = Field(alias="not", min_length=1, description="values of rows to leave out")
+    exclude: tuple[str, ...] = setting(..., "values of rows to leave out", alias="not", min_length=1)
 
 
 Filter = dict[str, str | tuple[str, ...] | Except]  # source header -> the values of rows that count
@@ -183,13 +183,13 @@ Texts = Annotated[tuple[Header, ...], _OneOrMore]
 class Cell(Settings):
     """One portal column: exactly one source, then steps, in this order; another order is a table in `from`."""
 
-    source: Spec | None = Field(
-        None, alias="from", description="source column; of several, the first that exists; or a table like this one"
+    source: Spec | None = setting(
+        None, "source column; of several, the first that exists; or such a table", alias="from"
     )
     at: Span | None = setting(None, "fixed format: first and last character of the field, from 1")
     constant: Header | None = setting(None, "the same text in every row")
     join: tuple[Spec, ...] | None = setting(None, "several, joined; empty ones are left out", min_length=1)
-    between: str = Field(" ", alias="with", description="what `join` puts between them")
+    between: str = setting(" ", "what `join` puts between them", alias="with")
     first: tuple[Spec, ...] | None = setting(None, "of several, the first that is not empty", min_length=1)
     strip_prefix: Texts | None = setting(None, "texts taken away at the beginning")
     strip_suffix: Texts | None = setting(None, "texts taken away at the end")
@@ -206,9 +206,7 @@ class Cell(Settings):
         f"Names: {', '.join(map(repr, NAMES))}; particles (`van der`) and suffixes (Jr, Sr, II, III, IV) go with LAST",
     )
     lookup: dict[str, str] | str | None = setting(None, "text by text; or a CSV beside the TOML: two columns, no names")
-    unknown: Literal["reject", "empty", "keep"] = setting(
-        "reject", "what a text that is not in `lookup` means: its row is rejected, it is empty, or kept"
-    )
+    unknown: Literal["reject", "empty", "keep"] = setting("reject", "what becomes of a text that is not in `lookup`")
     when: Filter | None = setting(None, "rows that have it, as in `[filter]`; in others it is empty")
 
     @model_validator(mode="after")

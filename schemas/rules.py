@@ -74,7 +74,9 @@ def _matches(column: str, shape: str) -> pl.Expr:
 
 
 def _expiry() -> pl.Expr:
-    return expressions.expires(pl.col(YEAR), pl.col(MONTH))
+    """Return YYMM, which sorts as text; null if either is unreadable."""
+    text = pl.concat_str(YEAR, MONTH)
+    return pl.when(text.str.contains("^[0-9]{2}(0[1-9]|1[0-2])$")).then(text)
 
 
 def _no_placeholder(column: str) -> Holds:
@@ -173,9 +175,7 @@ RULES: tuple[Rule, ...] = (
         {CUID: "4111111111111111"},
         screen=expressions.LONG_NUMBER,
     ),
-    Rule(  # sent as it came
-        "cardholder.cuid.format", CUID, ~pl.col(CUID).str.contains(r"\p{Cc}"), {CUID: "C-1\u0085C-2"}
-    ),
+    Rule("cardholder.cuid.format", CUID, ~pl.col(CUID).str.contains(r"\p{Cc}"), {CUID: "C-1\u0085C-2"}),  # sent as is
     Rule("card.pan.format", PAN, _matches(PAN, expressions.PAN_SHAPE), {PAN: "424242424242424"}),
     Rule("card.pan.luhn", PAN, expressions.luhn_holds(pl.col(PAN)), {PAN: "4242424242424241"}, "luhn"),
     Rule("card.expiration_year.format", YEAR, _matches(YEAR, expressions.YEAR_SHAPE), {YEAR: "9"}),

@@ -20,7 +20,6 @@ Name = Annotated[str, StringConstraints(pattern=r'^[^",\t\r\n=+@-][^",\r\n]{0,63
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
-Cron = Annotated[str, StringConstraints(pattern=r"^\S+( \S+){4}$")]
 Address = Annotated[str, StringConstraints(pattern=r"^(https?://\S+[^/])?$")]
 
 
@@ -99,7 +98,7 @@ class LinkSettings(Settings):
 class Schedule(Settings):
     """When `nightly` runs, in the issuer's time zone; other days and holidays are skipped, with an alert."""
 
-    cron: Cron = setting("30 1 * * *", "when `nightly` runs, in the issuer's time zone")
+    cron: str = setting("30 1 * * *", "when `nightly` runs, in the issuer's time zone", pattern=r"^\S+( \S+){4}$")
     days: tuple[Weekday, ...] = setting(WEEK, "business days; other days are skipped, with an alert", min_length=1)
     holidays: tuple[date, ...] = setting((), "dates that are skipped as well")
     extract_by: time | None = setting(None, "time of day by which an extract must have arrived; unset: no alert")

@@ -202,7 +202,7 @@ def check(
         issuer: Whose settings.
         extract: An extract below the issuer's extracts.
         business_date: The business date, if the extract's name does not say it.
-        rejects: A new file for the rows of EXTRACT that would not be sent, with reasons and shapes, without card numbers.
+        rejects: A new file for the rows of EXTRACT that would not be sent, with reasons and shapes, no card numbers.
     """
     if rejects is not None and rejects.exists():
         raise FileThereError(path=str(rejects))

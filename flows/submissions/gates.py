@@ -145,11 +145,17 @@ def out_of_sequence(
     context: IssuerContext, source: SourceIdentity, as_of: date, number: int | None, opened: Collection[str]
 ) -> GateError | None:
     """Return the gate that a number does not pass; SequenceError."""
+    store, issuer, this = context.adapters.store, context.issuer.issuer, [source.key, source.sha256]
     expected, last = number, ""
-    for one, used in _committed(context, source) if number is not None else ():
+    for at in range(last_commit(store, issuer) if number is not None else 0, 0, -1):
+        one = read_document(store, link(commits(issuer), at), Manifest)
+        if not one or one.sequence is None or [one.source.key, one.source.sha256] == this:
+            continue
+        if read_manifest(store, keys_of(one.run)) is None:  # abandoned, or not committed yet
+            continue
         if not last:
-            expected, last = used + 1, one.run
-        if used == number:
+            expected, last = one.sequence + 1, one.run
+        if one.sequence == number:
             raise SequenceError(extract=source.key, problem=f"run {one.run} has used {number}; the next is {expected}")
         if number == expected or one.as_of < as_of - LOOK_BACK:
             break
@@ -157,14 +163,3 @@ def out_of_sequence(
         return None
     command = submit_line(source.key, "--open", SEQUENCE_GAP)
     return SequenceGapError(extract=source.key, number=number, expected=expected, run=last, command=command)
-
-
-def _committed(context: IssuerContext, source: SourceIdentity) -> Iterator[tuple[Manifest, int]]:
-    """Yield the committed runs of other numbered extracts, the last first, each with its number."""
-    store, issuer, this = context.adapters.store, context.issuer.issuer, [source.key, source.sha256]
-    for at in range(last_commit(store, issuer), 0, -1):
-        done = read_document(store, link(commits(issuer), at), Manifest)
-        if not done or done.sequence is None or [done.source.key, done.source.sha256] == this:
-            continue
-        if read_manifest(store, keys_of(done.run)) is not None:  # else abandoned, or not committed yet
-            yield done, done.sequence

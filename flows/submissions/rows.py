@@ -33,7 +33,6 @@ EXCLUDED = "row.filter.excluded"
 FIRST_ROWS = 5  # row numbers named for each reason
 NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
 _KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag", "test", *CHECKS, "text"]
-_UNCHECKED = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
 
 
 class Inspection:
@@ -220,7 +219,7 @@ def _checked(rows: pl.DataFrame, *, everyone: bool) -> pl.DataFrame:
     reissue = pl.lit(None, pl.UInt32)
     if REISSUE in rows.columns:
         reissue = pl.when(pl.col(REISSUE).is_not_null()).then(crc(rows, REISSUE))
-    rows = rows.with_columns(_UNCHECKED).with_columns(reissue.alias("reissue_check"))
+    rows = rows.with_columns(**dict.fromkeys(CHECKS, pl.lit(None, pl.UInt32)) | {"reissue_check": reissue})
     if everyone:
         return check_values(rows)
     at = rows["cuid_made"].arg_true()
