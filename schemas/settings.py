@@ -73,9 +73,8 @@ class Portfolio(Settings):
 class LinkSettings(Settings):
     """The columns of `links.csv`, its date format, and the rows of a file."""
 
-    columns: dict[LinkColumn, Name] = Field(
-        default_factory=lambda: {name: name for name in get_args(LinkColumn)},
-        description="columns of `links.csv`, in order, each with its name there",
+    columns: dict[LinkColumn, Name] = setting(
+        {name: name for name in get_args(LinkColumn)}, "columns of `links.csv`, in order, each with its name there"
     )
     date_format: DateFormat = setting("YYYY-MM-DD", "how `expires_on` is written")
     rows_per_file: int | None = setting(None, "split into `links-00001.csv`, `links-00002.csv` … of so many rows", ge=1)
