@@ -220,14 +220,7 @@ def _readings(text: str) -> Iterator[_Reading]:
     """Yield the text as it is, with every spelling of a character undone, and also without markup."""
     reading: _Reading = text, range(len(text) + 1)
     yield reading
-    steps = (
-        [
-            (_SPELLED, _unspelled, _PASSES),
-            (_TAG, lambda tag: "|" if sum(map(str.isdecimal, tag[0])) < _SHORTEST else tag[0], 1),
-        ]
-        if _UNUSUAL.search(text)
-        else []
-    )
+    steps = ((_SPELLED, _unspelled, _PASSES), (_TAG, _untagged, 1)) if _UNUSUAL.search(text) else ()
     for pattern, plain, passes in steps:
         before = reading
         for _ in range(passes):

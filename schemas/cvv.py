@@ -12,8 +12,7 @@ import polars as pl
 from schemas.expressions import CVV_SHAPE
 from schemas.portal import CVV, CVV_HASH
 
-CVVS = [f"{n:03d}" for n in range(1_000)] + [f"{n:04d}" for n in range(10_000)]
-FOUR_DIGITS_FROM = 1_000  # index of the first four-digit CVV
+CVVS = [f"{n:03d}" for n in range(1_000)] + [f"{n:04d}" for n in range(10_000)]  # so the four-digit ones from 1,000
 
 
 def hash_cvv(rows: pl.DataFrame) -> pl.DataFrame:
@@ -24,7 +23,7 @@ def hash_cvv(rows: pl.DataFrame) -> pl.DataFrame:
 def hash_of(cvv: pl.Expr) -> pl.Expr:
     """Return the hash of each CVV, null where a text is not a CVV."""
     number = pl.when(cvv.str.contains(CVV_SHAPE)).then(cvv).str.to_integer(dtype=pl.UInt32, strict=False)
-    return pl.lit(hashes()).gather(number + pl.when(cvv.str.len_bytes() == 4).then(FOUR_DIGITS_FROM).otherwise(0))
+    return pl.lit(hashes()).gather(number + pl.when(cvv.str.len_bytes() == 4).then(1_000).otherwise(0))
 
 
 def mistake(cvv_hash: pl.Expr) -> pl.Expr:

@@ -103,12 +103,6 @@ def _holds_card(cells: Sequence[pl.Series]) -> pl.Series:
     return pl.Series(rows["index"].is_in(found["index"].implode()))
 
 
-def expires(year: pl.Expr, month: pl.Expr) -> pl.Expr:
-    """Return YYMM, which sorts as text; null if either is unreadable."""
-    text = pl.concat_str(year, month)
-    return pl.when(text.str.contains("^[0-9]{2}(0[1-9]|1[0-2])$")).then(text)
-
-
 def yymm(as_of: date, months: int = 0) -> str:
     """Return the month of `as_of`, or the one `months` later, as YYMM."""
     count = as_of.year * 12 + as_of.month - 1 + months

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal, Self
 
 import polars as pl
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, StringConstraints, Tag, model_validator
 
 from schemas import portal
 from schemas.expressions import UNREADABLE
-from schemas.settings import Settings
+from schemas.settings import Settings, setting
 
 Header = Annotated[str, StringConstraints(min_length=1)]
 Span = tuple[int, int]
@@ -26,7 +26,7 @@ Span = tuple[int, int]
 class Except(Settings):
     """A filter that leaves out rows with these values."""
 
-    exclude: tuple[str, ...] = Field(alias="not", min_length=1, description="values of rows to leave out")
+    exclude: tuple[str, ...] = setting(..., "values of rows to leave out", alias="not", min_length=1)
 
 
 Filter = dict[str, str | tuple[str, ...] | Except]  # source header -> the values of rows that count
@@ -173,6 +173,7 @@ def _ordered(span: Any) -> Any:
     return span
 
 
+_Ordered = AfterValidator(_ordered)
 _OneOrMore = BeforeValidator(
     lambda given: (given,) if isinstance(given, str) else given, json_schema_input_type=Header | tuple[Header, ...]
 )
@@ -182,38 +183,31 @@ Texts = Annotated[tuple[Header, ...], _OneOrMore]
 class Cell(Settings):
     """One portal column: exactly one source, then steps, in this order; another order is a table in `from`."""
 
-    source: Spec | None = Field(
-        None, alias="from", description="source column; of several, the first that exists; or a table like this one"
+    source: Spec | None = setting(
+        None, "source column; of several, the first that exists; or such a table", alias="from"
     )
-    at: Span | None = Field(None, description="fixed format: first and last character of the field, from 1")
-    constant: Header | None = Field(None, description="the same text in every row")
-    join: tuple[Spec, ...] | None = Field(None, min_length=1, description="several, joined; empty ones are left out")
-    between: str = Field(" ", alias="with", description="what `join` puts between them")
-    first: tuple[Spec, ...] | None = Field(None, min_length=1, description="of several, the first that is not empty")
-    strip_prefix: Texts | None = Field(None, description="texts taken away at the beginning")
-    strip_suffix: Texts | None = Field(None, description="texts taken away at the end")
-    split: Header | None = Field(None, description="where the text is taken apart; a blank: at any number of blanks")
-    part: Annotated[int | Span | None, AfterValidator(_ordered)] = Field(
+    at: Span | None = setting(None, "fixed format: first and last character of the field, from 1")
+    constant: Header | None = setting(None, "the same text in every row")
+    join: tuple[Spec, ...] | None = setting(None, "several, joined; empty ones are left out", min_length=1)
+    between: str = setting(" ", "what `join` puts between them", alias="with")
+    first: tuple[Spec, ...] | None = setting(None, "of several, the first that is not empty", min_length=1)
+    strip_prefix: Texts | None = setting(None, "texts taken away at the beginning")
+    strip_suffix: Texts | None = setting(None, "texts taken away at the end")
+    split: Header | None = setting(None, "where the text is taken apart; a blank: at any number of blanks")
+    part: Annotated[int | Span | None, _Ordered] = setting(
+        None, "which part of `split`, from 1, or from -1 at the right; `[first, last]`: these and those between"
+    )
+    slice: Annotated[Span, _Ordered] | None = setting(None, "first and last character, from 1, or from -1 at the right")
+    pad: int | None = setting(None, "left-pad digits with zeros to this length", ge=1, le=16)
+    format: Annotated[Header, AfterValidator(_format)] | None = setting(
         None,
-        description="which part of `split`, from 1, or from -1 at the right; `[first, last]`: these and those between",
-    )
-    slice: Annotated[Span, AfterValidator(_ordered)] | None = Field(
-        None, description="first and last character, from 1, or from -1 at the right"
-    )
-    pad: int | None = Field(None, ge=1, le=16, description="left-pad digits with zeros to this length")
-    format: Annotated[Header, AfterValidator(_format)] | None = Field(
-        None,
-        description="how a date or a name is written; the part its portal column needs is taken. Dates: YYYY or YY, MM "
+        "how a date or a name is written; the part its portal column needs is taken. Dates: YYYY or YY, MM "
         "or MON (English names), DD, in any order, with any separators; `auto`: the one reading that fits all rows. "
         f"Names: {', '.join(map(repr, NAMES))}; particles (`van der`) and suffixes (Jr, Sr, II, III, IV) go with LAST",
     )
-    lookup: dict[str, str] | str | None = Field(
-        None, description="text by text; or a CSV file beside the TOML: two columns, no header"
-    )
-    unknown: Literal["reject", "empty", "keep"] = Field(
-        "reject", description="what a text that is not in `lookup` means: its row is rejected, it is empty, or kept"
-    )
-    when: Filter | None = Field(None, description="rows that have it, as in `[filter]`; in others it is empty")
+    lookup: dict[str, str] | str | None = setting(None, "text by text; or a CSV beside the TOML: two columns, no names")
+    unknown: Literal["reject", "empty", "keep"] = setting("reject", "what becomes of a text that is not in `lookup`")
+    when: Filter | None = setting(None, "rows that have it, as in `[filter]`; in others it is empty")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -11,12 +11,18 @@ from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 
 class Reason(NamedTuple):
-    """A code, what happens to its row or line by default, unless a rule says it, who acts, what would be accepted."""
+    """A code, what happens to its row or line, who acts, what would be accepted."""
 
     code: str
-    happens: str
+    severity: str  # or the setting of [rules] that decides
     action: str
     hint: str = ""  # "" in the tables below: what its column accepts
+
+    @property
+    def advice(self) -> str:
+        """What would be accepted, and the setting that would let it pass; "" where neither is known."""
+        passes = f'`{self.severity} = "warn"` in [rules]' if self.severity in rules.SETTINGS else ""
+        return "; or ".join(filter(None, (self.hint and f"accepted: {self.hint}", passes)))
 
 
 LINES = (  # a line that is no record
@@ -35,7 +41,7 @@ _ABSENT = "a card that stands in the latest extract, in a row that can be sent"
 ROWS = (  # a row among others, of this extract or of earlier runs
     Reason("row.content.repeated", "not sent: duplicate", NOTHING, "each row once"),
     Reason("card.pan.repeated", "not sent: duplicate", NOTHING, "each card of a cardholder once"),
-    Reason("card.pan.other_cuid", "`other_cuid`: warn", FIX, "one cuid for all rows of one holder of a card"),
+    Reason("card.pan.other_cuid", "other_cuid", FIX, "one cuid for all rows of one holder of a card"),
     Reason("row.filter.excluded", "not sent: suppressed", NOTHING, "rows that the issuer's [filter] lets through"),
     Reason("cardholder.cuid.missing", "reject, in a portfolio only", FIX),
     Reason("card.link.standing", "not sent: suppressed", NOTHING, _RESTS),
@@ -64,6 +70,6 @@ HINTS = {portal.subject(name): accepts for name, accepts in portal.COLUMNS.items
 def reason(code: str) -> Reason:
     """Return what `code` asks for; an unknown kind goes to the partner, an unknown property has no hint."""
     subject, _, kind = code.rpartition(".")
-    given = next(((one.action, one.hint) for one in _ours() if one.code == code), None)
-    action, hint = given or (ACTIONS.get(kind, ASK), "")
-    return Reason(code, "", action, hint or HINTS.get(subject, ""))
+    given = next(((one.severity, one.action, one.hint) for one in _ours() if one.code == code), None)
+    severity, action, hint = given or ("", ACTIONS.get(kind, ASK), "")
+    return Reason(code, severity, action, hint or HINTS.get(subject, ""))

@@ -26,9 +26,7 @@ from schemas.portal import COLUMNS, subject
 NAME = r"^[^0-9]*\p{L}[^0-9]*$"
 LONGEST = 254  # characters, as many as an e-mail address may have
 FARTHEST = 20 * 12  # months; no card is valid for longer, so the digits mean something else
-OF_SETTINGS = {
-    name for name, one in RuleSettings.model_fields.items() if get_args(one.annotation) == get_args(Severity)
-}
+SETTINGS = {name for name, one in RuleSettings.model_fields.items() if get_args(one.annotation) == get_args(Severity)}
 
 Holds = pl.Expr | Callable[[date, RuleSettings], pl.Expr]  # or a function of business date and settings
 
@@ -51,11 +49,7 @@ class Rule:
         """Refuse an entry that could not work, or that nobody could see at work."""
         if not self.example:
             raise ValueError(f"{self.code}: a rule needs an example that breaks it")
-        if unknown := {self.column, *self.example} - COLUMNS.keys() | {self.severity} - {
-            "reject",
-            "warn",
-            *OF_SETTINGS,
-        }:
+        if unknown := {self.column, *self.example} - COLUMNS.keys() | {self.severity} - {"reject", "warn", *SETTINGS}:
             raise ValueError(f"{self.code}: no such column or severity: {', '.join(sorted(unknown))}")
 
     def severity_by(self, settings: RuleSettings) -> Severity:
@@ -80,7 +74,9 @@ def _matches(column: str, shape: str) -> pl.Expr:
 
 
 def _expiry() -> pl.Expr:
-    return expressions.expires(pl.col(YEAR), pl.col(MONTH))
+    """Return YYMM, which sorts as text; null if either is unreadable."""
+    text = pl.concat_str(YEAR, MONTH)
+    return pl.when(text.str.contains("^[0-9]{2}(0[1-9]|1[0-2])$")).then(text)
 
 
 def _no_placeholder(column: str) -> Holds:
@@ -179,9 +175,7 @@ RULES: tuple[Rule, ...] = (
         {CUID: "4111111111111111"},
         screen=expressions.LONG_NUMBER,
     ),
-    Rule(  # sent as it came
-        "cardholder.cuid.format", CUID, ~pl.col(CUID).str.contains(r"\p{Cc}"), {CUID: "C-1\u0085C-2"}
-    ),
+    Rule("cardholder.cuid.format", CUID, ~pl.col(CUID).str.contains(r"\p{Cc}"), {CUID: "C-1\u0085C-2"}),  # sent as is
     Rule("card.pan.format", PAN, _matches(PAN, expressions.PAN_SHAPE), {PAN: "424242424242424"}),
     Rule("card.pan.luhn", PAN, expressions.luhn_holds(pl.col(PAN)), {PAN: "4242424242424241"}, "luhn"),
     Rule("card.expiration_year.format", YEAR, _matches(YEAR, expressions.YEAR_SHAPE), {YEAR: "9"}),

@@ -4,7 +4,7 @@ In every table unknown keys are errors, and values never change after reading.
 """
 
 from datetime import date, time
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
@@ -20,7 +20,6 @@ Name = Annotated[str, StringConstraints(pattern=r'^[^",\t\r\n=+@-][^",\r\n]{0,63
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
-Cron = Annotated[str, StringConstraints(pattern=r"^\S+( \S+){4}$")]
 Address = Annotated[str, StringConstraints(pattern=r"^(https?://\S+[^/])?$")]
 
 
@@ -30,32 +29,28 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def setting(default: Any, meaning: str, **limits: Any) -> Any:
+    """Return one key of a table: its default, `...` where it is required, its meaning, and the limits of its value."""
+    return Field(default, description=meaning, **limits)
+
+
 class StoreSettings(Settings):
     """For a `root` on S3: how objects are written, whose bucket it is, and the tag that says that a file is clean."""
 
-    kms_key: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/_-]{1,256}$")] | None = Field(
-        None, description="KMS key (id, ARN or `alias/NAME`) that every object is encrypted with: SSE-KMS"
+    kms_key: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/_-]{1,256}$")] | None = setting(
+        None, "KMS key (id, ARN or `alias/NAME`) that every object is encrypted with: SSE-KMS"
     )
-    bucket_key: bool | None = Field(
-        None,
-        description="with `kms_key`: whether S3 uses a bucket key, which saves calls of KMS; unset: as the bucket says",
+    bucket_key: bool | None = setting(None, "with `kms_key`: a bucket key saves KMS calls; unset: as the bucket says")
+    owner: str | None = setting(None, "AWS account of the bucket; one of any other is refused", pattern="^[0-9]{12}$")
+    lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = setting(
+        None, "Object Lock of manifests, commits and events; needs a bucket made with Object Lock"
     )
-    owner: Annotated[str, StringConstraints(pattern="^[0-9]{12}$")] | None = Field(
-        None, description="AWS account of the bucket; a bucket of any other account refuses every call"
+    lock_days: int | None = setting(None, "days that `lock_mode` keeps them from being deleted", ge=1, le=36500)
+    verdict_tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,128}$")] | None = setting(
+        None, "tag of the malware verdict, such as `GuardDutyMalwareScanStatus`; no dropped file is read without it"
     )
-    lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = Field(
-        None, description="Object Lock of manifests, commits and events; needs a bucket made with Object Lock"
-    )
-    lock_days: int | None = Field(
-        None, ge=1, le=36500, description="days that `lock_mode` keeps them from being deleted"
-    )
-    verdict_tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,128}$")] | None = Field(
-        None,
-        description="tag by which a malware scanner gives its verdict, such as `GuardDutyMalwareScanStatus`; "
-        "no dropped file is read before it has it",
-    )
-    verdict_clean: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,256}$")] = Field(
-        "NO_THREATS_FOUND", description="value of that tag on a clean file; a file with any other value is never read"
+    verdict_clean: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,256}$")] = setting(
+        "NO_THREATS_FOUND", "value of that tag on a clean file; a file with any other value is never read"
     )
 
     @model_validator(mode="after")
@@ -70,26 +65,19 @@ class StoreSettings(Settings):
 class Portfolio(Settings):
     """With `full_portfolio = true`, new and changed cardholders are sent, and those whose link is about to expire."""
 
-    changes: tuple[Change, ...] = Field(
-        ("name", "address", "expiration", "reissue"), description="which changes of a known card send it again"
-    )
-    renew_within_days: int = Field(14, ge=0, le=365, description="replace a link that expires within this many days")
-    resend_errors: bool = Field(
-        False, description="`true`: rows the partner refused are sent again every night, even unchanged"
-    )
+    changes: tuple[Change, ...] = setting(get_args(Change), "which changes of a known card send it again")
+    renew_within_days: int = setting(14, "replace a link that expires within this many days", ge=0, le=365)
+    resend_errors: bool = setting(False, "`true`: rows the partner refused are sent again every night, even unchanged")
 
 
 class LinkSettings(Settings):
     """The columns of `links.csv`, its date format, and the rows of a file."""
 
-    columns: dict[LinkColumn, Name] = Field(
-        default_factory=lambda: {name: name for name in get_args(LinkColumn)},
-        description="columns of `links.csv`, in order, each with its name there",
+    columns: dict[LinkColumn, Name] = setting(
+        {name: name for name in get_args(LinkColumn)}, "columns of `links.csv`, in order, each with its name there"
     )
-    date_format: DateFormat = Field("YYYY-MM-DD", description="how `expires_on` is written")
-    rows_per_file: int | None = Field(
-        None, ge=1, description="split into `links-00001.csv`, `links-00002.csv` … of this many rows"
-    )
+    date_format: DateFormat = setting("YYYY-MM-DD", "how `expires_on` is written")
+    rows_per_file: int | None = setting(None, "split into `links-00001.csv`, `links-00002.csv` … of so many rows", ge=1)
 
     @field_validator("columns")
     @classmethod
@@ -109,28 +97,18 @@ class LinkSettings(Settings):
 class Schedule(Settings):
     """When `nightly` runs, in the issuer's time zone; other days and holidays are skipped, with an alert."""
 
-    cron: Cron = Field("30 1 * * *", description="when `nightly` runs, in the issuer's time zone")
-    days: tuple[Weekday, ...] = Field(
-        WEEK, min_length=1, description="business days; other days are skipped, with an alert"
-    )
-    holidays: tuple[date, ...] = Field((), description="dates that are skipped as well")
-    extract_by: time | None = Field(
-        None, description="time of day by which an extract must have arrived; unset: no alert"
-    )
+    cron: str = setting("30 1 * * *", "when `nightly` runs, in the issuer's time zone", pattern=r"^\S+( \S+){4}$")
+    days: tuple[Weekday, ...] = setting(WEEK, "business days; other days are skipped, with an alert", min_length=1)
+    holidays: tuple[date, ...] = setting((), "dates that are skipped as well")
+    extract_by: time | None = setting(None, "time of day by which an extract must have arrived; unset: no alert")
 
 
 class Alerts(Settings):
     """What raises an alert, and where alerts and tables link to."""
 
-    empty_extract: Literal["alert", "allow"] = Field(
-        "alert", description="`allow`: an extract without rows is nothing unusual"
-    )
-    report_url: Address = Field(
-        "", description="address under which the store can be browsed; reports are linked below it"
-    )
-    presigned_hours: int = Field(
-        12, ge=0, le=168, description="hours a link to a report on S3 works, where no server is named; 0: no such links"
-    )
+    empty_extract: Literal["alert", "allow"] = setting("alert", "`allow`: an extract without rows is nothing unusual")
+    report_url: Address = setting("", "address under which the store can be browsed; reports are linked below it")
+    presigned_hours: int = setting(12, "hours a link to a report on S3 works, without a server; 0: none", ge=0, le=168)
 
 
 Act = Literal["release", "gates", "override", "purge", "accept"]
@@ -139,12 +117,10 @@ Act = Literal["release", "gates", "override", "purge", "accept"]
 class FourEyes(Settings):
     """Acts that need a second person: the first one's command stores a request, another's carries it out."""
 
-    acts: tuple[Act, ...] = Field(
-        (),
-        description="`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; `purge`; "
-        "`audit accept`",
+    acts: tuple[Act, ...] = setting(
+        (), "`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; `purge`; `audit accept`"
     )
-    hours: int = Field(24, ge=1, le=168, description="hours after which a request expires")
+    hours: int = setting(24, "hours after which a request expires", ge=1, le=168)
 
 
 class Retention(Settings):
@@ -154,10 +130,8 @@ class Retention(Settings):
     Result files belong to the operator, like everything that is dropped.
     """
 
-    chunks_days: int = Field(7, ge=0, description="days to keep sealed chunks after the run's last result")
-    ledger_days: int = Field(
-        395, ge=63, description="the same for ledger, outcomes and report; never shorter than a link lives"
-    )
+    chunks_days: int = setting(7, "days to keep sealed chunks after the run's last result", ge=0)
+    ledger_days: int = setting(395, "the same for ledger, outcomes and report; never shorter than a link lives", ge=63)
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -9,7 +9,7 @@ import re
 import typing
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 import click
 
@@ -17,7 +17,7 @@ from flows.cli.main import COMMANDS as ENTRIES
 from flows.cli.main import GROUPS, command_of
 from flows.commands.entry import Entry, Form
 from schemas import portal, rules
-from schemas.issuer import Issuer, RuleSettings, Severity
+from schemas.issuer import Issuer, RuleSettings
 from schemas.reasons import LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
 
@@ -192,19 +192,20 @@ def _reasons() -> Iterator[str]:
     )
     for rule in rules.RULES:
         *_, action, hint = reason(rule.code)
-        yield f"| `{rule.code}` | `{rule.column}` | {_severity(rule)} | {action} | {hint} |"
+        yield f"| `{rule.code}` | `{rule.column}` | {_severity(rule.severity)} | {action} | {hint} |"
     for title, entries in (("What a line must be", LINES), ("Rows among others", ROWS)):
         yield from ("", f"## {title}", "", "| code | by default | who acts | accepted |", "|---|---|---|---|")
         known = ((one, reason(one.code)) for one in entries)
-        yield from (f"| `{one.code}` | {one.happens} | {one.action} | {hint} |" for one, (*_, hint) in known)
+        yield from (
+            f"| `{one.code}` | {_severity(one.severity)} | {one.action} | {hint} |" for one, (*_, hint) in known
+        )
     yield from ("", "## The partner's errors", "", PARTNERS, "", "| kind | who acts |", "|---|---|")
     yield from (f"| `{kind}` | {action} |" for kind, action in sorted(PARTNER.items()))
     yield ""
 
 
-def _severity(rule: rules.Rule) -> str:
-    default = rule.severity_by(RuleSettings())
-    return default if rule.severity in get_args(Severity) else f"`{rule.severity}`: {default}"
+def _severity(name: str) -> str:
+    return f"`{name}`: {getattr(RuleSettings(), name)}" if name in rules.SETTINGS else name
 
 
 PAGES: Final = {"SETTINGS.md": settings_page, "COMMANDS.md": commands_page, "REASONS.md": reasons_page}

@@ -202,7 +202,7 @@ def check(
         issuer: Whose settings.
         extract: An extract below the issuer's extracts.
         business_date: The business date, if the extract's name does not say it.
-        rejects: A new file for the rows of EXTRACT that would not be sent, with their reasons, without card numbers.
+        rejects: A new file for the rows of EXTRACT that would not be sent, with reasons and shapes, no card numbers.
     """
     if rejects is not None and rejects.exists():
         raise FileThereError(path=str(rejects))
@@ -279,7 +279,7 @@ def _rows(
 
 def _write(path: Path, inspection: rows.Inspection) -> Finding:
     """Write the rows that would not be sent, as rejects.csv of a run has them."""
-    frames = [lists.unsent(records) for records in inspection.unsent]
+    frames = [lists.unsent(*one) for one in inspection.unsent]
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.writelines(documents.csv_pieces(frames, reports.Refusals.dtypes()))

@@ -12,17 +12,14 @@ import polars as pl
 
 from flows.extracts.decode import decodes, line_blocks
 from flows.extracts.errors import EncodingError, HeaderError, TruncatedError
-from flows.extracts.grammar import header_names
+from flows.extracts.grammar import SEP, header_names
 from schemas.expressions import luhn_holds
 from schemas.issuer import SourceSettings
 from schemas.reference import toml
 
 FIRST, BLOCK = 2000, 1 << 14  # lines looked at in the beginning; after it, one in each block of so many bytes
 ABOVE = 12  # most lines above the data
-_SEP = re.compile('"?sep=', re.IGNORECASE)
-_TAG = re.compile(
-    r'["(*#=-]*(?:TRL|TRA?I?LE?R|TLR|TR|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+)(?=[^A-Za-z-]|$)|[(*#=-]+'
-)
+_TAG = re.compile(r'["(*#=-]*(?:TRA?I?LE?R?|TL?R|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+)(?=[^A-Za-z-]|$)|[(*#=-]+')
 _ODD = re.compile("[a-z][À-ÞŽŠŒŸ]|[^\x00-\x7fÀ-ɏªº°½¼·’‘´–-]")  # hardly ever in cp1252 text
 _CARD = re.compile("[0-9]{12}|[0-9]{4}[ -][0-9]{4}[ -][0-9]{4}")
 
@@ -124,7 +121,10 @@ def _delimited(lines: _Lines, name: str) -> Sample | None:
         return None
     times, size, delimiter = max(divided)
     header, at = _header(lines.some[:ABOVE], size, SourceSettings.model_validate({"delimiter": delimiter}), name)
-    above, data = [line for line in lines.some[:at] if not _SEP.match(line)], lines.some[at + bool(header) :]
+    above, data = (
+        [line for line in lines.some[:at] if not SEP.match(line)],
+        lines.some[at + bool(header) :],
+    )
     tag = re.match(r"[#*!]" if header else r"[A-Za-z]{1,8}|[#*!]", (above or [""])[0])
     comment = tag[0] if tag and not any(line.startswith(tag[0]) for line in data) else ""
     titles = sum(1 for line in above if not (comment and line.startswith(comment)))
@@ -180,9 +180,7 @@ def _trailer(lines: _Lines, rows: int, delimiter: str) -> Iterator[Guess]:
         mark = re.escape(part).replace("\\ ", " ")  # polars rejects an escaped space
         pattern += "[0-9]+" if part.isdigit() else "[A-Za-z]+" if part.isalpha() else mark
     digits = "+" if delimiter else f"{{{len(count[0])}}}"
-    asked = (
-        "" if int(count[0]) == rows else f"It says {int(count[0]):,}, and {rows:,} lines are above: is it the count?"
-    )
+    asked = "" if int(count[0]) == rows else f"It says {int(count[0]):,}, with {rows:,} lines above: is it the count?"
     yield Guess("trailer", toml(f"{pattern}([0-9]{digits})"), "the last line; the group is the number of rows", asked)
 
 

@@ -50,9 +50,7 @@ class MappingError(ExtractError):
     """Columns are missing or unknown, or dates are not written as the settings say, or not in one way."""
 
     message = "{name} does not fit [columns]: {problem}."
-    next_step = (
-        "Correct [columns] in the issuer's settings, or ask the issuer what it changed, or how dates are written."
-    )
+    next_step = "Correct [columns] in the issuer's settings, or ask the issuer what changed, or how dates are written."
 
 
 class CardInNameError(ExtractError):

@@ -20,24 +20,26 @@ TOO_FEW = "line.fields.too_few"
 TOO_MANY = "line.fields.too_many"
 TOO_SHORT = "line.length.short"
 
+ILLEGAL = r"[\x00\x1a\r]"
 WIDE = 500  # fields; polars compiles no regex of many more
 MOST = 20_000  # columns
 RECORD = "record"  # the only column of a fixed-width extract: the whole line
-_SEP = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+SEP = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _NUMBER = re.compile(r"[\s\d.,/+-]*\d[\s\d.,/+-]*")
 _CARD_OR_MAIL = re.compile(r"\d[\d -]{4,}\d|@")
 _AROUND = "\ufeff\u200b\u00a0 \t"
 LONGEST_RECORD = 100  # physical lines one record may span
 
 
-class Delimited:
-    """Records of `fields` fields between `delimiter`s, quoted as in RFC 4180; `excel`: or as `="text"`."""
+class Records:
+    """Records of `fields` fields, quoted as in RFC 4180 or as the settings say; or of one width, each one line."""
 
-    def __init__(self, delimiter: str, fields: int, *, excel: bool = False) -> None:
-        self._delimiter, self._fields = delimiter, fields
-        marker = re.escape(delimiter)
+    def __init__(self, settings: SourceSettings, fields: int) -> None:
+        self._delimiter, self._fields = settings.delimiter, fields
+        self._width = settings.width if settings.format == "fixed" else None
+        marker = re.escape(self._delimiter)
         plain = rf'[^"{marker}\x00\x1a\r\n]*'
-        formula = f'="{plain}"|' if excel else ""
+        formula = f'="{plain}"|' if settings.quoting == "excel" else ""
         field = rf'(?:"[^"\x00\x1a]*(?:""[^"\x00\x1a]*)*"|{formula}{plain})'
         record = rf"{field}(?:{marker}{field}){{{fields - 1}}}"
         following = marker + field
@@ -47,11 +49,14 @@ class Delimited:
         self._open = re.compile(rf'(?:{following})*{marker}"[^"]*(?:""[^"]*)*')
 
     def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
-        """Return which lines are records with content; not `quoted`, it is enough to count delimiters."""
-        content = lines.str.contains(rf'[^{re.escape(self._delimiter)}\s"]')
+        """Return which lines are records with content; not `quoted`, it is enough to count what they have."""
+        content = lines.str.contains(rf'[^{re.escape(self._delimiter)}\s"]' if self._width is None else r"\S")
         if not quoted:
-            legal = ~lines.str.contains(r"[\x00\x1a\r]")
-            return content & legal & (lines.str.count_matches(self._delimiter, literal=True) == self._fields - 1)
+            if self._width is None:
+                found, wanted = lines.str.count_matches(self._delimiter, literal=True), self._fields - 1
+            else:
+                found, wanted = lines.str.len_chars(), self._width
+            return content & ~lines.str.contains(ILLEGAL) & (found == wanted)
         if self._fields <= WIDE:
             return content & lines.str.contains(f"^{self._whole.pattern}$")
         return content & pl.Series([self._whole.fullmatch(line) is not None for line in lines], dtype=pl.Boolean)
@@ -66,9 +71,12 @@ class Delimited:
         return inside < self._fields - 1 and self._whole.fullmatch(text) is not None
 
     def fault(self, line: str) -> str:
-        """Return the reason code of the first field that cannot be read, else of the number of fields."""
+        """Return the reason code of the first field that cannot be read, else of their number, or of the width."""
         if line == UNREADABLE.decode():
             return ENCODING
+        if self._width is not None:
+            short = TOO_SHORT if len(line) < self._width else "line.length.long"
+            return CONTROL if re.search(ILLEGAL, line) else short
         fields = self._readable.match(self._delimiter + line)
         assert fields is not None  # noqa: S101  for mypy: every text matches, since a field may be empty
         rest = line[fields.end() - 1 :]
@@ -82,29 +90,9 @@ class Delimited:
         return TOO_FEW if found < self._fields else TOO_MANY
 
 
-class Fixed:
-    """Records of exactly `width` characters, each one line."""
-
-    def __init__(self, width: int) -> None:
-        self._width = width
-
-    def holds(self, lines: pl.Series, quoted: bool) -> pl.Series:
-        """Return which lines have the width and are not blank; quotes have no meaning here."""
-        legal = ~lines.str.contains(r"[\x00\x1a\r]") & lines.str.contains(r"\S")
-        return legal & (lines.str.len_chars() == self._width)
-
-    def fault(self, line: str) -> str:
-        """Return what is wrong: an illegal character, else the width."""
-        if line == UNREADABLE.decode():
-            return ENCODING
-        if re.search(r"[\x00\x1a\r]", line):
-            return CONTROL
-        return TOO_SHORT if len(line) < self._width else "line.length.long"
-
-
 def is_sep_line(line: str, settings: SourceSettings, name: str) -> bool:
     """Return whether this is Excel's `sep=` line; raises HeaderError if it contradicts the settings."""
-    found = _SEP.fullmatch(line)
+    found = SEP.fullmatch(line)
     if found and found[1] != settings.delimiter:
         problem = f"its sep= line names the delimiter {found[1]!r}, the settings {settings.delimiter!r}"
         raise HeaderError(name=name, problem=problem)

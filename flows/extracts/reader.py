@@ -66,10 +66,7 @@ class Extract:
         if self._open and self.kinds[Kind.HEADER] and settings.final_newline and not again:
             raise TruncatedError(name=name, problem="it ends within its header")
         self._total = None if again or settings.hash_total is None else grammar.HashTotal(settings, self.header, name)
-        excel, columns = settings.quoting == "excel", len(self.header)
-        self._grammar: grammar.Delimited | grammar.Fixed = grammar.Delimited(settings.delimiter, columns, excel=excel)
-        if settings.format == "fixed" and settings.width is not None:
-            self._grammar = grammar.Fixed(settings.width)
+        self._grammar = grammar.Records(settings, len(self.header))
         self._check_header_fits()
 
     @property
@@ -140,9 +137,7 @@ class Extract:
         self._data = self._data[at:]
         if settings.format == "fixed":
             return (grammar.RECORD,)
-        return (
-            grammar.header_names(self._header_line, settings, self._name) if self.kinds[Kind.HEADER] else settings.names
-        )
+        return grammar.header_names(self._header_line, settings, self._name) if self._header_line else settings.names
 
     def _line_at(self, at: int) -> tuple[str, int] | None:
         """Return the line at a byte of the data, and the start of the next; None at the end of the extract."""
@@ -158,11 +153,11 @@ class Extract:
         """Refuse a header that fits none of the next lines, before an error shows names that may be cells."""
         while self._data.count(b"\n") < PEEKED and (raw := next(self._blocks, None)) is not None:
             self._data += self._decode(raw, self._data.count(b"\n"))
-        if isinstance(self._grammar, grammar.Fixed) or not self._data:
+        if self._settings.format == "fixed" or not self._data:
             return
         lines = pl.read_lines(self._data, n_rows=PEEKED).to_series()
         kinds = self._kinds(lines, quoted=True, last=False)
-        open_at = self._join(self._grammar, lines, kinds, last=False)
+        open_at = self._join(lines, kinds, last=False)
         if (kinds == Kind.REFUSED).any() and not (kinds == Kind.RECORD).any() and open_at == len(kinds):
             line = lines[int(np.flatnonzero(kinds == Kind.REFUSED)[0])]
             code = self._grammar.fault(line)
@@ -170,9 +165,7 @@ class Extract:
             if code not in (grammar.TOO_FEW, grammar.TOO_MANY):
                 problem = f"it may be data, since none of the lines after it is a record ({code})"
             form = next((form for form, mark in (("backslash", '\\"'), ("excel", '="')) if mark in line), "")
-            raise HeaderError(
-                name=self._name, problem=problem + (f"; quoting = {form!r} may read them" if form else "")
-            )
+            raise HeaderError(name=self._name, problem=problem + (f"; quoting = {form!r} may help" if form else ""))
 
     # The data
 
@@ -182,8 +175,8 @@ class Extract:
         quoted = self._settings.format == "csv" and b'"' in data
         kinds = self._kinds(lines, quoted, last)
         rest = b""
-        if isinstance(self._grammar, grammar.Delimited) and quoted:
-            keep = self._join(self._grammar, lines, kinds, last)
+        if quoted:
+            keep = self._join(lines, kinds, last)
             rest = b"\n".join(data.split(b"\n")[keep - len(kinds) - 1 :]) if keep < len(kinds) else b""
             lines, kinds = lines.head(keep), kinds[:keep]
         self._check_trailer(lines, kinds)
@@ -238,7 +231,7 @@ class Extract:
                 kinds[at] = Kind.BLANK
         return kinds
 
-    def _join(self, records: grammar.Delimited, lines: pl.Series, kinds: Kinds, last: bool) -> int:
+    def _join(self, lines: pl.Series, kinds: Kinds, last: bool) -> int:
         """Mark the records that span lines; return how many lines can be read without the next block.
 
         A record ends at the first line that closes its quotes, so each opening line has one candidate, and a stray
@@ -247,7 +240,7 @@ class Extract:
         odd, end = [at for at in np.flatnonzero(kinds == Kind.REFUSED).tolist() if lines[at].count('"') % 2], -1
         for first, closing in pairwise(odd):
             near = first > end and closing - first < grammar.LONGEST_RECORD
-            if near and records.joins(lines[first : closing + 1].to_list()):
+            if near and self._grammar.joins(lines[first : closing + 1].to_list()):
                 kinds[first], kinds[first + 1 : closing + 1], end = Kind.RECORD, Kind.CONTINUES, closing
         still_open = not last and odd and odd[-1] > end and len(kinds) - odd[-1] < grammar.LONGEST_RECORD
         return odd[-1] if still_open else len(kinds)

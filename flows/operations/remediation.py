@@ -25,7 +25,7 @@ from flows.runs.keys import RunKeys, dismissed, results
 from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.store import ObjectMissingError, Store, concurrently
 from flows.submissions.pending import extract_states
-from flows.submissions.plan import dismissal_of, dismissals, find_extract, identify
+from flows.submissions.plan import dismissal, dismissals, find_extract, identify
 from schemas import breaks, ledger
 from schemas.breaks import EXPLAINED, KINDS, LOST, PLACELESS, RESULT_SHORT, Break
 from schemas.ledger import BROKEN
@@ -90,7 +90,7 @@ def dismiss(context: IssuerContext, extract: str, reason: str, *, undo: bool = F
     adapters, issuer, signed = context.adapters, context.issuer.issuer, context.adapters.signed(reason)
     entry = find_extract(context, extract)
     sha256 = identify(adapters.store, entry).sha256
-    standing = dismissal_of(context, entry.key, dismissals(adapters.store, issuer, sha256))
+    standing = dismissal(context, entry.key, dismissals(adapters.store, issuer, sha256))
     if undo and standing is None:
         raise NotFoundError(place=entry.key, what="dismissal to take back", command=f"cardlink extracts {issuer}")
     for one in extract_states(context):

@@ -53,8 +53,8 @@ def errors(rows: pl.DataFrame) -> pl.DataFrame:
     return _refusals(listed)
 
 
-def unsent(records: pl.DataFrame) -> pl.DataFrame:
-    """Return rejects.csv or held.csv of ledger records: one line per row and reason, never with a value."""
+def unsent(records: pl.DataFrame, shapes: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return rejects.csv or held.csv of ledger records: a line per row and reason, no value; `shapes` of a check."""
     reported = records.select("row", "cuid", "last_4", "reasons").explode("reasons")
     split = pl.col("reasons").str.split_exact("|", 1)
     listed = reported.with_columns(
@@ -62,8 +62,12 @@ def unsent(records: pl.DataFrame) -> pl.DataFrame:
         split.struct.field("field_1").alias("reason"),
         pl.lit("submit").alias("stage"),
     )
-    hints = _by_code(listed["reason"], lambda code: f"accepted: {reason(code).hint}" if reason(code).hint else None)
-    return _refusals(listed.with_columns(hints.alias("message")))
+    advice = _by_code(listed["reason"], lambda code: reason(code).advice or None)
+    listed = listed.with_columns(advice.alias("message"))
+    if shapes is not None:
+        told = pl.concat_str("found: " + pl.col("found"), "message", separator="; ", ignore_nulls=True)
+        listed = listed.join(shapes, on=["row", "column"], how="left", maintain_order="left").with_columns(message=told)
+    return _refusals(listed)
 
 
 def chunks(manifest: Manifest, reconciled: pl.DataFrame) -> pl.DataFrame:

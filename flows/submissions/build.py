@@ -19,10 +19,11 @@ from flows.extracts.errors import EmptyExtractError
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.reader import Block, Extract
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of
+from flows.runs.documents import keys_of, nights_before
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, prefetch
-from flows.submissions.gates import GateFacts, gate_facts, out_of_sequence, sequence_number
+from flows.submissions.drift import departures
+from flows.submissions.gates import Built, out_of_sequence, sequence_number
 from flows.submissions.publish import LedgerWriter, Outcome, PartialRunError, Publisher, Splitter, sent_records
 from flows.submissions.rows import EVERY_ROW, Route, RowScope
 from schemas import ledger
@@ -75,11 +76,8 @@ class Scan:
 
     def __iter__(self) -> Generator[Piece, None, None]:
         """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
-        with (
-            closing(prefetch(self._blocks())) as blocks,
-            closing(prefetch(map(self.route.validate, blocks))) as validated,
-        ):
-            for block in validated:
+        with closing(prefetch(self._blocks())) as blocks, closing(prefetch(map(self.route.validate, blocks))) as ready:
+            for block in ready:
                 good, others = self.route.process(block)
                 self._fates[ledger.SUBMITTED] += good.height
                 self._fates.update(dict(others["fate"].value_counts().iter_rows()))
@@ -149,11 +147,10 @@ OnProgress = Callable[[Progress], None]
 
 def build_run(
     context: IssuerContext, job: Job, sealer: Sealer | None, on_progress: OnProgress = lambda _: None
-) -> tuple[Manifest, GateFacts]:
+) -> Built:
     """Make the one pass over an extract: every row to the ledger, every chunk published; PartialRunError.
 
-    Return the manifest that would commit what was written, and the facts by which gates judge it. Without `sealer`
-    chunks are only counted: a dry run.
+    Without `sealer` chunks are only counted: a dry run.
     """
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
     ledger, publisher = LedgerWriter(store, keys, anew=sealer is None), Publisher(context, sealer, keys)
@@ -185,7 +182,10 @@ def build_run(
         sequence=scan.number,
         profile=profile,
     )
-    return manifest, gate_facts(context, keys.run, plan.source.key, scan.counts, scan.route, profile, scan.held)
+    before, route = nights_before(store, keys.run), scan.route
+    drift = departures(profile, before, context.issuer.limits.max_drift)
+    cards = route.test_cards, route.other_cards
+    return Built(manifest, [one.read for one in before], *cards, drift, scan.held, route.reasons)
 
 
 def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[ManifestChunk]:

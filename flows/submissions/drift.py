@@ -13,9 +13,10 @@ import numpy as np
 import polars as pl
 
 from flows.runs.documents import Night
+from schemas.expressions import UNREADABLE
 from schemas.manifest import ColumnProfile, Profile
 from schemas.mapping import present
-from schemas.portal import CVV, CVV_HASH, PAN
+from schemas.portal import CVV, CVV_HASH, PAN, columns
 
 SAMPLED = 2048  # rows at most
 KEPT = 32  # lengths, forms and BINs of a column: the most frequent; longer cells count as this long
@@ -31,6 +32,24 @@ FORM = "{now:.0%} of the cells have the form {key} (A: letters, 9: digits, X: bo
 BEGINS = "{now:.0%} of the cards begin with {key}, usually {usual:.0%}"
 
 
+def shape(cell: pl.Expr) -> pl.Expr:
+    """Return the shape of a text: A for a letter, 9 for a digit, cut where it is long."""
+    for pattern, mask in MASKS.items():
+        cell = cell.str.replace_all(pattern, mask)
+    return cell
+
+
+def shapes(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return row, column and `found` of the cells that verdicts reject: the shape, of card data only the length."""
+    refused, cell = verdicts.filter(severity="reject").select("row", "column").unique(), pl.col("cell")
+    bad = rows.join(refused, on="row", how="semi")
+    cells = bad.unpivot(columns(), index="row", variable_name="column", value_name="cell")
+    length = pl.concat_str(cell.str.len_chars(), pl.lit(" characters"))
+    found = pl.when(pl.col("column").is_in((PAN, CVV, CVV_HASH))).then(length).otherwise(shape(cell))
+    told = cells.filter(cell != UNREADABLE).select("row", "column", found=found)
+    return told.join(refused, on=["row", "column"], how="semi")
+
+
 class Sample:
     """A sample of the rows of an extract, whose mapped blocks are added in order."""
 
@@ -44,12 +63,10 @@ class Sample:
 
     def look(self, column: str) -> tuple[float, list[str]]:
         """Return which share of the cells has content, and its three most frequent shapes: A a letter, 9 a digit."""
-        cells = pl.concat(self._kept).select(shape=present(pl.col(column))).to_series()
-        shape = cells.drop_nulls()
-        for pattern, mask in MASKS.items():
-            shape = shape.str.replace_all(pattern, mask)
-        most = shape.value_counts().sort("count", "shape", descending=[True, False])["shape"].head(3)
-        return shape.len() / cells.len() if cells.len() else 0.0, most.to_list()
+        cells = pl.concat(self._kept).select(shape=shape(present(pl.col(column)))).to_series()
+        known = cells.drop_nulls()
+        most = known.value_counts().sort("count", "shape", descending=[True, False])["shape"].head(3)
+        return known.len() / cells.len() if cells.len() else 0.0, most.to_list()
 
     @property
     def empty(self) -> bool:

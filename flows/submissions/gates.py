@@ -13,15 +13,14 @@ from typing import NamedTuple, get_args
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.runs.chains import last_commit
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, nights_before, read_document, read_manifest
-from flows.runs.keys import RunId, commits, link
+from flows.runs.documents import keys_of, read_document, read_manifest
+from flows.runs.keys import commits, link
 from flows.runs.prior_state import seen_rows
-from flows.submissions.drift import departures
 from flows.submissions.plan import submit_line
-from flows.submissions.rows import ReasonRows, Route
+from flows.submissions.rows import ReasonRows
 from schemas.actions import Gate
 from schemas.issuer import Issuer, SourceSettings
-from schemas.manifest import Counts, Manifest, Profile, SourceIdentity
+from schemas.manifest import Manifest, SourceIdentity
 
 CHANGED_EXTRACT: Gate = "changed-extract"  # checked before anything is planned or sealed
 SEQUENCE_GAP: Gate = "sequence-gap"
@@ -38,9 +37,7 @@ class TrailerMismatchError(BalanceError):
 class RejectRateError(GateError):
     """More rows were rejected than the limit allows."""
 
-    message = (
-        "{extract}: {refused} of {read} rows rejected, above limits.max_reject_rate = {limit}. Nothing was committed."
-    )
+    message = "{extract}: {refused} of {read} rows rejected, above max_reject_rate = {limit}. Nothing was committed."
     next_step = "Read {rejects}; correct the extract at its source, or submit with --open reject-rate."
 
 
@@ -78,67 +75,42 @@ class WrongCardsError(OperatorError):
     next_step = "Check that the extract belongs to this issuer and this environment."
 
 
-class GateFacts(NamedTuple):
-    """What the gates check: the run's counts, the row counts of the runs before it, the kinds of its cards.
+class Built(NamedTuple):
+    """A run before its commit: the manifest that would commit it, and by what else the gates judge it."""
 
-    `held` is why the run must not begin, `reasons` those of its rows.
-    """
-
-    extract: str
-    counts: Counts
-    before: Sequence[int]
+    manifest: Manifest
+    before: Sequence[int]  # row counts of the runs before it
     test_cards: int
     real_cards: int
-    seen: int  # rows whose card has or awaits a link
     drift: Sequence[str] = ()  # how columns depart from those before
-    rejects: str = "the run's report/rejects.csv"  # where each refused row is listed
-    held: CardlinkError | None = None
-    reasons: Sequence[ReasonRows] = ()
+    held: CardlinkError | None = None  # why it must not begin
+    reasons: Sequence[ReasonRows] = ()  # of its rows
 
 
-def gate_facts(
-    context: IssuerContext,
-    run: RunId,
-    extract: str,
-    counts: Counts,
-    route: Route,
-    profile: Profile | None,
-    held: CardlinkError | None,
-) -> GateFacts:
-    """Return what the gates check of a run, beside those before it."""
-    before = nights_before(context.adapters.store, run)
-    drift = departures(profile, before, context.issuer.limits.max_drift)
-    seen = seen_rows({one.code: one.rows for one in route.reasons})
-    sizes, reasons = [one.read for one in before], route.reasons
-    cards = route.test_cards, route.other_cards
-    return GateFacts(extract, counts, sizes, *cards, seen, drift, held=held, reasons=reasons)
-
-
-def refusals(facts: GateFacts, issuer: Issuer, opened: Collection[str] = ()) -> Iterator[CardlinkError]:
-    """Yield the error of each gate that fails."""
-    counts, limits, test = facts.counts, issuer.limits, issuer.test
-    if facts.held is not None:
-        yield facts.held
+def refusals(
+    built: Built, issuer: Issuer, opened: Collection[str] = (), rejects: str = "the run's report/rejects.csv"
+) -> Iterator[CardlinkError]:
+    """Yield the error of each gate that fails; `rejects` is where each refused row is listed."""
+    counts, limits, test = built.manifest.counts, issuer.limits, issuer.test
+    extract = built.manifest.source.key
+    rows = {"extract": extract, "read": counts.read}
+    if built.held is not None:
+        yield built.held
     if counts.trailer is not None and counts.trailer != counts.read:
-        yield TrailerMismatchError(extract=facts.extract, trailer=counts.trailer, read=counts.read)
-    if wrong := facts.real_cards if test else facts.test_cards:
-        kind = "real" if test else "test"
-        yield WrongCardsError(extract=facts.extract, count=wrong, kind=kind, test=str(test).lower())
-    rejected, limit = counts.rejected, limits.max_reject_rate
-    if "reject-rate" not in opened and rejected > limit * counts.read:
-        yield RejectRateError(
-            extract=facts.extract, refused=rejected, read=counts.read, limit=limit, rejects=facts.rejects
-        )
+        yield TrailerMismatchError(trailer=counts.trailer, **rows)
+    if wrong := built.real_cards if test else built.test_cards:
+        yield WrongCardsError(extract=extract, count=wrong, kind="real" if test else "test", test=str(test).lower())
+    if "reject-rate" not in opened and counts.rejected > limits.max_reject_rate * counts.read:
+        yield RejectRateError(refused=counts.rejected, limit=limits.max_reject_rate, rejects=rejects, **rows)
+    seen = seen_rows(built.manifest.reasons)
     most = 0 if issuer.resend.seen_before == "refuse" else limits.max_seen_before
-    if "seen-before" not in opened and not issuer.full_portfolio and facts.seen > most * counts.read:
-        yield SeenBeforeError(
-            extract=facts.extract, seen=facts.seen, read=counts.read, limit=f"{most:.0%}", others=counts.submitted
-        )
-    usual = round(median(facts.before)) if len(facts.before) > 2 else counts.read  # two runs show no usual size
+    if "seen-before" not in opened and not issuer.full_portfolio and seen > most * counts.read:
+        yield SeenBeforeError(seen=seen, limit=f"{most:.0%}", others=counts.submitted, **rows)
+    usual = round(median(built.before)) if len(built.before) > 2 else counts.read  # two runs show no usual size
     if "row-jump" not in opened and abs(counts.read - usual) > limits.max_row_jump * usual:
-        yield RowJumpError(extract=facts.extract, read=counts.read, runs=len(facts.before), median=usual)
-    if facts.drift and limits.drift == "refuse" and "drift" not in opened:
-        yield DriftError(extract=facts.extract, how="; ".join(facts.drift))
+        yield RowJumpError(runs=len(built.before), median=usual, **rows)
+    if built.drift and limits.drift == "refuse" and "drift" not in opened:
+        yield DriftError(extract=extract, how="; ".join(built.drift))
 
 
 LOOK_BACK = timedelta(days=60)  # a number that was used before is not a repeat: the issuer began again
@@ -170,35 +142,24 @@ def sequence_number(source: SourceSettings, key: str, before: Sequence[str]) -> 
 
 
 def out_of_sequence(
-    context: IssuerContext,
-    source: SourceIdentity,
-    as_of: date,
-    number: int | None,
-    opened: Collection[str],
+    context: IssuerContext, source: SourceIdentity, as_of: date, number: int | None, opened: Collection[str]
 ) -> GateError | None:
     """Return the gate that a number does not pass; SequenceError."""
+    store, issuer, this = context.adapters.store, context.issuer.issuer, [source.key, source.sha256]
     expected, last = number, ""
-    for one, used in _committed(context, source) if number is not None else ():
+    for at in range(last_commit(store, issuer) if number is not None else 0, 0, -1):
+        one = read_document(store, link(commits(issuer), at), Manifest)
+        if not one or one.sequence is None or [one.source.key, one.source.sha256] == this:
+            continue
+        if read_manifest(store, keys_of(one.run)) is None:  # abandoned, or not committed yet
+            continue
         if not last:
-            expected, last = used + 1, one.run
-        if used == number:
-            raise SequenceError(
-                extract=source.key, problem=f"run {one.run} has used {number}; the next number is {expected}"
-            )
+            expected, last = one.sequence + 1, one.run
+        if one.sequence == number:
+            raise SequenceError(extract=source.key, problem=f"run {one.run} has used {number}; the next is {expected}")
         if number == expected or one.as_of < as_of - LOOK_BACK:
             break
     if number == expected or SEQUENCE_GAP in opened:
         return None
     command = submit_line(source.key, "--open", SEQUENCE_GAP)
     return SequenceGapError(extract=source.key, number=number, expected=expected, run=last, command=command)
-
-
-def _committed(context: IssuerContext, source: SourceIdentity) -> Iterator[tuple[Manifest, int]]:
-    """Yield the committed runs of other numbered extracts, the last first, each with its number."""
-    store, issuer, this = context.adapters.store, context.issuer.issuer, [source.key, source.sha256]
-    for at in range(last_commit(store, issuer), 0, -1):
-        done = read_document(store, link(commits(issuer), at), Manifest)
-        if not done or done.sequence is None or [done.source.key, done.source.sha256] == this:
-            continue
-        if read_manifest(store, keys_of(done.run)) is not None:  # else abandoned, or not committed yet
-            yield done, done.sequence

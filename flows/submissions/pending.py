@@ -30,15 +30,7 @@ from flows.runs.store import (
 )
 from flows.submissions.build import Scan
 from flows.submissions.gates import CHANGED_EXTRACT
-from flows.submissions.plan import (
-    RunInputs,
-    dismiss_line,
-    dismissal_of,
-    dismissals,
-    expected_run,
-    identify,
-    submit_line,
-)
+from flows.submissions.plan import RunInputs, dismiss_line, dismissal, dismissals, expected_run, identify, submit_line
 from flows.submissions.rows import RowScope
 from schemas.manifest import Manifest, Plan, SourceIdentity
 from schemas.portal import CUID
@@ -152,7 +144,7 @@ def _state(context: IssuerContext, runs: Mapping[str, Sequence[_Run]], one: Extr
     one = one._replace(run=mine[-1] if mine else "")
     if one.run in ended:
         return one._replace(state="abandoned")
-    if dismissal_of(context, key, one.dismissals) is not None:
+    if dismissal(context, key, one.dismissals) is not None:
         return one._replace(state="dismissed")
     if entry is not None and (committed or (alike and alike[-1][1] is not None)):
         return one._replace(state="repeated", other=(committed or [*ended])[-1])
@@ -186,7 +178,7 @@ def changed_extract(
         return None
     expected_run(context, source, asked)  # dismissed or repeated, rather than changed
     turns = {one.run: turn for turn, one in enumerate(commits_since(store, issuer))} if ends[1:] else {}
-    before, new = max(ends, key=lambda one: turns.get(one.run, -1)), list[pl.Series]()
+    last, new = max(ends, key=lambda one: turns.get(one.run, -1)), list[pl.Series]()
     with open_extract(context, entry, source) as stream:
         scan = Scan(context, stream, source, asked.as_of, RowScope(prior=prior))
         for piece in scan:
@@ -195,14 +187,12 @@ def changed_extract(
     counts, found = scan.counts, pl.concat(new)
     rows = f"{counts.read:,} rows, not compared since the ledger of that run was purged"
     with suppress(documents.LedgerPurgedError):
-        parts = documents.read_ledger(store, documents.keys_of(before.run), before.ledger, CARD)
+        parts = documents.read_ledger(store, documents.keys_of(last.run), last.ledger, CARD)
         old = pl.concat([pl.Series("card", dtype=pl.UInt64), *map(_cards, parts)])
         same, gone = int(found.is_in(old.implode()).sum()), int((~old.is_in(found.implode())).sum())
         rows = f"{same:,} rows are the same, {found.len() - same:,} new, {gone:,} gone"
     line, sent = submit_line(key, "--open", CHANGED_EXTRACT), f"{counts.submitted:,}"
-    return ChangedExtractError(
-        extract=key, run=before.run, rows=rows, submit=line, sent=sent, dismiss=dismiss_line(key)
-    )
+    return ChangedExtractError(extract=key, run=last.run, rows=rows, submit=line, sent=sent, dismiss=dismiss_line(key))
 
 
 def _cards(rows: pl.DataFrame) -> pl.Series:

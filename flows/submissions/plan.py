@@ -94,25 +94,21 @@ def find_extract(context: IssuerContext, name: str) -> Entry:
 
 def identify(store: Store, entry: Entry) -> SourceIdentity:
     """Read the extract once, pinned, for its SHA-256 and its size in bytes and lines."""
-    running, size, newlines = hashlib.sha256(), 0, 0
+    hasher, size, newlines = hashlib.sha256(), 0, 0
     with store.open(entry.key, entry) as source, closing(prefetch(iter(lambda: source.read(PIECE), b""))) as pieces:
         for piece in pieces:
-            running.update(piece)
+            hasher.update(piece)
             size += len(piece)
             newlines += piece.count(b"\n")
-    return SourceIdentity(
-        key=entry.key, version=entry.version, size=size, sha256=running.hexdigest(), newlines=newlines
-    )
+    return SourceIdentity(key=entry.key, version=entry.version, size=size, sha256=hasher.hexdigest(), newlines=newlines)
 
 
 def make_plan(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -> tuple[Plan, tuple[str, ...]]:
     """Write the plan of an extract's run, or take over the one it has; with remarks for the operator.
 
-    The run is found by the extract's digest and read by its key, since a listing may be late. Its plan keeps the
-    business date, so that a rerun after midnight gives the same rows. The same reason for a new run is the same new
-    run: repeating a command never sends an extract twice. A plan that was never committed is replaced by a new one
-    where it was made with other settings, or other knowledge of the issuer's cards.
-    Raises DuplicateExtractError, DismissedError, AbandonedError.
+    The run is found by the extract's digest, by key, since a listing may be late. Its plan keeps the business date, so
+    that a rerun after midnight gives the same rows. The same reason for a new run is the same new run: repeating a
+    command sends nothing twice. DuplicateExtractError, DismissedError, AbandonedError.
     """
     expected_run(context, source, asked)
     plan, stored = _planned(context, source, asked)
@@ -158,12 +154,12 @@ def expected_run(context: IssuerContext, source: SourceIdentity, asked: RunInput
     """
     store, prefix = context.adapters.store, submissions(context.issuer.issuer, source.sha256)
     chain = list(records(store, prefix, Submission, digits=DIGITS))
-    run = _run_for(context, source, chain, asked).run
+    run = _pick(context, source, chain, asked).run
     stored = read_plan(store, keys_of(run)) if chain else None
     ended = stored is not None and has_manifest(store, keys_of(run))
     if stored is not None and ended and stored.source.key == source.key:
         return run
-    if found := dismissal_of(context, source.key, dismissals(store, context.issuer.issuer, source.sha256)):
+    if found := dismissal(context, source.key, dismissals(store, context.issuer.issuer, source.sha256)):
         undo, day = dismiss_line(source.key, "--undo"), f"{found.at:%Y-%m-%d}"
         raise DismissedError(extract=source.key, actor=found.by, date=day, reason=found.reason, undo=undo)
     if stored is not None and ended:
@@ -177,7 +173,7 @@ def dismissals(store: Store, issuer: str, sha256: str) -> tuple[Dismissal, ...]:
     return tuple(records(store, f"{dismissed(issuer)}{sha256}/", Dismissal))
 
 
-def dismissal_of(context: IssuerContext, key: str, chain: Sequence[Dismissal]) -> Dismissal | None:
+def dismissal(context: IssuerContext, key: str, chain: Sequence[Dismissal]) -> Dismissal | None:
     """Return the dismissal that counts for an extract; a portfolio may repeat its bytes, so only one of that name."""
     mine = [one for one in chain if one.key == key or not context.issuer.full_portfolio]
     return mine[-1] if mine and mine[-1].what == "dismissed" else None
@@ -200,15 +196,13 @@ def _submission(context: IssuerContext, source: SourceIdentity, asked: RunInputs
     store, prefix = context.adapters.store, submissions(context.issuer.issuer, source.sha256)
     for _ in range(CONTESTS):
         chain = list(records(store, prefix, Submission, digits=DIGITS))
-        found = _run_for(context, source, chain, asked)
+        found = _pick(context, source, chain, asked)
         if found in chain or store.create(link(prefix, len(chain) + 1, DIGITS), canonical(found)):
             return found
     raise StoreBusyError(place=prefix, code="contested")
 
 
-def _run_for(
-    context: IssuerContext, source: SourceIdentity, chain: Sequence[Submission], asked: RunInputs
-) -> Submission:
+def _pick(context: IssuerContext, source: SourceIdentity, chain: Sequence[Submission], asked: RunInputs) -> Submission:
     """Return the run that is asked for, one of the chain where that has it, else a new one."""
     alike = [one for one in chain if one.selection == asked.rows]
     if context.issuer.full_portfolio and not asked.selection:  # it has the same bytes on another date, if unchanged
@@ -227,18 +221,12 @@ def _existing_run(
     context: IssuerContext, source: SourceIdentity, alike: Sequence[Submission], asked: RunInputs
 ) -> Submission | None:
     """Return which of the runs of the same rows is asked for: a committed one rather than an open one."""
-    store, keys = context.adapters.store, keys_of(alike[-1].run)
-    if asked.selection is not None:  # the same rows may be sent again by another run
-        if has_manifest(store, keys):
-            return None
-        if (plan := read_plan(store, keys)) is not None:
-            refuse_newer(plan, keys.plan)
-        changed = plan is not None and plan.settings != row_settings(context.issuer, context.header)
-        return None if changed else alike[-1]
     same = [one for one in reversed(alike) if one.reason == alike[-1].reason]
-    ends = {one.run: read_end(store, keys_of(one.run)) for one in same}
+    ends = {one.run: read_end(context.adapters.store, keys_of(one.run)) for one in same}
+    if ends[same[0].run] is not None and asked.selection is not None:  # the same rows may be sent again
+        return None
     committed = next((one for one in reversed(same) if isinstance(ends[one.run], Manifest)), None)
-    if committed is not None or ends[same[0].run] is not None:
+    if asked.selection is None and (committed is not None or ends[same[0].run] is not None):
         return committed or same[0]
     return next((one for one in same if ends[one.run] is None and _fits(context, source, one, asked)), None)
 
@@ -276,7 +264,5 @@ def _replaced(context: IssuerContext, plan: Plan, asked: RunInputs) -> tuple[str
         if old.run != plan.run and old.source.sha256 == source.sha256 and not has_manifest(store, keys):
             changed = _changes(context, old, asked) or ["what other runs have sent"]
             record_event(context.adapters, keys, REPLACED, run=plan.run)
-            remarks.append(
-                f"run {old.run} was never committed, and is planned anew; changed since: {', '.join(changed)}"
-            )
+            remarks.append(f"run {old.run} was never committed: planned anew; changed since: {', '.join(changed)}")
     return tuple(remarks)

@@ -1,6 +1,4 @@
-"""What a run stores of its rows: the ledger, and chunks as the portal reads them.
-
-At most its row limit, a cuid once per chunk, UTF-8, minimal quoting.
+"""What a run stores of its rows: the ledger, and chunks as the portal reads them, a cuid once in each.
 
 Chunks are sealed in groups while the reading goes on, and published create-only, each read back before it counts; the
 digests of a group's ciphertext are written before the ciphertext itself.
@@ -9,6 +7,7 @@ digests of a group's ciphertext are written before the ciphertext itself.
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from io import BytesIO
 from threading import Lock
 from typing import NamedTuple
@@ -244,9 +243,7 @@ class Publisher:
         named = zip(todo, fresh, digests, strict=True)
         if sealed := {draft.name: sha256 for draft, one, sha256 in named if not one.trouble}:
             records.add(sealed)
-        stored = self._connections.map(
-            lambda draft, one, sha256: self._store_one(draft, one, sha256, records), todo, fresh, digests
-        )
+        stored = self._connections.map(partial(self._store_one, records), todo, fresh, digests)
         return [outcome for outcome in found if outcome is not None] + list(stored)
 
     def _seal(self, todo: Sequence[ChunkDraft]) -> list[Sealed]:
@@ -257,7 +254,7 @@ class Publisher:
         again = iter(self._sealer.seal(failed) if failed and self._sealer else [])
         return [next(again) if one.trouble else one for one in sealed]
 
-    def _store_one(self, draft: ChunkDraft, fresh: Sealed, sha256: str, records: SealRecords) -> Outcome:
+    def _store_one(self, records: SealRecords, draft: ChunkDraft, fresh: Sealed, sha256: str) -> Outcome:
         if fresh.trouble:
             return Outcome(draft.number, None, fresh.trouble)
         try:

@@ -17,7 +17,7 @@ from flows.errors import CardlinkError
 from flows.extracts.mapping import REISSUE, Mapping, Note, map_rows, stop, with_dates
 from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
-from flows.submissions.drift import Sample
+from flows.submissions.drift import Sample, shapes
 from flows.submissions.duplicates import Table, keyed, mark
 from flows.submissions.normalise import EVIDENCE, Evidence, normalise, refuse_scientific, repair
 from flows.submissions.publish import lines, unread_records, unsent_records, with_reasons
@@ -33,7 +33,6 @@ EXCLUDED = "row.filter.excluded"
 FIRST_ROWS = 5  # row numbers named for each reason
 NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
 _KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag", "test", *CHECKS, "text"]
-_UNCHECKED = [pl.lit(None, pl.UInt32).alias(name) for name in CHECKS]
 
 
 class Inspection:
@@ -41,7 +40,7 @@ class Inspection:
 
     def __init__(self) -> None:
         self.errors: list[CardlinkError] = []
-        self.unsent: list[pl.DataFrame] = []  # ledger records
+        self.unsent: list[tuple[pl.DataFrame, pl.DataFrame]] = []  # ledger records, and what was found in them
         self.verdicts = Counter[tuple[str, str, str]]()  # column, code, severity
         self.sample = Sample()
 
@@ -60,12 +59,8 @@ class RowScope(NamedTuple):
     selected: SelectedRows | None = None
     prior: PriorState | None = None
     inspection: Inspection | None = None  # of a check
+    note: Note = stop  # what is done with an error of the mapping: a check notes it and goes on
     keep_cells: bool = False  # all columns are kept, with the CVV as in the source (single links, interface.md 2.8)
-
-    @property
-    def note(self) -> Note:
-        """What is done with an error of the mapping: a check notes it and goes on."""
-        return stop if self.inspection is None else self.inspection.errors.append
 
 
 EVERY_ROW = RowScope()
@@ -175,7 +170,8 @@ class Route:
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._tally(good, records)
         if self._scope.inspection is not None:
-            self._scope.inspection.unsent.append(records.filter(pl.col("fate") != ledger.SUPPRESSED))
+            listed = records.filter(pl.col("fate") != ledger.SUPPRESSED)
+            self._scope.inspection.unsent.append((listed, shapes(rows, verdicts)))
         return good.drop("key", "tag", "test"), records
 
     @property
@@ -203,9 +199,7 @@ class Route:
         if prior is None:
             return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
         why = prior.suppressed(good, self._as_of, resend_policy(self._issuer, self._as_of))
-        resting = good.filter(why.is_not_null()).with_columns(
-            pl.concat_list("|" + pl.lit(why.drop_nulls())).alias("reasons")
-        )
+        resting = good.filter(why.is_not_null()).with_columns(reasons=pl.concat_list("|" + pl.lit(why.drop_nulls())))
         return good.filter(why.is_null()), unsent_records(resting, ledger.SUPPRESSED)
 
     def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
@@ -225,7 +219,7 @@ def _checked(rows: pl.DataFrame, *, everyone: bool) -> pl.DataFrame:
     reissue = pl.lit(None, pl.UInt32)
     if REISSUE in rows.columns:
         reissue = pl.when(pl.col(REISSUE).is_not_null()).then(crc(rows, REISSUE))
-    rows = rows.with_columns(_UNCHECKED).with_columns(reissue.alias("reissue_check"))
+    rows = rows.with_columns(**dict.fromkeys(CHECKS, pl.lit(None, pl.UInt32)) | {"reissue_check": reissue})
     if everyone:
         return check_values(rows)
     at = rows["cuid_made"].arg_true()
@@ -241,11 +235,7 @@ def _refused(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.Series:
 
 
 def _identify(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
-    """Add cuid_made, last_4 and expiration (YYMM); make a cuid for a row without one.
-
-    It is `cl-<12 hex of the extract's SHA-256>-<row>`: the same when the run is repeated, unique within and across
-    extracts, and easy to trace.
-    """
+    """Add cuid_made, last_4, expiration (YYMM); the cuid `cl-<12 hex of the extract's SHA-256>-<row>` for none."""
     pan, month, year = pl.col(PAN), pl.col(MONTH), pl.col(YEAR)
     dated = year.str.contains("^[0-9]{2}$") & month.str.contains("^(0[1-9]|1[0-2])$")
     absent = rows[CUID].is_null()

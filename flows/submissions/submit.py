@@ -4,7 +4,7 @@ Nothing counts before the manifest; until then the same command again is the rec
 refused where an earlier one may have sent its cards.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from typing import Any, NamedTuple
@@ -155,13 +155,12 @@ def _recording_refusal(adapters: Adapters, keys: RunKeys) -> Iterator[None]:
         raise
 
 
-def _build(
-    context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress
-) -> tuple[Manifest, tuple[str, ...]]:
+def _build(context: IssuerContext, job: Job, sealer: Sealer, progress: OnProgress) -> tuple[Manifest, tuple[str, ...]]:
     """Build chunks and ledger; return the manifest that would commit them, and remarks; raises where a gate fails."""
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
-    manifest, facts = build_run(context, job, sealer, on_progress)
-    refused = next(refusals(facts, context.issuer, OPENABLE if plan.selection else job.opened), None)
+    built = build_run(context, job, sealer, progress)
+    manifest = built.manifest
+    refused = next(refusals(built, context.issuer, OPENABLE if plan.selection else job.opened), None)
     if refused is not None:
         write_unsent(store, keys, manifest, portfolio=context.issuer.full_portfolio)
         raise refused
@@ -169,7 +168,7 @@ def _build(
         raise UnexpectedOutcomeError(
             extract=plan.source.key, now=manifest.counts.submitted, listed=job.expected.counts.submitted
         )
-    return manifest, tuple(f"{plan.source.key} departs from the extracts before it: {one}" for one in facts.drift)
+    return manifest, tuple(f"{plan.source.key} departs from the extracts before it: {one}" for one in built.drift)
 
 
 class SentTwiceError(OperatorError):
@@ -249,21 +248,21 @@ def rehearse(
     done = finished(store, keys)
     if done is not None and inspection is None:
         found = [ReasonRows(code, rows, ()) for code, rows in done.reasons.items()]
-        return _checked(done, found)._replace(already=done.run)
-    job = job._replace(scope=job.scope._replace(inspection=inspection))
-    manifest, facts = build_run(dry, job, None)
-    errors += refusals(facts._replace(rejects=REJECTS), context.issuer, request.opened)
+        return _checked(done, found, ())._replace(already=done.run)
+    job = job._replace(scope=job.scope._replace(inspection=inspection, note=errors.append if inspection else stop))
+    built = build_run(dry, job, None)
+    errors += refusals(built, context.issuer, request.opened, REJECTS)
     if not errors and done is None:
-        append_commit(store, context.issuer.issuer, manifest)
-        write_once(store, keys.manifest, canonical(manifest))
+        append_commit(store, context.issuer.issuer, built.manifest)
+        write_once(store, keys.manifest, canonical(built.manifest))
     already = done.run if done else ""
-    return _checked(manifest, facts.reasons)._replace(refused=str(errors[0]) if errors else "", already=already)
+    return _checked(built.manifest, built.reasons, errors)._replace(already=already)
 
 
-def _checked(manifest: Manifest, found: Sequence[ReasonRows]) -> Checked:
+def _checked(manifest: Manifest, found: Sequence[ReasonRows], errors: Iterable[CardlinkError]) -> Checked:
     sizes = tuple(chunk.rows for chunk in manifest.chunks)
-    place = manifest.source.key, manifest.run, manifest.as_of
-    return Checked(*place, manifest.counts, len(sizes), sizes, tuple(found), manifest.repairs, "")
+    place, refused = (manifest.source.key, manifest.run, manifest.as_of), str(next(iter(errors), ""))
+    return Checked(*place, manifest.counts, len(sizes), sizes, tuple(found), manifest.repairs, refused)
 
 
 NO_ROWS = Checked("", "", date.min, Counts(lines=0, read=0, **dict.fromkeys(FATES, 0)), 0, (), (), {}, "")
@@ -271,6 +270,5 @@ NO_ROWS = Checked("", "", date.min, Counts(lines=0, read=0, **dict.fromkeys(FATE
 
 def check_selection(dry: IssuerContext, job: Job) -> Checked:
     """Check rows that are sent again as their run would, in an `overlaid` context."""
-    manifest, facts = build_run(dry, job, None)
-    refused = next(refusals(facts, dry.issuer, OPENABLE), "")
-    return _checked(manifest, facts.reasons)._replace(refused=str(refused))
+    built = build_run(dry, job, None)
+    return _checked(built.manifest, built.reasons, refusals(built, dry.issuer, OPENABLE))

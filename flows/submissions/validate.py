@@ -75,8 +75,7 @@ def _verdicts(contract: Contract, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
 def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings) -> Contract:
     """Make the pandera schema of the table: the columns in order, and one composite check for each severity.
 
-    Rules with a screen have a schema of their own; one check asks which rows have the shape without which none of them
-    can be broken.
+    Rules with a screen have a schema of their own, asked of the rows with the shape without which none can be broken.
     """
     ranked = [(rank, rule) for rank, rule in enumerate(table) if rule.severity_by(settings) in SEVERITIES]
     behind = [(rank, rule) for rank, rule in ranked if rule.screen]

@@ -7,9 +7,9 @@ import re
 from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import StringConstraints, field_validator, model_validator
 
-from schemas.settings import Settings
+from schemas.settings import Settings, setting
 
 JOBS: Final = "/place_card_on_single_site_jobs"  # interface.md 4: below it, the job record
 JOB_MESSAGES: Final = f"/messages{JOBS}"
@@ -24,50 +24,42 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 class ServiceSettings(Settings):
     """Where the partner's API is and how it is spoken to; credentials come from the environment only."""
 
-    base_url: str = Field(description="address of the partner's service: https, or http on loopback")
-    prefix: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")] = Field(
-        "service", description="prefix of the service's own request headers"
+    base_url: str = setting(..., "address of the partner's service: https, or http on loopback")
+    prefix: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")] = setting(
+        "service", "prefix of the service's own request headers"
     )
-    login_path: Path = Field(
-        "/session", description="path of the login: POST of app_name, app_key, username and password"
+    login_path: Path = setting("/session", "path of the login: POST of app_name, app_key, username and password")
+    session_field: Name = setting(
+        "session_token", "field of its response that holds the token, sent as `Authorization: Bearer`"
     )
-    session_field: Name = Field(
-        "session_token", description="field of its response that holds the token, sent as `Authorization: Bearer`"
+    link_path: Path = setting(
+        "/card_links", "path that creates a link; the record of a link is always `/card_links/<id>`"
     )
-    link_path: Path = Field(
-        "/card_links", description="path that creates a link; the record of a link is always `/card_links/<id>`"
-    )
-    service_property: Name = Field("service", description="property of the request that holds the service object")
-    fi_key: str = Field("", description="key of the institution; needed for single links only")
-    fi_key_property: Name = Field(
-        "financial_institution_key", description="property of the request that holds `fi_key`"
-    )
-    safe_key: str | None = Field(None, description="key of the safe; unset: the service manages key storage")
-    safe_key_property: Name = Field("safe_key", description="property of the request that holds `safe_key`")
-    job_hydration: str = Field(
-        '["credential_requests"]', description="value of the hydration header when a job is read"
-    )
-    access_key_fields: tuple[Name, ...] = Field(
+    service_property: Name = setting("service", "property of the request that holds the service object")
+    fi_key: str = setting("", "key of the institution; needed for single links only")
+    fi_key_property: Name = setting("financial_institution_key", "property of the request that holds `fi_key`")
+    safe_key: str | None = setting(None, "key of the safe; unset: the service manages key storage")
+    safe_key_property: Name = setting("safe_key", "property of the request that holds `safe_key`")
+    job_hydration: str = setting('["credential_requests"]', "value of the hydration header when a job is read")
+    access_key_fields: tuple[Name, ...] = setting(
         ("access_key", "messaging_access_key", "key"),
-        description="fields that may hold a channel's access key; the first that is present counts",
+        "fields that may hold a channel's access key; the first that is present counts",
     )
-    link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = Field(
-        None, description="URL of a link, made from `{token}`, where link records hold none"
+    link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = setting(
+        None, "URL of a link, made from `{token}`, where link records hold none"
     )
-    link_id: str = Field(
-        r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$", description="regular expression that finds a link's id in its URL"
+    link_id: str = setting(
+        r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$", "regular expression that finds a link's id in its URL"
     )
-    connect_timeout_seconds: float = Field(5, gt=0, description="time to connect")
-    read_timeout_seconds: float = Field(30, gt=0, description="time to wait for a response")
-    tries: int = Field(4, ge=1, le=20, description="attempts of a request that is safe to repeat")
-    requests_per_second: float = Field(10, gt=0, description="request rate")
-    requests_at_a_time: int = Field(4, ge=1, le=64, description="concurrent requests when placements are read")
-    look_again_hours: float = Field(
-        6, gt=0, description="time before a link that is not placed yet is asked about again"
-    )
-    follow_every_seconds: float = Field(2, gt=0, description="polling interval of `cardlink job follow`")
-    follow_cardholders: bool = Field(
-        False, description="read cardholders' messages; each is given once, so another client would miss it"
+    connect_timeout_seconds: float = setting(5, "time to connect", gt=0)
+    read_timeout_seconds: float = setting(30, "time to wait for a response", gt=0)
+    tries: int = setting(4, "attempts of a request that is safe to repeat", ge=1, le=20)
+    requests_per_second: float = setting(10, "request rate", gt=0)
+    requests_at_a_time: int = setting(4, "concurrent requests when placements are read", ge=1, le=64)
+    look_again_hours: float = setting(6, "time before a link that is not placed yet is asked about again", gt=0)
+    follow_every_seconds: float = setting(2, "polling interval of `cardlink job follow`", gt=0)
+    follow_cardholders: bool = setting(
+        False, "read cardholders' messages; each is given once, so another client would miss it"
     )
 
     @field_validator("link_id")

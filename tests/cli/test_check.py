@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from flows.submissions.drift import Sample
-from schemas.portal import CITY, CUID, CVV_HASH, FIRST_NAME, PAN, POSTAL_CODE, columns
+from schemas.portal import CITY, CUID, CVV, CVV_HASH, FIRST_NAME, PAN, POSTAL_CODE, YEAR, columns
 from schemas.reference import SCHEMA_FILE, every_key, json_schema
 from schemas.tables import Refusals
 from tests import keys as gpg
@@ -154,6 +154,23 @@ def test_the_rejects_file_has_every_row_that_would_not_be_sent_and_no_card_numbe
     assert "4111111111111112" not in text
 
 
+def test_the_rejects_file_says_what_was_found_in_shape_and_of_card_data_only_its_length(bank: Path) -> None:
+    bad = ({YEAR: "11/27"}, {PAN: "4111x"}, {CVV: "1x2"}, {CVV: None, CVV_HASH: "a1b2c3d4"}, {CITY: None})
+    drop(bank, portal_csv(portal_rows(*bad, *({} for _ in range(15)))))
+
+    cardlink(bank, "check", "bank", EXTRACT, "--rejects", "rejects.csv")
+
+    listed = pl.read_csv(bank / "rejects.csv", schema=Refusals.dtypes())
+    told = {column: message.partition("; ")[0] for column, message in listed.select("column", "message").iter_rows()}
+    assert told == {
+        YEAR: "found: 99/99",
+        PAN: "found: 5 characters",
+        CVV: "found: 3 characters",
+        CVV_HASH: "found: 8 characters",
+        CITY: "accepted: a city",
+    }
+
+
 def test_a_rejects_file_that_cannot_be_written_is_one_finding_among_the_others(bank: Path) -> None:
     code, wrong, facts = found(bank, EXTRACT, "--rejects", "nowhere/rejects.csv")
 
@@ -213,7 +230,7 @@ def test_settings_prints_every_key_with_its_example(tmp_path: Path) -> None:
 def test_settings_explains_one_key(tmp_path: Path, key: str) -> None:
     done = cardlink(tmp_path, "settings", key)
 
-    assert ["source.encoding", "    character encoding; it is never guessed"] == done.stdout.splitlines()[:2]
+    assert ["source.encoding", "    character encoding; never guessed"] == done.stdout.splitlines()[:2]
     assert 'example: encoding = "cp1252"' in done.stdout
 
 

@@ -186,7 +186,7 @@ def test_without_the_setting_the_quotes_are_blamed_and_the_setting_is_named(line
     with pytest.raises(HeaderError) as caught:
         read(f"id,zip\n{line}\n{line}\n".encode())
 
-    assert f"(line.quote.bare); quoting = {form!r} may read them" in str(caught.value)
+    assert f"(line.quote.bare); quoting = {form!r} may help" in str(caught.value)
 
 
 @pytest.mark.parametrize("quote", ["", '"'])

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from flows.submissions.gates import (
-    GateFacts,
+    Built,
     RejectRateError,
     RowJumpError,
     SeenBeforeError,
@@ -13,6 +13,7 @@ from flows.submissions.gates import (
 )
 from schemas.issuer import Issuer
 from schemas.manifest import Counts
+from tests.facts import manifest
 from tests.night import issuer
 
 LIMITS = {"max_reject_rate": 0.1, "max_row_jump": 0.5}
@@ -22,7 +23,7 @@ def bank(**changes: Any) -> Issuer:
     return issuer(limits=LIMITS | changes.pop("limits", {}), **{"test": False, **changes})
 
 
-def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **facts: Any) -> GateFacts:
+def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **facts: Any) -> Built:
     counts = Counts(
         lines=read + 1,
         read=read,
@@ -32,8 +33,9 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         suppressed=0,
         trailer=facts.pop("trailer", None),
     )
+    seen = {"card.link.standing": facts.get("seen", 0)}
     kinds = facts.get("test_cards", 0), facts.get("real_cards", read)
-    return GateFacts("cards.csv", counts, before, *kinds, facts.get("seen", 0))
+    return Built(manifest(0).model_copy(update={"counts": counts, "reasons": seen}), before, *kinds)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         (night(seen=100), None),
     ],
 )
-def test_a_gate_that_does_not_hold_refuses_the_run(tried: GateFacts, refused: type[Exception] | None) -> None:
+def test_a_gate_that_does_not_hold_refuses_the_run(tried: Built, refused: type[Exception] | None) -> None:
     found = next(refusals(tried, bank()), None)
 
     assert type(found) is (refused or type(None))

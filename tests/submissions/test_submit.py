@@ -154,7 +154,7 @@ def test_a_run_that_was_never_committed_is_planned_anew_with_the_settings_of_now
 
     assert (f"{first.run}-r2", first.as_of, 2) == (done.manifest.run, done.manifest.as_of, len(done.manifest.chunks))
     [remark] = done.remarks
-    assert f"run {first.run} was never committed, and is planned anew" in remark
+    assert f"run {first.run} was never committed: planned anew" in remark
     assert "portal.rows_per_chunk" in remark
 
 
