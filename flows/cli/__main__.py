@@ -5,6 +5,7 @@ import gc
 import os
 import resource
 import sys
+import threading
 
 from flows import stopping
 
@@ -22,6 +23,7 @@ def run() -> None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  for the life of the process
     if 0 <= (room := resource.getrlimit(resource.RLIMIT_AS)[0]) < ROOM:  # below it, libraries in Rust abort
         _refuse(f"The limit of address space (ulimit -v) is {room >> 20} MB; raise it to {ROOM >> 20} MB or more.", 2)
+    _try_threads()
     try:
         os.getcwd()  # noqa: PTH109  pathlib takes time
     except OSError:
@@ -33,6 +35,19 @@ def run() -> None:
     except OSError as error:  # in click's own help or usage
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         _refuse(f"The output could not be printed ({error.strerror}).", stopping.EXIT_CODE)
+
+
+def _try_threads() -> None:
+    """Refuse where the threads that libraries in Rust need cannot be started: they would print and abort."""
+    done = threading.Event()
+    try:
+        for _ in range(12 + 2 * (os.cpu_count() or 1)):
+            threading.Thread(target=done.wait).start()
+    except RuntimeError:
+        problem = "The limit of processes and threads (ulimit -u, or that of the container) is met."
+        _refuse(f"{problem} Raise it, or wait, and run the same command again.", stopping.EXIT_CODE)
+    finally:
+        done.set()
 
 
 def _refuse(problem: str, code: int) -> None:

@@ -32,6 +32,18 @@ def build_run(*_):
 submit.build_run = build_run
 run()
 """
+JUMP = """
+import os
+from datetime import timedelta
+from itertools import count
+from flows import wiring
+from flows.cli.__main__ import run
+
+asked, real = count(1), wiring.now
+jump = timedelta(hours=int(os.environ["HOURS"]))
+wiring.now = lambda: real() + (jump if next(asked) > int(os.environ["AFTER"]) else timedelta())
+run()
+"""
 HIDDEN = "mount --bind . /mnt; mount --bind {root} /media; cd /mnt; export PYTHONPATH=/media CARDLINK_CONFIG=/mnt; "
 slow = pytest.mark.slow
 
@@ -52,6 +64,18 @@ def private(line: str) -> str:
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
         pytest.skip("needs the right to mount")
     return f"unshare -m bash -c '{line}'"
+
+
+def limited(kind: str, limit: str, value: int) -> str:
+    """Return the beginning of a shell line that goes on in a control group of its own, which is gone afterwards."""
+    root = Path("/sys/fs/cgroup") / kind
+    if not (root / "tasks").exists() or not os.access(root, os.W_OK):
+        pytest.skip(f"needs the right to make a control group of {kind}")
+    group = root / f"cardlink-{os.getpid()}"
+    return (
+        f"mkdir {group}; echo {value} > {group}/{kind}.{limit}; (echo $BASHPID > {group}/cgroup.procs; exec SUBMIT); "
+        f"code=$?; until rmdir {group}; do sleep 0.1; done; exit $code"
+    )
 
 
 def homes() -> set[Path]:
@@ -161,4 +185,58 @@ def test_a_panic_of_a_library_is_one_sentence_without_its_text(tmp_path: Path) -
 
     assert (1, 1) == (broken.returncode, len(broken.stderr.splitlines()))
     assert broken.stderr.startswith("cardlink: Internal error in submit (PanicException at panic.py:")
+    assert (0, [CHUNKS * 5]) == (told(tmp_path, "SUBMIT").returncode, committed(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [1, 6, 12, 15])
+def test_a_limit_of_processes_is_named_and_the_next_command_does_the_work(tmp_path: Path, most: int) -> None:
+    configured(tmp_path, CHUNKS)
+
+    stopped = told(tmp_path, limited("pids", "max", most))
+
+    assert (75, 1) == (stopped.returncode, len(stopped.stderr.splitlines()))
+    assert stopped.stderr.startswith("cardlink: The limit of processes and threads")
+    assert (0, [CHUNKS * 5]) == (told(tmp_path, "SUBMIT").returncode, committed(tmp_path))
+
+
+@pytest.mark.slow
+def test_after_a_kill_for_want_of_memory_the_next_command_does_the_work(tmp_path: Path) -> None:
+    configured(tmp_path, CHUNKS)
+
+    killed = told(tmp_path, limited("memory", "limit_in_bytes", 60 << 20))
+
+    assert 128 + 9 == killed.returncode
+    assert (0, [CHUNKS * 5]) == (told(tmp_path, "SUBMIT").returncode, committed(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", ["claims", "runs/*/plan.json", "seals", "runs/*/chunks/*", "runs/*/ledger"])
+@pytest.mark.parametrize("back", ["", "sleep 0.3; mv away store; "])
+def test_a_store_that_vanishes_is_named_and_once_it_is_back_the_next_command_does_the_work(
+    tmp_path: Path, there: str, back: str
+) -> None:
+    configured(tmp_path, CHUNKS)
+    gone = f"until compgen -G 'store/bank/{there}' >/dev/null || ! kill -0 $run; do :; done; mv store away; {back}"
+
+    stopped = told(tmp_path, f"SUBMIT & run=$!; {gone} wait $run; code=$?; [ -e store ] || mv away store; exit $code")
+
+    assert stopped.returncode in (0, 2, 75)
+    assert "Traceback" not in stopped.stderr
+    assert (0, [CHUNKS * 5]) == (told(tmp_path, "SUBMIT").returncode, committed(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hours", ["-2000", "-2", "2", "2000"])
+@pytest.mark.parametrize("after", ["1", "4", "8"])
+def test_a_clock_that_jumps_is_named_or_does_no_harm_and_nothing_is_sent_twice(
+    tmp_path: Path, hours: str, after: str
+) -> None:
+    configured(tmp_path, CHUNKS)
+    (tmp_path / "jump.py").write_text(JUMP)
+
+    jumped = told(tmp_path, f"{sys.executable} jump.py submit bank", HOURS=hours, AFTER=after)
+
+    assert jumped.returncode in (0, 2, 75)
+    assert "Traceback" not in jumped.stderr
     assert (0, [CHUNKS * 5]) == (told(tmp_path, "SUBMIT").returncode, committed(tmp_path))
