@@ -116,12 +116,9 @@ class LocalStore:
         )
         return [entry for entry in found if entry and entry.modified < before]
 
-    def clean_up(self, prefix: str, before: datetime) -> int:
-        """Remove the temporary files under `prefix` that killed writers left before `before`; return how many."""
-        dead = self.leftovers(prefix, before)
-        for entry in dead:
-            _with_our_errors(entry.key, partial((self._root / entry.key).unlink, missing_ok=True))
-        return len(dead)
+    def discard(self, leftover: Entry) -> None:
+        """Remove such a file."""
+        _with_our_errors(leftover.key, partial((self._root / leftover.key).unlink, missing_ok=True))
 
     def hides(self) -> bool:
         """Return False: a removed file is gone."""

@@ -161,12 +161,10 @@ class S3Store:
             if upload["Initiated"] < before
         ]
 
-    def clean_up(self, prefix: str, before: datetime) -> int:
-        """Abort the multipart uploads under `prefix` that killed writers left before `before`; return how many."""
-        dead = self.leftovers(prefix, before)
-        for upload in dead:
-            self._again("abort_multipart_upload", prefix, Key=self._prefix + upload.key, UploadId=upload.version)
-        return len(dead)
+    def discard(self, leftover: Entry) -> None:
+        """Abort such an upload."""
+        upload = {"Key": self._prefix + leftover.key, "UploadId": leftover.version}
+        self._again("abort_multipart_upload", leftover.key, **upload)
 
     def hides(self) -> bool | None:
         """Return whether the bucket is versioned; None if we may not ask, or the server does not know."""

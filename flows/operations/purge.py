@@ -6,7 +6,7 @@ what is unsent, unanswered or a break.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
@@ -43,6 +43,7 @@ _LEDGER = re.compile(
     r"|claims/\d{6}\.json"
     r"|selection\.parquet"
     r"|single/\d+-\d+(-answer)?\.json"
+    r"|exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet"  # left by versions that read extracts in parts
     r"|placements/(part-(\d{4}-)?\d{5}\.parquet|claims/\d{6}\.json"
     r"|messages/part-(\d{4}-)?\d{5}/\d{9}-\d{8}T\d{12}-[0-9a-f]{8}\.json)"
     r"|report/((rejects|held|errors|chunks|awaiting|breaks|questions|links(-\d{5})?)\.csv|summary\.json|audit\.zip|report\.(html|xlsx)"
@@ -66,17 +67,6 @@ class State(NamedTuple):
     end: End = "committed"
 
 
-class RetentionVerdict(NamedTuple):
-    """Whether a part of a run is due; `why` is what keeps it, or the setting that makes it due.
-
-    `until` is the day it is due where only its age keeps it.
-    """
-
-    due: bool
-    why: str
-    until: date | None = None
-
-
 def part_of(keys: RunKeys, key: str) -> Part | Literal["kept"] | None:
     """Return the part of a run that an object belongs to: KEPT for what stays for good, None for what is not ours."""
     name = key.removeprefix(keys.base)
@@ -87,35 +77,29 @@ def part_of(keys: RunKeys, key: str) -> Part | Literal["kept"] | None:
     return KEPT if _KEPT.fullmatch(name) else None
 
 
-def kept_by_age(part: Part, run: RunId, settings: Retention, now: datetime) -> RetentionVerdict | None:
-    """Return the verdict where a run's business date alone keeps a part, so that little need be read, else None."""
-    name, length = setting(part, settings)
-    earliest = datetime.combine(run.day, time(), UTC) + length
-    return (
-        RetentionVerdict(False, f"{name}: not before {earliest:%Y-%m-%d}", earliest.date()) if earliest > now else None
-    )
+def verdict(part: Part, state: State, settings: Retention, now: datetime) -> tuple[str, date | None] | None:
+    """Return why a part of a run stays, and the day it is due where only its age keeps it; None where it is due.
+
+    Anything open in the run keeps all of it.
+    """
+    name, length = setting(part, settings, state.end)
+    if state.open:
+        return "; ".join(state.open), None
+    if (due := state.since + length) > now:
+        return f"{name}: not before {due:%Y-%m-%d}", due.date()
+    if part == "ledger" and state.links_until is not None and state.links_until >= now.date():
+        return f"it has links valid until {state.links_until}", state.links_until
+    return None
 
 
-def verdict(part: Part, state: State, settings: Retention, now: datetime) -> RetentionVerdict:
-    """Return whether a part of a run is due; anything open in the run keeps all of it.
+def setting(part: Part, settings: Retention, end: End = "committed") -> tuple[str, timedelta]:
+    """Return the setting that decides on a part, as written in the TOML, and its length.
 
     An abandoned run goes whole with its chunks; one that never ended stays as long as a ledger does.
     """
-    decides: Part = part if state.end == "committed" else "chunks" if state.end == "abandoned" else "ledger"
-    name, length = setting(decides, settings)
-    if state.open:
-        return RetentionVerdict(False, "; ".join(state.open))
-    if (due := state.since + length) > now:
-        return RetentionVerdict(False, f"{name}: not before {due:%Y-%m-%d}", due.date())
-    if part == "ledger" and state.links_until is not None and state.links_until >= now.date():
-        return RetentionVerdict(False, f"it has links valid until {state.links_until}", state.links_until)
-    return RetentionVerdict(True, name)
-
-
-def setting(part: Part, settings: Retention) -> tuple[str, timedelta]:
-    """Return the setting that decides on a part, as written in the TOML, and its length."""
-    days = settings.chunks_days if part == "chunks" else settings.ledger_days
-    return f"{part}_days = {days}", timedelta(days=days)
+    decides = part if end == "committed" else "chunks" if end == "abandoned" else "ledger"
+    days = settings.chunks_days if decides == "chunks" else settings.ledger_days
+    return f"{decides}_days = {days}", timedelta(days=days)
 
 
 def open_reasons(
@@ -218,8 +202,6 @@ def _stale_report_notes(keys: RunKeys, entries: Sequence[Entry], summary: Mappin
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
 _LINKS = re.compile(r"/\d{6}/links(-\d{5})?\.(csv|parquet)$")
-_PROBE = re.compile(r"[0-9a-f]{16}/\d")
-_EXCHANGED = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")  # left by versions that read extracts in parts
 
 
 class PurgeUnit(NamedTuple):
@@ -247,8 +229,7 @@ class KeptPart(NamedTuple):
 class PurgePlan(NamedTuple):
     """What a purge deletes, what it keeps, what it does not know, and whether the store only hides what is deleted.
 
-    `leftovers` are half-written files and uploads never completed; `temporary` are objects of race probes and
-    of the workers of a run.
+    `leftovers` are half-written files and uploads never completed; `temporary` are objects of race probes.
     """
 
     lots: tuple[PurgeUnit, ...]
@@ -256,7 +237,6 @@ class PurgePlan(NamedTuple):
     unknown: tuple[str, ...]
     leftovers: tuple[Entry, ...]
     temporary: tuple[Entry, ...]
-    before: datetime
     hides: bool | None = None
 
 
@@ -264,21 +244,19 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
     found = concurrently(lambda run: _inspect_run(context, run), documents.run_ids(store, issuer))
-    parts = [part for inspected, _, _ in found for part in inspected]
-    temporary = [entry for _, _, left in found for entry in left]
-    temporary += [
-        entry for entry in store.keys(probes(issuer)) if _PROBE.fullmatch(entry.key.removeprefix(probes(issuer)))
-    ]
+    parts = [part for inspected, _ in found for part in inspected]
+    probe = re.compile(rf"{probes(issuer)}[0-9a-f]{{16}}/\d")
+    folders = (entry.key for entry in store.keys(f"{issuer}/", shallow=True) if entry.key.endswith("/"))
     leftovers = list[Entry]()
     with suppress(StoreDeniedError):  # without the right to list uploads they stay until the store's own rules act
-        leftovers += (entry for folder in _ours(store, issuer) for entry in cleaner.leftovers(folder, now - OLD))
+        for folder in sorted(set(folders) - drops(issuer)):  # half-written files elsewhere are not ours
+            leftovers += cleaner.leftovers(folder, now - OLD)
     return PurgePlan(
         (*(part for part in parts if isinstance(part, PurgeUnit)), *_links_of_no_run(context)),
         tuple(part for part in parts if isinstance(part, KeptPart)),
-        tuple(key for _, unknown, _ in found for key in unknown),
+        tuple(key for _, unknown in found for key in unknown),
         tuple(leftovers),
-        tuple(entry for entry in temporary if entry.modified < now - DEAD),
-        now - OLD,
+        tuple(one for one in store.keys(probes(issuer)) if probe.fullmatch(one.key) and one.modified < now - DEAD),
         cleaner.hides(),
     )
 
@@ -297,8 +275,7 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
             context.adapters.store.create(lot.key, canonical(lot.record))
         concurrently(lambda entry: cleaner.delete(entry.key), lot.entries)
     concurrently(lambda entry: cleaner.delete(entry.key), due.temporary)
-    for folder in _ours(context.adapters.store, context.issuer.issuer) if due.leftovers else ():
-        cleaner.clean_up(folder, due.before)
+    concurrently(cleaner.discard, due.leftovers)
     return due._replace(lots=lots)
 
 
@@ -311,12 +288,6 @@ def _abandon(context: IssuerContext, lot: PurgeUnit) -> bool:
     except (ClaimedError, CommittedError):
         return False
     return True
-
-
-def _ours(store: Store, issuer: str) -> list[str]:
-    """Return the folders of an issuer that only we write to; half-written files elsewhere are not ours."""
-    folders = [entry.key for entry in store.keys(f"{issuer}/", shallow=True) if entry.key.endswith("/")]
-    return [folder for folder in folders if folder not in drops(issuer)]
 
 
 def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
@@ -339,27 +310,20 @@ def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
             yield PurgeUnit(f"{purged(issuer)}{kind}/{now:%Y%m%dT%H%M%S%f}.json", record, tuple(mine))
 
 
-def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | KeptPart], list[str], list[Entry]]:
-    """Return a run's parts, due or kept (all where a document is unreadable), unknown keys, what its workers left."""
+def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | KeptPart], list[str]]:
+    """Return a run's parts, due or kept (all where a document is unreadable), and unknown keys."""
     keys = RunKeys(run)
     entries = list(context.adapters.store.keys(keys.base))
-    parts = {entry.key: part_of(keys, entry.key) for entry in entries}
-    left = [entry for entry in entries if _EXCHANGED.fullmatch(entry.key.removeprefix(keys.base))]
-    unknown = [redact(key) for key in parts.keys() - {one.key for one in left} if parts[key] is None]
     # the last link of the claim's chain stays: the next claim continues from its number
     last_claim = max((entry.key for entry in entries if entry.key.startswith(keys.claims)), default="")
-    named = {
-        part: tuple(entry for entry in entries if parts[entry.key] == part and entry.key != last_claim)
-        for part in PARTS
-    }
+    found = defaultdict[str | None, list[Entry]](list)
+    for entry in entries:
+        found[part_of(keys, entry.key) if entry.key != last_claim else KEPT].append(entry)
     try:
-        return (
-            [_judge(context, keys, part, entries, mine) for part, mine in named.items() if mine],
-            sorted(unknown),
-            left,
-        )
+        parts = [_judge(context, keys, part, entries, tuple(found[part])) for part in PARTS if found[part]]
     except ConflictError as error:
-        return [KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], [], []
+        return [KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], []
+    return parts, sorted(redact(entry.key) for entry in found[None])
 
 
 def _judge(
@@ -370,27 +334,26 @@ def _judge(
     record = documents.read_purged(store, keys, part)
     if record is not None:
         return PurgeUnit(keys.purged(part), record, mine, resumed=True)
-    found = kept_by_age(part, keys.run, settings, now)
-    chunks_kept = kept_by_age("chunks", keys.run, settings, now)
+    named = State(datetime.combine(keys.run.day, time(), UTC))  # its day alone keeps a young run: little is read of it
+    kept = verdict(part, named, settings, now)
     # all of an abandoned run goes with its chunks
-    if found is None or (chunks_kept is None and isinstance(read_end(store, keys), Abandoned)):
+    if not kept or (not verdict("chunks", named, settings, now) and isinstance(read_end(store, keys), Abandoned)):
         state = state_of(context, keys, entries)
-        found = verdict(part, state, settings, now)
-        if found.due:
-            record = _record(context, keys, part, state, found, mine)
+        kept = verdict(part, state, settings, now)
+        if not kept:
+            record = _record(context, keys, part, state, mine)
             return PurgeUnit(keys.purged(part), record, mine, abandons=state.end == "never")
-    return KeptPart(str(keys.run), part, found.why, found.until)
+    return KeptPart(str(keys.run), part, *kept)
 
 
-def _record(
-    context: IssuerContext, keys: RunKeys, part: Part, state: State, found: RetentionVerdict, mine: Sequence[Entry]
-) -> Purged:
+def _record(context: IssuerContext, keys: RunKeys, part: Part, state: State, mine: Sequence[Entry]) -> Purged:
     status = documents.run_status(context.adapters.store, keys.run)
     reported = read_summary(context.adapters.store, keys) is not None or state.end != "committed"
     folders = Counter(entry.key.removeprefix(keys.base).rpartition("/")[0] or "." for entry in mine)
     rows = {name: getattr(status, name) for name in documents.RunStatus._fields[2:-1]}
+    name, _ = setting(part, context.issuer.retention, state.end)
     return Purged(
         run=str(keys.run), part=part, at=context.adapters.now(), by=redact(context.adapters.actor), since=state.since,
-        setting=found.why, objects=dict(folders), bytes=sum(entry.size for entry in mine),
+        setting=name, objects=dict(folders), bytes=sum(entry.size for entry in mine),
         verdict=status.state if reported else "cancelled", rows=rows,
     )  # fmt: skip

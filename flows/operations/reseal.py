@@ -19,7 +19,7 @@ from flows.resend.selection import reopen_source
 from flows.results.lineage import committed
 from flows.runs.chains import add_next, records
 from flows.runs.chunks import Item, State, outbox, select_chunks, stored_chunks
-from flows.runs.claim import Claim, LeaseLostError, claimed
+from flows.runs.claim import Lease, LeaseLostError, claimed
 from flows.runs.context import IssuerContext, record_event
 from flows.runs.documents import UnknownRunError, keys_of, read_ledger, read_plan
 from flows.runs.identity import differences, digest, row_settings
@@ -156,7 +156,7 @@ def _seal(
     manifest: Manifest,
     numbers: Sequence[int],
     sealer: Sealer,
-    claim: Claim,
+    claim: Lease,
     signed: Mapping[str, Any],
 ) -> None:
     """Publish new ciphertext under its own prefix, and commit it if the chunks are still waiting or held."""

@@ -75,8 +75,8 @@ class Cleaner(Protocol):
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         """List what writers that died before `before` left under `prefix`: partial files, incomplete uploads."""
 
-    def clean_up(self, prefix: str, before: datetime) -> int:
-        """Remove those leftovers, which never were objects, and return how many there were."""
+    def discard(self, leftover: Entry) -> None:
+        """Remove a leftover, which never was an object."""
 
     def hides(self) -> bool | None:
         """Return whether the store is versioned, so that `delete` only hides; None where it does not say."""
