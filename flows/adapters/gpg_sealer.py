@@ -166,10 +166,12 @@ class GpgOpener(ExitStack):
 
     def open(self, message: bytes, limit: int) -> bytes:
         """Return the content of one message, at most `limit` bytes; SealedUnreadableError otherwise."""
-        binary = _binary(message)
+        binary = blocks(message)  # gpg does not recognise armor after a byte order mark
+        if len(binary) != 1:
+            raise sealing.SealedUnreadableError(reason="message.blocks.many")
         result = self._ring.ask(
             lambda gpg: gpg.decrypt_file(
-                BytesIO(binary),
+                BytesIO(binary[0]),
                 always_trust=True,
                 passphrase=self._passphrase,
                 extra_args=["--max-output", str(limit), *self._no_questions],
@@ -193,14 +195,6 @@ def _clean(result: Any, count: int) -> bool:
     if result is None or not result.ok or result.returncode != 0:
         return False
     return bool(result.stderr.count("[GNUPG:] END_ENCRYPTION") == count)
-
-
-def _binary(message: bytes) -> bytes:
-    """Return the message without its armor: gpg does not recognise armor after a byte order mark."""
-    found = blocks(message)
-    if len(found) != 1:
-        raise sealing.SealedUnreadableError(reason="message.blocks.many")
-    return found[0]
 
 
 def _why_unread(stderr: str) -> str:
@@ -255,7 +249,10 @@ def import_public_keys(
     found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
     recipients = [_recipient(_pinned(found, fingerprint, pinned), fingerprint, today, now) for fingerprint in pinned]
     for part in (part for recipient in recipients for part in recipient):
-        _check_strength(part, curves)
+        family, _, bits = part.algorithm.partition(" ")
+        if part.algorithm not in curves and (family != "RSA" or int(bits) < LEAST):
+            accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
+            raise sealing.KeyAlgorithmError(part=part.name, algorithm=part.algorithm, accepted=accepted)
     return tuple(recipients)
 
 
@@ -311,13 +308,6 @@ def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipi
     if newest.created > now:
         raise sealing.KeyFromFutureError(part=newest.name, date=str(_day(newest.created)))
     raise sealing.KeyUnusableError(part=newest.name, why=f"expired on {newest.expires}; the key itself is valid")
-
-
-def _check_strength(part: Part, curves: Sequence[str]) -> None:
-    family, _, bits = part.algorithm.partition(" ")
-    if part.algorithm not in curves and (family != "RSA" or int(bits) < LEAST):
-        accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
-        raise sealing.KeyAlgorithmError(part=part.name, algorithm=part.algorithm, accepted=accepted)
 
 
 def _part(fields: Any, capabilities: str, name: str) -> Part:

@@ -22,16 +22,17 @@ from flows.runs.store import Entry, ObjectMissingError, Retry, StoreBusyError, S
 
 T = TypeVar("T")
 
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_PASSING = {  # a network file system that is away for a moment; a machine at one of its limits
-    *(errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN),
-    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+_BY_NUMBER: dict[int, type[CardlinkError]] = {
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), ObjectMissingError),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), store.StoreDeniedError),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), store.StoreFullError),
+    # a network file system that is away for a moment; a machine at one of its limits
+    **dict.fromkeys((errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT), StoreBusyError),
+    **dict.fromkeys((errno.EHOSTDOWN, errno.ENOTCONN, errno.EMFILE, errno.ENFILE, errno.ENOMEM), StoreBusyError),
 }
 _PATIENT = Retry(attempts=6)  # three seconds at most
 _HELD = 4  # parts of a report that are held to be written again; one of more parts is not tried again
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 
 
 class LocalStore:
@@ -259,18 +260,9 @@ def _with_our_errors(key: str, act: Callable[[], T], disk: Path | None = None, r
             return act()
         except OSError as error:
             number = error.errno or 0
+        kind, code = _BY_NUMBER.get(number, StoreRefusedError), errno.errorcode.get(number, str(number))
+        place = f"{key} on the disk of {disk}" if kind is store.StoreFullError else key
         # not kept in a variable: error and frame would keep each other alive, and the callers' rows
-        raise _translated(key, number, disk)
+        raise store.problem(kind, key=key, place=place, code=code)
 
     return retry(attempt, StoreBusyError)
-
-
-def _translated(key: str, number: int, disk: Path | None) -> CardlinkError:
-    code = errno.errorcode.get(number, str(number))
-    if number in _ABSENT:
-        return ObjectMissingError(key=key)
-    if number in _DENIED:
-        return store.StoreDeniedError(place=key, code=code)
-    if number in _FULL:
-        return store.StoreFullError(place=f"{key} on the disk of {disk}", code=code)
-    return StoreBusyError(place=key, code=code) if number in _PASSING else StoreRefusedError(place=key, code=code)

@@ -85,23 +85,16 @@ class Change(NamedTuple):
     @property
     def opened(self) -> bool:
         """True where this step opens the alert."""
-        return is_open(self.number)
+        return self.number % 2 == 1
 
 
-def is_open(number: int) -> bool:
-    """Return whether an alert is open, by the last number of its chain."""
-    return number % 2 == 1
-
-
-def changes(standing: Mapping[str, tuple[int, Alert]], holding: Iterable[Alert]) -> list[Change]:
-    """Return the alerts to open and to close: `standing` has the last number and alert of each chain by place."""
+def changes(standing: Mapping[str, Change], holding: Iterable[Alert]) -> list[Change]:
+    """Return the alerts to open and to close: `standing` has the last change of each by place."""
     now = {alert.place: alert for alert in holding}
-    numbers = {place: standing[place][0] if place in standing else 0 for place in now}
-    opened = [Change(alert, numbers[place] + 1) for place, alert in now.items() if not is_open(numbers[place])]
-    closed = [
-        Change(alert, number + 1) for place, (number, alert) in standing.items() if is_open(number) and place not in now
-    ]
-    return opened + closed
+    before = {place: standing.get(place, Change(alert, 0)) for place, alert in now.items()}
+    opened = [Change(now[place], last.number + 1) for place, last in before.items() if not last.opened]
+    over = (last for place, last in standing.items() if last.opened and place not in now)
+    return opened + [Change(last.alert, last.number + 1) for last in over]
 
 
 class Failure(NamedTuple):
@@ -131,7 +124,7 @@ def record_notified(context: IssuerContext, change: Change) -> None:
 
 def open_alerts(store: Store, issuer: str) -> list[Alert]:
     """Return the alerts that are open."""
-    return [alert for number, alert in _history(store, issuer)[0].values() if is_open(number)]
+    return [last.alert for last in _history(store, issuer)[0].values() if last.opened]
 
 
 def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Alert]:
@@ -259,8 +252,8 @@ def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Alert]:
         yield Alert("drift", run.issuer, str(run), f"{run} departs from the extracts before it: {'; '.join(how)}")
 
 
-def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], list[Change]]:
-    """Return the last number and alert of every chain by place, and the changes not notified yet."""
+def _history(store: Store, issuer: str) -> tuple[dict[str, Change], list[Change]]:
+    """Return the last change of every alert by place, and the changes not notified yet."""
     prefix = f"{issuer}/alerts/"
     steps = [found for entry in store.keys(prefix) if (found := _STEP.match(entry.key.removeprefix(prefix)))]
     written = [(step["place"], step["number"]) for step in steps if step["what"] == "json"]
@@ -268,9 +261,8 @@ def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], l
     last = dict(written)  # keys come in order: the highest number of each chain stays
     wanted = {*last.items(), *written} - (done - set(last.items()))
     read = {step: read_facts(store, f"{prefix}{step[0]}/{step[1]}.json") or {} for step in wanted}
-    content = {step: Alert(*(one[name] for name in Alert._fields)) for step, one in read.items()}
-    standing = {place: (int(number), content[place, number]) for place, number in last.items()}
-    return standing, [Change(content[step], int(step[1])) for step in sorted(wanted - done)]
+    content = {at: Change(Alert(*(one[name] for name in Alert._fields)), int(at[1])) for at, one in read.items()}
+    return {place: content[place, at] for place, at in last.items()}, [content[at] for at in sorted(wanted - done)]
 
 
 def _key(issuer: str, change: Change, ending: str) -> str:

@@ -139,15 +139,12 @@ def _outbox(store: Store, manifest: Manifest) -> list[Item]:
 def chunk_states(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:
     """Return every chunk of a run with its state by the run's events; those in `answered` are answered."""
     events = read_events(store, [entry for entry in store.keys(keys.events) if _WHAT.search(entry.key)])
-    numbers, moves, times = (
-        {chunk.name: chunk.number for chunk in manifest.chunks},
-        list[ChunkEvent](),
-        list[datetime](),
-    )
+    numbers = {chunk.name: chunk.number for chunk in manifest.chunks}
+    moves, times = list[ChunkEvent](), list[datetime]()
     for event in events:
         at = datetime.fromisoformat(event["at"])
+        chosen = frozenset(numbers[name] for name in event.get("chunks") or () if name in numbers)
         if event["what"] in MOVES:
-            chosen = frozenset(numbers[name] for name in event.get("chunks") or () if name in numbers)
             moves.append(ChunkEvent(event["what"], at, chosen, event.get("reason", "")))
         else:
             times.append(at)

@@ -15,7 +15,7 @@ from threading import Barrier
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
-from flows.errors import OperatorError, TryAgainError
+from flows.errors import CardlinkError, OperatorError, TryAgainError, fields_of
 from flows.runs.identity import digest
 from flows.stopping import received
 
@@ -215,6 +215,11 @@ class ConflictError(OperatorError):
 
     message = "{key} already exists with different content."
     next_step = "Nothing was overwritten. Find out what writes below this prefix; `cardlink check` probes the store."
+
+
+def problem(kind: type[CardlinkError], **fields: str) -> CardlinkError:
+    """Return the error of that kind, with those of the fields that it has."""
+    return kind(**{name: fields[name] for name in fields_of(kind)})
 
 
 def read(store: Store, key: str) -> bytes:
