@@ -210,6 +210,7 @@ def _why_unread(stderr: str) -> str:
 
 LEAST: Final = 2048  # bits of RSA
 REVOKED: Final = "was revoked by its owner"
+FUTURE: Final = "was made on {}, which is in the future for this machine"
 _FAMILIES: Final = {"1": "RSA", "2": "RSA", "3": "RSA", "16": "ElGamal", "17": "DSA", "20": "ElGamal"}  # RFC 4880 9.1
 _CURVES: Final = {"ed25519": "Curve25519", "cv25519": "Curve25519"} | {
     f"nistp{bits}": f"P-{bits}" for bits in (256, 384, 521)
@@ -269,7 +270,7 @@ def _one_public_key(key: bytes, file: str, pinned: str, now: float) -> bytes:
     if len(made) != 1:
         raise sealing.KeyUnreadableError(file=file, reason=why or f"{len(made)} keys")
     if made[0] > now:  # gpg would not import it
-        raise sealing.KeyFromFutureError(part=f"The key in file {file}", date=str(_day(made[0])))
+        raise sealing.KeyUnusableError(part=f"The key in file {file}", why=FUTURE.format(_day(made[0])))
     return b"".join(found)
 
 
@@ -306,7 +307,7 @@ def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipi
     if newest.state == "r":
         raise sealing.KeyUnusableError(part=newest.name, why=REVOKED)
     if newest.created > now:
-        raise sealing.KeyFromFutureError(part=newest.name, date=str(_day(newest.created)))
+        raise sealing.KeyUnusableError(part=newest.name, why=FUTURE.format(_day(newest.created)))
     raise sealing.KeyUnusableError(part=newest.name, why=f"expired on {newest.expires}; the key itself is valid")
 
 

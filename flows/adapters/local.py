@@ -145,18 +145,12 @@ class LocalStore:
             elif next(self._list(folder + name, "", shallow=False), None):
                 yield Entry(folder + name, 0, FOLDER_TIME, "")
 
-    def _new_file(self, path: Path) -> int:
-        """Create a file, and its folder if needed; StoreMissingError if the root is gone."""
-        with suppress(FileNotFoundError, NotADirectoryError):
-            return os.open(path, _NEW, 0o600)
-        if not self._root.is_dir():
-            raise store.StoreMissingError(place=str(self._root), code="ENOENT")
-        _make_folder(path.parent)
-        return os.open(path, _NEW, 0o600)
-
     def _write_temporary(self, path: Path, parts: Iterable[bytes]) -> Path:
         temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-        file = self._new_file(temporary)
+        if not path.parent.is_dir() and not self._root.is_dir():
+            raise store.StoreMissingError(place=str(self._root), code="ENOENT")
+        _make_folder(path.parent)
+        file = os.open(temporary, _NEW, 0o600)
         try:
             with os.fdopen(file, "wb", buffering=0) as stream:
                 os.fchmod(file, 0o600)

@@ -272,23 +272,19 @@ def _key(issuer: str, change: Change, ending: str) -> str:
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class Family(NamedTuple):
-    """One gauge: name, help text, samples (each a number with its labels)."""
-
-    name: str
-    help: str
-    samples: tuple[tuple[float, Mapping[str, str]], ...]
+# One gauge: name, help text, samples (each a number with its labels).
+Family = tuple[str, str, Sequence[tuple[float, Mapping[str, str]]]]
 
 
 def openmetrics(families: Iterable[Family]) -> str:
     """Return the families as OpenMetrics 1.0 text, those without samples left out."""
     lines: list[str] = []
-    for family in families:
-        if family.samples:
-            lines += [f"# TYPE {family.name} gauge", f"# HELP {family.name} {family.help}"]
-            for value, labels in family.samples:
-                named = ",".join(f'{name}="{label.translate(ESCAPES)}"' for name, label in labels.items())
-                lines.append(f"{family.name}{{{named}}} {value:.15g}")
+    for name, text, samples in families:
+        if samples:
+            lines += [f"# TYPE {name} gauge", f"# HELP {name} {text}"]
+        for value, labels in samples:
+            named = ",".join(f'{one}="{label.translate(ESCAPES)}"' for one, label in labels.items())
+            lines.append(f"{name}{{{named}}} {value:.15g}")
     return "\n".join([*lines, "# EOF", ""])
 
 
@@ -306,14 +302,11 @@ def write_metrics(context: IssuerContext) -> str:
     # as the last report across runs has them
     hours = (read_facts(store, f"{reconciliation(issuer)}summary.json") or {}).get("hours") or {"links": 0}
     waits = {one: hours[one] for one in ("median", "slowest")} if hours["links"] else {}
-    committed, took = _last_run(store, issuer) or (None, None)
+    committed, took = _last_run(store, issuer)
 
     def family(name: str, text: str, values: Mapping[str, float], label: str = "state") -> Family:
-        samples = ((value, {"issuer": issuer, label: one}) for one, value in sorted(values.items()))
-        return Family(f"cardlink_{name}", text, tuple(samples))
-
-    def single(name: str, text: str, value: float | None) -> Family:
-        return Family(f"cardlink_{name}", text, ((value, {"issuer": issuer}),) if value is not None else ())
+        samples = [(value, {"issuer": issuer} | ({label: one} if one else {})) for one, value in sorted(values.items())]
+        return f"cardlink_{name}", text, samples
 
     text = openmetrics(
         [
@@ -321,23 +314,24 @@ def write_metrics(context: IssuerContext) -> str:
             family("runs", "Runs by state.", Counter(one.state for one in runs)),
             family("chunks", "Chunks by state.", Counter(str(item.state) for item in chunks)),
             family("oldest_chunk_seconds", "Age of the oldest chunk without a result.", ages),
-            single("extracts_waiting", "Extracts not submitted yet.", len(pending(context, remember=True))),
+            family("extracts_waiting", "Extracts not submitted yet.", {"": len(pending(context, remember=True))}),
             family("alerts_open", "Open alerts by kind.", alerts, "kind"),
-            single("last_commit_timestamp_seconds", "Commit time of the newest run.", committed),
-            single("last_run_seconds", "Time from plan to commit of the newest run.", took),
+            family("last_commit_timestamp_seconds", "Commit time of the newest run.", committed),
+            family("last_run_seconds", "Time from plan to commit of the newest run.", took),
             family("link_hours", "Hours from an extract's drop to its links.", waits, "kind"),
-            single("links_in_time_ratio", "Share of links within the agreed hours.", hours["share"] if waits else None),
+            family("links_in_time_ratio", "Share of links within the agreed hours.", waits and {"": hours["share"]}),
         ]
     )
     store.replace(f"{issuer}/metrics/openmetrics.txt", [text.encode()])
     return text
 
 
-def _last_run(store: Store, issuer: str) -> tuple[float, float] | None:
-    """Return when the newest committed run was committed (epoch) and how many seconds it took from its plan."""
+def _last_run(store: Store, issuer: str) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Return when the newest committed run was committed (epoch), and how many seconds it took from its plan."""
     for run in reversed(run_ids(store, issuer)):
         keys = RunKeys(run)
         written = {entry.key: entry.modified for entry in store.keys(keys.base, shallow=True)}
         if keys.manifest in written and keys.plan in written and read_manifest(store, keys) is not None:
-            return written[keys.manifest].timestamp(), (written[keys.manifest] - written[keys.plan]).total_seconds()
-    return None
+            took = written[keys.manifest] - written[keys.plan]
+            return {"": written[keys.manifest].timestamp()}, {"": took.total_seconds()}
+    return {}, {}

@@ -13,7 +13,16 @@ from flows.runs.chains import ENTRY, RECORDS, AuditTrail, entry_key, record_keys
 from flows.runs.chunks import stored_chunks
 from flows.runs.claim import IN_PROCESS
 from flows.runs.context import IssuerContext
-from flows.runs.documents import NotFoundError, UnknownRunError, keys_of, manifests, read_end, read_plan, read_purged
+from flows.runs.documents import (
+    NotFoundError,
+    UnknownRunError,
+    keys_of,
+    manifests,
+    planned,
+    read_end,
+    read_plan,
+    read_purged,
+)
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys, approvals, dismissed, extracts, purged, trail
 from flows.runs.store import ConflictError, ObjectMissingError, Store, concurrently, read
@@ -100,9 +109,7 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     Nothing in them names a cardholder, a card or a link; chunks, ledger, lists and links are there by digest only.
     """
     store, issuer, keys = context.adapters.store, context.issuer.issuer, keys_of(run)
-    plan = read_plan(store, keys)
-    if plan is None:
-        raise UnknownRunError(run=run)
+    plan = planned(store, run)
     subjects = {run, plan.source.key.removeprefix(extracts(issuer))}
     prefixes = [keys.base, f"{purged(issuer)}{run}/", f"{dismissed(issuer)}{plan.source.sha256}/"]
     for chain in store.keys(approvals(issuer), shallow=True):
@@ -235,10 +242,9 @@ def history(store: Store, run: str) -> list[HistoryEvent]:
 def _planned(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
     if (plan := read_plan(store, keys)) is not None:
         source = {"extract": plan.source.key, "version": plan.source.version, "sha256": plan.source.sha256}
-        facts = {"as_of": str(plan.as_of), "settings": plan.settings_sha256, "sealed to": list(plan.recipients)}
-        why = {"reason": plan.reason} if plan.reason else {}
-        known = {**source, "bytes": plan.source.size, **facts, **why}
-        yield HistoryEvent(_written(store, keys.plan), "planned", "", known)
+        facts = {**source, "bytes": plan.source.size, "as_of": str(plan.as_of), "settings": plan.settings_sha256}
+        facts |= {"sealed to": list(plan.recipients)} | ({"reason": plan.reason} if plan.reason else {})
+        yield HistoryEvent(_written(store, keys.plan), "planned", "", facts)
 
 
 def _claimed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:

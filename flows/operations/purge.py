@@ -20,7 +20,7 @@ from flows.redaction import redact
 from flows.results.attribution import sort_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs import documents
-from flows.runs.attempts import answer_key
+from flows.runs.attempts import ANSWER, answer_key
 from flows.runs.chunks import Item, closed_breaks, outbox
 from flows.runs.claim import OLD, ClaimedError, held
 from flows.runs.context import IssuerContext
@@ -50,8 +50,6 @@ _LEDGER = re.compile(
     r"|(rows|links)/part-(\d{4}-)?\d{5}\.parquet)"
 )
 End = Literal["committed", "abandoned", "never"]
-
-_ASKED, _REPORTED = re.compile(r"single/(\d+-\d+)\.json"), re.compile(r"single/(\d+-\d+)-answer\.json")
 
 
 class State(NamedTuple):
@@ -192,12 +190,9 @@ def _stale_report_notes(keys: RunKeys, entries: Sequence[Entry], summary: Mappin
         yield "results newer than its report"
     if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
         yield "more breaks than the report lists"
-    asked, reported = (
-        {found[1] for entry in entries if (found := name.fullmatch(entry.key.removeprefix(keys.base)))}
-        for name in (_ASKED, _REPORTED)
-    )
-    if asked - reported:
-        yield f"{len(asked - reported)} single links with unknown outcome"
+    asked = {entry.key for entry in entries if entry.key.startswith(keys.singles)}
+    if unknown := [key for key in asked if not key.endswith(ANSWER) and answer_key(key) not in asked]:
+        yield f"{len(unknown)} single links with unknown outcome"
 
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
@@ -269,25 +264,22 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     due = plan_purge(context, cleaner)
     if due.lots:  # a missing right to delete shows here, before any record is written; no such object exists
         cleaner.delete(f"{runs(context.issuer.issuer)}purge")
-    lots = tuple(lot for lot in due.lots if not lot.abandons or _abandon(context, lot))
-    for lot in lots:
+    done = list[PurgeUnit]()
+    for lot in due.lots:
+        try:
+            if lot.abandons:
+                abandon(context.adapters, lot.record.run, f"never committed, {lot.record.setting}")
+        except documents.AbandonedError:  # with its other part
+            pass
+        except (ClaimedError, CommittedError):  # it was resumed just now, so it stays
+            continue
         if not lot.resumed:
             context.adapters.store.create(lot.key, canonical(lot.record))
         concurrently(lambda entry: cleaner.delete(entry.key), lot.entries)
+        done.append(lot)
     concurrently(lambda entry: cleaner.delete(entry.key), due.temporary)
     concurrently(cleaner.discard, due.leftovers)
-    return due._replace(lots=lots)
-
-
-def _abandon(context: IssuerContext, lot: PurgeUnit) -> bool:
-    """Abandon a run for good; False where it was resumed just now, so that it stays."""
-    try:
-        abandon(context.adapters, lot.record.run, f"never committed, {lot.record.setting}")
-    except documents.AbandonedError:  # with its other part
-        return True
-    except (ClaimedError, CommittedError):
-        return False
-    return True
+    return due._replace(lots=tuple(done))
 
 
 def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:

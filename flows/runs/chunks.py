@@ -19,7 +19,7 @@ from flows.errors import OperatorError
 from flows.runs import documents
 from flows.runs.chains import records
 from flows.runs.context import Adapters, record_event
-from flows.runs.documents import NotFoundError, keys_of, read_manifest, read_summary
+from flows.runs.documents import NotFoundError, keys_of, read_summary
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import StoredOutcomes
@@ -112,10 +112,7 @@ def as_it_lies(store: Store, manifest: Manifest) -> Manifest:
 
 def outbox(adapters: Adapters, run: str) -> list[Item]:
     """Return every chunk of a committed run with its state; UnknownRunError before the commit."""
-    manifest = read_manifest(adapters.store, keys_of(run))
-    if manifest is None:
-        raise documents.UnknownRunError(run=run)
-    return _outbox(adapters.store, manifest)
+    return _outbox(adapters.store, documents.committed(adapters.store, run))
 
 
 def outboxes(adapters: Adapters, issuer: str, states: Collection[State] = OPEN) -> Iterator[Item]:
@@ -210,9 +207,9 @@ def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbe
     Chunks that are held, uploaded, answered or cancelled are not put: ChunkStateError where one is named.
     """
     waiting: frozenset[State] = frozenset({"waiting"})
-    chosen = select_chunks(outbox(adapters, run), run, waiting, "fetched", numbers)
-    manifest = read_manifest(adapters.store, keys_of(run))
-    stored = stored_chunks(adapters.store, manifest) if manifest else {}
+    manifest = documents.committed(adapters.store, run)
+    chosen = select_chunks(_outbox(adapters.store, manifest), run, waiting, "fetched", numbers)
+    stored = stored_chunks(adapters.store, manifest)
     for item in chosen:
         key = stored[item.chunk.number].key
         content = read(adapters.store, key)

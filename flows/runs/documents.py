@@ -89,6 +89,14 @@ def read_plan(store: Store, keys: RunKeys) -> Plan | None:
     return read_document(store, keys.plan, Plan)
 
 
+def planned(store: Store, run: str) -> Plan:
+    """Return the plan of a run; UnknownRunError where it has none."""
+    plan = read_plan(store, keys_of(run))
+    if plan is None:
+        raise UnknownRunError(run=run)
+    return plan
+
+
 def plans(store: Store, issuer: str) -> Iterator[Plan]:
     """Yield the plans of an issuer's runs, by business date."""
     found = concurrently(lambda run: read_plan(store, RunKeys(run)), run_ids(store, issuer))
@@ -118,6 +126,14 @@ def finished(store: Store, keys: RunKeys) -> Manifest | None:
     if isinstance(end, Abandoned):
         raise AbandonedError(run=end.run, actor=end.by, reason=end.reason)
     return end
+
+
+def committed(store: Store, run: str) -> Manifest:
+    """Return the manifest of a committed run; UnknownRunError, AbandonedError."""
+    manifest = finished(store, keys_of(run))
+    if manifest is None:
+        raise UnknownRunError(run=run)
+    return manifest
 
 
 def has_manifest(store: Store, keys: RunKeys) -> bool:
