@@ -7,13 +7,13 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from flows.errors import CardlinkError
 from flows.runs import store
@@ -165,7 +165,7 @@ class LocalStore:
         return temporary
 
 
-class LocalSource:
+class LocalSource(AbstractContextManager["LocalSource", None]):
     """A pinned stream over one file; ObjectChangedError as soon as the file is no longer the one opened."""
 
     def __init__(self, file: int, entry: Entry) -> None:
@@ -186,9 +186,6 @@ class LocalSource:
         if 0 < len(data) < wanted and size < 0:
             return data + self.read()
         return data
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import merge
 from itertools import chain
 from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import boto3
 from botocore import exceptions as boto
@@ -94,10 +94,7 @@ class S3Store:
                 raise
             return True
 
-        created = self._retry(put, StoreBusyError)
-        with suppress(store.ObjectMissingError):
-            return created or (unanswered and store.read(self, key) == data)
-        return False
+        return self._retry(put, StoreBusyError) or (unanswered and store.read_if_stored(self, key) == data)
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write `key` atomically over any earlier content, which stays if `parts` raises."""
@@ -246,7 +243,7 @@ class S3Store:
                 raise
 
 
-class S3Source:
+class S3Source(AbstractContextManager["S3Source", None]):
     """A pinned stream, resumed by Range and If-Match after a dropped connection: bytes of one object, or an error."""
 
     def __init__(self, entry: Entry, body: Any, ask: Callable[..., Any], retry: Retry) -> None:
@@ -290,9 +287,6 @@ class S3Source:
         if self._body is not None:
             self._body.close()
         self._body = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._drop()

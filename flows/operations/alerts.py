@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
+from itertools import chain
 from typing import NamedTuple, get_args
 from zoneinfo import ZoneInfo
 
@@ -15,7 +16,7 @@ from flows.runs.chunks import OPEN, State, outbox, outboxes
 from flows.runs.context import IssuerContext
 from flows.runs.documents import read_end, read_manifest, run_ids, run_status
 from flows.runs.identity import date_in_name, day_off, due, facts_as_stored, local_day
-from flows.runs.keys import RunId, RunKeys, extracts, reconciliation
+from flows.runs.keys import RunId, RunKeys, reconciliation
 from flows.runs.store import Store
 from flows.runs.versions import read_facts
 from flows.submissions.drift import departures
@@ -76,6 +77,9 @@ class Alert(NamedTuple):
         return f"{self.kind}/{self.subject}"
 
 
+Found = tuple[str, str, str]  # kind, subject and text of an alert
+
+
 class Change(NamedTuple):
     """One step in an alert's history, by its number in the chain: odd numbers open it, even ones close it."""
 
@@ -129,13 +133,8 @@ def open_alerts(store: Store, issuer: str) -> list[Alert]:
 
 def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Alert]:
     """Return the alerts whose cause exists now."""
-    issuer = context.issuer.issuer
-    failed = [
-        Alert("flow-failed", issuer, _SAFE.sub("-", one.deployment), f"{one.deployment} ended {one.state}")
-        for one in failures
-    ]
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    recent = [run for run in run_ids(context.adapters.store, issuer) if today - run.day <= LOOK_BACK]
+    recent = [run for run in run_ids(context.adapters.store, context.issuer.issuer) if today - run.day <= LOOK_BACK]
     states = extract_states(context, remember=True)
     done = {one.key for one in states if one.entry is not None and one.state == "committed"}
     came = [(RunId.parse(one.run), one.entry.modified) for one in states if one.entry and one.state == "committed"]
@@ -145,33 +144,33 @@ def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[
         if one.state in (*WAITING, "gone") or (one.state == "replaced" and one.key not in done)
     }
     dropped = {run: [moment for other, moment in came if other and other.day == run.day] for run in recent}
-    problems = (alert for run in recent for alert in _run_problems(context, run, waiting, dropped[run]))
-    calendar = _calendar(context, today, states)
-    found = (*calendar, *_extract_problems(issuer, states), *_key_problems(context), *failed, *problems)
-    return [*found, *_drift(context, recent)]
+    problems = (one for run in recent for one in _run_problems(context, run, waiting, dropped[run]))
+    failed = (("flow-failed", one.deployment, f"{one.deployment} ended {one.state}") for one in failures)
+    found = chain(_calendar(context, today, states), _extract_problems(states), _key_problems(context), failed)
+    named = chain(found, problems, _drift(context, recent))
+    return [Alert(kind, context.issuer.issuer, _SAFE.sub("-", subject), text) for kind, subject, text in named]
 
 
-def _extract_problems(issuer: str, states: Iterable[ExtractState]) -> Iterator[Alert]:
+def _extract_problems(states: Iterable[ExtractState]) -> Iterator[Found]:
     """Yield the extracts that wait for an operator's decision."""
     for one in states:
         name = one.key.partition("/extracts/")[2]
-        subject = _SAFE.sub("-", f"{name}-{one.sha256[:8]}")
+        subject = f"{name}-{one.sha256[:8]}"
         if one.state == "held":
             text = f"{name} was committed with other content, as run {one.other}: it is held"
-            yield Alert("extract-changed", issuer, subject, text)
+            yield "extract-changed", subject, text
         elif one.state == "repeated":
             text = f"{name} has the same bytes as another extract, run {one.other}: it is not submitted"
-            yield Alert("extract-repeated", issuer, subject, text)
+            yield "extract-repeated", subject, text
         elif one.state == "unclean":
-            yield Alert("extract-unclean", issuer, _SAFE.sub("-", name), one.waits)
+            yield "extract-unclean", name, one.waits
 
 
-def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState]) -> Iterator[Alert]:
+def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState]) -> Iterator[Found]:
     """Yield that there is no run today, and that an extract is missing or incomplete."""
-    issuer, schedule, time_zone = context.issuer.issuer, context.issuer.schedule, context.issuer.time_zone
-    why = day_off(schedule, today)
-    if why:
-        yield Alert("night-skipped", issuer, today.isoformat(), f"No nightly run on {today}: {why}")
+    schedule, time_zone = context.issuer.schedule, context.issuer.time_zone
+    if why := day_off(schedule, today):
+        yield "night-skipped", today.isoformat(), f"No nightly run on {today}: {why}"
     expected = due(schedule, context.adapters.now(), time_zone)
     if expected is None:
         return
@@ -188,27 +187,25 @@ def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState
         if one.state in WAITING and one.waits and (entry.modified <= hour or not complete)
     ]
     for one in waiting:
-        name = one.key.removeprefix(extracts(issuer))
-        yield Alert("extract-waiting", issuer, _SAFE.sub("-", name), f"{name} is not taken yet: {one.waits}")
+        name = one.key.partition("/extracts/")[2]
+        yield "extract-waiting", name, f"{name} is not taken yet: {one.waits}"
     if not complete and not any(one in due_now for one in waiting):
-        text = f"No extract for {day} by {hour:%H:%M} ({time_zone})"
-        yield Alert("extract-missing", issuer, day.isoformat(), text)
+        yield "extract-missing", day.isoformat(), f"No extract for {day} by {hour:%H:%M} ({time_zone})"
 
 
-def _key_problems(context: IssuerContext) -> Iterator[Alert]:
-    issuer = context.issuer.issuer
+def _key_problems(context: IssuerContext) -> Iterator[Found]:
     try:
         with context.sealer() as sealer:
-            yield from (Alert("key-ending", issuer, one.ending, one.text) for one in sealer.warnings if one.ending)
+            yield from (("key-ending", one.ending, one.text) for one in sealer.warnings if one.ending)
     except TryAgainError:  # left to the next watch
         return
     except CardlinkError as error:
-        yield Alert("key-unusable", issuer, "portal", str(error))
+        yield "key-unusable", "portal", str(error)
 
 
 def _run_problems(
     context: IssuerContext, run: RunId, waiting: Collection[str], dropped: Iterable[datetime]
-) -> Iterator[Alert]:
+) -> Iterator[Found]:
     """Yield what is wrong with a run; of whole extracts never committed, only with those still `waiting`.
 
     That is over when one is committed for the same business date that was `dropped` after the run was first refused.
@@ -223,23 +220,23 @@ def _run_problems(
         return
     empty = manifest.counts.read == 0 if manifest else bool(refused and refused.error == "EmptyExtractError")
     if refused and not empty:
-        yield Alert("run-refused", issuer.issuer, str(run), f"{run} was refused: {refused.sentence}")
+        yield "run-refused", str(run), f"{run} was refused: {refused.sentence}"
     if empty and issuer.alerts.empty_extract == "alert":
-        yield Alert("empty-extract", issuer.issuer, str(run), f"{run}: the extract has no rows")
+        yield "empty-extract", str(run), f"{run}: the extract has no rows"
     if manifest is None:
         return
     status = run_status(store, run)
     if status.state == OUT_OF_BALANCE:
-        yield Alert("out-of-balance", issuer.issuer, str(run), f"{run} is out of balance")
+        yield "out-of-balance", str(run), f"{run} is out of balance"
     if status.awaiting:
         within, moment = timedelta(hours=issuer.portal.answer_within_hours), context.adapters.now()
         late = [item.clock for item in outbox(context.adapters, str(run)) if item.overdue(moment, within)]
         if late:
             text = f"{run}: {len(late)} chunks without a result, the oldest for {duration(moment - min(late))}"
-            yield Alert("result-overdue", issuer.issuer, str(run), text)
+            yield "result-overdue", str(run), text
 
 
-def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Alert]:
+def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Found]:
     """Yield how the last extracts depart from those before them, back to one that is as usual."""
     store, limits = context.adapters.store, context.issuer.limits
     for run in reversed(recent) if limits.drift == "alert" else ():
@@ -249,7 +246,7 @@ def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Alert]:
         how = departures(manifest.profile, documents.nights_before(store, run), limits.max_drift)
         if not how:
             return
-        yield Alert("drift", run.issuer, str(run), f"{run} departs from the extracts before it: {'; '.join(how)}")
+        yield "drift", str(run), f"{run} departs from the extracts before it: {'; '.join(how)}"
 
 
 def _history(store: Store, issuer: str) -> tuple[dict[str, Change], list[Change]]:

@@ -25,7 +25,7 @@ from flows.runs.documents import (
 )
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys, approvals, dismissed, extracts, purged, trail
-from flows.runs.store import ConflictError, ObjectMissingError, Store, concurrently, read
+from flows.runs.store import ConflictError, Store, concurrently, read, read_if_stored
 from flows.runs.versions import parsed, read_events
 from flows.submissions.plan import dismissals
 from flows.submissions.publish import GROUP, SealRecords
@@ -139,7 +139,7 @@ def _entries(store: Store, issuer: str) -> list[_Entry]:
     found = (ENTRY.fullmatch(entry.key) for entry in store.keys(trail(issuer)))
     last = max((int(one[1]) for one in found if one), default=0)
     wanted = [entry_key(issuer, number) for number in range(1, last + 1)]
-    contents = concurrently(lambda key: _stored(store, key), wanted)
+    contents = concurrently(lambda key: read_if_stored(store, key) or b"", wanted)
     return [_Entry(at, key, contents[at - 1], _parsed(contents[at - 1], key)) for at, key in enumerate(wanted, 1)]
 
 
@@ -207,15 +207,8 @@ def _content(store: Store, manifest: Manifest) -> Iterator[Finding]:
 
 def _digests(store: Store, keys: Collection[str]) -> dict[str, str]:
     """Return the digests of objects by key, "" where there is none."""
-    found = concurrently(lambda key: (content := _stored(store, key)) and digest(content), keys)
-    return {key: content or "" for key, content in zip(keys, found, strict=True)}
-
-
-def _stored(store: Store, key: str) -> bytes:
-    try:
-        return read(store, key)
-    except ObjectMissingError:
-        return b""
+    found = concurrently(lambda key: digest(content) if (content := read_if_stored(store, key)) else "", keys)
+    return dict(zip(keys, found, strict=True))
 
 
 class HistoryEvent(NamedTuple):

@@ -26,7 +26,7 @@ from flows.runs.claim import OLD, ClaimedError, held
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_end, read_summary
 from flows.runs.identity import canonical
-from flows.runs.keys import RunId, RunKeys, deliveries, drops, probes, prompted_prefix, purged, runs
+from flows.runs.keys import DROPPED, RunId, RunKeys, deliveries, probes, prompted_prefix, purged, runs
 from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError, concurrently, read
 from flows.runs.versions import read_events
 from schemas.breaks import Break
@@ -241,10 +241,10 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     found = concurrently(lambda run: _inspect_run(context, run), documents.run_ids(store, issuer))
     parts = [part for inspected, _ in found for part in inspected]
     probe = re.compile(rf"{probes(issuer)}[0-9a-f]{{16}}/\d")
-    folders = (entry.key for entry in store.keys(f"{issuer}/", shallow=True) if entry.key.endswith("/"))
+    folders = (entry.key for entry in store.keys(f"{issuer}/", shallow=True))
     leftovers = list[Entry]()
     with suppress(StoreDeniedError):  # without the right to list uploads they stay until the store's own rules act
-        for folder in sorted(set(folders) - drops(issuer)):  # half-written files elsewhere are not ours
+        for folder in (one for one in folders if one.endswith("/") and not DROPPED.match(one)):  # there only we write
             leftovers += cleaner.leftovers(folder, now - OLD)
     return PurgePlan(
         (*(part for part in parts if isinstance(part, PurgeUnit)), *_links_of_no_run(context)),

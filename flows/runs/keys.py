@@ -74,11 +74,6 @@ approvals = _prefix("approvals")  # requests that need a second person, a chain 
 trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
 
 
-def drops(issuer: str) -> frozenset[str]:
-    """Return the folders of an issuer that others write to."""
-    return frozenset({extracts(issuer), results(issuer), corrections(issuer), transactions(issuer)})
-
-
 def submissions(issuer: str, sha256: str) -> str:
     """Return the prefix of the chain of runs of one extract, known by its content."""
     return f"{issuer}/submissions/{sha256}/"

@@ -228,6 +228,13 @@ def read(store: Store, key: str) -> bytes:
         return source.read()
 
 
+def read_if_stored(store: Store, key: str, size: int = -1) -> bytes | None:
+    """Return the first bytes of an object (-1: all), None where there is none."""
+    with suppress(ObjectMissingError), store.open(key) as source:
+        return source.read(size)
+    return None
+
+
 def write_once(store: Store, key: str, data: bytes) -> bool:
     """Create an object and read it back; False where the same bytes are there already, ConflictError for others."""
     created = store.create(key, data)
