@@ -118,7 +118,7 @@ class LocalStore:
         return [entry for entry in found if entry and entry.modified < before]
 
     def discard(self, leftover: Entry) -> None:
-        """Remove such a file."""
+        """Remove a temporary file that `leftovers` listed."""
         _with_our_errors(leftover.key, partial((self._root / leftover.key).unlink, missing_ok=True))
 
     def hides(self) -> bool:

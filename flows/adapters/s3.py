@@ -165,9 +165,10 @@ class S3Store:
             request |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page.get("NextUploadIdMarker", "")}
 
     def discard(self, leftover: Entry) -> None:
-        """Abort such an upload."""
+        """Abort an upload that `leftovers` listed."""
         upload = {"Key": self._prefix + leftover.key, "UploadId": leftover.version}
-        self._again("abort_multipart_upload", leftover.key, **upload)
+        with suppress(ObjectChangedError):  # ended meanwhile
+            self._again("abort_multipart_upload", leftover.key, **upload)
 
     def hides(self) -> bool | None:
         """Return whether the bucket is versioned; None if we may not ask, or the server does not know."""

@@ -326,10 +326,10 @@ def _judge(
     record = documents.read_purged(store, keys, part)
     if record is not None:
         return PurgeUnit(keys.purged(part), record, mine, resumed=True)
-    named = State(datetime.combine(keys.run.day, time(), UTC))  # its day alone keeps a young run: little is read of it
-    kept = verdict(part, named, settings, now)
+    unread = State(datetime.combine(keys.run.day, time(), UTC))  # its day alone keeps a young run: little is read of it
+    kept = verdict(part, unread, settings, now)
     # all of an abandoned run goes with its chunks
-    if not kept or (not verdict("chunks", named, settings, now) and isinstance(read_end(store, keys), Abandoned)):
+    if not kept or (not verdict("chunks", unread, settings, now) and isinstance(read_end(store, keys), Abandoned)):
         state = state_of(context, keys, entries)
         kept = verdict(part, state, settings, now)
         if not kept:
