@@ -209,7 +209,6 @@ def _why_unread(stderr: str) -> str:
 
 
 LEAST: Final = 2048  # bits of RSA
-REVOKED: Final = "was revoked by its owner"
 FUTURE: Final = "was made on {}, which is in the future for this machine"
 _FAMILIES: Final = {"1": "RSA", "2": "RSA", "3": "RSA", "16": "ElGamal", "17": "DSA", "20": "ElGamal"}  # RFC 4880 9.1
 _CURVES: Final = {"ed25519": "Curve25519", "cv25519": "Curve25519"} | {
@@ -229,9 +228,14 @@ class Part(NamedTuple):
     created: int
     expires: date | None
 
-    def alive(self, today: date) -> bool:
-        """Return whether the key is valid for all of `today`: on its last day it could expire during a run."""
-        return self.state != "e" and (self.expires is None or today < self.expires)
+    def flaw(self, today: date, now: float) -> str:
+        """Return why the key cannot be used for all of `today`, "" where it can: on its last day it could expire."""
+        if self.state == "r":
+            return "was revoked by its owner"
+        if self.created > now:
+            return FUTURE.format(_day(self.created))
+        ended = self.state == "e" or (self.expires is not None and self.expires <= today)
+        return f"expired on {self.expires}" if ended else ""
 
 
 Recipient = tuple[Part, Part]  # a pinned key, and the part of it that messages will name: a subkey, or the key itself
@@ -287,28 +291,21 @@ def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -
 def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipient:
     """Return the recipient with the part gpg would choose: the newest valid subkey, else the key itself."""
     key = _part(listed, listed["cap"], f"Primary key {fingerprint}")
-    if key.state == "r":
-        raise sealing.KeyUnusableError(part=key.name, why=REVOKED)
-    if not key.alive(today):
-        raise sealing.KeyUnusableError(part=key.name, why=f"expired on {key.expires}")
+    if why := key.flaw(today, now):
+        raise sealing.KeyUnusableError(part=key.name, why=why)
     subkeys = [
         _part(info, info["capability"], f"Encryption subkey {info['keyid']} of key {fingerprint}")
         for info in listed.get("subkey_info", {}).values()
         if "e" in info["capability"]
     ]
-    valid = [part for part in subkeys if part.state != "r" and part.alive(today) and part.created <= now]
-    if valid:
+    if valid := [part for part in subkeys if not part.flaw(today, now)]:
         return key, max(valid, key=lambda part: part.created)
     if "e" in key.capabilities:  # lower case: its own capability
         return key, key
     if not subkeys:
         raise sealing.KeyUnusableError(part=key.name, why="cannot encrypt")
     newest = max(subkeys, key=lambda part: part.created)
-    if newest.state == "r":
-        raise sealing.KeyUnusableError(part=newest.name, why=REVOKED)
-    if newest.created > now:
-        raise sealing.KeyUnusableError(part=newest.name, why=FUTURE.format(_day(newest.created)))
-    raise sealing.KeyUnusableError(part=newest.name, why=f"expired on {newest.expires}; the key itself is valid")
+    raise sealing.KeyUnusableError(part=newest.name, why=f"{newest.flaw(today, now)}; the key itself is valid")
 
 
 def _part(fields: Any, capabilities: str, name: str) -> Part:

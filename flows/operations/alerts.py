@@ -101,11 +101,8 @@ def changes(standing: Mapping[str, Change], holding: Iterable[Alert]) -> list[Ch
     return opened + [Change(last.alert, last.number + 1) for last in over]
 
 
-class Failure(NamedTuple):
-    """A deployment whose last run failed or crashed, with the state the orchestrator reports."""
-
-    deployment: str
-    state: str
+# A deployment whose last run failed or crashed, and the state that the orchestrator reports.
+Failure = tuple[str, str]
 
 
 def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Change]:
@@ -145,7 +142,7 @@ def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[
     }
     dropped = {run: [moment for other, moment in came if other and other.day == run.day] for run in recent}
     problems = (one for run in recent for one in _run_problems(context, run, waiting, dropped[run]))
-    failed = (("flow-failed", one.deployment, f"{one.deployment} ended {one.state}") for one in failures)
+    failed = (("flow-failed", deployment, f"{deployment} ended {state}") for deployment, state in failures)
     found = chain(_calendar(context, today, states), _extract_problems(states), _key_problems(context), failed)
     named = chain(found, problems, _drift(context, recent))
     return [Alert(kind, context.issuer.issuer, _SAFE.sub("-", subject), text) for kind, subject, text in named]
