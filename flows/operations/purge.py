@@ -35,6 +35,8 @@ from schemas.records import PARTS, Abandoned, Part, Purged
 from schemas.settings import Retention
 
 KEPT: Literal["kept"] = "kept"
+LEFT: Literal["left"] = "left"
+_LEFT = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")  # by versions that read extracts in parts
 _KEPT = re.compile(r"plan\.json|manifest\.json|(events|reseals|closed)/[^/]+\.json")
 _LEDGER = re.compile(
     r"ledger/part-(\d{4}-)?\d{5}\.parquet"
@@ -43,7 +45,6 @@ _LEDGER = re.compile(
     r"|claims/\d{6}\.json"
     r"|selection\.parquet"
     r"|single/\d+-\d+(-answer)?\.json"
-    r"|exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet"  # left by versions that read extracts in parts
     r"|placements/(part-(\d{4}-)?\d{5}\.parquet|claims/\d{6}\.json"
     r"|messages/part-(\d{4}-)?\d{5}/\d{9}-\d{8}T\d{12}-[0-9a-f]{8}\.json)"
     r"|report/((rejects|held|errors|chunks|awaiting|breaks|questions|links(-\d{5})?)\.csv|summary\.json|audit\.zip|report\.(html|xlsx)"
@@ -65,14 +66,14 @@ class State(NamedTuple):
     end: End = "committed"
 
 
-def part_of(keys: RunKeys, key: str) -> Part | Literal["kept"] | None:
-    """Return the part of a run that an object belongs to: KEPT for what stays for good, None for what is not ours."""
+def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
+    """Return the part of a run that an object belongs to: KEPT for good, LEFT by workers, None for what is not ours."""
     name = key.removeprefix(keys.base)
     if re.fullmatch(rf"(chunks|sealed/\d+)/{keys.run}-\d{{5}}\.[a-z0-9.]+", name):
         return "chunks"
     if _LEDGER.fullmatch(name):
         return "ledger"
-    return KEPT if _KEPT.fullmatch(name) else None
+    return KEPT if _KEPT.fullmatch(name) else LEFT if _LEFT.fullmatch(name) else None
 
 
 def verdict(part: Part, state: State, settings: Retention, now: datetime) -> tuple[str, date | None] | None:
@@ -224,7 +225,8 @@ class KeptPart(NamedTuple):
 class PurgePlan(NamedTuple):
     """What a purge deletes, what it keeps, what it does not know, and whether the store only hides what is deleted.
 
-    `leftovers` are half-written files and uploads never completed; `temporary` are objects of race probes.
+    `leftovers` are half-written files and uploads never completed; `temporary` are objects of race probes and
+    of the workers of a run.
     """
 
     lots: tuple[PurgeUnit, ...]
@@ -239,8 +241,10 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
     found = concurrently(lambda run: _inspect_run(context, run), documents.run_ids(store, issuer))
-    parts = [part for inspected, _ in found for part in inspected]
+    parts = [part for inspected, _, _ in found for part in inspected]
     probe = re.compile(rf"{probes(issuer)}[0-9a-f]{{16}}/\d")
+    temporary = [entry for _, _, left in found for entry in left]
+    temporary += (entry for entry in store.keys(probes(issuer)) if probe.fullmatch(entry.key))
     folders = (entry.key for entry in store.keys(f"{issuer}/", shallow=True))
     leftovers = list[Entry]()
     with suppress(StoreDeniedError):  # without the right to list uploads they stay until the store's own rules act
@@ -249,9 +253,9 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     return PurgePlan(
         (*(part for part in parts if isinstance(part, PurgeUnit)), *_links_of_no_run(context)),
         tuple(part for part in parts if isinstance(part, KeptPart)),
-        tuple(key for _, unknown in found for key in unknown),
+        tuple(key for _, unknown, _ in found for key in unknown),
         tuple(leftovers),
-        tuple(one for one in store.keys(probes(issuer)) if probe.fullmatch(one.key) and one.modified < now - DEAD),
+        tuple(entry for entry in temporary if entry.modified < now - DEAD),
         cleaner.hides(),
     )
 
@@ -302,8 +306,8 @@ def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
             yield PurgeUnit(f"{purged(issuer)}{kind}/{now:%Y%m%dT%H%M%S%f}.json", record, tuple(mine))
 
 
-def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | KeptPart], list[str]]:
-    """Return a run's parts, due or kept (all where a document is unreadable), and unknown keys."""
+def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | KeptPart], list[str], list[Entry]]:
+    """Return a run's parts, due or kept (all where a document is unreadable), unknown keys, what its workers left."""
     keys = RunKeys(run)
     entries = list(context.adapters.store.keys(keys.base))
     # the last link of the claim's chain stays: the next claim continues from its number
@@ -314,8 +318,8 @@ def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | K
     try:
         parts = [_judge(context, keys, part, entries, tuple(found[part])) for part in PARTS if found[part]]
     except ConflictError as error:
-        return [KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], []
-    return parts, sorted(redact(entry.key) for entry in found[None])
+        return [KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], [], []
+    return parts, sorted(redact(entry.key) for entry in found[None]), found[LEFT]
 
 
 def _judge(

@@ -142,7 +142,9 @@ def test_an_abandoned_run_goes_with_the_chunks_term(tmp_path: Path) -> None:
 def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     probe, half = "bank/probe/0123456789abcdef/1", f"bank/runs/{run}/report/.tmp-0123456789abcdef"
-    bench.store.create(probe, b"x")
+    exchanged = f"bank/runs/{run}/exchanged/0123456789abcdef-0001-keys.parquet"
+    for key in (probe, exchanged):
+        bench.store.create(key, b"x")
     (tmp_path / "store" / half).write_bytes(b"half")
     (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").write_bytes(b"half an extract")
 
@@ -150,10 +152,10 @@ def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -
     due = purge(later(bench, 2).context, cleaner(bench))
 
     assert ((), ()) == (young.temporary, young.leftovers)
-    assert ([probe], [half]) == ([one.key for one in due.temporary], [one.key for one in due.leftovers])
+    assert ({probe, exchanged}, [half]) == ({one.key for one in due.temporary}, [one.key for one in due.leftovers])
     assert not (tmp_path / "store" / half).exists()
     assert (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").exists()
-    assert probe not in bench.snapshot()
+    assert not {probe, exchanged} & bench.snapshot().keys()
 
 
 def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path: Path) -> None:

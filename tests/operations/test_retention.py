@@ -67,7 +67,7 @@ def test_what_the_business_date_keeps_its_last_answer_keeps_too(part: Part, age:
         ("report/links/part-00001.parquet", "ledger"),
         ("report/links.csv.bak", None),
         ("exchanged/notes.parquet", None),
-        ("exchanged/0123456789abcdef-0001-keys.parquet", "ledger"),
+        ("exchanged/0123456789abcdef-0001-keys.parquet", "left"),
         ("single/000000001-1-answer.json", "ledger"),
         ("plan.json", "kept"),
         ("manifest.json", "kept"),
