@@ -26,10 +26,10 @@ def in_form_words(text: str, name: str) -> str:
 
     def command(found: re.Match[str]) -> str:
         line = f"{found[1] or found[2]} "
-        form = next(
-            (f"{form.name}{_pick(form, one.label)}" for one, form in FORMED if line.startswith(one.name + " ")), ""
-        )
-        return f"the form {form}" if form else found[0]
+        for one, form in FORMED:
+            if line.startswith(one.name + " "):
+                return f"the form {form.name}" + (f" ({form.picks}: {one.label})" if form.picks else "")
+        return found[0]
 
     def option(found: re.Match[str]) -> str:
         field, value = fields.get(found[1], ""), found[2] or ""
@@ -38,10 +38,6 @@ def in_form_words(text: str, name: str) -> str:
 
     text = re.sub(r"\b([Tt])he same command\b", r"\1he same form", _COMMAND.sub(command, text))
     return _OPTION.sub(option, text)
-
-
-def _pick(form: Form, label: str) -> str:
-    return f" ({form.picks}: {label})" if form.picks else ""
 
 
 def _fields(name: str) -> dict[str, str]:

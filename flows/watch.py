@@ -87,7 +87,7 @@ def failures(issuer: str) -> list[Failure]:
             )
             last = client.read_flow_runs(flow_run_filter=ended, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=1)
             if last and last[0].state_type in BAD:
-                found.append(Failure(deployment.name, str(last[0].state_name)))
+                found.append((deployment.name, str(last[0].state_name)))
     return found
 
 

@@ -69,7 +69,9 @@ class SourceSettings(Settings):
     trailer: Pattern | None = setting(None, "regular expression of the trailer line; its first group is the row count")
     final_newline: bool = setting(True, "an extract without a final newline was cut off; `false`: it is written so")
     hash_total: Header | tuple[int, int] | None = setting(
-        None, "column whose digits add up to the second group of `trailer`; fixed format: its first and last character"
+        None,
+        "column whose numbers, digits only, add up to the hash total, the second group of `trailer`; "
+        "fixed format: first and last character of the field, from 1",
     )
     hash_total_digits: int = setting(12, "low-order digits of the sum that are compared", ge=1, le=18)
     sidecar: Literal["sha256", "ctl"] | None = setting(
@@ -84,7 +86,8 @@ class SourceSettings(Settings):
     sequence: Pattern | None = setting(None, "regular expression, its group the sequence number: each follows the last")
     sequence_in: Literal["name", "header"] = setting("name", "where `sequence` is: in the file name, or above the data")
     same_name: Literal["hold", "replace"] = setting(
-        "hold", "a committed name with other content: `hold` it for a decision; `replace`, where all have that name"
+        "hold",
+        "the name of a committed extract, other content: `hold` it for a decision; `replace`: it is the next extract",
     )
     strict: bool = setting(False, "`true`: a source column that nothing uses refuses the extract")
 
@@ -155,7 +158,9 @@ class Resend(Settings):
     seen_before: Literal["suppress", "refuse", "send"] = setting(
         "suppress", "a card that has or awaits a link: `suppress` its row, `refuse` the extract, or `send` it again"
     )
-    reissue_column: Spec | None = setting(None, "source column that changes when a card is issued again")
+    reissue_column: Spec | None = setting(
+        None, "source column that changes when a card is issued again, such as its sequence number: it is another card"
+    )
 
 
 class Limits(Settings):

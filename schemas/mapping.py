@@ -205,8 +205,12 @@ class Cell(Settings):
         "or MON (English names), DD, in any order, with any separators; `auto`: the one reading that fits all rows. "
         f"Names: {', '.join(map(repr, NAMES))}; particles (`van der`) and suffixes (Jr, Sr, II, III, IV) go with LAST",
     )
-    lookup: dict[str, str] | str | None = setting(None, "text by text; or a CSV beside the TOML: two columns, no names")
-    unknown: Literal["reject", "empty", "keep"] = setting("reject", "what becomes of a text that is not in `lookup`")
+    lookup: dict[str, str] | str | None = setting(
+        None, "text by text; or a CSV file beside the TOML: two columns, no header"
+    )
+    unknown: Literal["reject", "empty", "keep"] = setting(
+        "reject", "what a text that is not in `lookup` means: its row is rejected, it is empty, or kept"
+    )
     when: Filter | None = setting(None, "rows that have it, as in `[filter]`; in others it is empty")
 
     @model_validator(mode="after")

@@ -166,10 +166,12 @@ class GpgOpener(ExitStack):
 
     def open(self, message: bytes, limit: int) -> bytes:
         """Return the content of one message, at most `limit` bytes; SealedUnreadableError otherwise."""
-        binary = _binary(message)
+        binary = blocks(message)  # gpg does not recognise armor after a byte order mark
+        if len(binary) != 1:
+            raise sealing.SealedUnreadableError(reason="message.blocks.many")
         result = self._ring.ask(
             lambda gpg: gpg.decrypt_file(
-                BytesIO(binary),
+                BytesIO(binary[0]),
                 always_trust=True,
                 passphrase=self._passphrase,
                 extra_args=["--max-output", str(limit), *self._no_questions],
@@ -195,14 +197,6 @@ def _clean(result: Any, count: int) -> bool:
     return bool(result.stderr.count("[GNUPG:] END_ENCRYPTION") == count)
 
 
-def _binary(message: bytes) -> bytes:
-    """Return the message without its armor: gpg does not recognise armor after a byte order mark."""
-    found = blocks(message)
-    if len(found) != 1:
-        raise sealing.SealedUnreadableError(reason="message.blocks.many")
-    return found[0]
-
-
 def _why_unread(stderr: str) -> str:
     """Return the cause by gpg's status words; its text is never shown, it may contain the sender's file names."""
     if "exceeded --max-output limit" in stderr:
@@ -215,7 +209,7 @@ def _why_unread(stderr: str) -> str:
 
 
 LEAST: Final = 2048  # bits of RSA
-REVOKED: Final = "was revoked by its owner"
+FUTURE: Final = "was made on {}, which is in the future for this machine"
 _FAMILIES: Final = {"1": "RSA", "2": "RSA", "3": "RSA", "16": "ElGamal", "17": "DSA", "20": "ElGamal"}  # RFC 4880 9.1
 _CURVES: Final = {"ed25519": "Curve25519", "cv25519": "Curve25519"} | {
     f"nistp{bits}": f"P-{bits}" for bits in (256, 384, 521)
@@ -234,9 +228,14 @@ class Part(NamedTuple):
     created: int
     expires: date | None
 
-    def alive(self, today: date) -> bool:
-        """Return whether the key is valid for all of `today`: on its last day it could expire during a run."""
-        return self.state != "e" and (self.expires is None or today < self.expires)
+    def flaw(self, today: date, now: float) -> str:
+        """Return why the key cannot be used for all of `today`, "" where it can: on its last day it could expire."""
+        if self.state == "r":
+            return "was revoked by its owner"
+        if self.created > now:
+            return FUTURE.format(_day(self.created))
+        ended = self.state == "e" or (self.expires is not None and self.expires <= today)
+        return f"expired on {self.expires}" if ended else ""
 
 
 Recipient = tuple[Part, Part]  # a pinned key, and the part of it that messages will name: a subkey, or the key itself
@@ -255,7 +254,10 @@ def import_public_keys(
     found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
     recipients = [_recipient(_pinned(found, fingerprint, pinned), fingerprint, today, now) for fingerprint in pinned]
     for part in (part for recipient in recipients for part in recipient):
-        _check_strength(part, curves)
+        family, _, bits = part.algorithm.partition(" ")
+        if part.algorithm not in curves and (family != "RSA" or int(bits) < LEAST):
+            accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
+            raise sealing.KeyAlgorithmError(part=part.name, algorithm=part.algorithm, accepted=accepted)
     return tuple(recipients)
 
 
@@ -272,7 +274,7 @@ def _one_public_key(key: bytes, file: str, pinned: str, now: float) -> bytes:
     if len(made) != 1:
         raise sealing.KeyUnreadableError(file=file, reason=why or f"{len(made)} keys")
     if made[0] > now:  # gpg would not import it
-        raise sealing.KeyFromFutureError(part=f"The key in file {file}", date=str(_day(made[0])))
+        raise sealing.KeyUnusableError(part=f"The key in file {file}", why=FUTURE.format(_day(made[0])))
     return b"".join(found)
 
 
@@ -289,35 +291,21 @@ def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -
 def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipient:
     """Return the recipient with the part gpg would choose: the newest valid subkey, else the key itself."""
     key = _part(listed, listed["cap"], f"Primary key {fingerprint}")
-    if key.state == "r":
-        raise sealing.KeyUnusableError(part=key.name, why=REVOKED)
-    if not key.alive(today):
-        raise sealing.KeyUnusableError(part=key.name, why=f"expired on {key.expires}")
+    if why := key.flaw(today, now):
+        raise sealing.KeyUnusableError(part=key.name, why=why)
     subkeys = [
         _part(info, info["capability"], f"Encryption subkey {info['keyid']} of key {fingerprint}")
         for info in listed.get("subkey_info", {}).values()
         if "e" in info["capability"]
     ]
-    valid = [part for part in subkeys if part.state != "r" and part.alive(today) and part.created <= now]
-    if valid:
+    if valid := [part for part in subkeys if not part.flaw(today, now)]:
         return key, max(valid, key=lambda part: part.created)
     if "e" in key.capabilities:  # lower case: its own capability
         return key, key
     if not subkeys:
         raise sealing.KeyUnusableError(part=key.name, why="cannot encrypt")
     newest = max(subkeys, key=lambda part: part.created)
-    if newest.state == "r":
-        raise sealing.KeyUnusableError(part=newest.name, why=REVOKED)
-    if newest.created > now:
-        raise sealing.KeyFromFutureError(part=newest.name, date=str(_day(newest.created)))
-    raise sealing.KeyUnusableError(part=newest.name, why=f"expired on {newest.expires}; the key itself is valid")
-
-
-def _check_strength(part: Part, curves: Sequence[str]) -> None:
-    family, _, bits = part.algorithm.partition(" ")
-    if part.algorithm not in curves and (family != "RSA" or int(bits) < LEAST):
-        accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
-        raise sealing.KeyAlgorithmError(part=part.name, algorithm=part.algorithm, accepted=accepted)
+    raise sealing.KeyUnusableError(part=newest.name, why=f"{newest.flaw(today, now)}; the key itself is valid")
 
 
 def _part(fields: Any, capabilities: str, name: str) -> Part:

@@ -7,13 +7,13 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from flows.errors import CardlinkError
 from flows.runs import store
@@ -22,16 +22,17 @@ from flows.runs.store import Entry, ObjectMissingError, Retry, StoreBusyError, S
 
 T = TypeVar("T")
 
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_PASSING = {  # a network file system that is away for a moment; a machine at one of its limits
-    *(errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN),
-    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+_BY_NUMBER: dict[int, type[CardlinkError]] = {
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), ObjectMissingError),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), store.StoreDeniedError),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), store.StoreFullError),
+    # a network file system that is away for a moment; a machine at one of its limits
+    **dict.fromkeys((errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT), StoreBusyError),
+    **dict.fromkeys((errno.EHOSTDOWN, errno.ENOTCONN, errno.EMFILE, errno.ENFILE, errno.ENOMEM), StoreBusyError),
 }
 _PATIENT = Retry(attempts=6)  # three seconds at most
 _HELD = 4  # parts of a report that are held to be written again; one of more parts is not tried again
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 
 
 class LocalStore:
@@ -116,12 +117,9 @@ class LocalStore:
         )
         return [entry for entry in found if entry and entry.modified < before]
 
-    def clean_up(self, prefix: str, before: datetime) -> int:
-        """Remove the temporary files under `prefix` that killed writers left before `before`; return how many."""
-        dead = self.leftovers(prefix, before)
-        for entry in dead:
-            _with_our_errors(entry.key, partial((self._root / entry.key).unlink, missing_ok=True))
-        return len(dead)
+    def discard(self, leftover: Entry) -> None:
+        """Remove a temporary file that `leftovers` listed."""
+        _with_our_errors(leftover.key, partial((self._root / leftover.key).unlink, missing_ok=True))
 
     def hides(self) -> bool:
         """Return False: a removed file is gone."""
@@ -147,18 +145,12 @@ class LocalStore:
             elif next(self._list(folder + name, "", shallow=False), None):
                 yield Entry(folder + name, 0, FOLDER_TIME, "")
 
-    def _new_file(self, path: Path) -> int:
-        """Create a file, and its folder if needed; StoreMissingError if the root is gone."""
-        with suppress(FileNotFoundError, NotADirectoryError):
-            return os.open(path, _NEW, 0o600)
-        if not self._root.is_dir():
-            raise store.StoreMissingError(place=str(self._root), code="ENOENT")
-        _make_folder(path.parent)
-        return os.open(path, _NEW, 0o600)
-
     def _write_temporary(self, path: Path, parts: Iterable[bytes]) -> Path:
         temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-        file = self._new_file(temporary)
+        if not path.parent.is_dir() and not self._root.is_dir():
+            raise store.StoreMissingError(place=str(self._root), code="ENOENT")
+        _make_folder(path.parent)
+        file = os.open(temporary, _NEW, 0o600)
         try:
             with os.fdopen(file, "wb", buffering=0) as stream:
                 os.fchmod(file, 0o600)
@@ -173,7 +165,7 @@ class LocalStore:
         return temporary
 
 
-class LocalSource:
+class LocalSource(AbstractContextManager["LocalSource", None]):
     """A pinned stream over one file; ObjectChangedError as soon as the file is no longer the one opened."""
 
     def __init__(self, file: int, entry: Entry) -> None:
@@ -194,9 +186,6 @@ class LocalSource:
         if 0 < len(data) < wanted and size < 0:
             return data + self.read()
         return data
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()
@@ -262,18 +251,9 @@ def _with_our_errors(key: str, act: Callable[[], T], disk: Path | None = None, r
             return act()
         except OSError as error:
             number = error.errno or 0
+        kind, code = _BY_NUMBER.get(number, StoreRefusedError), errno.errorcode.get(number, str(number))
+        place = f"{key} on the disk of {disk}" if kind is store.StoreFullError else key
         # not kept in a variable: error and frame would keep each other alive, and the callers' rows
-        raise _translated(key, number, disk)
+        raise store.problem(kind, key=key, place=place, code=code)
 
     return retry(attempt, StoreBusyError)
-
-
-def _translated(key: str, number: int, disk: Path | None) -> CardlinkError:
-    code = errno.errorcode.get(number, str(number))
-    if number in _ABSENT:
-        return ObjectMissingError(key=key)
-    if number in _DENIED:
-        return store.StoreDeniedError(place=key, code=code)
-    if number in _FULL:
-        return store.StoreFullError(place=f"{key} on the disk of {disk}", code=code)
-    return StoreBusyError(place=key, code=code) if number in _PASSING else StoreRefusedError(place=key, code=code)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import merge
 from itertools import chain
 from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import boto3
 from botocore import exceptions as boto
 from botocore.config import Config
 from urllib3.exceptions import HTTPError
 
-from flows.errors import CardlinkError, fields_of
+from flows.errors import CardlinkError
 from flows.redaction import redact
 from flows.runs import store
 from flows.runs.keys import DROPPED, FOLDER_TIME, LASTING, checked, checked_prefix
@@ -94,7 +94,7 @@ class S3Store:
                 raise
             return True
 
-        return self._retry(put, StoreBusyError) or (unanswered and self._holds(key, data))
+        return self._retry(put, StoreBusyError) or (unanswered and store.read_if_stored(self, key) == data)
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write `key` atomically over any earlier content, which stays if `parts` raises."""
@@ -116,7 +116,8 @@ class S3Store:
         if pin and pin.version != entry.version:  # the server ignored If-Match
             answer["Body"].close()
             raise ObjectChangedError(key=key)
-        return S3Source(entry, answer["Body"], self._resumer(entry, name), self._retry)
+        ask = partial(self._call, "get_object", key, Key=name, IfMatch=entry.version)
+        return S3Source(entry, answer["Body"], ask, self._retry)
 
     def ensure_clean(self, key: str) -> None:
         """Ask for the verdict on a dropped file, where one is asked for; VerdictAwaitedError, VerdictRefusedError."""
@@ -154,19 +155,20 @@ class S3Store:
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         """List the multipart uploads under `prefix` that killed writers left before `before`, without their sizes."""
-        return [
-            self._entry(upload["Key"], 0, upload["Initiated"], upload["UploadId"])
-            for page in self._uploads(prefix)
-            for upload in page.get("Uploads", [])
-            if upload["Initiated"] < before
-        ]
+        request, found = {"Prefix": self._prefix + checked_prefix(prefix)}, list[Entry]()
+        while True:
+            page = self._again("list_multipart_uploads", prefix, **request)
+            uploads = (one for one in page.get("Uploads", []) if one["Initiated"] < before)
+            found += (self._entry(one["Key"], 0, one["Initiated"], one["UploadId"]) for one in uploads)
+            if not page.get("IsTruncated") or not page.get("NextKeyMarker"):
+                return found
+            request |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page.get("NextUploadIdMarker", "")}
 
-    def clean_up(self, prefix: str, before: datetime) -> int:
-        """Abort the multipart uploads under `prefix` that killed writers left before `before`; return how many."""
-        dead = self.leftovers(prefix, before)
-        for upload in dead:
-            self._again("abort_multipart_upload", prefix, Key=self._prefix + upload.key, UploadId=upload.version)
-        return len(dead)
+    def discard(self, leftover: Entry) -> None:
+        """Abort an upload that `leftovers` listed."""
+        upload = {"Key": self._prefix + leftover.key, "UploadId": leftover.version}
+        with suppress(ObjectChangedError):  # ended meanwhile
+            self._again("abort_multipart_upload", leftover.key, **upload)
 
     def hides(self) -> bool | None:
         """Return whether the bucket is versioned; None if we may not ask, or the server does not know."""
@@ -183,15 +185,6 @@ class S3Store:
             return ""
         sign = partial(self._client.generate_presigned_url, "get_object", request, ExpiresIn=hours * 3600)
         return str(with_our_errors(key, sign))
-
-    def _uploads(self, prefix: str) -> Iterator[Any]:
-        request = {"Prefix": self._prefix + checked_prefix(prefix)}
-        while True:
-            page = self._again("list_multipart_uploads", prefix, **request)
-            yield page
-            if not page.get("IsTruncated") or not page.get("NextKeyMarker"):
-                return
-            request |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page.get("NextUploadIdMarker", "")}
 
     def _written_as(self, key: str) -> dict[str, Any]:
         """Return how an object is written: its encryption, and where it is evidence, its lock."""
@@ -222,23 +215,6 @@ class S3Store:
     def _again(self, operation: str, key: str, **request: Any) -> Any:
         return self._retry(lambda: self._call(operation, key, **request), StoreBusyError)
 
-    def _holds(self, key: str, data: bytes) -> bool:
-        try:
-            with self.open(key) as source:
-                return source.entry.size == len(data) and source.read() == data
-        except store.ObjectMissingError:
-            return False
-
-    def _resumer(self, entry: Entry, name: str) -> Callable[[int], Any]:
-        def resume(position: int) -> Any:
-            answer = self._call("get_object", entry.key, Key=name, IfMatch=entry.version, Range=f"bytes={position}-")
-            if not str(answer.get("ContentRange", "")).startswith(f"bytes {position}-"):
-                answer["Body"].close()
-                raise store.StoreUnsafeError(place=self._bucket, problem="it does not honour range requests")
-            return answer["Body"]
-
-        return resume
-
     def _entry(self, name: str, size: int, modified: datetime, version: str) -> Entry:
         return Entry(name.removeprefix(self._prefix), size, modified.astimezone(UTC), version)
 
@@ -268,13 +244,13 @@ class S3Store:
                 raise
 
 
-class S3Source:
+class S3Source(AbstractContextManager["S3Source", None]):
     """A pinned stream, resumed by Range and If-Match after a dropped connection: bytes of one object, or an error."""
 
-    def __init__(self, entry: Entry, body: Any, resume: Callable[[int], Any], retry: Retry) -> None:
+    def __init__(self, entry: Entry, body: Any, ask: Callable[..., Any], retry: Retry) -> None:
         self.entry = entry
         self._body = body
-        self._resume = resume
+        self._ask = ask
         self._retry = retry
         self._position = 0
 
@@ -290,9 +266,12 @@ class S3Source:
         return b"".join(pieces)
 
     def _read(self, size: int) -> bytes:
-        if self._body is None:
-            self._body = self._resume(self._position)
         try:
+            if self._body is None:
+                answer = self._ask(Range=f"bytes={self._position}-")
+                self._body = answer["Body"]
+                if not str(answer.get("ContentRange", "")).startswith(f"bytes {self._position}-"):
+                    raise store.StoreUnsafeError(place=self.entry.key, problem="it does not honour range requests")
             data: bytes = with_our_errors(self.entry.key, lambda: self._body.read(size))
             if not data:
                 raise StoreBusyError(place=self.entry.key, code="body ended early")
@@ -309,9 +288,6 @@ class S3Source:
         if self._body is not None:
             self._body.close()
         self._body = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._drop()
@@ -332,7 +308,7 @@ T = TypeVar("T")
 
 FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError, RecursionError)  # all that boto3 raises
 
-_BY_CODE: dict[str, type[CardlinkError]] = {
+_BY_CODE: dict[str, type[CardlinkError]] = {  # or by status
     **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), store.ObjectMissingError),
     # a condition failed, or the multipart upload was completed or aborted meanwhile
     **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), ObjectChangedError),
@@ -347,25 +323,20 @@ _BY_CODE: dict[str, type[CardlinkError]] = {
     **dict.fromkeys(("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentChecksumMismatch"), StoreBusyError),
     **dict.fromkeys(("XAmzContentSHA256Mismatch", "RequestTimeout"), StoreBusyError),
     **dict.fromkeys(("Throttling", "ThrottlingException"), StoreBusyError),
-}
-
-_BY_STATUS: dict[int, type[CardlinkError]] = {
-    401: store.StoreCredentialsError,
-    403: store.StoreDeniedError,
-    404: store.ObjectMissingError,
-    408: StoreBusyError,
-    409: StoreBusyError,  # a concurrent conditional write: nothing was written, and botocore does not retry it
-    412: ObjectChangedError,
-    429: StoreBusyError,
-    501: store.StoreUnsafeError,
-    507: store.StoreFullError,
+    "401": store.StoreCredentialsError,
+    "403": store.StoreDeniedError,
+    "404": store.ObjectMissingError,
+    "412": ObjectChangedError,
+    "501": store.StoreUnsafeError,
+    "507": store.StoreFullError,
+    # 409: a concurrent conditional write; nothing was written, and botocore does not retry it
+    **dict.fromkeys(("408", "409", "429"), StoreBusyError),
 }
 
 _BY_KIND: dict[type[Exception], type[CardlinkError]] = {
     **dict.fromkeys((boto.NoCredentialsError, boto.PartialCredentialsError), store.StoreCredentialsError),
-    **dict.fromkeys(
-        (boto.CredentialRetrievalError, boto.TokenRetrievalError, boto.SSOError), store.StoreCredentialsError
-    ),
+    **dict.fromkeys((boto.CredentialRetrievalError, boto.TokenRetrievalError), store.StoreCredentialsError),
+    boto.SSOError: store.StoreCredentialsError,
     **dict.fromkeys((boto.ParamValidationError, boto.NoRegionError, boto.InvalidRegionError), StoreRefusedError),
     **dict.fromkeys((boto.ProfileNotFound, boto.ConfigParseError), StoreRefusedError),
     RecursionError: StoreRefusedError,  # boto3 follows a redirect that names no region without end
@@ -394,7 +365,6 @@ def translated(place: str, error: Exception) -> CardlinkError:
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         code = raw if re.fullmatch(r"[A-Za-z0-9.]{1,60}", raw) else str(status)
         unlisted = StoreRefusedError if 300 <= status < 500 else StoreBusyError
-        kind = _BY_CODE.get(code) or _BY_STATUS.get(status) or unlisted
+        kind = _BY_CODE.get(code) or _BY_CODE.get(str(status), unlisted)
     problem = f"it does not implement a request we need ({code})"
-    fields = {"key": place, "place": place, "code": code, "problem": problem}
-    return kind(**{name: fields[name] for name in fields_of(kind)})
+    return store.problem(kind, key=place, place=place, code=code, problem=problem)

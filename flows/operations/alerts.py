@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
+from itertools import chain
 from typing import NamedTuple, get_args
 from zoneinfo import ZoneInfo
 
@@ -15,7 +16,7 @@ from flows.runs.chunks import OPEN, State, outbox, outboxes
 from flows.runs.context import IssuerContext
 from flows.runs.documents import read_end, read_manifest, run_ids, run_status
 from flows.runs.identity import date_in_name, day_off, due, facts_as_stored, local_day
-from flows.runs.keys import RunId, RunKeys, extracts, reconciliation
+from flows.runs.keys import RunId, RunKeys, reconciliation
 from flows.runs.store import Store
 from flows.runs.versions import read_facts
 from flows.submissions.drift import departures
@@ -76,6 +77,9 @@ class Alert(NamedTuple):
         return f"{self.kind}/{self.subject}"
 
 
+Found = tuple[str, str, str]  # kind, subject and text of an alert
+
+
 class Change(NamedTuple):
     """One step in an alert's history, by its number in the chain: odd numbers open it, even ones close it."""
 
@@ -85,30 +89,20 @@ class Change(NamedTuple):
     @property
     def opened(self) -> bool:
         """True where this step opens the alert."""
-        return is_open(self.number)
+        return self.number % 2 == 1
 
 
-def is_open(number: int) -> bool:
-    """Return whether an alert is open, by the last number of its chain."""
-    return number % 2 == 1
-
-
-def changes(standing: Mapping[str, tuple[int, Alert]], holding: Iterable[Alert]) -> list[Change]:
-    """Return the alerts to open and to close: `standing` has the last number and alert of each chain by place."""
+def changes(standing: Mapping[str, Change], holding: Iterable[Alert]) -> list[Change]:
+    """Return the alerts to open and to close: `standing` has the last change of each by place."""
     now = {alert.place: alert for alert in holding}
-    numbers = {place: standing[place][0] if place in standing else 0 for place in now}
-    opened = [Change(alert, numbers[place] + 1) for place, alert in now.items() if not is_open(numbers[place])]
-    closed = [
-        Change(alert, number + 1) for place, (number, alert) in standing.items() if is_open(number) and place not in now
-    ]
-    return opened + closed
+    before = {place: standing.get(place, Change(alert, 0)) for place, alert in now.items()}
+    opened = [Change(now[place], last.number + 1) for place, last in before.items() if not last.opened]
+    over = (last for place, last in standing.items() if last.opened and place not in now)
+    return opened + [Change(last.alert, last.number + 1) for last in over]
 
 
-class Failure(NamedTuple):
-    """A deployment whose last run failed or crashed, with the state the orchestrator reports."""
-
-    deployment: str
-    state: str
+# A deployment whose last run failed or crashed, and the state that the orchestrator reports.
+Failure = tuple[str, str]
 
 
 def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Change]:
@@ -131,18 +125,13 @@ def record_notified(context: IssuerContext, change: Change) -> None:
 
 def open_alerts(store: Store, issuer: str) -> list[Alert]:
     """Return the alerts that are open."""
-    return [alert for number, alert in _history(store, issuer)[0].values() if is_open(number)]
+    return [last.alert for last in _history(store, issuer)[0].values() if last.opened]
 
 
 def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Alert]:
     """Return the alerts whose cause exists now."""
-    issuer = context.issuer.issuer
-    failed = [
-        Alert("flow-failed", issuer, _SAFE.sub("-", one.deployment), f"{one.deployment} ended {one.state}")
-        for one in failures
-    ]
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    recent = [run for run in run_ids(context.adapters.store, issuer) if today - run.day <= LOOK_BACK]
+    recent = [run for run in run_ids(context.adapters.store, context.issuer.issuer) if today - run.day <= LOOK_BACK]
     states = extract_states(context, remember=True)
     done = {one.key for one in states if one.entry is not None and one.state == "committed"}
     came = [(RunId.parse(one.run), one.entry.modified) for one in states if one.entry and one.state == "committed"]
@@ -152,33 +141,33 @@ def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[
         if one.state in (*WAITING, "gone") or (one.state == "replaced" and one.key not in done)
     }
     dropped = {run: [moment for other, moment in came if other and other.day == run.day] for run in recent}
-    problems = (alert for run in recent for alert in _run_problems(context, run, waiting, dropped[run]))
-    calendar = _calendar(context, today, states)
-    found = (*calendar, *_extract_problems(issuer, states), *_key_problems(context), *failed, *problems)
-    return [*found, *_drift(context, recent)]
+    problems = (one for run in recent for one in _run_problems(context, run, waiting, dropped[run]))
+    failed = (("flow-failed", deployment, f"{deployment} ended {state}") for deployment, state in failures)
+    found = chain(_calendar(context, today, states), _extract_problems(states), _key_problems(context), failed)
+    named = chain(found, problems, _drift(context, recent))
+    return [Alert(kind, context.issuer.issuer, _SAFE.sub("-", subject), text) for kind, subject, text in named]
 
 
-def _extract_problems(issuer: str, states: Iterable[ExtractState]) -> Iterator[Alert]:
+def _extract_problems(states: Iterable[ExtractState]) -> Iterator[Found]:
     """Yield the extracts that wait for an operator's decision."""
     for one in states:
         name = one.key.partition("/extracts/")[2]
-        subject = _SAFE.sub("-", f"{name}-{one.sha256[:8]}")
+        subject = f"{name}-{one.sha256[:8]}"
         if one.state == "held":
             text = f"{name} was committed with other content, as run {one.other}: it is held"
-            yield Alert("extract-changed", issuer, subject, text)
+            yield "extract-changed", subject, text
         elif one.state == "repeated":
             text = f"{name} has the same bytes as another extract, run {one.other}: it is not submitted"
-            yield Alert("extract-repeated", issuer, subject, text)
+            yield "extract-repeated", subject, text
         elif one.state == "unclean":
-            yield Alert("extract-unclean", issuer, _SAFE.sub("-", name), one.waits)
+            yield "extract-unclean", name, one.waits
 
 
-def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState]) -> Iterator[Alert]:
+def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState]) -> Iterator[Found]:
     """Yield that there is no run today, and that an extract is missing or incomplete."""
-    issuer, schedule, time_zone = context.issuer.issuer, context.issuer.schedule, context.issuer.time_zone
-    why = day_off(schedule, today)
-    if why:
-        yield Alert("night-skipped", issuer, today.isoformat(), f"No nightly run on {today}: {why}")
+    schedule, time_zone = context.issuer.schedule, context.issuer.time_zone
+    if why := day_off(schedule, today):
+        yield "night-skipped", today.isoformat(), f"No nightly run on {today}: {why}"
     expected = due(schedule, context.adapters.now(), time_zone)
     if expected is None:
         return
@@ -195,27 +184,25 @@ def _calendar(context: IssuerContext, today: date, states: Iterable[ExtractState
         if one.state in WAITING and one.waits and (entry.modified <= hour or not complete)
     ]
     for one in waiting:
-        name = one.key.removeprefix(extracts(issuer))
-        yield Alert("extract-waiting", issuer, _SAFE.sub("-", name), f"{name} is not taken yet: {one.waits}")
+        name = one.key.partition("/extracts/")[2]
+        yield "extract-waiting", name, f"{name} is not taken yet: {one.waits}"
     if not complete and not any(one in due_now for one in waiting):
-        text = f"No extract for {day} by {hour:%H:%M} ({time_zone})"
-        yield Alert("extract-missing", issuer, day.isoformat(), text)
+        yield "extract-missing", day.isoformat(), f"No extract for {day} by {hour:%H:%M} ({time_zone})"
 
 
-def _key_problems(context: IssuerContext) -> Iterator[Alert]:
-    issuer = context.issuer.issuer
+def _key_problems(context: IssuerContext) -> Iterator[Found]:
     try:
         with context.sealer() as sealer:
-            yield from (Alert("key-ending", issuer, one.ending, one.text) for one in sealer.warnings if one.ending)
+            yield from (("key-ending", one.ending, one.text) for one in sealer.warnings if one.ending)
     except TryAgainError:  # left to the next watch
         return
     except CardlinkError as error:
-        yield Alert("key-unusable", issuer, "portal", str(error))
+        yield "key-unusable", "portal", str(error)
 
 
 def _run_problems(
     context: IssuerContext, run: RunId, waiting: Collection[str], dropped: Iterable[datetime]
-) -> Iterator[Alert]:
+) -> Iterator[Found]:
     """Yield what is wrong with a run; of whole extracts never committed, only with those still `waiting`.
 
     That is over when one is committed for the same business date that was `dropped` after the run was first refused.
@@ -230,23 +217,23 @@ def _run_problems(
         return
     empty = manifest.counts.read == 0 if manifest else bool(refused and refused.error == "EmptyExtractError")
     if refused and not empty:
-        yield Alert("run-refused", issuer.issuer, str(run), f"{run} was refused: {refused.sentence}")
+        yield "run-refused", str(run), f"{run} was refused: {refused.sentence}"
     if empty and issuer.alerts.empty_extract == "alert":
-        yield Alert("empty-extract", issuer.issuer, str(run), f"{run}: the extract has no rows")
+        yield "empty-extract", str(run), f"{run}: the extract has no rows"
     if manifest is None:
         return
     status = run_status(store, run)
     if status.state == OUT_OF_BALANCE:
-        yield Alert("out-of-balance", issuer.issuer, str(run), f"{run} is out of balance")
+        yield "out-of-balance", str(run), f"{run} is out of balance"
     if status.awaiting:
         within, moment = timedelta(hours=issuer.portal.answer_within_hours), context.adapters.now()
         late = [item.clock for item in outbox(context.adapters, str(run)) if item.overdue(moment, within)]
         if late:
             text = f"{run}: {len(late)} chunks without a result, the oldest for {duration(moment - min(late))}"
-            yield Alert("result-overdue", issuer.issuer, str(run), text)
+            yield "result-overdue", str(run), text
 
 
-def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Alert]:
+def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Found]:
     """Yield how the last extracts depart from those before them, back to one that is as usual."""
     store, limits = context.adapters.store, context.issuer.limits
     for run in reversed(recent) if limits.drift == "alert" else ():
@@ -256,11 +243,11 @@ def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Alert]:
         how = departures(manifest.profile, documents.nights_before(store, run), limits.max_drift)
         if not how:
             return
-        yield Alert("drift", run.issuer, str(run), f"{run} departs from the extracts before it: {'; '.join(how)}")
+        yield "drift", str(run), f"{run} departs from the extracts before it: {'; '.join(how)}"
 
 
-def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], list[Change]]:
-    """Return the last number and alert of every chain by place, and the changes not notified yet."""
+def _history(store: Store, issuer: str) -> tuple[dict[str, Change], list[Change]]:
+    """Return the last change of every alert by place, and the changes not notified yet."""
     prefix = f"{issuer}/alerts/"
     steps = [found for entry in store.keys(prefix) if (found := _STEP.match(entry.key.removeprefix(prefix)))]
     written = [(step["place"], step["number"]) for step in steps if step["what"] == "json"]
@@ -268,9 +255,8 @@ def _history(store: Store, issuer: str) -> tuple[dict[str, tuple[int, Alert]], l
     last = dict(written)  # keys come in order: the highest number of each chain stays
     wanted = {*last.items(), *written} - (done - set(last.items()))
     read = {step: read_facts(store, f"{prefix}{step[0]}/{step[1]}.json") or {} for step in wanted}
-    content = {step: Alert(*(one[name] for name in Alert._fields)) for step, one in read.items()}
-    standing = {place: (int(number), content[place, number]) for place, number in last.items()}
-    return standing, [Change(content[step], int(step[1])) for step in sorted(wanted - done)]
+    content = {at: Change(Alert(*(one[name] for name in Alert._fields)), int(at[1])) for at, one in read.items()}
+    return {place: content[place, at] for place, at in last.items()}, [content[at] for at in sorted(wanted - done)]
 
 
 def _key(issuer: str, change: Change, ending: str) -> str:
@@ -280,23 +266,19 @@ def _key(issuer: str, change: Change, ending: str) -> str:
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class Family(NamedTuple):
-    """One gauge: name, help text, samples (each a number with its labels)."""
-
-    name: str
-    help: str
-    samples: tuple[tuple[float, Mapping[str, str]], ...]
+# One gauge: name, help text, samples (each a number with its labels).
+Family = tuple[str, str, Sequence[tuple[float, Mapping[str, str]]]]
 
 
 def openmetrics(families: Iterable[Family]) -> str:
     """Return the families as OpenMetrics 1.0 text, those without samples left out."""
     lines: list[str] = []
-    for family in families:
-        if family.samples:
-            lines += [f"# TYPE {family.name} gauge", f"# HELP {family.name} {family.help}"]
-            for value, labels in family.samples:
-                named = ",".join(f'{name}="{label.translate(ESCAPES)}"' for name, label in labels.items())
-                lines.append(f"{family.name}{{{named}}} {value:.15g}")
+    for name, text, samples in families:
+        if samples:
+            lines += [f"# TYPE {name} gauge", f"# HELP {name} {text}"]
+        for value, labels in samples:
+            named = ",".join(f'{one}="{label.translate(ESCAPES)}"' for one, label in labels.items())
+            lines.append(f"{name}{{{named}}} {value:.15g}")
     return "\n".join([*lines, "# EOF", ""])
 
 
@@ -314,14 +296,11 @@ def write_metrics(context: IssuerContext) -> str:
     # as the last report across runs has them
     hours = (read_facts(store, f"{reconciliation(issuer)}summary.json") or {}).get("hours") or {"links": 0}
     waits = {one: hours[one] for one in ("median", "slowest")} if hours["links"] else {}
-    committed, took = _last_run(store, issuer) or (None, None)
+    committed, took = _last_run(store, issuer)
 
     def family(name: str, text: str, values: Mapping[str, float], label: str = "state") -> Family:
-        samples = ((value, {"issuer": issuer, label: one}) for one, value in sorted(values.items()))
-        return Family(f"cardlink_{name}", text, tuple(samples))
-
-    def single(name: str, text: str, value: float | None) -> Family:
-        return Family(f"cardlink_{name}", text, ((value, {"issuer": issuer}),) if value is not None else ())
+        samples = [(value, {"issuer": issuer} | ({label: one} if one else {})) for one, value in sorted(values.items())]
+        return f"cardlink_{name}", text, samples
 
     text = openmetrics(
         [
@@ -329,23 +308,24 @@ def write_metrics(context: IssuerContext) -> str:
             family("runs", "Runs by state.", Counter(one.state for one in runs)),
             family("chunks", "Chunks by state.", Counter(str(item.state) for item in chunks)),
             family("oldest_chunk_seconds", "Age of the oldest chunk without a result.", ages),
-            single("extracts_waiting", "Extracts not submitted yet.", len(pending(context, remember=True))),
+            family("extracts_waiting", "Extracts not submitted yet.", {"": len(pending(context, remember=True))}),
             family("alerts_open", "Open alerts by kind.", alerts, "kind"),
-            single("last_commit_timestamp_seconds", "Commit time of the newest run.", committed),
-            single("last_run_seconds", "Time from plan to commit of the newest run.", took),
+            family("last_commit_timestamp_seconds", "Commit time of the newest run.", committed),
+            family("last_run_seconds", "Time from plan to commit of the newest run.", took),
             family("link_hours", "Hours from an extract's drop to its links.", waits, "kind"),
-            single("links_in_time_ratio", "Share of links within the agreed hours.", hours["share"] if waits else None),
+            family("links_in_time_ratio", "Share of links within the agreed hours.", waits and {"": hours["share"]}),
         ]
     )
     store.replace(f"{issuer}/metrics/openmetrics.txt", [text.encode()])
     return text
 
 
-def _last_run(store: Store, issuer: str) -> tuple[float, float] | None:
-    """Return when the newest committed run was committed (epoch) and how many seconds it took from its plan."""
+def _last_run(store: Store, issuer: str) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Return when the newest committed run was committed (epoch), and how many seconds it took from its plan."""
     for run in reversed(run_ids(store, issuer)):
         keys = RunKeys(run)
         written = {entry.key: entry.modified for entry in store.keys(keys.base, shallow=True)}
         if keys.manifest in written and keys.plan in written and read_manifest(store, keys) is not None:
-            return written[keys.manifest].timestamp(), (written[keys.manifest] - written[keys.plan]).total_seconds()
-    return None
+            took = written[keys.manifest] - written[keys.plan]
+            return {"": written[keys.manifest].timestamp()}, {"": took.total_seconds()}
+    return {}, {}

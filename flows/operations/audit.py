@@ -13,10 +13,19 @@ from flows.runs.chains import ENTRY, RECORDS, AuditTrail, entry_key, record_keys
 from flows.runs.chunks import stored_chunks
 from flows.runs.claim import IN_PROCESS
 from flows.runs.context import IssuerContext
-from flows.runs.documents import NotFoundError, UnknownRunError, keys_of, manifests, read_end, read_plan, read_purged
+from flows.runs.documents import (
+    NotFoundError,
+    UnknownRunError,
+    keys_of,
+    manifests,
+    planned,
+    read_end,
+    read_plan,
+    read_purged,
+)
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys, approvals, dismissed, extracts, purged, trail
-from flows.runs.store import ConflictError, ObjectMissingError, Store, concurrently, read
+from flows.runs.store import ConflictError, Store, concurrently, read, read_if_stored
 from flows.runs.versions import parsed, read_events
 from flows.submissions.plan import dismissals
 from flows.submissions.publish import GROUP, SealRecords
@@ -100,9 +109,7 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     Nothing in them names a cardholder, a card or a link; chunks, ledger, lists and links are there by digest only.
     """
     store, issuer, keys = context.adapters.store, context.issuer.issuer, keys_of(run)
-    plan = read_plan(store, keys)
-    if plan is None:
-        raise UnknownRunError(run=run)
+    plan = planned(store, run)
     subjects = {run, plan.source.key.removeprefix(extracts(issuer))}
     prefixes = [keys.base, f"{purged(issuer)}{run}/", f"{dismissed(issuer)}{plan.source.sha256}/"]
     for chain in store.keys(approvals(issuer), shallow=True):
@@ -132,7 +139,7 @@ def _entries(store: Store, issuer: str) -> list[_Entry]:
     found = (ENTRY.fullmatch(entry.key) for entry in store.keys(trail(issuer)))
     last = max((int(one[1]) for one in found if one), default=0)
     wanted = [entry_key(issuer, number) for number in range(1, last + 1)]
-    contents = concurrently(lambda key: _stored(store, key), wanted)
+    contents = concurrently(lambda key: read_if_stored(store, key) or b"", wanted)
     return [_Entry(at, key, contents[at - 1], _parsed(contents[at - 1], key)) for at, key in enumerate(wanted, 1)]
 
 
@@ -200,15 +207,8 @@ def _content(store: Store, manifest: Manifest) -> Iterator[Finding]:
 
 def _digests(store: Store, keys: Collection[str]) -> dict[str, str]:
     """Return the digests of objects by key, "" where there is none."""
-    found = concurrently(lambda key: (content := _stored(store, key)) and digest(content), keys)
-    return {key: content or "" for key, content in zip(keys, found, strict=True)}
-
-
-def _stored(store: Store, key: str) -> bytes:
-    try:
-        return read(store, key)
-    except ObjectMissingError:
-        return b""
+    found = concurrently(lambda key: digest(content) if (content := read_if_stored(store, key)) else "", keys)
+    return dict(zip(keys, found, strict=True))
 
 
 class HistoryEvent(NamedTuple):
@@ -235,10 +235,9 @@ def history(store: Store, run: str) -> list[HistoryEvent]:
 def _planned(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
     if (plan := read_plan(store, keys)) is not None:
         source = {"extract": plan.source.key, "version": plan.source.version, "sha256": plan.source.sha256}
-        facts = {"as_of": str(plan.as_of), "settings": plan.settings_sha256, "sealed to": list(plan.recipients)}
-        why = {"reason": plan.reason} if plan.reason else {}
-        known = {**source, "bytes": plan.source.size, **facts, **why}
-        yield HistoryEvent(_written(store, keys.plan), "planned", "", known)
+        facts = {**source, "bytes": plan.source.size, "as_of": str(plan.as_of), "settings": plan.settings_sha256}
+        facts |= {"sealed to": list(plan.recipients)} | ({"reason": plan.reason} if plan.reason else {})
+        yield HistoryEvent(_written(store, keys.plan), "planned", "", facts)
 
 
 def _claimed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:

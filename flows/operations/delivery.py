@@ -21,7 +21,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import NotFoundError, keys_of, read_document, read_rows, read_summary, with_ledger
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import deliveries, link
-from flows.runs.store import ObjectMissingError, Store, concurrently
+from flows.runs.store import Store, concurrently, read_if_stored
 from schemas.ledger import LINKED
 from schemas.manifest import Manifest
 from schemas.records import Confirmed, Delivery
@@ -91,7 +91,7 @@ def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
     """Record that the receiving side has a delivery; return the record, an earlier one if there is one."""
     store, issuer = context.adapters.store, context.issuer.issuer
     record = read_document(store, link(deliveries(issuer), number), Delivery)
-    if record is None or _start(store, folder(issuer, number) + max(record.files), 1) is None:
+    if record is None or read_if_stored(store, folder(issuer, number) + max(record.files), 0) is None:
         raise NotFoundError(place=issuer, what=f"complete delivery {number}", command=f"cardlink deliver {issuer}")
     key, ours = folder(issuer, number) + CONFIRMED, Confirmed(**context.adapters.signed(reason))
     store.create(key, canonical(ours))
@@ -186,7 +186,7 @@ def _books(context: IssuerContext) -> _Books:
 
 def _changes(store: Store, issuer: str, numbers: Iterable[int]) -> list[pl.DataFrame]:
     """Return the rows (CHANGED) of these deliveries; nothing of those that were interrupted or purged."""
-    found = concurrently(lambda number: _start(store, folder(issuer, number) + PARQUET), numbers)
+    found = concurrently(lambda number: read_if_stored(store, folder(issuer, number) + PARQUET), numbers)
     return [pl.read_parquet(BytesIO(data)).select(*CHANGED) for data in found if data is not None]
 
 
@@ -195,9 +195,9 @@ def _last_confirmed(context: IssuerContext, records: Sequence[Delivery | None]) 
     store, issuer, doubts = context.adapters.store, context.issuer.issuer, list[str]()
     for number, record in reversed([*enumerate(records)][1:]):
         place = folder(issuer, number)
-        if _start(store, place + CONFIRMED, 1) is not None:
+        if read_if_stored(store, place + CONFIRMED, 0) is not None:
             return number, tuple(doubts)
-        receipt = _start(store, place + RECEIVED, RECEIPT)
+        receipt = read_if_stored(store, place + RECEIVED, RECEIPT)
         if record is None or receipt is None:
             continue
         if {sha256.encode() for sha256 in record.files.values()} <= {*_SHA256.findall(receipt.lower())}:
@@ -205,12 +205,3 @@ def _last_confirmed(context: IssuerContext, records: Sequence[Delivery | None]) 
             return number, tuple(doubts)
         doubts.append(place + RECEIVED)
     return 0, tuple(doubts)
-
-
-def _start(store: Store, key: str, size: int = -1) -> bytes | None:
-    """Return the first bytes of an object (-1: all), None where there is none."""
-    try:
-        with store.open(key) as source:
-            return source.read(size)
-    except ObjectMissingError:
-        return None

@@ -6,7 +6,7 @@ what is unsent, unanswered or a break.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
@@ -20,13 +20,13 @@ from flows.redaction import redact
 from flows.results.attribution import sort_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs import documents
-from flows.runs.attempts import answer_key
+from flows.runs.attempts import ANSWER, answer_key
 from flows.runs.chunks import Item, closed_breaks, outbox
 from flows.runs.claim import OLD, ClaimedError, held
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_end, read_summary
 from flows.runs.identity import canonical
-from flows.runs.keys import RunId, RunKeys, deliveries, drops, probes, prompted_prefix, purged, runs
+from flows.runs.keys import DROPPED, RunId, RunKeys, deliveries, probes, prompted_prefix, purged, runs
 from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError, concurrently, read
 from flows.runs.versions import read_events
 from schemas.breaks import Break
@@ -35,6 +35,8 @@ from schemas.records import PARTS, Abandoned, Part, Purged
 from schemas.settings import Retention
 
 KEPT: Literal["kept"] = "kept"
+LEFT: Literal["left"] = "left"
+_LEFT = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")  # by versions that read extracts in parts
 _KEPT = re.compile(r"plan\.json|manifest\.json|(events|reseals|closed)/[^/]+\.json")
 _LEDGER = re.compile(
     r"ledger/part-(\d{4}-)?\d{5}\.parquet"
@@ -50,8 +52,6 @@ _LEDGER = re.compile(
 )
 End = Literal["committed", "abandoned", "never"]
 
-_ASKED, _REPORTED = re.compile(r"single/(\d+-\d+)\.json"), re.compile(r"single/(\d+-\d+)-answer\.json")
-
 
 class State(NamedTuple):
     """The state of a run: when something last happened to it, and what is still open, in words.
@@ -66,56 +66,39 @@ class State(NamedTuple):
     end: End = "committed"
 
 
-class RetentionVerdict(NamedTuple):
-    """Whether a part of a run is due; `why` is what keeps it, or the setting that makes it due.
-
-    `until` is the day it is due where only its age keeps it.
-    """
-
-    due: bool
-    why: str
-    until: date | None = None
-
-
-def part_of(keys: RunKeys, key: str) -> Part | Literal["kept"] | None:
-    """Return the part of a run that an object belongs to: KEPT for what stays for good, None for what is not ours."""
+def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
+    """Return the part of a run that an object belongs to: KEPT for good, LEFT by workers, None for what is not ours."""
     name = key.removeprefix(keys.base)
     if re.fullmatch(rf"(chunks|sealed/\d+)/{keys.run}-\d{{5}}\.[a-z0-9.]+", name):
         return "chunks"
     if _LEDGER.fullmatch(name):
         return "ledger"
-    return KEPT if _KEPT.fullmatch(name) else None
+    return KEPT if _KEPT.fullmatch(name) else LEFT if _LEFT.fullmatch(name) else None
 
 
-def kept_by_age(part: Part, run: RunId, settings: Retention, now: datetime) -> RetentionVerdict | None:
-    """Return the verdict where a run's business date alone keeps a part, so that little need be read, else None."""
-    name, length = setting(part, settings)
-    earliest = datetime.combine(run.day, time(), UTC) + length
-    return (
-        RetentionVerdict(False, f"{name}: not before {earliest:%Y-%m-%d}", earliest.date()) if earliest > now else None
-    )
+def verdict(part: Part, state: State, settings: Retention, now: datetime) -> tuple[str, date | None] | None:
+    """Return why a part of a run stays, and the day it is due where only its age keeps it; None where it is due.
+
+    Anything open in the run keeps all of it.
+    """
+    name, length = setting(part, settings, state.end)
+    if state.open:
+        return "; ".join(state.open), None
+    if (due := state.since + length) > now:
+        return f"{name}: not before {due:%Y-%m-%d}", due.date()
+    if part == "ledger" and state.links_until is not None and state.links_until >= now.date():
+        return f"it has links valid until {state.links_until}", state.links_until
+    return None
 
 
-def verdict(part: Part, state: State, settings: Retention, now: datetime) -> RetentionVerdict:
-    """Return whether a part of a run is due; anything open in the run keeps all of it.
+def setting(part: Part, settings: Retention, end: End = "committed") -> tuple[str, timedelta]:
+    """Return the setting that decides on a part, as written in the TOML, and its length.
 
     An abandoned run goes whole with its chunks; one that never ended stays as long as a ledger does.
     """
-    decides: Part = part if state.end == "committed" else "chunks" if state.end == "abandoned" else "ledger"
-    name, length = setting(decides, settings)
-    if state.open:
-        return RetentionVerdict(False, "; ".join(state.open))
-    if (due := state.since + length) > now:
-        return RetentionVerdict(False, f"{name}: not before {due:%Y-%m-%d}", due.date())
-    if part == "ledger" and state.links_until is not None and state.links_until >= now.date():
-        return RetentionVerdict(False, f"it has links valid until {state.links_until}", state.links_until)
-    return RetentionVerdict(True, name)
-
-
-def setting(part: Part, settings: Retention) -> tuple[str, timedelta]:
-    """Return the setting that decides on a part, as written in the TOML, and its length."""
-    days = settings.chunks_days if part == "chunks" else settings.ledger_days
-    return f"{part}_days = {days}", timedelta(days=days)
+    decides = part if end == "committed" else "chunks" if end == "abandoned" else "ledger"
+    days = settings.chunks_days if decides == "chunks" else settings.ledger_days
+    return f"{decides}_days = {days}", timedelta(days=days)
 
 
 def open_reasons(
@@ -208,18 +191,13 @@ def _stale_report_notes(keys: RunKeys, entries: Sequence[Entry], summary: Mappin
         yield "results newer than its report"
     if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
         yield "more breaks than the report lists"
-    asked, reported = (
-        {found[1] for entry in entries if (found := name.fullmatch(entry.key.removeprefix(keys.base)))}
-        for name in (_ASKED, _REPORTED)
-    )
-    if asked - reported:
-        yield f"{len(asked - reported)} single links with unknown outcome"
+    asked = {entry.key for entry in entries if entry.key.startswith(keys.singles)}
+    if unknown := [key for key in asked if not key.endswith(ANSWER) and answer_key(key) not in asked]:
+        yield f"{len(unknown)} single links with unknown outcome"
 
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
 _LINKS = re.compile(r"/\d{6}/links(-\d{5})?\.(csv|parquet)$")
-_PROBE = re.compile(r"[0-9a-f]{16}/\d")
-_EXCHANGED = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")  # left by versions that read extracts in parts
 
 
 class PurgeUnit(NamedTuple):
@@ -256,7 +234,6 @@ class PurgePlan(NamedTuple):
     unknown: tuple[str, ...]
     leftovers: tuple[Entry, ...]
     temporary: tuple[Entry, ...]
-    before: datetime
     hides: bool | None = None
 
 
@@ -265,20 +242,20 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
     found = concurrently(lambda run: _inspect_run(context, run), documents.run_ids(store, issuer))
     parts = [part for inspected, _, _ in found for part in inspected]
+    probe = re.compile(rf"{probes(issuer)}[0-9a-f]{{16}}/\d")
     temporary = [entry for _, _, left in found for entry in left]
-    temporary += [
-        entry for entry in store.keys(probes(issuer)) if _PROBE.fullmatch(entry.key.removeprefix(probes(issuer)))
-    ]
+    temporary += (entry for entry in store.keys(probes(issuer)) if probe.fullmatch(entry.key))
+    folders = (entry.key for entry in store.keys(f"{issuer}/", shallow=True))
     leftovers = list[Entry]()
     with suppress(StoreDeniedError):  # without the right to list uploads they stay until the store's own rules act
-        leftovers += (entry for folder in _ours(store, issuer) for entry in cleaner.leftovers(folder, now - OLD))
+        for folder in (one for one in folders if one.endswith("/") and not DROPPED.match(one)):  # there only we write
+            leftovers += cleaner.leftovers(folder, now - OLD)
     return PurgePlan(
         (*(part for part in parts if isinstance(part, PurgeUnit)), *_links_of_no_run(context)),
         tuple(part for part in parts if isinstance(part, KeptPart)),
         tuple(key for _, unknown, _ in found for key in unknown),
         tuple(leftovers),
         tuple(entry for entry in temporary if entry.modified < now - DEAD),
-        now - OLD,
         cleaner.hides(),
     )
 
@@ -291,32 +268,22 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     due = plan_purge(context, cleaner)
     if due.lots:  # a missing right to delete shows here, before any record is written; no such object exists
         cleaner.delete(f"{runs(context.issuer.issuer)}purge")
-    lots = tuple(lot for lot in due.lots if not lot.abandons or _abandon(context, lot))
-    for lot in lots:
+    done = list[PurgeUnit]()
+    for lot in due.lots:
+        try:
+            if lot.abandons:
+                abandon(context.adapters, lot.record.run, f"never committed, {lot.record.setting}")
+        except documents.AbandonedError:  # with its other part
+            pass
+        except (ClaimedError, CommittedError):  # it was resumed just now, so it stays
+            continue
         if not lot.resumed:
             context.adapters.store.create(lot.key, canonical(lot.record))
         concurrently(lambda entry: cleaner.delete(entry.key), lot.entries)
+        done.append(lot)
     concurrently(lambda entry: cleaner.delete(entry.key), due.temporary)
-    for folder in _ours(context.adapters.store, context.issuer.issuer) if due.leftovers else ():
-        cleaner.clean_up(folder, due.before)
-    return due._replace(lots=lots)
-
-
-def _abandon(context: IssuerContext, lot: PurgeUnit) -> bool:
-    """Abandon a run for good; False where it was resumed just now, so that it stays."""
-    try:
-        abandon(context.adapters, lot.record.run, f"never committed, {lot.record.setting}")
-    except documents.AbandonedError:  # with its other part
-        return True
-    except (ClaimedError, CommittedError):
-        return False
-    return True
-
-
-def _ours(store: Store, issuer: str) -> list[str]:
-    """Return the folders of an issuer that only we write to; half-written files elsewhere are not ours."""
-    folders = [entry.key for entry in store.keys(f"{issuer}/", shallow=True) if entry.key.endswith("/")]
-    return [folder for folder in folders if folder not in drops(issuer)]
+    concurrently(cleaner.discard, due.leftovers)
+    return due._replace(lots=tuple(done))
 
 
 def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
@@ -343,23 +310,16 @@ def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | K
     """Return a run's parts, due or kept (all where a document is unreadable), unknown keys, what its workers left."""
     keys = RunKeys(run)
     entries = list(context.adapters.store.keys(keys.base))
-    parts = {entry.key: part_of(keys, entry.key) for entry in entries}
-    left = [entry for entry in entries if _EXCHANGED.fullmatch(entry.key.removeprefix(keys.base))]
-    unknown = [redact(key) for key in parts.keys() - {one.key for one in left} if parts[key] is None]
     # the last link of the claim's chain stays: the next claim continues from its number
     last_claim = max((entry.key for entry in entries if entry.key.startswith(keys.claims)), default="")
-    named = {
-        part: tuple(entry for entry in entries if parts[entry.key] == part and entry.key != last_claim)
-        for part in PARTS
-    }
+    found = defaultdict[str | None, list[Entry]](list)
+    for entry in entries:
+        found[part_of(keys, entry.key) if entry.key != last_claim else KEPT].append(entry)
     try:
-        return (
-            [_judge(context, keys, part, entries, mine) for part, mine in named.items() if mine],
-            sorted(unknown),
-            left,
-        )
+        parts = [_judge(context, keys, part, entries, tuple(found[part])) for part in PARTS if found[part]]
     except ConflictError as error:
         return [KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], [], []
+    return parts, sorted(redact(entry.key) for entry in found[None]), found[LEFT]
 
 
 def _judge(
@@ -370,27 +330,26 @@ def _judge(
     record = documents.read_purged(store, keys, part)
     if record is not None:
         return PurgeUnit(keys.purged(part), record, mine, resumed=True)
-    found = kept_by_age(part, keys.run, settings, now)
-    chunks_kept = kept_by_age("chunks", keys.run, settings, now)
+    unread = State(datetime.combine(keys.run.day, time(), UTC))  # its day alone keeps a young run: little is read of it
+    kept = verdict(part, unread, settings, now)
     # all of an abandoned run goes with its chunks
-    if found is None or (chunks_kept is None and isinstance(read_end(store, keys), Abandoned)):
+    if not kept or (not verdict("chunks", unread, settings, now) and isinstance(read_end(store, keys), Abandoned)):
         state = state_of(context, keys, entries)
-        found = verdict(part, state, settings, now)
-        if found.due:
-            record = _record(context, keys, part, state, found, mine)
+        kept = verdict(part, state, settings, now)
+        if not kept:
+            record = _record(context, keys, part, state, mine)
             return PurgeUnit(keys.purged(part), record, mine, abandons=state.end == "never")
-    return KeptPart(str(keys.run), part, found.why, found.until)
+    return KeptPart(str(keys.run), part, *kept)
 
 
-def _record(
-    context: IssuerContext, keys: RunKeys, part: Part, state: State, found: RetentionVerdict, mine: Sequence[Entry]
-) -> Purged:
+def _record(context: IssuerContext, keys: RunKeys, part: Part, state: State, mine: Sequence[Entry]) -> Purged:
     status = documents.run_status(context.adapters.store, keys.run)
     reported = read_summary(context.adapters.store, keys) is not None or state.end != "committed"
     folders = Counter(entry.key.removeprefix(keys.base).rpartition("/")[0] or "." for entry in mine)
     rows = {name: getattr(status, name) for name in documents.RunStatus._fields[2:-1]}
+    name, _ = setting(part, context.issuer.retention, state.end)
     return Purged(
         run=str(keys.run), part=part, at=context.adapters.now(), by=redact(context.adapters.actor), since=state.since,
-        setting=found.why, objects=dict(folders), bytes=sum(entry.size for entry in mine),
+        setting=name, objects=dict(folders), bytes=sum(entry.size for entry in mine),
         verdict=status.state if reported else "cancelled", rows=rows,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from flows.runs.chains import add_record
 from flows.runs.chunks import chunk_of, closed_breaks, outbox, place_of, select_chunks
 from flows.runs.claim import ClaimHolder, claimed, end, held
 from flows.runs.context import Adapters, IssuerContext, record_event
-from flows.runs.documents import NoSuchRowError, NotFoundError, UnknownRunError, keys_of
+from flows.runs.documents import NoSuchRowError, NotFoundError, keys_of
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, dismissed, results
 from flows.runs.outcomes import Attributed, StoredOutcomes
@@ -47,7 +47,7 @@ def abandon(adapters: Adapters, run: str, reason: str) -> Abandoned:
     Raises UnknownRunError, CommittedError, AbandonedError, ClaimedError, NoReasonError.
     """
     keys, record = keys_of(run), Abandoned(run=run, **adapters.signed(reason))
-    _refuse_unplanned(adapters, keys)
+    documents.planned(adapters.store, run)
     _refuse_ended(adapters, keys)
     with claimed(adapters, keys.claims):
         if not adapters.store.create(keys.manifest, canonical(record)):
@@ -60,11 +60,6 @@ def _refuse_ended(adapters: Adapters, keys: RunKeys) -> None:
         raise CommittedError(run=str(keys.run))
 
 
-def _refuse_unplanned(adapters: Adapters, keys: RunKeys) -> None:
-    if documents.read_plan(adapters.store, keys) is None:
-        raise UnknownRunError(run=str(keys.run))
-
-
 def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
     """End the claim on a run and return who held it; the next submit resumes from what is published.
 
@@ -72,7 +67,7 @@ def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
     one would publish. Raises UnknownRunError, NotFoundError, NoReasonError.
     """
     keys, why = keys_of(run), adapters.signed(reason)["reason"]
-    _refuse_unplanned(adapters, keys)
+    documents.planned(adapters.store, run)
     holder = held(adapters.store, keys.claims, adapters.now())
     if holder is None:
         raise NotFoundError(place=run, what="claim to take over", command=f"cardlink history {run}")
@@ -281,10 +276,7 @@ def _unattributed_row(rows: ResultRows, seen: Attributed, position: int) -> str 
 
 def _waiting_row(store: Store, run: str, row: int) -> str:
     """Return the last four digits of a sent row without an answer; NoSuchRowError, RowSettledError."""
-    keys = keys_of(run)
-    manifest = documents.read_manifest(store, keys)
-    if manifest is None:
-        raise UnknownRunError(run=run)
+    keys, manifest = keys_of(run), documents.committed(store, run)
     columns = ["row", "fate", "chunk", "last_4"]
     only = (pl.col("row") == row) & (pl.col("fate") == ledger.SUBMITTED)
     sent = pl.concat(documents.read_ledger(store, keys, manifest.ledger, columns, only))

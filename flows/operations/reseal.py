@@ -16,12 +16,11 @@ from flows.errors import CardlinkError, OperatorError
 from flows.extracts.delivery import open_extract
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.selection import reopen_source
-from flows.results.lineage import committed
 from flows.runs.chains import add_next, records
 from flows.runs.chunks import Item, State, outbox, select_chunks, stored_chunks
-from flows.runs.claim import Claim, LeaseLostError, claimed
+from flows.runs.claim import Lease, LeaseLostError, claimed
 from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import UnknownRunError, keys_of, read_ledger, read_plan
+from flows.runs.documents import committed, keys_of, planned, read_ledger
 from flows.runs.identity import differences, digest, row_settings
 from flows.runs.prior_state import check_values
 from flows.runs.sealing import Plain, Sealer
@@ -126,9 +125,7 @@ def reseal(
     """
     signed, manifest = context.adapters.signed(reason), committed(context.adapters.store, run)
     refuse_newer(manifest, keys_of(run).manifest)
-    keys = keys_of(run)
-    if (plan := read_plan(context.adapters.store, keys)) is None:
-        raise UnknownRunError(run=run)
+    keys, plan = keys_of(run), planned(context.adapters.store, run)
     if changed := set(differences(plan.settings, row_settings(context.issuer, context.header))) - FORM:
         raise SettingsChangedError(run=run, changed=", ".join(sorted(changed)))
     with context.sealer() as sealer:
@@ -156,7 +153,7 @@ def _seal(
     manifest: Manifest,
     numbers: Sequence[int],
     sealer: Sealer,
-    claim: Claim,
+    claim: Lease,
     signed: Mapping[str, Any],
 ) -> None:
     """Publish new ciphertext under its own prefix, and commit it if the chunks are still waiting or held."""

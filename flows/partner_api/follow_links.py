@@ -33,10 +33,9 @@ from flows.runs.attempts import is_current, single_links
 from flows.runs.claim import claimed
 from flows.runs.context import IssuerContext
 from flows.runs.documents import (
-    UnknownRunError,
+    committed,
     keys_of,
     manifests,
-    read_manifest,
     read_summary,
     refuse_purged,
     without_ledger,
@@ -267,7 +266,7 @@ def follow_links(
     """Check the links of a run, or of every run with active links; return the funnel and what was done.
 
     Reports of runs whose funnel changed are rebuilt. `again`: query also links that were queried recently. Without a
-    service only transaction reports are ingested. Raises UnknownRunError, NoLinksError; see also `check_links`.
+    service only transaction reports are ingested. Raises NoLinksError; see also `check_links`.
     """
     store, issuer = context.adapters.store, context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
@@ -303,9 +302,7 @@ def _check_runs(
 def _one(store: Store, run: str) -> Manifest:
     keys = keys_of(run)
     refuse_purged(store, keys)
-    manifest = read_manifest(store, keys)
-    if manifest is None:
-        raise UnknownRunError(run=run)
+    manifest = committed(store, run)
     if read_summary(store, keys) is None:
         raise NoLinksError(run=run)
     return manifest

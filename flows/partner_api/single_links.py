@@ -26,7 +26,7 @@ from flows.results.lineage import newest_first
 from flows.results.read import day_in
 from flows.runs.attempts import SingleLink, answer_key, singles
 from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of, read_ledger, read_manifest, refuse_purged
+from flows.runs.documents import NoSuchRowError, committed, keys_of, read_ledger, refuse_purged
 from flows.runs.identity import canonical, local_day
 from flows.runs.keys import RunKeys, prompted_prefix
 from flows.submissions.build import Scan
@@ -140,13 +140,10 @@ def link_row(
 ) -> SingleLink:
     """Ask for one link for a row (from 1) of a run's source, read and refined again, and count it in the run's report.
 
-    Raises NoServiceError, UnknownRunError, LedgerPurgedError, NoSuchRowError, SourceGoneError, LinkRequestError,
+    Raises NoServiceError, LedgerPurgedError, NoSuchRowError, SourceGoneError, LinkRequestError,
     CardTakenError, and what the service's client raises.
     """
-    keys = keys_of(run)
-    manifest = read_manifest(context.adapters.store, keys)
-    if manifest is None:
-        raise UnknownRunError(run=run)
+    keys, manifest = keys_of(run), committed(context.adapters.store, run)
     refuse_purged(context.adapters.store, keys)  # without its ledger it is unknown whether the card has a link
     records = read_ledger(context.adapters.store, keys, manifest.ledger, ["row"])
     if not any((part["row"] == row).any() for part in records):

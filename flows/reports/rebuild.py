@@ -21,7 +21,7 @@ from flows.reports.tally import Tally, add, run_hours, tally
 from flows.results import intake
 from flows.results.attribution import chain_of, decisions
 from flows.results.intake import CHUNKS, IngestedFile, ResultObject, Waiting
-from flows.results.lineage import attempts_after, committed, newest_first
+from flows.results.lineage import attempts_after, newest_first
 from flows.results.opening import AWAITED, may_pass
 from flows.results.reconcile import reconcile, with_single_links
 from flows.runs import documents
@@ -29,7 +29,7 @@ from flows.runs.attempts import single_links
 from flows.runs.chunks import Item, as_it_lies, chunk_states, closed_breaks, outbox
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, read_summary, without_ledger
+from flows.runs.documents import committed, keys_of, read_summary, without_ledger
 from flows.runs.identity import facts_as_stored, local_day
 from flows.runs.keys import RunKeys, ingested, results
 from flows.runs.outcomes import StoredOutcomes

@@ -14,9 +14,9 @@ from flows.errors import OperatorError
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.resend.selection import CARD, LISTED, reopen_source
-from flows.results.lineage import committed, run_rows, settled_since
+from flows.results.lineage import run_rows, settled_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, read_manifest
+from flows.runs.documents import committed, keys_of, read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import corrections
 from flows.runs.store import Entry, Store, read

@@ -15,11 +15,11 @@ from flows.redaction import redact
 from flows.reports.rebuild import ingest, rebuild
 from flows.resend import corrections as templates
 from flows.resend import selection as choice
-from flows.results.lineage import committed, repeated_runs, run_rows
+from flows.results.lineage import repeated_runs, run_rows
 from flows.runs.attempts import attempts, attempts_of
 from flows.runs.chains import commits_since
 from flows.runs.context import IssuerContext, NoReasonError, ensure_store_safe, overlaid, record_event
-from flows.runs.documents import NoSuchRowError, keys_of, read_summary, shaped
+from flows.runs.documents import NoSuchRowError, committed, keys_of, read_summary, shaped
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import corrections
 from flows.runs.store import Entry, write_once

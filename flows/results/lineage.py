@@ -104,14 +104,6 @@ def _last(rows: pl.DataFrame, by: str, *more: pl.Expr) -> pl.DataFrame:
     return rows.group_by(by).agg(*more, counts.alias("state"))
 
 
-def committed(store: Store, run: str) -> Manifest:
-    """Return the manifest of a committed run; UnknownRunError, AbandonedError."""
-    manifest = documents.finished(store, keys_of(run))
-    if manifest is None:
-        raise documents.UnknownRunError(run=run)
-    return manifest
-
-
 def run_rows(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
     """Yield every row of a run (RUN_ROW), part by part; before its first report all rows sent are awaiting."""
     keys = keys_of(manifest.run)

@@ -25,7 +25,7 @@ from flows.runs.store import Store, concurrently, prefetch, read
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import Manifest
-from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
+from schemas.records import UNKNOWN, Abandoned, SingleAnswered, SingleAsked
 
 LIFE = timedelta(days=62)  # of a link (interface.md 8): an error keeps its card from being sent unchanged as long
 RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", *CHECKS]
@@ -108,10 +108,8 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
             yield from attempts_of(store, manifest, reported=summary is not None)
     done = {manifest.run for manifest in committed} | documents.without_ledger(store, issuer)
     for link in links:
-        keys = keys_of(link.run)
-        abandoned = documents.has_manifest(store, keys) and documents.read_manifest(store, keys) is None
-        if link.run not in done and not abandoned:  # about to be committed: counts as sent
-            yield from _unanswered(store, link)
+        if link.run not in done and not isinstance(documents.read_end(store, keys_of(link.run)), Abandoned):
+            yield from _unanswered(store, link)  # about to be committed: counts as sent
     typed = answers_of(prompted_singles(store, issuer)).select(*SENT)
     if not typed.is_empty():
         yield Attempts("", typed, f"typed in {typed['state'].to_list()}")

@@ -24,7 +24,7 @@ from flows.runs.documents import keys_of, read_document, read_ledger
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import commits, link, trail
 from flows.runs.prior_state import CHECKS, card_keys
-from flows.runs.store import ConflictError, ObjectMissingError, Store, StoreBusyError, read
+from flows.runs.store import ConflictError, Store, StoreBusyError, read, read_if_stored
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
 from schemas.records import AuditEntry
@@ -177,7 +177,7 @@ class AuditTrail:
         """Write `key` unless it exists, as a store does; a record is named in the trail first."""
         if not RECORDS.fullmatch(key):
             return self._store.create(key, data)
-        with suppress(ObjectMissingError), self._store.open(key):
+        if read_if_stored(self._store, key, 0) is not None:
             return False
         issuer = key.partition("/")[0]
         self.add(issuer, {key: digest(data)})

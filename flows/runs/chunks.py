@@ -19,7 +19,7 @@ from flows.errors import OperatorError
 from flows.runs import documents
 from flows.runs.chains import records
 from flows.runs.context import Adapters, record_event
-from flows.runs.documents import NotFoundError, keys_of, read_manifest, read_summary
+from flows.runs.documents import NotFoundError, keys_of, read_summary
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.outcomes import StoredOutcomes
@@ -112,10 +112,7 @@ def as_it_lies(store: Store, manifest: Manifest) -> Manifest:
 
 def outbox(adapters: Adapters, run: str) -> list[Item]:
     """Return every chunk of a committed run with its state; UnknownRunError before the commit."""
-    manifest = read_manifest(adapters.store, keys_of(run))
-    if manifest is None:
-        raise documents.UnknownRunError(run=run)
-    return _outbox(adapters.store, manifest)
+    return _outbox(adapters.store, documents.committed(adapters.store, run))
 
 
 def outboxes(adapters: Adapters, issuer: str, states: Collection[State] = OPEN) -> Iterator[Item]:
@@ -139,15 +136,12 @@ def _outbox(store: Store, manifest: Manifest) -> list[Item]:
 def chunk_states(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:
     """Return every chunk of a run with its state by the run's events; those in `answered` are answered."""
     events = read_events(store, [entry for entry in store.keys(keys.events) if _WHAT.search(entry.key)])
-    numbers, moves, times = (
-        {chunk.name: chunk.number for chunk in manifest.chunks},
-        list[ChunkEvent](),
-        list[datetime](),
-    )
+    numbers = {chunk.name: chunk.number for chunk in manifest.chunks}
+    moves, times = list[ChunkEvent](), list[datetime]()
     for event in events:
         at = datetime.fromisoformat(event["at"])
+        chosen = frozenset(numbers[name] for name in event.get("chunks") or () if name in numbers)
         if event["what"] in MOVES:
-            chosen = frozenset(numbers[name] for name in event.get("chunks") or () if name in numbers)
             moves.append(ChunkEvent(event["what"], at, chosen, event.get("reason", "")))
         else:
             times.append(at)
@@ -213,9 +207,9 @@ def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbe
     Chunks that are held, uploaded, answered or cancelled are not put: ChunkStateError where one is named.
     """
     waiting: frozenset[State] = frozenset({"waiting"})
-    chosen = select_chunks(outbox(adapters, run), run, waiting, "fetched", numbers)
-    manifest = read_manifest(adapters.store, keys_of(run))
-    stored = stored_chunks(adapters.store, manifest) if manifest else {}
+    manifest = documents.committed(adapters.store, run)
+    chosen = select_chunks(_outbox(adapters.store, manifest), run, waiting, "fetched", numbers)
+    stored = stored_chunks(adapters.store, manifest)
     for item in chosen:
         key = stored[item.chunk.number].key
         content = read(adapters.store, key)

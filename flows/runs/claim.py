@@ -5,7 +5,7 @@ claim whose process is provably gone is free at once; one of another machine or 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -90,18 +90,14 @@ class _Claim(Document):
         """The holder's name."""
         return self.holder.partition(IN_PROCESS)[0]
 
-    @property
-    def process(self) -> str:
-        """The holder's process as `process_name` has it; links of earlier versions have none."""
-        return self.holder.partition(IN_PROCESS)[2]
-
     def holds(self, now: datetime) -> bool:
         """Return whether the claim counts at `now`: it has not run out, and its process is not gone.
 
         A `since` further ahead of `now` than the claim was meant to last was written by a clock that has since
         been set back: such a claim would block for as long as the clock was off, so it does not count.
         """
-        return self.since - (self.until - self.since) < now < self.until and not is_gone(self.process)
+        in_time = self.since - (self.until - self.since) < now < self.until
+        return in_time and not is_gone(self.holder.partition(IN_PROCESS)[2])
 
 
 @dataclass
@@ -114,6 +110,7 @@ class Lease:
     ttl: timedelta
     number: int
     until: datetime
+    lost: bool = False
 
     @classmethod
     def take(cls, store: Store, prefix: str, holder: str, now: datetime, ttl: timedelta) -> Self:
@@ -130,9 +127,20 @@ class Lease:
     def renew(self, now: datetime) -> None:
         """Extend the claim to `now` + `ttl`; LeaseLostError where another took it over."""
         renewed = _Claim.of(self.holder, now, self.ttl)
-        if not add_next(self.store, self.prefix, self.number + 1, renewed):
-            raise LeaseLostError(prefix=self.prefix)
+        self.lost = not add_next(self.store, self.prefix, self.number + 1, renewed)
+        self.check()
         self.number, self.until = self.number + 1, renewed.until
+
+    def check(self) -> None:
+        """Raise LeaseLostError where another has taken the claim over: working on would only cost time."""
+        if self.lost:
+            raise LeaseLostError(prefix=self.prefix)
+
+    def keep(self, now: Callable[[], datetime], beat: float, done: Event) -> None:
+        """Renew the claim every `beat` seconds until `done`, since one block may take longer than a claim lasts."""
+        while not self.lost and not done.wait(beat):
+            with suppress(CardlinkError):  # where the store is not available the next beat tries again
+                self.renew(now())
 
 
 class ClaimHolder(NamedTuple):
@@ -167,55 +175,25 @@ def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") ->
     raise ClaimedError(holder="Another", prefix=prefix, until="now")
 
 
-class Claim:
-    """A claim that a thread renews, since one block may take longer than a claim lasts."""
-
-    def __init__(self, lease: Lease, adapters: Adapters, beat: float) -> None:
-        self._lease = lease
-        self._adapters = adapters
-        self._beat = beat
-        self._done = Event()
-        self._lost = Event()
-        self._thread = Thread(target=self._renew, name="claim", daemon=True)
-        self._thread.start()
-
-    def check(self) -> None:
-        """Raise LeaseLostError where another has taken the claim over: working on would only cost time."""
-        if self._lost.is_set():
-            raise LeaseLostError(prefix=self._lease.prefix)
-
-    def end(self) -> None:
-        """End the thread."""
-        self._done.set()
-        self._thread.join()
-
-    def _renew(self) -> None:
-        while not self._done.wait(self._beat):
-            try:
-                self._lease.renew(self._adapters.now())
-            except LeaseLostError:
-                self._lost.set()
-                return
-            except CardlinkError:  # the store is not available: the next beat tries again
-                continue
-
-
 @contextmanager
-def claimed(adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: float = BEAT) -> Iterator[Claim]:
-    """Hold the claim on `prefix` for a `with` block; ClaimedError names who has it."""
-    mine, claim = True, None
+def claimed(adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: float = BEAT) -> Iterator[Lease]:
+    """Hold the claim on `prefix` for a `with` block, renewed by a thread; ClaimedError names who has it."""
+    mine, done, thread = True, Event(), None
     try:
         try:
             with uninterrupted():  # an interrupted request could be carried out after we have looked
-                claim = Claim(Lease.take(adapters.store, prefix, adapters.actor, adapters.now(), ttl), adapters, beat)
+                lease = Lease.take(adapters.store, prefix, adapters.actor, adapters.now(), ttl)
+                thread = Thread(target=lease.keep, args=(adapters.now, beat, done), name="claim", daemon=True)
+                thread.start()
         except ClaimedError:
             mine = False
             raise
-        yield claim
+        yield lease
     finally:
         with uninterrupted():
-            if claim is not None:
-                claim.end()
+            done.set()
+            if thread and thread.is_alive():
+                thread.join()
             if mine:  # also where a signal came just after the claim was written
                 with suppress(CardlinkError):  # the error that ended the work counts; the claim runs out by itself
                     end(adapters.store, prefix, adapters.actor, adapters.now(), only=adapters.actor)
@@ -231,5 +209,7 @@ def clean_up(adapters: Adapters, *prefixes: str) -> int:
     gone = 0
     for prefix in prefixes:
         with suppress(CardlinkError):
-            gone += adapters.store.clean_up(prefix, adapters.now() - OLD)
+            for leftover in adapters.store.leftovers(prefix, adapters.now() - OLD):
+                adapters.store.discard(leftover)
+                gone += 1
     return gone

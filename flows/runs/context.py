@@ -14,7 +14,7 @@ from flows.redaction import redact
 from flows.runs.identity import Header, canonical, digest, facts_as_stored
 from flows.runs.keys import FOLDER_TIME, RunKeys, checked, probes
 from flows.runs.sealing import Opener, Sealer
-from flows.runs.store import Entry, ObjectChangedError, ObjectMissingError, Source, Store, read, write_once
+from flows.runs.store import Entry, ObjectChangedError, Source, Store, read_if_stored, write_once
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 
@@ -79,11 +79,7 @@ class Overlay:
 
     def create(self, key: str, data: bytes) -> bool:
         """Write `key` in memory unless it exists; False where it does."""
-        try:
-            self.open(key).__exit__(None, None, None)
-        except ObjectMissingError:
-            return self._written.setdefault(key, data) is data
-        return False
+        return read_if_stored(self, key, 0) is None and self._written.setdefault(key, data) is data
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write `key` in memory, over any earlier content."""
@@ -136,8 +132,6 @@ def ensure_store_safe(context: IssuerContext) -> None:
     store, prefix = context.adapters.store, probes(context.issuer.issuer)
     name = repr(store)
     key = f"{prefix}passed-{digest(name.encode())[:16]}.json"
-    try:
-        read(store, key)
-    except ObjectMissingError:
+    if read_if_stored(store, key, 0) is None:
         context.adapters.probe(store, prefix)
         write_once(store, key, canonical({"store": name}))

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from flows.errors import OperatorError
 from flows.runs.identity import digest
 from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
-from flows.runs.store import ConflictError, ObjectMissingError, Store, concurrently, read
+from flows.runs.store import ConflictError, ObjectMissingError, Store, concurrently, read, read_if_stored
 from flows.runs.versions import NewerDocumentError, parsed, read_events, read_facts
 from schemas.manifest import LedgerPart, Manifest, Plan, Profile
 from schemas.records import Abandoned, Part, Purged
@@ -71,10 +71,8 @@ def keys_of(run: str) -> RunKeys:
 
 def read_document(store: Store, key: str, kind: type[T]) -> T | None:
     """Return a JSON document, None where there is none; raises as `parsed` does."""
-    try:
-        return parsed(read(store, key), key, kind)
-    except ObjectMissingError:
-        return None
+    content = read_if_stored(store, key)
+    return None if content is None else parsed(content, key, kind)
 
 
 def run_ids(store: Store, issuer: str) -> list[RunId]:
@@ -89,6 +87,14 @@ def read_plan(store: Store, keys: RunKeys) -> Plan | None:
     return read_document(store, keys.plan, Plan)
 
 
+def planned(store: Store, run: str) -> Plan:
+    """Return the plan of a run; UnknownRunError where it has none."""
+    plan = read_plan(store, keys_of(run))
+    if plan is None:
+        raise UnknownRunError(run=run)
+    return plan
+
+
 def plans(store: Store, issuer: str) -> Iterator[Plan]:
     """Yield the plans of an issuer's runs, by business date."""
     found = concurrently(lambda run: read_plan(store, RunKeys(run)), run_ids(store, issuer))
@@ -97,13 +103,10 @@ def plans(store: Store, issuer: str) -> Iterator[Plan]:
 
 def read_end(store: Store, keys: RunKeys) -> Manifest | Abandoned | None:
     """Return what ended a run: its manifest, or the record that it was abandoned; None while it is not ended."""
-    try:
-        content = read(store, keys.manifest)
-    except ObjectMissingError:
-        return None
-    if content.startswith(b'{"abandoned":true'):
+    content = read_if_stored(store, keys.manifest)
+    if content and content.startswith(b'{"abandoned":true'):
         return parsed(content, keys.manifest, Abandoned)
-    return parsed(content, keys.manifest, Manifest)
+    return None if content is None else parsed(content, keys.manifest, Manifest)
 
 
 def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
@@ -120,13 +123,17 @@ def finished(store: Store, keys: RunKeys) -> Manifest | None:
     return end
 
 
+def committed(store: Store, run: str) -> Manifest:
+    """Return the manifest of a committed run; UnknownRunError, AbandonedError."""
+    manifest = finished(store, keys_of(run))
+    if manifest is None:
+        raise UnknownRunError(run=run)
+    return manifest
+
+
 def has_manifest(store: Store, keys: RunKeys) -> bool:
     """Return whether a run is ended, committed or abandoned: there is an object at its manifest's key."""
-    try:
-        with store.open(keys.manifest):
-            return True
-    except ObjectMissingError:
-        return False
+    return read_if_stored(store, keys.manifest, 0) is not None
 
 
 def manifests(store: Store, issuer: str, apart: Collection[str] = ()) -> Iterator[Manifest]:

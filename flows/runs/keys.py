@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import lru_cache
 from typing import NamedTuple
 
 from flows.runs.store import KeyRefusedError
@@ -36,7 +34,7 @@ class RunId(NamedTuple):
     again: int = 1
 
     def __str__(self) -> str:
-        return _spelled(self)
+        return f"{self.issuer}-{self.day:%Y%m%d}-{self.sha8}" + (f"-r{self.again}" if self.again > 1 else "")
 
     @classmethod
     def parse(cls, text: str) -> RunId | None:
@@ -49,12 +47,6 @@ class RunId(NamedTuple):
         except ValueError:
             return None
         return cls(found["issuer"], day, found["sha"], int(found["again"] or 1))
-
-
-@lru_cache(1024)
-def _spelled(run: RunId) -> str:
-    """Return a run's id as text; cached, since every key of a run holds it and formatting the day is slow."""
-    return f"{run.issuer}-{run.day:%Y%m%d}-{run.sha8}" + (f"-r{run.again}" if run.again > 1 else "")
 
 
 def _prefix(name: str) -> Callable[[str], str]:
@@ -82,11 +74,6 @@ approvals = _prefix("approvals")  # requests that need a second person, a chain 
 trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
 
 
-def drops(issuer: str) -> frozenset[str]:
-    """Return the folders of an issuer that others write to."""
-    return frozenset({extracts(issuer), results(issuer), corrections(issuer), transactions(issuer)})
-
-
 def submissions(issuer: str, sha256: str) -> str:
     """Return the prefix of the chain of runs of one extract, known by its content."""
     return f"{issuer}/submissions/{sha256}/"
@@ -97,41 +84,26 @@ def link(prefix: str, number: int, digits: int = 6) -> str:
     return f"{prefix}{number:0{digits}d}.json"
 
 
-class _Below:
-    """A key of a run, or (ending in "/") a prefix, read as an attribute of `RunKeys`."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __get__(self, keys: RunKeys, kind: type[RunKeys]) -> str:
-        return keys.base + self._name
-
-
-@dataclass(frozen=True)
 class RunKeys:
-    """Where the objects of one run are stored."""
+    """Where the objects of one run are stored; what ends in "/" is a prefix."""
 
-    run: RunId
-
-    plan = _Below("plan.json")  # written first
-    claims = _Below("claims/")  # the chain of leases: who works on the run
-    selection = _Below("selection.parquet")  # the rows of the source that are sent, where those are not all
-    seals = _Below("seals/")  # digests of ciphertext, written before the ciphertext
-    chunks = _Below("chunks/")
-    ledger = _Below("ledger/")
-    manifest = _Below("manifest.json")  # the commit, written last
-    events = _Below("events/")  # what people and flows did to the run
-    reseals = _Below("reseals/")  # the chain of records of chunks that were sealed again
-    resealed = _Below("sealed/")  # those chunks, a folder for each time
-    outcomes = _Below("outcomes/")  # attributed result rows, derived from result files and ledger
-    closed = _Below("closed/")  # the chain of breaks that operators closed and reopened
-    singles = _Below("single/")  # single links for rows of the run
-    placements = _Below("placements/")  # the partner's messages about the run's links, and what they mean
-
-    @property
-    def base(self) -> str:
-        """The run's own prefix."""
-        return f"{runs(self.run.issuer)}{self.run}/"
+    def __init__(self, run: RunId) -> None:
+        self.run = run
+        self.base = base = f"{runs(run.issuer)}{run}/"
+        self.plan = base + "plan.json"  # written first
+        self.claims = base + "claims/"  # the chain of leases: who works on the run
+        self.selection = base + "selection.parquet"  # the rows of the source that are sent, where those are not all
+        self.seals = base + "seals/"  # digests of ciphertext, written before the ciphertext
+        self.chunks = base + "chunks/"
+        self.ledger = base + "ledger/"
+        self.manifest = base + "manifest.json"  # the commit, written last
+        self.events = base + "events/"  # what people and flows did to the run
+        self.reseals = base + "reseals/"  # the chain of records of chunks that were sealed again
+        self.resealed = base + "sealed/"  # those chunks, a folder for each time
+        self.outcomes = base + "outcomes/"  # attributed result rows, derived from result files and ledger
+        self.closed = base + "closed/"  # the chain of breaks that operators closed and reopened
+        self.singles = base + "single/"  # single links for rows of the run
+        self.placements = base + "placements/"  # the partner's messages about the run's links, and what they mean
 
     def sealed(self, generation: int) -> str:
         """Return the prefix of the chunks of the given time (from 1) of sealing again."""

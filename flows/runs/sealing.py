@@ -103,17 +103,13 @@ class KeyNotPinnedError(OperatorError):
 
 
 class KeyUnusableError(OperatorError):
-    """A pinned key, or its newest encryption subkey, has expired, was revoked by its owner, or cannot encrypt."""
+    """A pinned key, or its newest encryption subkey, is expired, revoked, not valid yet or cannot encrypt."""
 
     message = "{part} {why}."
-    next_step = "Get a new key from the partner and pin it; for a subkey, the same key with a new one: the pin stays."
-
-
-class KeyFromFutureError(OperatorError):
-    """A key or its only encryption subkey is dated in the future."""
-
-    message = "{part} was made on {date}, which is in the future for this machine."
-    next_step = "Set this machine's clock; if it is right, ask the partner for a key made with a clock that is right."
+    next_step = (
+        "If this machine's clock is right, get a new key from the partner and pin it; for a subkey, the same key with "
+        "a new one: the pin stays."
+    )
 
 
 class KeyAlgorithmError(OperatorError):

@@ -15,7 +15,7 @@ from threading import Barrier
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
-from flows.errors import OperatorError, TryAgainError
+from flows.errors import CardlinkError, OperatorError, TryAgainError, fields_of
 from flows.runs.identity import digest
 from flows.stopping import received
 
@@ -75,8 +75,8 @@ class Cleaner(Protocol):
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         """List what writers that died before `before` left under `prefix`: partial files, incomplete uploads."""
 
-    def clean_up(self, prefix: str, before: datetime) -> int:
-        """Remove those leftovers, which never were objects, and return how many there were."""
+    def discard(self, leftover: Entry) -> None:
+        """Remove a leftover, which never was an object."""
 
     def hides(self) -> bool | None:
         """Return whether the store is versioned, so that `delete` only hides; None where it does not say."""
@@ -217,10 +217,22 @@ class ConflictError(OperatorError):
     next_step = "Nothing was overwritten. Find out what writes below this prefix; `cardlink check` probes the store."
 
 
+def problem(kind: type[CardlinkError], **fields: str) -> CardlinkError:
+    """Return the error of that kind, with those of the fields that it has."""
+    return kind(**{name: fields[name] for name in fields_of(kind)})
+
+
 def read(store: Store, key: str) -> bytes:
     """Return the content of a small object."""
     with store.open(key) as source:
         return source.read()
+
+
+def read_if_stored(store: Store, key: str, size: int = -1) -> bytes | None:
+    """Return the first bytes of an object (-1: all), None where there is none."""
+    with suppress(ObjectMissingError), store.open(key) as source:
+        return source.read(size)
+    return None
 
 
 def write_once(store: Store, key: str, data: bytes) -> bool:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from flows.errors import OperatorError
 from flows.redaction import redact
-from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, read
+from flows.runs.store import ConflictError, Entry, Store, read_if_stored
 from schemas.manifest import FACTS, Document
 
 T = TypeVar("T", bound=BaseModel)
@@ -67,10 +67,10 @@ def refuse_newer(document: Document, key: str) -> None:
 
 def read_facts(store: Store, key: str) -> dict[str, Any] | None:
     """Return a JSON object that is no Document, None where there is none; ConflictError."""
-    try:
-        found = _loaded(read(store, key))
-    except ObjectMissingError:
+    content = read_if_stored(store, key)
+    if content is None:
         return None
+    found = _loaded(content)
     if not isinstance(found, dict):
         raise ConflictError(key=key)
     if written_in(found) > FACTS:

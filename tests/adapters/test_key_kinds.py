@@ -11,7 +11,6 @@ from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, import_public_keys
 from flows.errors import CardlinkError
 from flows.runs.sealing import (
     KeyAlgorithmError,
-    KeyFromFutureError,
     KeyNotPinnedError,
     KeyUnreadableError,
     KeyUnusableError,
@@ -126,12 +125,12 @@ REFUSED: dict[str, tuple[Kind, type[CardlinkError], str]] = {
     ),
     "made in the future": (
         lambda: key("ed25519", sub(at=FUTURE), since=FUTURE),
-        KeyFromFutureError,
+        KeyUnusableError,
         "The key in file 1 of 1 was made on",
     ),
     "subkey made in the future": (
         lambda: key("ed25519", sub(at=FUTURE)),
-        KeyFromFutureError,
+        KeyUnusableError,
         "subkey .* was made on",
     ),
     "revoked": (keys.revoked, KeyUnusableError, "Primary key .* was revoked"),

@@ -68,20 +68,21 @@ def test_a_killed_writer_leaves_only_whole_objects_and_its_temporary_files_are_r
                 pass
             writer.kill()
 
-    store.clean_up("chunks/", datetime.now(UTC) + timedelta(seconds=5))
+    for one in store.leftovers("chunks/", datetime.now(UTC) + timedelta(seconds=5)):
+        store.discard(one)
 
     assert all(b"%08d" % int(entry.key[7:]) * 40_000 == content(store, entry.key) for entry in store.keys("chunks/"))
     assert len(list(store.keys(""))) == len(list(tmp_path.glob("chunks/*")))
 
 
-def test_a_temporary_file_is_not_listed_and_not_removed_while_it_is_new(tmp_path: Path) -> None:
+def test_a_temporary_file_is_not_listed_and_no_leftover_while_it_is_new(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.create("runs/a", b"")
     (tmp_path / "runs/.tmp-1234").write_bytes(b"half")
 
-    gone = store.clean_up("", datetime.now(UTC) - timedelta(hours=1))
+    left = store.leftovers("", datetime.now(UTC) - timedelta(hours=1))
 
-    assert 0 == gone
+    assert [] == left
     assert ["runs/a"] == [entry.key for entry in store.keys("")]
 
 
@@ -90,9 +91,9 @@ def test_cleanup_removes_only_old_temporary_files(tmp_path: Path) -> None:
     store.create("runs/a", b"")
     (tmp_path / "runs/.tmp-1234").write_bytes(b"half")
 
-    gone = store.clean_up("runs/", datetime.now(UTC) + timedelta(seconds=5))
+    [left] = store.leftovers("runs/", datetime.now(UTC) + timedelta(seconds=5))
+    store.discard(left)
 
-    assert 1 == gone
     assert ["a"] == [path.name for path in (tmp_path / "runs").iterdir()]
 
 

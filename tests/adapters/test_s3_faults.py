@@ -336,7 +336,8 @@ def test_an_upload_that_another_aborted_is_a_named_error_and_does_not_count_as_d
 
     def swept_before_the_end(asked: RunInputs) -> None:
         if asked.method == "POST" and "uploadId" in asked.path:
-            calm.clean_up("report/", datetime.now(UTC) + timedelta(hours=1))
+            for upload in calm.leftovers("report/", datetime.now(UTC) + timedelta(hours=1)):
+                calm.discard(upload)
 
     with faulty(calm, ministack_server, swept_before_the_end) as (store, _), pytest.raises(ObjectChangedError):
         store.replace("report/links.csv", [b"x" * (PART + 1)])

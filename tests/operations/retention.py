@@ -66,8 +66,8 @@ class Killed:
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         return self.store.leftovers(prefix, before)
 
-    def clean_up(self, prefix: str, before: datetime) -> int:
-        return self.store.clean_up(prefix, before)
+    def discard(self, leftover: Entry) -> None:
+        self.store.discard(leftover)
 
     def hides(self) -> bool | None:
         return self.store.hides()

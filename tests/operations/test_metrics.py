@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics import parser
 
-from flows.operations.alerts import Family, openmetrics
+from flows.operations.alerts import openmetrics
 
 
 def read_back(text: str) -> list[Any]:
@@ -17,7 +17,7 @@ def read_back(text: str) -> list[Any]:
 
 
 def test_the_text_is_read_back_with_its_labels() -> None:
-    text = openmetrics([Family("cardlink_runs", "Runs.", ((3, {"issuer": "bank", "state": "balanced"}),))])
+    text = openmetrics([("cardlink_runs", "Runs.", ((3, {"issuer": "bank", "state": "balanced"}),))])
 
     [found] = read_back(text)
 
@@ -26,12 +26,12 @@ def test_the_text_is_read_back_with_its_labels() -> None:
 
 
 def test_a_family_without_samples_is_left_out() -> None:
-    assert openmetrics([Family("cardlink_runs", "Runs.", ())]) == "# EOF\n"
+    assert openmetrics([("cardlink_runs", "Runs.", ())]) == "# EOF\n"
 
 
 @given(st.text(), st.floats(0, 1e15))
 def test_any_label_and_number_is_read_back(label: str, value: float) -> None:
-    [found] = read_back(openmetrics([Family("x", "X.", ((value, {"state": label}),))]))
+    [found] = read_back(openmetrics([("x", "X.", ((value, {"state": label}),))]))
 
     assert found.samples[0].labels == {"state": label}
     assert abs(found.samples[0].value - value) <= 1e-12 * value

@@ -304,8 +304,8 @@ class Dying(FailingStore):
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         return self._local.leftovers(prefix, before)
 
-    def clean_up(self, prefix: str, before: datetime) -> int:
-        return self._local.clean_up(prefix, before)
+    def discard(self, leftover: Entry) -> None:
+        self._local.discard(leftover)
 
     def hides(self) -> bool | None:
         return self._local.hides()

@@ -21,7 +21,7 @@ from flows.adapters.local import LocalStore
 from flows.cli.main import main
 from flows.operations.audit import history
 from flows.operations.remediation import take_over
-from flows.runs.claim import Claim, ClaimedError, LeaseLostError, claimed
+from flows.runs.claim import ClaimedError, Lease, LeaseLostError, claimed
 from flows.runs.context import overlaid
 from flows.runs.documents import NotFoundError, UnknownRunError, keys_of, read_manifest
 from flows.simulator.extract import write_sample
@@ -93,7 +93,7 @@ def test_what_is_shown_is_who_holds_it_since_when_and_until_when(planned: tuple[
     later = overlaid(replace(bench, now=lambda: NOON + timedelta(minutes=2)).context).adapters
 
     with claimed(working, keys_of(run).claims) as claim:
-        claim._lease.renew(NOON + timedelta(minutes=1))
+        claim.renew(NOON + timedelta(minutes=1))
         shown = take_over(later, run, WHY)
 
     assert shown == ("working:7", NOON, NOON + timedelta(minutes=4))
@@ -158,7 +158,7 @@ def run_it(folder: Path, *arguments: str) -> dict[str, Any]:
     return told
 
 
-def lost(claim: Claim) -> bool:
+def lost(claim: Lease) -> bool:
     try:
         claim.check()
     except LeaseLostError:

@@ -135,7 +135,7 @@ def repeated(folder: Path) -> Shown:
 
 def failed(folder: Path) -> Shown:
     bench = local_bench(folder)
-    yield bench, Failure("nightly-bank", "Crashed")
+    yield bench, ("nightly-bank", "Crashed")
     yield bench
 
 
@@ -406,7 +406,7 @@ def test_a_subkey_that_ends_soon_is_told_as_such_and_unsealed_chunks_are_not(tmp
 
 def test_a_watcher_killed_before_telling_leaves_it_to_the_next(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
-    failure = Failure("nightly-bank", "Crashed")
+    failure = ("nightly-bank", "Crashed")
 
     killed = watch(bench.context, [failure])
     found = look(bench, failure)
@@ -433,7 +433,7 @@ def test_out_of_balance_is_told(tmp_path: Path) -> None:
 def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     run = bench.submit(bench.drop(50, bad=0.1)).manifest
-    look(bench, Failure("nightly-bank", "Crashed"))
+    look(bench, ("nightly-bank", "Crashed"))
 
     text = write_metrics(bench.context)
 

@@ -31,7 +31,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from flows import watch
 from flows.install import automation, automations
 from flows.nightly import nightly
-from flows.operations.alerts import Failure
 from flows.simulator.demo import ISSUER, prepare
 from flows.watch import failures
 from tests.fault_proxy import Fault, RunInputs, between
@@ -322,7 +321,7 @@ def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: 
             stage.call(f"flow_runs/{run}/set_state", {"state": {"type": state}, "force": True})
             found += failures(LATE)
 
-    assert found == [Failure(name, "Failed")]
+    assert found == [(name, "Failed")]
 
 
 def test_a_flow_run_without_a_sign_of_life_is_marked_as_crashed_and_a_living_one_is_not(
@@ -348,7 +347,7 @@ def test_a_flow_run_without_a_sign_of_life_is_marked_as_crashed_and_a_living_one
     states = [stage.call(f"flow_runs/{run}")["state"]["type"] for run in (dead, alive)]
     stage.call(f"flow_runs/{alive}/set_state", {"state": {"type": "COMPLETED"}, "force": True})
     assert ["CRASHED", "RUNNING"] == states
-    assert Failure(name, "Crashed") in found
+    assert (name, "Crashed") in found
 
 
 def emit(on: Stage, event: str, deployments: dict[str, str]) -> None:
