@@ -5,6 +5,7 @@ A real server on SQLite is killed, stopped, restarted and locked out of its data
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -152,3 +153,21 @@ def test_a_night_whose_server_cannot_write_its_database_commits_every_extract(ni
         process.wait(PATIENCE)
 
     assert 0 == process.returncode
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_night_that_is_told_to_end_gives_its_claim_back_and_the_next_one_goes_on_at_once(
+    night: Server, phase: str
+) -> None:
+    with running(night) as process:
+        reach(night, phase)
+        os.kill(process.pid, signal.SIGTERM)
+        process.wait(PATIENCE)
+    claims = [max(run.iterdir()) for run in (night.folder / "store" / ISSUER).glob("runs/*/claims")]
+    last = [json.loads(claim.read_bytes()) for claim in claims]
+
+    with running(night) as again:
+        again.wait(PATIENCE)
+
+    assert [] == [one for one in last if one["until"] > one["since"]]
+    assert (0, 3) == (again.returncode, committed(night))
