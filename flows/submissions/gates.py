@@ -92,23 +92,24 @@ def refusals(
 ) -> Iterator[CardlinkError]:
     """Yield the error of each gate that fails; `rejects` is where each refused row is listed."""
     counts, limits, test = built.manifest.counts, issuer.limits, issuer.test
-    extract = built.manifest.source.key
-    rows = {"extract": extract, "read": counts.read}
+    extract, read = built.manifest.source.key, counts.read
     if built.held is not None:
         yield built.held
-    if counts.trailer is not None and counts.trailer != counts.read:
-        yield TrailerMismatchError(trailer=counts.trailer, **rows)
+    if counts.trailer is not None and counts.trailer != read:
+        yield TrailerMismatchError(trailer=counts.trailer, extract=extract, read=read)
     if wrong := built.real_cards if test else built.test_cards:
         yield WrongCardsError(extract=extract, count=wrong, kind="real" if test else "test", test=str(test).lower())
-    if "reject-rate" not in opened and counts.rejected > limits.max_reject_rate * counts.read:
-        yield RejectRateError(refused=counts.rejected, limit=limits.max_reject_rate, rejects=rejects, **rows)
+    if "reject-rate" not in opened and counts.rejected > limits.max_reject_rate * read:
+        yield RejectRateError(
+            refused=counts.rejected, limit=limits.max_reject_rate, rejects=rejects, extract=extract, read=read
+        )
     seen = seen_rows(built.manifest.reasons)
     most = 0 if issuer.resend.seen_before == "refuse" else limits.max_seen_before
     if "seen-before" not in opened and not issuer.full_portfolio and seen > most * counts.read:
-        yield SeenBeforeError(seen=seen, limit=f"{most:.0%}", others=counts.submitted, **rows)
+        yield SeenBeforeError(seen=seen, limit=f"{most:.0%}", others=counts.submitted, extract=extract, read=read)
     usual = round(median(built.before)) if len(built.before) > 2 else counts.read  # two runs show no usual size
     if "row-jump" not in opened and abs(counts.read - usual) > limits.max_row_jump * usual:
-        yield RowJumpError(runs=len(built.before), median=usual, **rows)
+        yield RowJumpError(runs=len(built.before), median=usual, extract=extract, read=read)
     if built.drift and limits.drift == "refuse" and "drift" not in opened:
         yield DriftError(extract=extract, how="; ".join(built.drift))
 

@@ -13,8 +13,15 @@ from tests.leaks.echoes import HEAD, WAYS, echo, result_csv
 from tests.results.outcomes import attribute, read_result
 
 SENT = pl.DataFrame(
-    [(1, "c-1", "4242", 1, 1)],
-    schema={"row": pl.UInt32, "cuid": pl.String, "last_4": pl.String, "chunk": pl.UInt32, "position": pl.UInt16},
+    [("bank-20261120-00000000", 1, "c-1", "4242", 1, 1)],
+    schema={
+        "run": pl.String,
+        "row": pl.UInt32,
+        "cuid": pl.String,
+        "last_4": pl.String,
+        "chunk": pl.UInt32,
+        "position": pl.UInt16,
+    },
     orient="row",
 )
 
