@@ -132,8 +132,8 @@ def test_only_what_comes_often_has_a_limit_of_one_and_every_deployment_runs_anyw
     found = stage.call("deployments/filter", {})
 
     limits = {one["name"]: (one["global_concurrency_limit"] or {}).get("limit") for one in found}
-    often = {f"{flow}-{ISSUER}" for flow in ("ingest", "watch", "reconciliation", "placements", "purge")}
-    assert {name: 1 if name in often else None for name in limits} == limits
+    often = ("ingest-", "watch-", "reconciliation-", "placements-", "purge-")  # of any issuer
+    assert {name: 1 if name.startswith(often) else None for name in limits} == limits
     assert all(one["path"] in (None, ".", "") and not one["pull_steps"] for one in found)
 
 
@@ -224,7 +224,7 @@ def test_rows_reasons_chunks_outbox_and_progress_are_shown(night: Night) -> None
     assert f"{ISSUER}-outbox" in keys
     assert '"sha256"' in found[f"{night.run}-chunks"]["data"]
     everything = night.stage.call("artifacts/filter", {"limit": 200})
-    assert [one["data"] for one in everything if one["type"] == "progress"] == [100.0]
+    assert {one["data"] for one in everything if one["type"] == "progress"} == {100.0}
 
 
 def test_a_schedule_of_a_deployed_flow_makes_scheduled_runs(stage: Stage) -> None:

@@ -22,19 +22,30 @@ class KilledError(BaseException):
     """The process is dead: no handler of errors may stop it."""
 
 
+@dataclass
+class Life:
+    """How many operations are left, None for any number, and how many were begun; one of a store and its copies."""
+
+    left: int | None = None
+    passed: int = 0
+
+    @property
+    def over(self) -> bool:
+        return self.left is not None and self.passed > self.left
+
+
 class MortalStore(ClockedStore):
     """Counts operations; the process dies before the one that `die_after` names."""
 
     def __init__(self, root: Path, now: Callable[[], datetime]) -> None:
         super().__init__(root, now)
         self._lock = Lock()
-        self._left: int | None = None
-        self.passed = 0
+        self.life = Life()
 
     def die_after(self, operations: int | None) -> None:
         """Die after so many operations; None: live."""
         with self._lock:
-            self._left, self.passed = operations, 0
+            self.life.left, self.life.passed = operations, 0
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a key, where the process lives."""
@@ -63,8 +74,8 @@ class MortalStore(ClockedStore):
 
     def _live(self) -> None:
         with self._lock:
-            self.passed += 1
-            if self._left is not None and self.passed > self._left:
+            self.life.passed += 1
+            if self.life.over:
                 raise KilledError
 
 
@@ -94,7 +105,7 @@ class Reaper:
             finally:
                 self.store.die_after(None)
         done = work()
-        self.usual[what] = self.store.passed
+        self.usual[what] = self.store.life.passed
         self.store.die_after(None)
         self.did[what] += 1
         return done

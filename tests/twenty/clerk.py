@@ -189,4 +189,5 @@ def _key(line: Line) -> str:
 
 
 def _filled(command: str) -> list[str]:
-    return [PLACES.get(word, word) for word in shlex.split(command)[1:]]
+    words = shlex.split(command)[1:]
+    return [PLACES.get(word, word) for word in (words[2:] if words[0] == "--config" else words)]

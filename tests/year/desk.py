@@ -14,9 +14,9 @@ from typing import NamedTuple
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from tests.quarter.mortal import Reaper
+from tests.quarter.mortal import KilledError, Reaper
 
-PASTE = re.compile(r"`cardlink ([^`]+)`")
+PASTE = re.compile(r"`cardlink (?:--config \S+ )?([^`]+)`")
 REFUSED = re.compile(r"^(?:refused|cardlink): (.*)$", re.MULTILINE)
 FORESEEN = {  # exit codes: an extract may be refused or held, and results may lack rows
     "submit": (0, 2, 3),
@@ -54,6 +54,8 @@ class Desk:
 
     def _once(self, words: tuple[str, ...]) -> Said:
         done = CliRunner().invoke(main, ["--config", str(self.folder), *words])
+        if self.reaper.store.life.over:  # the command line turns whatever ends a command into an exit code
+            raise KilledError
         said = Said(words, done.exit_code, done.stdout + done.stderr)
         if done.exit_code not in FORESEEN[words[0]]:
             self.odd.append(said)
