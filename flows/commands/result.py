@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, NamedTuple, Self
 
 from flows.errors import CardlinkError, full_text
@@ -39,8 +40,9 @@ class Table(NamedTuple):
 
     @property
     def records(self) -> list[dict[str, object]]:
-        """The table as one mapping a row."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        """The table as one mapping a row, of values that JSON has."""
+        plain = ([str(cell) if isinstance(cell, date) else cell for cell in row] for row in self.rows)
+        return [dict(zip(self.columns, row, strict=True)) for row in plain]
 
 
 class Link(NamedTuple):

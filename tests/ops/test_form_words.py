@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from datetime import date
 
 import pytest
 
@@ -76,3 +78,11 @@ def test_a_page_leaves_out_empty_tables_and_names_how_many_rows_it_does_not_show
 
     assert "none" not in page
     assert page.endswith("\n\nand 10 more")
+
+
+def test_a_table_can_be_an_artifact_whatever_its_cells_are() -> None:
+    table = Table(("extract", "business date", "rows", "refused"), [["a.csv", date(2026, 11, 20), 3, None]])
+
+    assert [{"extract": "a.csv", "business date": "2026-11-20", "rows": 3, "refused": None}] == json.loads(
+        json.dumps(table.records)
+    )

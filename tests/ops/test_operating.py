@@ -248,10 +248,10 @@ def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> No
     rehearsed, done = (story.stage.do("resubmit", **asked, mode=mode) for mode in ("dry run", "send"))
 
     assert ("Completed", "Completed") == (rehearsed.state, done.state)
-    assert any("1 rows of" in line and "would be sent again" in line for line in rehearsed.logs)
+    assert any("2 rows of" in line and "would be sent again" in line for line in rehearsed.logs)
     assert f"{story.run}-again" in story.stage.artifacts()
     sent = story.stage.cardlink("outbox", "list", ISSUER)["chunks"]
-    assert [1] == [one["rows"] for one in sent if one["run"] != story.run]
+    assert [2] == [one["rows"] for one in sent if one["run"] != story.run]
 
 
 def test_a_rerun_that_would_send_cards_twice_is_refused_and_explains_itself(story: Story) -> None:

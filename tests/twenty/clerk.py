@@ -75,7 +75,11 @@ class Operator:
         for _ in range(PASSES):
             left = self.give("worklist", portal.issuer)["worklist"]
             todo = [one for one in left if _key(one) not in waits]
+            sent = set[str]()  # runs whose rows were sent again in this pass: another line may mean the same rows
             for one in todo:
+                if "resubmit" in one["command"] and one["run"] in sent:
+                    continue
+                sent |= {one["run"]} if "resubmit" in one["command"] else set()
                 if given[_key(one)] > 1:  # once may have been about other rows, by a decision in between
                     self.stuck.append(f"{self.day}: {_key(one)}")
                     waits.add(_key(one))

@@ -112,9 +112,9 @@ def _caused(bank: Bank, before: Made, day: date, decided: dict[str, date]) -> bo
     link = next((one for one in portal.links.values() if (one.chunk, one.position) == before[:2]), None)
     if before.chunk in bank.cancelled and came >= day:  # planned anew before anybody could know of the upload
         return True
-    if came <= day:
-        return link is None or link.ends <= day + SOON
-    return decided.get(before.chunk, date.max) <= day
+    if decided.get(before.chunk, date.max) <= min(came, day):  # the answer came after the decision, on the same day
+        return True
+    return came <= day and (link is None or link.ends <= day + SOON)
 
 
 def shown(story: Story, findings: Findings) -> Iterator[str]:
