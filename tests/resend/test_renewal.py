@@ -221,7 +221,7 @@ def test_killed_anywhere_and_run_again_every_card_is_renewed_once(tmp_path: Path
     moment[0] = datetime.combine(DUE, NOON.time(), UTC)
     store.die_after(None)
     renew(bench.context, 14)
-    operations = store.passed
+    operations = store.life.passed
 
     wrong = {}
     for death in range(0, operations, 5):
