@@ -21,6 +21,7 @@ from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.adapters.key_kinds import FUTURE, LATER, LATEST, LONG_AGO, key, revoke, stock, sub, used_by_gpg
 from tests.adapters.sealers import CHUNKS, TODAY
+from tests.builders import quick
 
 ANY = ("Curve25519", "P-256", "P-384", "P-521")
 DEFAULT = ANY[:1]
@@ -68,7 +69,7 @@ ACCEPTED: dict[str, tuple[Kind, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "curves"), ACCEPTED.values(), ids=ACCEPTED)
+@pytest.mark.parametrize(("kind", "curves"), quick(10, list(ACCEPTED.values())), ids=ACCEPTED)
 def test_a_sound_key_is_sealed_to_at_the_part_that_gpg_itself_would_use(kind: Kind, curves: tuple[str, ...]) -> None:
     made = kind()
 
@@ -146,7 +147,7 @@ REFUSED: dict[str, tuple[Kind, type[CardlinkError], str]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "error", "sentence"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("kind", "error", "sentence"), quick(15, list(REFUSED.values())), ids=REFUSED)
 def test_an_unsound_key_is_refused_by_its_flaw_and_its_part(
     kind: Kind, error: type[CardlinkError], sentence: str
 ) -> None:

@@ -53,7 +53,7 @@ FIGURES = {
 @pytest.mark.parametrize(
     "parts",
     [
-        pytest.param(["nights", "repeats"], id="the-quickest"),
+        pytest.param(["nights", "repeats"], id="the-quickest", marks=pytest.mark.slow),
         pytest.param([one for one in PARTS if one not in ("nights", "repeats")], id="the-rest", marks=pytest.mark.slow),
     ],
 )

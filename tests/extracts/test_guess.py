@@ -13,6 +13,7 @@ from flows.extracts.mapping import plan_mapping
 from schemas import portal
 from schemas.issuer import Issuer, SourceSettings
 from schemas.rules import REQUIRED
+from tests.builders import quick
 from tests.extracts import damaged
 
 REST = {
@@ -128,7 +129,7 @@ def test_a_beginning_cut_off_anywhere_is_enough(cut: int, encoding: str) -> None
 
 @pytest.mark.parametrize(
     ("rows", "pack"),  # twenty thousand are longer than what else is looked at
-    [(1, bytes), (1, gzip.compress), (20_000, bytes), pytest.param(20_000, gzip.compress, marks=pytest.mark.slow)],
+    quick(2, [(1, bytes), (1, gzip.compress), (20_000, bytes), (20_000, gzip.compress)]),
 )
 @pytest.mark.parametrize(("end", "written"), [("\n", True), ("\r\n", True), ("", False)])
 def test_whether_the_last_line_ends_in_a_newline_is_seen_at_the_end(

@@ -9,13 +9,9 @@ import pytest
 from tests.leaks.nights import BY_COMMAND, GateFacts
 from tests.leaks.place import Place
 
-SMALL = ("damaged extracts",)  # in `make test`, beside the nights that fail
 
-
-@pytest.mark.parametrize(
-    "night",
-    [pytest.param(one, id=one.name, marks=[] if one.name in SMALL else [pytest.mark.slow]) for one in BY_COMMAND],
-)
+@pytest.mark.slow  # in `make test` nights that fail are searched
+@pytest.mark.parametrize("night", BY_COMMAND, ids=lambda night: night.name)
 def test_a_night_leaves_no_card_where_none_belongs(night: GateFacts, tmp_path: Path) -> None:
     place = Place(tmp_path)
 

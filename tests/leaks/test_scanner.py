@@ -10,15 +10,16 @@ from uuid import UUID
 import polars as pl
 import pytest
 
+from tests.builders import quick
 from tests.leaks.planting import CARD, FORMS, PACKS, missed, scanner, soil, with_log
 
 
-@pytest.mark.parametrize("name", PACKS)
+@pytest.mark.parametrize("name", quick(12, list(PACKS)))
 def test_every_form_is_found_in_every_container(name: str) -> None:
     assert [] == missed(PACKS[name])
 
 
-@pytest.mark.parametrize("outer", PACKS)
+@pytest.mark.parametrize("outer", quick(12, list(PACKS)))
 def test_containers_are_opened_within_containers(outer: str) -> None:
     secret = b"".join(soil(form) for form in FORMS[:1])
 

@@ -286,7 +286,7 @@ def test_a_report_made_from_scratch_says_the_same(night: tuple[Bench, str]) -> N
     assert from_scratch(bench, run) == told
 
 
-@settings(max_examples=share_of(0.12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share_of(0.05), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(decisions=st.lists(st.tuples(st.sampled_from([4, 5]), st.integers(4, 10), st.booleans()), max_size=4))
 def test_reconciliation_is_a_function_of_ledgers_results_and_decisions(
     tmp_path_factory: pytest.TempPathFactory, decisions: list[tuple[int, int, bool]]

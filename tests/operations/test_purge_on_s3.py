@@ -12,10 +12,11 @@ from flows.commands.retention import facts
 from flows.operations.purge import plan_purge, purge
 from flows.runs.documents import without_ledger
 from tests import servers
+from tests.builders import quick
 from tests.night import BANK, Bench, issuer
 
 
-@pytest.fixture(params=["moto_server", "ministack_server"])
+@pytest.fixture(params=quick(1, ["ministack_server", "moto_server"]))
 def server(request: pytest.FixtureRequest) -> servers.S3Server:
     found: servers.S3Server = request.getfixturevalue(request.param)
     return found

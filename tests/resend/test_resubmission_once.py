@@ -155,7 +155,7 @@ def mixed_night() -> tuple[Bench, str]:
     return bench, run
 
 
-@settings(max_examples=share_of(0.2), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=share_of(0.08), suppress_health_check=[HealthCheck.too_slow])
 @given(ASKED.filter(any))
 def test_whatever_is_asked_for_no_linked_or_awaiting_card_goes_out_without_an_override(wanted: RowSelection) -> None:
     bench, run = mixed_night()

@@ -18,6 +18,7 @@ from flows.results.error_text import LONGEST, parse_error
 from flows.results.opening import describe
 from flows.runs.sealing import Plain
 from tests import keys
+from tests.builders import quick
 from tests.night import NOON, Bench, local_bench
 from tests.results.outcomes import read_result
 
@@ -113,7 +114,7 @@ def drop_good(bench: Bench, name: str) -> str:
     return run
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, MemoryError, RecursionError, PanicException])
+@pytest.mark.parametrize("kind", quick(1, [PanicException, RuntimeError, MemoryError, RecursionError]))
 def test_a_file_whose_reading_fails_unforeseen_is_a_break_and_the_others_are_ingested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:

@@ -331,6 +331,7 @@ def test_a_portfolio_that_was_planned_only_is_finished_with_what_is_known_now(ba
     assert [15, 15, 15, 2] == rows_to_upload(bank, "second-bank", "20240306")
 
 
+@pytest.mark.slow
 def test_the_nights_go_on_to_a_balance(bank: Path) -> None:
     missed = cardlink(bank, "backfill", "first-bank", "--from", "2024-03-10", "--to", "2024-03-10")
 

@@ -36,7 +36,7 @@ def test_the_first_night_sends_everybody_and_the_second_only_the_newcomer(tmp_pa
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
-        ("name", {FIRST_NAME: "Augusta"}),
+        pytest.param("name", {FIRST_NAME: "Augusta"}, marks=pytest.mark.slow),
         pytest.param("address", {ADDRESS1: "2 Main St"}, marks=pytest.mark.slow),
         pytest.param("expiration", {YEAR: "31"}, marks=pytest.mark.slow),
         ("expiration", {MONTH: "12"}),

@@ -91,7 +91,8 @@ def test_the_private_key_of_a_killed_ingest_is_gone_with_its_agent_at_the_start_
     assert ([], [], []) == ([*other_temporary_folder.iterdir()], processes_of(home), links_to(home))
 
 
-@pytest.mark.parametrize("told", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_an_ingest_told_to_end_takes_the_private_key_and_its_agent_along(
     tmp_path: Path, other_temporary_folder: Path, told: signal.Signals
 ) -> None:

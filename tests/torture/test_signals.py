@@ -161,6 +161,7 @@ def test_no_signal_to_any_command_at_any_moment_ends_wrongly(tmp_path: Path) -> 
     assert [] == tally.losses
 
 
+@pytest.mark.slow
 def test_a_killed_submit_leaves_a_home_that_the_next_command_sweeps(tmp_path: Path) -> None:
     folder = configured(tmp_path)
     with begun(folder) as process:

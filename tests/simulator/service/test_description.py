@@ -23,6 +23,7 @@ from flows.simulator.service.books import Habits, ServiceState
 from flows.simulator.service.jobs import Pace
 from flows.simulator.service.people_at_links import Shares, let_cardholders_act
 from schemas.partner_api.service import ServiceSettings
+from tests.builders import quick
 from tests.service import NOON
 from tests.simulator.uploads import PaperOpener, people, upload_csv
 
@@ -72,7 +73,7 @@ def explore(
         answered_as_described()
 
 
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("mode", quick(1, [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
 @pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_every_answer_to_a_client_is_one_the_description_knows(
     state: ServiceState, description: BaseSchema, mode: GenerationMode, examples: int
