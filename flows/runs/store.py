@@ -327,7 +327,10 @@ def _race_for(store: Store, prefix: str, key: str, pool: ThreadPoolExecutor) -> 
         start.wait(30.0)  # seconds for eight threads to start
         return store.create(key, content)
 
-    won = [content for content, wins in zip(contents, pool.map(write, contents), strict=True) if wins]
+    try:
+        won = [content for content, wins in zip(contents, pool.map(write, contents), strict=True) if wins]
+    finally:
+        start.abort()  # where a stop signal came before all writers had started, the others would wait for them
     if len(won) != 1:
         problem = f"{len(won)} of {WRITERS} writers succeeded in creating the same object"
     elif store.create(key, b"late") or read(store, key) != won[0]:

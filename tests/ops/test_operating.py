@@ -580,6 +580,7 @@ def test_a_wrong_parameter_is_refused_by_the_form_in_plain_words(page: Page, sto
     story.stage.form(page, "outbox")
     page.choose("action", "uploaded")
     page.type_into("run", "last night")
+    page.type_into("actor", "tester")
 
     page.click("Submit")
 

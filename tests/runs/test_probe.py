@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flows.adapters.local import LocalStore
+from flows.runs import store as stores
 from flows.runs.store import KEYS, StoreDeniedError, StoreUnsafeError, race
+
+
+class StoppedAtTheThird(ThreadPoolExecutor):
+    """A stop signal comes while the writers are started."""
+
+    def submit(self, *work: Any, **options: Any) -> Any:
+        if self._work_queue.qsize() + len(self._threads) > 1:
+            raise KeyboardInterrupt
+        return super().submit(*work, **options)
 
 
 class ChecksFirst(LocalStore):
@@ -72,3 +84,13 @@ def test_a_store_that_fails_under_the_probe_says_its_own_error(tmp_path: Path) -
 
     with pytest.raises(StoreDeniedError):
         race(Denies(tmp_path), "probe/")
+
+
+@pytest.mark.timeout(25)  # writers that were started wait half a minute for the others, unless they are told
+def test_a_stop_signal_while_writers_are_started_leaves_none_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "ThreadPoolExecutor", StoppedAtTheThird)
+
+    with pytest.raises(KeyboardInterrupt):
+        race(LocalStore(tmp_path), "probe/")

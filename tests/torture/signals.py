@@ -52,7 +52,7 @@ def commands(run: str) -> dict[str, list[str]]:
     return {
         "submit": ["submit", BANK],
         "ingest": ["ingest", BANK],
-        "resubmit": ["resubmit", run, "--reason", "test"],
+        "resubmit": ["resubmit", run, "--errors", "--reason", "test"],
         "outbox": ["outbox", "uploaded", run],
         "check": ["check", BANK],
         "reconcile": ["reconcile", BANK],
