@@ -14,7 +14,7 @@ class Reason(NamedTuple):
     """A code, what happens to its row or line, who acts, what would be accepted."""
 
     code: str
-    severity: str  # or the setting of [rules] that decides
+    severity: str  # reject, or the setting of [rules] that decides; of rows among others, what happens in words
     action: str
     hint: str = ""  # "" in the tables below: what its column accepts
 
@@ -22,8 +22,8 @@ class Reason(NamedTuple):
     def advice(self) -> str:
         """What would be accepted, and the setting that would let it pass; "" where neither is known."""
         passable = self.severity in rules.SETTINGS - {"card_in_text"}  # nobody is advised to send card numbers as text
-        passes = f'`{self.severity} = "warn"` in [rules]' if passable else ""
-        return "; or ".join(filter(None, (self.hint and f"accepted: {self.hint}", passes)))
+        passes = f'to send it as it is, set `{self.severity} = "warn"` in [rules]' if passable else ""
+        return "; ".join(filter(None, (self.hint and f"accepted: {self.hint}", passes)))
 
 
 LINES = (  # a line that is no record

@@ -84,7 +84,9 @@ class Gpg:
     def __call__(self, *arguments: str, given: bytes = b"", at: str = "") -> str:
         """Run gpg and return what it prints; CalledProcessError where it does not end well."""
         at = at or self._since
-        clock = [f"--faked-system-time={at}"] if at else []
+        clock = (
+            [f"--faked-system-time={at}!"] if at else []
+        )  # stands still: else a slow machine makes keys of the future
         quiet = ["--batch", *BUILDING, "--no-tty", "--pinentry-mode", "loopback", "--passphrase", self._passphrase]
         command = ["gpg", "--homedir", str(self.home), *quiet, *clock, *arguments]
         return subprocess.run(command, input=given, capture_output=True, check=True).stdout.decode("latin-1")

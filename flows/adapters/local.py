@@ -254,6 +254,6 @@ def _with_our_errors(key: str, act: Callable[[], T], disk: Path | None = None, r
         kind, code = _BY_NUMBER.get(number, StoreRefusedError), errno.errorcode.get(number, str(number))
         place = f"{key} on the disk of {disk}" if kind is store.StoreFullError else key
         # not kept in a variable: error and frame would keep each other alive, and the callers' rows
-        raise store.problem(kind, key=key, place=place, code=code)
+        raise store.error_of(kind, key=key, place=place, code=code)
 
     return retry(attempt, StoreBusyError)

@@ -117,7 +117,7 @@ class S3Store:
             answer["Body"].close()
             raise ObjectChangedError(key=key)
         ask = partial(self._call, "get_object", key, Key=name, IfMatch=entry.version)
-        return S3Source(entry, answer["Body"], ask, self._retry)
+        return S3Source(self._bucket, entry, answer["Body"], ask, self._retry)
 
     def ensure_clean(self, key: str) -> None:
         """Ask for the verdict on a dropped file, where one is asked for; VerdictAwaitedError, VerdictRefusedError."""
@@ -247,7 +247,8 @@ class S3Store:
 class S3Source(AbstractContextManager["S3Source", None]):
     """A pinned stream, resumed by Range and If-Match after a dropped connection: bytes of one object, or an error."""
 
-    def __init__(self, entry: Entry, body: Any, ask: Callable[..., Any], retry: Retry) -> None:
+    def __init__(self, bucket: str, entry: Entry, body: Any, ask: Callable[..., Any], retry: Retry) -> None:
+        self._bucket = bucket
         self.entry = entry
         self._body = body
         self._ask = ask
@@ -271,7 +272,7 @@ class S3Source(AbstractContextManager["S3Source", None]):
                 answer = self._ask(Range=f"bytes={self._position}-")
                 self._body = answer["Body"]
                 if not str(answer.get("ContentRange", "")).startswith(f"bytes {self._position}-"):
-                    raise store.StoreUnsafeError(place=self.entry.key, problem="it does not honour range requests")
+                    raise store.StoreUnsafeError(place=self._bucket, problem="it does not honour range requests")
             data: bytes = with_our_errors(self.entry.key, lambda: self._body.read(size))
             if not data:
                 raise StoreBusyError(place=self.entry.key, code="body ended early")
@@ -367,4 +368,4 @@ def translated(place: str, error: Exception) -> CardlinkError:
         unlisted = StoreRefusedError if 300 <= status < 500 else StoreBusyError
         kind = _BY_CODE.get(code) or _BY_CODE.get(str(status), unlisted)
     problem = f"it does not implement a request we need ({code})"
-    return store.problem(kind, key=place, place=place, code=code, problem=problem)
+    return store.error_of(kind, key=place, place=place, code=code, problem=problem)

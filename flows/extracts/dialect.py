@@ -121,10 +121,7 @@ def _delimited(lines: _Lines, name: str) -> Sample | None:
         return None
     times, size, delimiter = max(divided)
     header, at = _header(lines.some[:ABOVE], size, SourceSettings.model_validate({"delimiter": delimiter}), name)
-    above, data = (
-        [line for line in lines.some[:at] if not SEP.match(line)],
-        lines.some[at + bool(header) :],
-    )
+    above, data = [line for line in lines.some[:at] if not SEP.match(line)], lines.some[at + bool(header) :]
     tag = re.match(r"[#*!]" if header else r"[A-Za-z]{1,8}|[#*!]", (above or [""])[0])
     comment = tag[0] if tag and not any(line.startswith(tag[0]) for line in data) else ""
     titles = sum(1 for line in above if not (comment and line.startswith(comment)))

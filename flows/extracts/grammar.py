@@ -75,8 +75,8 @@ class Records:
         if line == UNREADABLE.decode():
             return ENCODING
         if self._width is not None:
-            short = TOO_SHORT if len(line) < self._width else "line.length.long"
-            return CONTROL if re.search(ILLEGAL, line) else short
+            length = TOO_SHORT if len(line) < self._width else "line.length.long"
+            return CONTROL if re.search(ILLEGAL, line) else length
         fields = self._readable.match(self._delimiter + line)
         assert fields is not None  # noqa: S101  for mypy: every text matches, since a field may be empty
         rest = line[fields.end() - 1 :]

@@ -217,7 +217,7 @@ class ConflictError(OperatorError):
     next_step = "Nothing was overwritten. Find out what writes below this prefix; `cardlink check` probes the store."
 
 
-def problem(kind: type[CardlinkError], **fields: str) -> CardlinkError:
+def error_of(kind: type[CardlinkError], **fields: str) -> CardlinkError:
     """Return the error of that kind, with those of the fields that it has."""
     return kind(**{name: fields[name] for name in fields_of(kind)})
 

@@ -96,7 +96,7 @@ def refusals(
     if built.held is not None:
         yield built.held
     if counts.trailer is not None and counts.trailer != read:
-        yield TrailerMismatchError(trailer=counts.trailer, extract=extract, read=read)
+        yield TrailerMismatchError(extract=extract, read=read, trailer=counts.trailer)
     if wrong := built.real_cards if test else built.test_cards:
         yield WrongCardsError(extract=extract, count=wrong, kind="real" if test else "test", test=str(test).lower())
     if "reject-rate" not in opened and counts.rejected > limits.max_reject_rate * read:
@@ -105,10 +105,10 @@ def refusals(
         )
     seen = seen_rows(built.manifest.reasons)
     most = 0 if issuer.resend.seen_before == "refuse" else limits.max_seen_before
-    if "seen-before" not in opened and not issuer.full_portfolio and seen > most * counts.read:
+    if "seen-before" not in opened and not issuer.full_portfolio and seen > most * read:
         yield SeenBeforeError(seen=seen, limit=f"{most:.0%}", others=counts.submitted, extract=extract, read=read)
-    usual = round(median(built.before)) if len(built.before) > 2 else counts.read  # two runs show no usual size
-    if "row-jump" not in opened and abs(counts.read - usual) > limits.max_row_jump * usual:
+    usual = round(median(built.before)) if len(built.before) > 2 else read  # two runs show no usual size
+    if "row-jump" not in opened and abs(read - usual) > limits.max_row_jump * usual:
         yield RowJumpError(runs=len(built.before), median=usual, extract=extract, read=read)
     if built.drift and limits.drift == "refuse" and "drift" not in opened:
         yield DriftError(extract=extract, how="; ".join(built.drift))

@@ -24,6 +24,7 @@ from flows.runs.identity import Header, canonical, digest
 from flows.runs.keys import RunKeys, link
 from flows.runs.sealing import Plain, Sealed, Sealer
 from flows.runs.store import ConflictError, ObjectDamagedError, ObjectMissingError, Store, StoreBusyError, read
+from flows.stopping import uninterrupted
 from schemas import ledger
 from schemas.ledger import Ledger
 from schemas.manifest import LedgerPart, ManifestChunk
@@ -202,7 +203,8 @@ class Publisher:
         if len(self._under_way) >= 2 * SEALERS:
             self._collect()
         group, self._group = self._group, []
-        self._under_way.append(self._sealers.submit(self._publish, group))
+        with uninterrupted():  # a thread that was started and is not known would seal on after the end
+            self._under_way.append(self._sealers.submit(self._publish, group))
 
     def finish(self) -> list[Outcome]:
         """Return the outcome of every chunk, in order, and end the threads."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +25,7 @@ from flows.runs.store import (
     StoreFullError,
     StoreUnsafeError,
 )
+from flows.submissions import publish
 from flows.submissions.publish import ENOUGH, ForeignChunkError, PartialRunError
 from tests.adapters.sealers import gpg_that
 from tests.night import Bench, local_bench, uncommit
@@ -274,3 +278,26 @@ def test_a_refusal_is_told_as_itself_where_it_cannot_even_be_noted(tmp_path: Pat
         replace(bench, store=FailingStore(bench.store, full)).submit(extract)
 
     assert "/events/" not in error.value.fields["place"]
+
+
+class StoppedWhileStarting(ThreadPoolExecutor):
+    """A stop signal comes when a thread has been started and the pool does not know it yet."""
+
+    def _adjust_thread_count(self) -> None:
+        super()._adjust_thread_count()
+        started = set(self._threads)
+        self._threads = set()
+        signal.raise_signal(signal.SIGINT)
+        self._threads = started
+
+
+def test_a_stop_signal_while_a_sealing_thread_is_started_leaves_none_sealing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, extract = of_chunks(tmp_path, 3)
+    monkeypatch.setattr(publish, "ThreadPoolExecutor", StoppedWhileStarting)
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.submit(extract)
+
+    assert [] == [one.name for one in threading.enumerate() if one.name.startswith("seal")]
