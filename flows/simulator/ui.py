@@ -119,16 +119,15 @@ def main() -> None:
     prepare(folder, None)
     settings = environment(folder, port, port + 1)
     _print_text("starting the Prefect server (about ten seconds on a new database)")
-    with ExitStack() as stack:
+    with suppress(KeyboardInterrupt), ExitStack() as stack:
         stack.enter_context(server(settings, folder / "server.log", port))
         _print_text("deploying the sample issuer")
         subprocess.run([sys.executable, "-m", "flows.cli", "install"], env=settings, check=True)
         stack.enter_context(page_server(settings, folder / "pages.log"))
         stack.enter_context(worker(settings, folder / "worker.log"))
+        stack.callback(_print_text, "stopping")
         _print_text(TEXT.format(url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)))
-        with suppress(KeyboardInterrupt):
-            signal.pause()
-        _print_text("stopping")
+        signal.pause()
 
 
 def _print_text(text: str) -> None:
