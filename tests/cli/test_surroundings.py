@@ -45,6 +45,9 @@ wiring.now = lambda: real() + (jump if next(asked) > int(os.environ["AFTER"]) el
 run()
 """
 HIDDEN = "mount --bind . /mnt; mount --bind {root} /media; cd /mnt; export PYTHONPATH=/media CARDLINK_CONFIG=/mnt; "
+ANOTHER = (
+    "setpriv --reuid 10001 --regid 10001 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search "
+)
 slow = pytest.mark.slow
 
 
@@ -198,6 +201,34 @@ def test_a_limit_of_processes_is_named_and_the_next_command_does_the_work(tmp_pa
     assert (75, 1) == (stopped.returncode, len(stopped.stderr.splitlines()))
     assert stopped.stderr.startswith("cardlink: The limit of processes and threads")
     assert (0, [CHUNKS * 5]) == (told(tmp_path, "SUBMIT").returncode, committed(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "code", "sentence"),
+    [
+        ("umask 077; {another}SUBMIT", 0, ""),
+        ("umask 077; {another}env -u HOME SUBMIT", 0, ""),
+        ("ulimit -u 1; {another}SUBMIT", 75, "The limit of processes and threads"),
+        ("ulimit -u 14; {another}SUBMIT", 75, "The limit of processes and threads"),
+        ("chown -R root store; {another}SUBMIT", 2, r"Access to bank/.* is denied \(EACCES\)"),
+        ("mkdir -p store/bank/runs; {another}SUBMIT", 2, r"Access to bank/runs.* is denied \(EACCES\)"),
+    ],
+)
+def test_another_user_s_command_is_done_or_names_what_stops_it_and_its_next_one_does_the_work(
+    tmp_path: Path, line: str, code: int, sentence: str
+) -> None:
+    """The user may read what only root may (the interpreter can be there), and write what is its own."""
+    configured(tmp_path, CHUNKS)
+    if told(tmp_path, f"chown -R 10001 . && {ANOTHER}true").returncode:
+        pytest.skip("needs the right to become another user")
+
+    ended = told(tmp_path, line.format(another=ANOTHER))
+
+    assert (code, 1) == (ended.returncode, len(ended.stderr.splitlines()))
+    assert re.search(sentence, ended.stderr)
+    again = told(tmp_path, f"chown -R 10001 .; umask 077; {ANOTHER}SUBMIT")
+    assert (0, [CHUNKS * 5]) == (again.returncode, committed(tmp_path))
 
 
 @pytest.mark.slow
