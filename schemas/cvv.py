@@ -45,10 +45,14 @@ def mistaken(kind: str, cvv: str = "007") -> str:
 
 
 def _mistakes_of(cells: pl.Series) -> pl.Series:
-    found = cells.drop_nulls().unique()
-    strange = found.filter(~found.is_in(hashes().implode()))
+    strange = set(cells) - _right() - {None}
     kinds = {one: _mistakes().get(one) for one in strange}  # built on first need
     return pl.Series(cells.name, [kinds.get(one) for one in cells], pl.String)
+
+
+@cache
+def _right() -> frozenset[str]:
+    return frozenset(hashes())
 
 
 @cache

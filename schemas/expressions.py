@@ -79,11 +79,11 @@ def holds_card(text: pl.Expr, pan: pl.Expr) -> pl.Expr:
 
 def _holds_card(cells: Sequence[pl.Series]) -> pl.Series:
     """Judge the few texts that are long enough and have 13 digits without a letter between."""
+    suspect = cells[0].str.contains(LONG_NUMBER)
+    if not suspect.any():  # the usual block
+        return suspect
     text, pan = pl.col("text"), pl.col("pan")
-    rows = pl.select(cells[0].alias("text"), cells[1].alias("pan")).with_row_index()
-    long = rows.filter(text.str.len_bytes() >= 13).filter(text.str.contains(LONG_NUMBER))
-    if long.is_empty():  # the usual block
-        return pl.repeat(value=False, n=rows.height, eager=True)
+    long = pl.select(cells[0].alias("text"), cells[1].alias("pan")).with_row_index().filter(suspect)
     bare, together = pl.col("bare"), text.str.len_bytes() == pl.col("bare").str.len_bytes()
     after = bare.str.find(pan.str.slice(0, BIN), literal=True)
     numbers = (
@@ -100,7 +100,7 @@ def _holds_card(cells: Sequence[pl.Series]) -> pl.Series:
             & pl.any_horizontal(one.str.contains(CARD_SHAPE) & luhn_holds(one) for one in numbers)
         )
     )
-    return pl.Series(rows["index"].is_in(found["index"].implode()))
+    return suspect & pl.int_range(len(suspect), eager=True).is_in(found["index"].implode())
 
 
 def yymm(as_of: date, months: int = 0) -> str:

@@ -12,6 +12,7 @@ from io import BytesIO
 from threading import Lock
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 from pandera.config import ValidationDepth, config_context
 from pandera.errors import SchemaErrors
@@ -295,10 +296,14 @@ class Publisher:
 
 def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.DataFrame:
     """Return the ledger records of the rows of some chunks (at least one), in the chunks' order."""
-    place = pl.int_range(1, pl.len() + 1, dtype=pl.UInt16)
-    placed = zip(chunks, numbers, strict=True)
-    records = pl.concat(rows.with_columns(chunk=pl.lit(number, pl.UInt32), position=place) for rows, number in placed)
-    return records.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)).select(*ledger.dtypes())
+    heights = [rows.height for rows in chunks]
+    records = pl.concat(chunks).with_columns(
+        cuid=CUID,
+        fate=pl.lit(ledger.SUBMITTED),
+        chunk=pl.Series(np.repeat(numbers, heights), dtype=pl.UInt32),
+        position=pl.Series(np.concatenate([np.arange(1, height + 1) for height in heights]), dtype=pl.UInt16),
+    )
+    return records.select(*ledger.dtypes())
 
 
 def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
