@@ -19,12 +19,20 @@ from flows.runs.chains import append_commit, last_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
 from flows.runs.context import DROPPED, Adapters, IssuerContext, ensure_store_safe, overlaid, record_event
-from flows.runs.documents import AbandonedError, finished, has_manifest, keys_of, plans, read_manifest
+from flows.runs.documents import (
+    AbandonedError,
+    LedgerPurgedError,
+    finished,
+    has_manifest,
+    keys_of,
+    plans,
+    read_manifest,
+)
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, submissions
 from flows.runs.prior_state import seen_rows
 from flows.runs.sealing import Sealer
-from flows.runs.store import ConflictError, Entry, write_once
+from flows.runs.store import ConflictError, Entry, read_if_stored, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
 from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, refusals
 from flows.submissions.pending import changed_extract
@@ -127,20 +135,28 @@ def _commit(context: IssuerContext, manifest: Manifest, extract: Entry | None = 
     if ours:
         dropped = {DROPPED: extract.modified.isoformat()} if extract else {}
         record_event(adapters, keys, "committed", rows=manifest.counts.submitted, **dropped)
-    if not manifest.counts.submitted:
-        from flows.reports.rebuild import rebuild  # rare, and its page and workbook take 60 ms to import
-
-        rebuild(context, manifest.run)  # nothing was sent, so no result will ever bring its report
+    _report_unsent(context, manifest)
     return ours
 
 
+def _report_unsent(context: IssuerContext, manifest: Manifest) -> None:
+    """Report a run that sent nothing, unless it has a report: no result will ever bring one."""
+    store, keys = context.adapters.store, keys_of(manifest.run)
+    if not manifest.counts.submitted and read_if_stored(store, keys.report("summary.json"), 0) is None:
+        from flows.reports.rebuild import rebuild  # rare, and its page and workbook take 60 ms to import
+
+        rebuild(context, manifest.run)
+
+
 def finish_commits(context: IssuerContext) -> None:
-    """Write the manifests of runs that died right after they were added to the commits: they are complete."""
+    """Finish runs that died right after they were added to the commits: they are complete, but for the manifest."""
     store, issuer = context.adapters.store, context.issuer.issuer
     for manifest in recent_commits(store, issuer):
-        if not has_manifest(store, keys_of(manifest.run)) and not manifest.newer:  # it is finished by its version
-            with suppress(AbandonedError):  # an operator was first
-                _commit(context, manifest)
+        if manifest.newer:  # it is finished by its version
+            continue
+        finish = _report_unsent if has_manifest(store, keys_of(manifest.run)) else _commit
+        with suppress(AbandonedError, LedgerPurgedError):  # an operator was first
+            finish(context, manifest)
 
 
 @contextmanager

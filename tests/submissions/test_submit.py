@@ -291,6 +291,17 @@ def test_a_run_that_sends_nothing_has_its_whole_report_at_once(tmp_path: Path) -
     assert (summary["rows"]["rejected"], summary["rows"]["awaiting"], summary["chunks"]["sent"]) == (3, 0, 0)
 
 
+def test_a_run_that_sends_nothing_and_died_before_its_report_has_it_from_the_next_run(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    run = bench.submit(bench.drop_bytes(content(3, bad=3)), opened=["reject-rate"]).manifest.run
+    whole = bench.report(run, "summary.json")
+    (tmp_path / "store" / keys_of(run).report("summary.json")).unlink()
+
+    bench.submit(bench.drop(10, "bank-2.csv", seed=2), opened=["row-jump"])
+
+    assert whole == bench.report(run, "summary.json")
+
+
 def test_an_extract_half_the_usual_size_is_refused_once_there_is_a_habit(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     for day in (16, 17, 18):
