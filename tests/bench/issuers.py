@@ -42,7 +42,6 @@ BIN = Path(sys.executable).parent
 WORKER = f"prefect worker start --pool {POOL} --type process --limit 1"
 LIMIT = f"prefect work-pool set-concurrency-limit {POOL} {{runs}}"
 SCENARIOS = {"one": "one worker", "two": "two workers", "killed": "two workers, one killed"}
-TAKE_OVER = "cardlink mend take-over {run} --reason worker-killed"
 SETTINGS = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",  # the default of 10 leaves a worker of one slot idle between runs
     "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",  # no schedule comes between
@@ -205,8 +204,6 @@ def take_up(stage: Stage, portfolio: Portfolio, runs: dict[str, str], issuer: st
     shown = str(stage.call(f"flow_runs/{runs[issuer]}")["state"]["name"])
     change = {"state": {"type": "CRASHED", "name": "Crashed", "message": "its worker was killed"}, "force": True}
     stage.call(f"flow_runs/{runs[issuer]}/set_state", change)
-    if portfolio.begun(issuer):
-        command(stage, TAKE_OVER.format(run=folder.name))
     runs[issuer] = start(stage, stage.deployments()[f"nightly-{issuer}"])
     wait_for(lambda: count_ended(stage, runs) == len(runs), WAIT)
     return Killed(folder.name, chunks, shown, time.monotonic() - at)
