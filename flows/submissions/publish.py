@@ -319,7 +319,7 @@ def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(joined["reasons"].fill_null([]))
 
 
-def unsent_records(rows: pl.DataFrame, fate: str) -> pl.DataFrame:
+def unsent_records(rows: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:
     """Return ledger records of rows with their `reasons`; a cuid that holds a card number is left out."""
     holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
     kept = {name: pl.col(name) for name in ("cuid_made", "last_4", "expiration", "reasons")}
@@ -328,12 +328,12 @@ def unsent_records(rows: pl.DataFrame, fate: str) -> pl.DataFrame:
 
 def unread_records(lines: pl.DataFrame, fate: str) -> pl.DataFrame:
     """Return ledger records of lines of which only the place and one code are known."""
-    return _unsent(lines, fate, cuid_made=pl.lit(False), reasons=pl.concat_list("|" + pl.col("code")))
+    return _unsent(lines, pl.lit(fate), cuid_made=pl.lit(False), reasons=pl.concat_list("|" + pl.col("code")))
 
 
-def _unsent(rows: pl.DataFrame, fate: str, **cells: pl.Expr) -> pl.DataFrame:
+def _unsent(rows: pl.DataFrame, fate: pl.Expr, **cells: pl.Expr) -> pl.DataFrame:
     """Return ledger records, without origin, of rows that are not sent; cells that are not given are null."""
-    given = {"row": pl.col("row"), "line": pl.col("line"), "fate": pl.lit(fate), **cells}
+    given = {"row": pl.col("row"), "line": pl.col("line"), "fate": fate, **cells}
     kinds = {name: kind for name, kind in ledger.dtypes().items() if name != "origin"}
     return rows.select(given.get(name, pl.lit(None)).cast(kind).alias(name) for name, kind in kinds.items())
 

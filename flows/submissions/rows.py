@@ -32,7 +32,8 @@ from schemas.portal import CUID, MONTH, PAN, POSTAL_CODE, YEAR, columns
 EXCLUDED = "row.filter.excluded"
 FIRST_ROWS = 5  # row numbers named for each reason
 NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
-_KEPT = ["row", "line", CUID, "cuid_made", "last_4", "expiration", "key", "tag", "test", *CHECKS, "text"]
+_NAMED = ["row", "line", CUID, "cuid_made", "last_4", "expiration"]
+_KEPT = [*_NAMED, "key", "tag", "test", *CHECKS, "text"]
 
 
 class Inspection:
@@ -153,17 +154,16 @@ class Route:
         refused = _refused(rows, verdicts)
         sound = self._written(rows.filter(~refused))
         found = mark(self._seen, sound, self._issuer.rules)
-        repeated = pl.col("code").str.ends_with(".repeated")
-        repeats, strangers = found.filter(repeated), found.filter(~repeated)
         reasons = pl.concat([verdicts, found])
-        refusing = reasons.filter(severity="reject")
-        good = with_reasons(sound.filter(~_refused(sound, found)), reasons.filter(pl.col("severity") != "reject"))
-        good, suppressed = self._suppress(self._with_origin(good))
+        refusing, kept = reasons.filter(severity="reject"), reasons.filter(pl.col("severity") != "reject")
+        again = _refused(sound, found)
+        good, suppressed = self._suppress(self._with_origin(with_reasons(sound.filter(~again), kept)))
+        gone = pl.concat([rows.filter(refused).select(_NAMED), sound.filter(again).select(_NAMED)])
+        repeated = _refused(gone, found.filter(pl.col("code").str.ends_with(".repeated")))
+        fate = pl.when(repeated).then(pl.lit(ledger.DUPLICATE)).otherwise(pl.lit(ledger.REJECTED))
         others = [
             suppressed,
-            unsent_records(with_reasons(rows.filter(refused), refusing), ledger.REJECTED),
-            unsent_records(with_reasons(sound.filter(_refused(sound, strangers)), refusing), ledger.REJECTED),
-            unsent_records(with_reasons(sound.filter(_refused(sound, repeats)), refusing), ledger.DUPLICATE),
+            unsent_records(with_reasons(gone, refusing), fate),
             unread_records(block.unread, ledger.REJECTED),
             unread_records(block.excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
         ]
@@ -200,7 +200,7 @@ class Route:
             return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
         why = prior.suppressed(good, self._as_of, resend_policy(self._issuer, self._as_of))
         resting = good.filter(why.is_not_null()).with_columns(reasons=pl.concat_list("|" + pl.lit(why.drop_nulls())))
-        return good.filter(why.is_null()), unsent_records(resting, ledger.SUPPRESSED)
+        return good.filter(why.is_null()), unsent_records(resting, pl.lit(ledger.SUPPRESSED))
 
     def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
         """Count the reasons in the ledger and the kinds of cards that are sent."""
