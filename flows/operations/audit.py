@@ -17,11 +17,12 @@ from flows.runs.documents import (
     NotFoundError,
     UnknownRunError,
     keys_of,
-    manifests,
     planned,
     read_end,
+    read_manifest,
     read_plan,
     read_purged,
+    run_ids,
 )
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys, approvals, dismissed, extracts, purged, trail
@@ -177,13 +178,12 @@ def _judge(
 
 def _contents(store: Store, issuer: str, wrong: Collection[str]) -> Iterator[Finding]:
     """Yield chunks, ledger parts and seal records that are not those their manifests name."""
-    try:
-        committed = list(manifests(store, issuer))
-    except ConflictError:  # a finding already, and the first thing to put right
-        return
-    for manifest in committed:
-        if not any(key.startswith(keys_of(manifest.run).base) for key in wrong):
-            yield from _content(store, manifest)
+    for run in run_ids(store, issuer):
+        keys = RunKeys(run)
+        if not any(key.startswith(keys.base) for key in wrong):  # a changed manifest, which may name any run, is one
+            with suppress(ConflictError):
+                manifest = read_manifest(store, keys)
+                yield from () if manifest is None else _content(store, manifest)
 
 
 def _content(store: Store, manifest: Manifest) -> Iterator[Finding]:

@@ -137,8 +137,8 @@ def test_thousands_of_accidents_in_one_extract_cost_only_the_lines_they_happened
     for _ in range(extracts):
         header, *lines = good_extract(rng, 3000).split("\n")
         sound = {line for line in lines if not line.count('"') % 2}
-        hurt = [line if rng.random() < 0.6 or not line else wounded(rng, line) for line in lines]
-        data = "\n".join([header, *hurt]).encode()
+        hurt = [line if rng.random() < 0.6 or not line else wounded(rng, line) for line in lines[:-20]]
+        data = "\n".join([header, *hurt, *lines[-20:]]).encode()  # one that ends inside quotes is truncated
 
         rows, refused = check(data, rng.choice((1 << 24, 1 << 16)))
 
