@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from flows.configuration import ConfigurationError, load_issuer
+from flows.configuration import ConfigurationError, FileUnreadableError, load_issuer
 from schemas.mapping import Cell
 from schemas.portal import CUID, PAN, columns
 from tests import keys
@@ -208,6 +208,19 @@ def test_an_unknown_key_in_the_toml_is_an_error_that_names_it(bank: Path) -> Non
 
     assert done.returncode == 2
     assert "portal.colour" in done.stderr
+
+
+def test_a_folder_of_issuers_that_this_user_may_not_search_is_named(bank: Path) -> None:
+    user = os.geteuid()
+    bank.chmod(0o600)
+    if user == 0:
+        os.seteuid(10001)
+    try:
+        with pytest.raises(FileUnreadableError, match=r"bank.toml.*Permission denied"):
+            load_issuer(bank, "bank")
+    finally:
+        os.seteuid(user)
+        bank.chmod(0o700)
 
 
 def test_init_writes_a_toml_that_loads_and_overwrites_nothing(tmp_path: Path) -> None:
