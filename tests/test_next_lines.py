@@ -108,7 +108,7 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
     (issuers / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
     (issuers / "portal.asc").write_bytes(keys.sound().public)
     (tmp_path / "secret.asc").write_bytes(keys.sound().secret)
-    started = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -c 'from flows.cli.main import run; run()' \"$@\"\n"
+    started = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -c 'from flows.cli.__main__ import run; run()' \"$@\"\n"
     (tmp_path / "bin" / "cardlink").write_text(started)
     (tmp_path / "bin" / "cardlink").chmod(0o755)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
