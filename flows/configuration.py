@@ -95,11 +95,10 @@ def load_issuer(folder: Path, name: str, note: Callable[[CardlinkError], None] |
     from schemas.issuer import Issuer
     from schemas.reference import problems, without
 
-    file, there = issuer_file(folder, name), True
-    with suppress(PermissionError):  # reading it says so
-        there = file.is_file()
-    if not there:
-        raise NoIssuerError(issuer=redact(name), folder=str(folder), available=", ".join(issuers(folder)) or "none")
+    file = issuer_file(folder, name)
+    with suppress(PermissionError):  # reading the file says so
+        if not file.is_file():
+            raise NoIssuerError(issuer=redact(name), folder=str(folder), available=", ".join(issuers(folder)) or "none")
     given, text = read_toml(file)
     given |= _with_lookups({"columns": given.get("columns", {})}, folder)
     issuer, found = None, list[str]()

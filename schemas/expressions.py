@@ -78,7 +78,7 @@ def holds_card(text: pl.Expr, pan: pl.Expr) -> pl.Expr:
 
 
 def _holds_card(cells: Sequence[pl.Series]) -> pl.Series:
-    """Judge the few texts that are long enough and have 13 digits without a letter between."""
+    """Judge the few texts that have 13 digits without a letter between."""
     suspect = cells[0].str.contains(LONG_NUMBER)
     if not suspect.any():  # the usual block
         return suspect

@@ -26,6 +26,7 @@ class Reason(NamedTuple):
         return "; ".join(filter(None, (self.hint and f"accepted: {self.hint}", passes)))
 
 
+CANCELLED_CHUNK = "row.chunk.cancelled"
 LINES = (  # a line that is no record
     Reason("line.encoding.invalid", "reject", FIX, "text in the encoding the issuer's [source] names"),
     Reason("line.character.control", "reject", FIX, "no control characters"),
@@ -54,6 +55,7 @@ ROWS = (  # a row among others, of this extract or of earlier runs
     Reason("card.expiration.before_link", "not renewed", NOTHING, "a card that outlives its link"),
     Reason("row.result.lost", "error, by an operator's decision", RESUBMIT),
     Reason("row.link.expired", "error, by an operator's decision", RESUBMIT),
+    Reason(CANCELLED_CHUNK, "not sent, by an operator's decision", NOTHING, "`cardlink resubmit RUN --missing`"),
 )
 PARTNER = {  # the kinds of the partner's errors that no rule of ours has
     "unavailable": RESUBMIT, "length": FIX, "exists": ASK, "unsupported": ASK, "unreadable": ASK, "other": ASK,

@@ -20,7 +20,6 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from flows.install import automations
 from flows.simulator.ui import environment, server
 from tests.leftovers import ended
 from tests.servers import free_port
@@ -171,7 +170,8 @@ def test_the_wheel_installs_its_deployments_on_a_prefect_server(installed: Path)
         )
 
     assert "issuers: first-bank\n" in shown
-    assert f"automations: {', '.join(one['name'] for one in automations())}\n" in shown
+    names = ("alert opened", "alert closed", "watch silent", "watch failed", "flow silent")
+    assert f"automations: {', '.join(f'cardlink {name}' for name in names)}\n" in shown
 
 
 def test_practice_without_its_s3_server_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,8 +180,8 @@ def _contents(store: Store, issuer: str, wrong: Collection[str]) -> Iterator[Fin
     """Yield chunks, ledger parts and seal records that are not those their manifests name."""
     for run in run_ids(store, issuer):
         keys = RunKeys(run)
-        if not any(key.startswith(keys.base) for key in wrong):  # a changed manifest, which may name any run, is one
-            with suppress(ConflictError):
+        if not any(key.startswith(keys.base) for key in wrong):  # a changed manifest may name any run and chunks
+            with suppress(ConflictError):  # a finding already
                 manifest = read_manifest(store, keys)
                 yield from () if manifest is None else _content(store, manifest)
 

@@ -17,7 +17,7 @@ from flows.reports import lists, page, summary
 from flows.reports.tally import hours_of
 from flows.reports.workbook import across_workbook
 from flows.results.intake import parted, read_waiting
-from flows.results.lineage import Cardholders, run_rows
+from flows.results.lineage import CANCELLED, Cardholders, run_rows
 from flows.runs import documents
 from flows.runs.attempts import LIFE, active_twice, prompted_links
 from flows.runs.chains import commits_since, last_record
@@ -33,7 +33,7 @@ from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import DECISIONS
 from schemas.ledger import ERROR, REJECTED
 from schemas.manifest import Manifest
-from schemas.reasons import reason
+from schemas.reasons import CANCELLED_CHUNK, reason
 from schemas.records import Delivery
 
 EXIT_CODES = {page.CLEAR: 0, page.AWAITED: 0, page.OVERDUE: 3, summary.OUT_OF_BALANCE: 4}
@@ -331,8 +331,9 @@ def _waiting(store: Store, keys: RunKeys, manifest: Manifest, *, reported: bool)
 
 
 def _attempts(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the attempts that gave no link (`lists.TRIED`): errors of the partner, refusals of ours."""
-    code = pl.col("reasons").list.first().str.split("|").list.last().alias("reason")
-    stages = {ERROR: "partner", REJECTED: "submit"}
-    stage = pl.col("state").replace_strict(stages, default=None, return_dtype=pl.String).alias("stage")
-    return rows.select(*lists.CARD, "run", stage, code).drop_nulls("stage")
+    """Return what gave no link (`lists.TRIED`): errors of the partner, refusals of ours, cancelled chunks."""
+    state, code = pl.col("state"), pl.col("reasons").list.first().str.split("|").list.last()
+    stages = {ERROR: "partner", REJECTED: "submit", CANCELLED: lists.OUTBOX}
+    stage = state.replace_strict(stages, default=None, return_dtype=pl.String).alias("stage")
+    why = pl.when(state == CANCELLED).then(pl.lit(CANCELLED_CHUNK)).otherwise(code).alias("reason")
+    return rows.select(*lists.CARD, "run", stage, why).drop_nulls("stage")

@@ -30,11 +30,12 @@ HELD = pl.col("reasons").list.eval(pl.element().is_in([f"|{code}" for code in SE
 SHOWN = 200  # chunks listed in one table; chunks.csv has them all
 
 CARD = ["cuid", "last_4"]
+OUTBOX = "outbox"
 TRIED = {
     "cuid": pl.String(),
     "last_4": pl.String(),
     "run": pl.String(),
-    "stage": pl.String(),  # submit: refused by us; partner: sent, but in error
+    "stage": pl.String(),  # submit: refused by us; partner: sent, but in error; OUTBOX: its chunk was cancelled
     "reason": pl.String(),
 }
 
@@ -106,13 +107,14 @@ def reason_rows(reasons: Mapping[str, int]) -> list[tuple[str, int, str]]:
 def unlinked(tried: Iterable[pl.DataFrame], done: pl.DataFrame) -> pl.DataFrame:
     """Return cuid, last_4, attempts, sent, run, stage, reason, action of cards not in `done` (`Cardholders.settled`).
 
-    `tried`: frames of TRIED, runs in order; the last attempt gives run, stage and reason. A row refused before its
-    card number could be read counts as linked where its cardholder is.
+    `tried`: frames of TRIED, runs in order; the last attempt gives run, stage and reason, a cancelled chunk only where
+    there is no other. A row refused before its card number could be read counts as linked where its cardholder is.
     """
     every = pl.concat([pl.DataFrame(schema=TRIED), *(_without(frame, done) for frame in tried)])
-    last = [pl.col(name).last() for name in ("run", "stage", "reason")]
+    made = pl.col("stage") != OUTBOX
+    last = [pl.coalesce(one.filter(made).last(), one.last()) for one in map(pl.col, ("run", "stage", "reason"))]
     counted = every.group_by(CARD, maintain_order=True).agg(
-        pl.len().alias("attempts"), (pl.col("stage") == "partner").sum().alias("sent"), *last
+        made.sum().alias("attempts"), (pl.col("stage") == "partner").sum().alias("sent"), *last
     )
     return _actions(counted).sort("attempts", "cuid", "last_4", descending=[True, False, False])
 

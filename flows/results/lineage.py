@@ -35,14 +35,15 @@ REFUSED = "refused"  # by us
 STATES = (LINKED, AWAITING, ERROR, REFUSED)
 SETTLED = (LINKED, AWAITING)
 REPEATED_BY = re.compile(r"resubmitted-(.+)\.json$")
-_ATTEMPTED = (LINKED, AWAITING, ERROR, ledger.REJECTED)
+_ATTEMPTED = (LINKED, AWAITING, ERROR, ledger.REJECTED, CANCELLED)
+_LAST = pl.Enum([*STATES, CANCELLED])
 _RECORD = ["row", "origin", "cuid", "last_4", "fate", "chunk", "reasons"]
 CARD_HASHES = {"card": pl.struct("cuid", "last_4").hash(), "holder": pl.col("cuid").hash()}
 _CARDS: dict[str, pl.DataType | type[pl.DataType]] = {
     "card": pl.UInt64,
     "holder": pl.UInt64,
     "readable": pl.Boolean,  # the card's last digits are known
-    "state": pl.Enum(STATES),
+    "state": _LAST,
 }
 
 
@@ -52,12 +53,11 @@ def after_all(own: Mapping[str, int], rows: pl.DataFrame, attempts: Sequence[pl.
     `own`: the same counts after the run itself. `rows`: row and state (RUN_ROW) of the rows that were resent.
     `attempts`: origin (the row of this run) and state of each resubmission, oldest first.
     """
-    waits = pl.col("state").replace(CANCELLED, AWAITING)  # as the run's own balance counts them
-    before = Counter(_attempted(rows.with_columns(waits))["state"])
+    before = Counter(_attempted(rows)["state"])
     frames = [rows.select("row", "state"), *(one.select(row="origin", state="state") for one in attempts)]
-    ends = _last(_attempted(pl.concat(frames)), "row")
-    idle = rows.filter(state=CANCELLED).join(ends, on="row", how="anti")
-    now = Counter(ends["state"]) + Counter({AWAITING: idle.height})
+    now = Counter(_last(_attempted(pl.concat(frames)), "row")["state"])
+    for counts in (before, now):
+        counts[AWAITING] += counts[CANCELLED]  # as a run's own balance counts them
     return {state: own.get(state, 0) - before[state] + now[state] for state in STATES}
 
 
@@ -85,22 +85,25 @@ class Cardholders:
         """Return how many cards are in each of STATES.
 
         A card refused before its number could be read is not counted if its cardholder has a link or waits for one.
+        One that was only in cancelled chunks is refused: by an operator.
         """
         holders = self.settled()["holder"].implode()
         found = Counter(self._cards.filter(pl.col("readable") | ~pl.col("holder").is_in(holders))["state"])
+        found[REFUSED] += found[CANCELLED]
         return {state: found[state] for state in STATES}
 
 
 def _attempted(rows: pl.DataFrame) -> pl.DataFrame:
-    """Leave out what is no attempt: duplicates, suppressed rows, rows of cancelled chunks."""
+    """Leave out what is no attempt: duplicates and suppressed rows."""
     attempted = rows.filter(pl.col("state").is_in(_ATTEMPTED))
-    return attempted.with_columns(pl.col("state").replace(ledger.REJECTED, REFUSED).cast(pl.Enum(STATES)))
+    return attempted.with_columns(pl.col("state").replace(ledger.REJECTED, REFUSED).cast(_LAST))
 
 
 def _last(rows: pl.DataFrame, by: str, *more: pl.Expr) -> pl.DataFrame:
-    """Return the state that counts for each `by`; the rows are in the order of the attempts."""
+    """Return the state that counts for each `by`; the rows are in the order of the attempts, CANCELLED counts least."""
     state = pl.col("state")
-    counts = pl.coalesce(state.filter(state.is_in(SETTLED)).last(), state.last())
+    settled, sent = state.is_in(SETTLED), state != CANCELLED
+    counts = pl.coalesce(state.filter(settled).last(), state.filter(sent).last(), state.last())
     return rows.group_by(by).agg(*more, counts.alias("state"))
 
 

@@ -326,9 +326,9 @@ def unsent_records(rows: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:
     return _unsent(rows, fate, cuid=pl.when(~holds_card).then(CUID), **kept)
 
 
-def unread_records(lines: pl.DataFrame, fate: str) -> pl.DataFrame:
+def unread_records(lines: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:
     """Return ledger records of lines of which only the place and one code are known."""
-    return _unsent(lines, pl.lit(fate), cuid_made=pl.lit(False), reasons=pl.concat_list("|" + pl.col("code")))
+    return _unsent(lines, fate, cuid_made=pl.lit(False), reasons=pl.concat_list("|" + pl.col("code")))
 
 
 def _unsent(rows: pl.DataFrame, fate: pl.Expr, **cells: pl.Expr) -> pl.DataFrame:

@@ -32,8 +32,9 @@ from schemas.portal import CUID, MONTH, PAN, POSTAL_CODE, YEAR, columns
 EXCLUDED = "row.filter.excluded"
 FIRST_ROWS = 5  # row numbers named for each reason
 NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
-_NAMED = ["row", "line", CUID, "cuid_made", "last_4", "expiration"]
-_KEPT = [*_NAMED, "key", "tag", "test", *CHECKS, "text"]
+_REJECTED, _DUPLICATE, _SUPPRESSED = map(pl.lit, (ledger.REJECTED, ledger.DUPLICATE, ledger.SUPPRESSED))
+_IDENTITY = ["row", "line", CUID, "cuid_made", "last_4", "expiration"]
+_KEPT = [*_IDENTITY, "key", "tag", "test", *CHECKS, "text"]
 
 
 class Inspection:
@@ -155,17 +156,16 @@ class Route:
         sound = self._written(rows.filter(~refused))
         found = mark(self._seen, sound, self._issuer.rules)
         reasons = pl.concat([verdicts, found])
-        refusing, kept = reasons.filter(severity="reject"), reasons.filter(pl.col("severity") != "reject")
-        again = _refused(sound, found)
-        good, suppressed = self._suppress(self._with_origin(with_reasons(sound.filter(~again), kept)))
-        gone = pl.concat([rows.filter(refused).select(_NAMED), sound.filter(again).select(_NAMED)])
-        repeated = _refused(gone, found.filter(pl.col("code").str.ends_with(".repeated")))
-        fate = pl.when(repeated).then(pl.lit(ledger.DUPLICATE)).otherwise(pl.lit(ledger.REJECTED))
+        rejects, warnings = reasons.filter(severity="reject"), reasons.filter(pl.col("severity") != "reject")
+        clashing = _refused(sound, found)
+        good, suppressed = self._suppress(self._with_origin(with_reasons(sound.filter(~clashing), warnings)))
+        unsent = pl.concat([rows.filter(refused).select(_IDENTITY), sound.filter(clashing).select(_IDENTITY)])
+        repeated = _refused(unsent, found.filter(pl.col("code").str.ends_with(".repeated")))
         others = [
             suppressed,
-            unsent_records(with_reasons(gone, refusing), fate),
-            unread_records(block.unread, ledger.REJECTED),
-            unread_records(block.excluded.with_columns(code=pl.lit(EXCLUDED)), ledger.SUPPRESSED),
+            unsent_records(with_reasons(unsent, rejects), pl.when(repeated).then(_DUPLICATE).otherwise(_REJECTED)),
+            unread_records(block.unread, _REJECTED),
+            unread_records(block.excluded.with_columns(code=pl.lit(EXCLUDED)), _SUPPRESSED),
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._tally(good, records)
@@ -200,7 +200,7 @@ class Route:
             return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
         why = prior.suppressed(good, self._as_of, resend_policy(self._issuer, self._as_of))
         resting = good.filter(why.is_not_null()).with_columns(reasons=pl.concat_list("|" + pl.lit(why.drop_nulls())))
-        return good.filter(why.is_null()), unsent_records(resting, pl.lit(ledger.SUPPRESSED))
+        return good.filter(why.is_null()), unsent_records(resting, _SUPPRESSED)
 
     def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
         """Count the reasons in the ledger and the kinds of cards that are sent."""

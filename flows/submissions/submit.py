@@ -140,7 +140,7 @@ def _commit(context: IssuerContext, manifest: Manifest, extract: Entry | None = 
 
 
 def _report_unsent(context: IssuerContext, manifest: Manifest) -> None:
-    """Report a run that sent nothing, unless it has a report: no result will ever bring one."""
+    """Write the report of a run that sent nothing, unless there is one: no result will ever bring it."""
     store, keys = context.adapters.store, keys_of(manifest.run)
     if not manifest.counts.submitted and read_if_stored(store, keys.report("summary.json"), 0) is None:
         from flows.reports.rebuild import rebuild  # rare, and its page and workbook take 60 ms to import
@@ -149,13 +149,13 @@ def _report_unsent(context: IssuerContext, manifest: Manifest) -> None:
 
 
 def finish_commits(context: IssuerContext) -> None:
-    """Finish runs that died right after they were added to the commits: they are complete, but for the manifest."""
+    """Finish runs that died within their commit: write the manifest, or the report of a run that sent nothing."""
     store, issuer = context.adapters.store, context.issuer.issuer
     for manifest in recent_commits(store, issuer):
         if manifest.newer:  # it is finished by its version
             continue
         finish = _report_unsent if has_manifest(store, keys_of(manifest.run)) else _commit
-        with suppress(AbandonedError, LedgerPurgedError):  # an operator was first
+        with suppress(AbandonedError, LedgerPurgedError):  # an operator or the retention was first
             finish(context, manifest)
 
 

@@ -192,6 +192,20 @@ def test_every_cardholder_counts_once_by_its_last_state_whatever_the_number_of_r
     assert 2 == facts["unlinked"]["cardholders"]
 
 
+def test_a_cardholder_of_a_cancelled_chunk_is_listed_with_that_reason(tmp_path: Path) -> None:
+    bench, run = of_rows(tmp_path, {}, {})
+    move(bench.context.adapters, run, "cancelled", reason="the issuer asked for it")
+
+    facts = reconcile_runs(bench.context)
+    found = listed(bench, "unlinked.csv")
+
+    assert {"linked": 0, "awaiting": 0, "error": 0, "refused": 2} == facts["cardholders"]
+    assert [("0", "0", run, "outbox", "row.chunk.cancelled", "nothing")] * 2 == [
+        (one["attempts"], one["sent"], one["run"], one["stage"], one["reason"], one["action"]) for one in found
+    ]
+    assert [] == facts["worklist"]
+
+
 def test_a_cancelled_chunk_leaves_its_cardholders_where_they_were(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {})
     bench.answer(fail_share=1.0)

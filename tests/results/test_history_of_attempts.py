@@ -35,8 +35,12 @@ def test_a_refusal_takes_no_link_away() -> None:
     assert {"linked": 1} == counted([("a", "1", "linked")], [("a", "1", "error")], [("a", "1", "rejected")])
 
 
-def test_what_was_never_sent_is_no_attempt() -> None:
+def test_what_was_never_sent_changes_nothing_where_something_was() -> None:
     assert {"error": 1} == counted([("a", "1", "error")], [("a", "1", "cancelled")], [("a", "1", "suppressed")])
+
+
+def test_a_card_that_was_only_in_cancelled_chunks_counts_as_refused() -> None:
+    assert {"refused": 1} == counted([("a", "1", "cancelled")])
 
 
 def test_a_row_whose_card_could_not_be_read_is_its_cardholders_only_where_that_one_has_no_link() -> None:
@@ -49,7 +53,7 @@ def test_a_row_whose_card_could_not_be_read_is_its_cardholders_only_where_that_o
 @given(st.lists(st.lists(CARD, max_size=6), max_size=5))
 def test_no_card_counts_twice_and_none_is_lost(runs: list[list[tuple[str, str | None, str]]]) -> None:
     settled = {cuid for one in runs for cuid, _, state in one if state in ("linked", "awaiting")}
-    cards = {(cuid, last) for one in runs for cuid, last, state in one if state != "cancelled"}
+    cards = {(cuid, last) for one in runs for cuid, last, _ in one}
 
     found = counted(*runs)
 

@@ -99,7 +99,7 @@ def test_results_of_the_first_layout_which_named_no_file_are_read_and_joined_by_
     report = cardlink(bank, "report", run_of(bank, "20240304"))
     resent = cardlink(bank, "resubmit", run_of(bank, "20240304"), "--errors", "--reason", "once more")
 
-    assert True is before["runs"][0]["already"]
+    assert before["runs"][0]["already"] is True
     assert (3, 29) == (ingested["files"], ingested["rows"])  # the copy's files are others, with the same rows
     assert ("balanced", (30, 12, 8, 0, 10, 0, 0), []) == (report["verdict"], fates(report["rows"]), report["breaks"])
     assert 8 == resent["counts"]["submitted"]

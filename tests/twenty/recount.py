@@ -1,7 +1,7 @@
 """The oracle: the rows the portal opened, what it did with them, and what was delivered, against what is claimed.
 
 It reads no ledger and no report: only opened chunks, the portal's books, the files of the deliveries, the decisions
-that were given, the worklist that is left, and unlinked.csv and the lists of cancelled chunks for the reasons.
+that were given, the worklist that is left, and unlinked.csv for the reasons.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from itertools import pairwise
 
 import polars as pl
 
-from flows.runs.documents import keys_of
 from flows.runs.keys import reconciliation
 from schemas.portal import CITY, CUID, MONTH, PAN, YEAR
+from schemas.reasons import CANCELLED_CHUNK
 from tests.twenty.life import Bank, Story
 from tests.twenty.portal import EXPLAINED, LINK, Made
 
@@ -79,24 +79,14 @@ def _judge_links(story: Story, bank: Bank, findings: Findings) -> None:
         row["cuid"].removeprefix("'"): row["reason"]
         for row in pl.read_csv(BytesIO(content), infer_schema=False).to_dicts()
     }
-    recalled = set(_recalled(story, bank))
     for who in bank.everybody[: bank.known]:
         card, cuid = f"{who[PAN]}{who[YEAR]}{who[MONTH]}", str(who[CUID])
-        if card in has or cuid in recalled or _ended(portal.links.values(), card, story.day):
+        if card in has or _ended(portal.links.values(), card, story.day):
             continue
         if not reasons.get(cuid):
             findings.forgotten.append(f"{bank.name}: {cuid}")
-        elif card not in portal.unsupported and who[CITY] is not None:
+        elif card not in portal.unsupported and who[CITY] is not None and reasons[cuid] != CANCELLED_CHUNK:
             findings.hopeful.append(f"{bank.name}: {cuid}, {reasons[cuid]}")
-
-
-def _recalled(story: Story, bank: Bank) -> Iterator[str]:
-    """Yield whom the list of a run names as not sent, since an operator cancelled the chunk."""
-    for run in {chunk.rpartition("-")[0] for chunk in bank.cancelled}:
-        listed = story.folder / "store" / keys_of(run).report("awaiting.csv")
-        if listed.exists():  # it lists whom no answer has named
-            rows = pl.read_csv(listed, infer_schema=False)
-            yield from rows.filter(pl.col("why").str.contains("its chunk was cancelled"))["cuid"].str.strip_prefix("'")
 
 
 def _ended(links: Iterable[Made], card: str, day: date) -> bool:
