@@ -84,6 +84,7 @@ class Extract:
         for raw in self._blocks:
             block, rest = self._read(self._data, last=False)
             yield block
+            del block  # free it before the next is read
             self._data = rest + self._decode(raw, rest.count(b"\n"))
         block, _ = self._read(self._data, last=True)
         yield block

@@ -335,7 +335,8 @@ def _walk_object(fields: dict[str, object], path: tuple[str, ...], depth: int, i
 def _first(fields: dict[str, object], keys: tuple[str, ...]) -> str:
     """Return the first key's value that is text; a path may be a list of names."""
     for key in keys:
-        value = fields.get(key)
+        if not (value := fields.get(key)):
+            continue
         if key in ("path", "loc") and isinstance(value, list | tuple):
             value = ".".join(map(str, value))
         if isinstance(value, str) and value.strip() and value.lstrip()[:1] not in ("{", "["):

@@ -215,7 +215,7 @@ def _keep(
     files = [_ingested(found, one, waiting.get(found.mark)) for found, one in zip(batch, outcomes, strict=True)]
     new = [(file, one) for file, one in zip(files, outcomes, strict=True) if not file.known]
     for file, one in new:
-        for run, rows in _by_run(one.outcomes).items():
+        for run, rows in _by_run(one.outcomes, sorted(file.runs)).items():
             answers.setdefault(run, []).append(RunOutcomes(file.found.entry, one, rows))
     kept = {
         run: _keep_run(context, run, found, "answered", rows=sum(answer.rows.height for answer in found))
@@ -232,14 +232,15 @@ def _keep(
 
 def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> IngestedFile:
     """Return what came of a result file, and whether that is known from `before`."""
-    rows = one.outcomes
-    runs = frozenset(rows["run"].drop_nulls().unique())
+    rows = one.outcomes  # in lists: quicker than asking polars about each of a thousand files
+    runs = frozenset(rows["run"].to_list()) - {None}
     had = frozenset(run for one in found.decided for run in (*one.runs, one.run) if run)
     left = had.union(before.runs if before else ()) - runs  # also where one was killed
-    refused = not rows.filter(trouble=URL_NOT_ALLOWED).is_empty()
-    lost = rows.filter(pl.col("row").is_null())["trouble"].drop_nulls()
-    lost_as = min(lost, default="")
-    file = IngestedFile(found, one.problems, rows.height, runs, rows["row"].null_count(), refused, lost_as, left=left)
+    refused = URL_NOT_ALLOWED in rows["trouble"].to_list()
+    lost, lost_as = rows["row"].null_count(), ""
+    if lost:
+        lost_as = min(rows.filter(pl.col("row").is_null())["trouble"].drop_nulls(), default="")
+    file = IngestedFile(found, one.problems, rows.height, runs, lost, refused, lost_as, left=left)
     if file.done:
         return file
     facts = rows.select("position", "run", "chunk", "row", "state", "trouble", "content", "nth").write_csv()
@@ -247,8 +248,7 @@ def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> I
     return file._replace(outcome=outcome, known=before is not None and before.outcome == outcome)
 
 
-def _by_run(outcomes: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    runs = outcomes["run"].unique().drop_nulls().sort().to_list()
+def _by_run(outcomes: pl.DataFrame, runs: Sequence[str]) -> dict[str, pl.DataFrame]:
     if len(runs) < 2:
         return dict.fromkeys(runs, outcomes)
     return {run: outcomes.filter(pl.col("run").fill_null(runs[0]) == run) for run in runs}

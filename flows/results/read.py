@@ -6,9 +6,9 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import polars as pl
@@ -127,19 +127,19 @@ def _read_cells(content: bytes) -> tuple[pl.DataFrame, tuple[str, ...]]:
         if found > limit:
             raise opening.RefusedError(problem)
     records, damage = _records(lines[at + 1 :], head)
-    columns = list(zip(*(_fit(record, head) for record in records), strict=True)) or [()] * head.width
+    fitted = (record if len(record) == head.width else _fit(record, head) for record in records)
+    columns = list(zip(*fitted, strict=True)) or [()] * head.width
     cells = {name: columns[place] for name, place in head.places.items()}
-    frame = pl.DataFrame(cells, dict.fromkeys(cells, pl.String))
-    _refuse_long(frame)
-    return frame, tuple(dict.fromkeys((*problems, *damage)))
+    _refuse_long(cells)
+    return pl.DataFrame(cells, dict.fromkeys(cells, pl.String)), tuple(dict.fromkeys((*problems, *damage)))
 
 
-def _refuse_long(cells: pl.DataFrame) -> None:
+def _refuse_long(cells: Mapping[str, Sequence[str]]) -> None:
     """Raise RefusedError where a cell is too long, or the errors would take too long to interpret."""
-    longest = cells.select(pl.exclude(spec.ERROR).str.len_chars().max()).row(0)
-    if max((length or 0 for length in longest), default=0) > opening.CELL:
+    others = (column for name, column in cells.items() if name != spec.ERROR)
+    if max(map(len, chain.from_iterable(others)), default=0) > opening.CELL:
         raise opening.RefusedError(opening.CELL_LONG)
-    if int(cells[spec.ERROR].unique().str.len_chars().clip(upper_bound=LONGEST).sum()) > opening.ERRORS:
+    if sum(min(len(error), LONGEST) for error in set(cells[spec.ERROR])) > opening.ERRORS:
         raise opening.RefusedError(opening.WORK)
 
 
@@ -202,8 +202,6 @@ def _well_formed(
 
 def _fit(record: list[str], head: ResultHeader) -> list[str]:
     """Give a record the header's width: rejoin an unquoted error object; drop the url of a row that was cut."""
-    if len(record) == head.width:
-        return record
     cells = list(record)
     while len(cells) > head.width and not cells[-1].strip():
         cells.pop()

@@ -290,10 +290,9 @@ def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
     end = object()
     with ThreadPoolExecutor(1, "prefetch") as worker:
         coming = worker.submit(next, items, end)
-        while (item := coming.result()) is not end:
+        while (item := [coming.result()])[0] is not end:
             coming = worker.submit(next, items, end)
-            yield item  # type: ignore[misc]  # it is not `end`
-            del item  # free it before waiting for the next
+            yield item.pop()  # type: ignore[misc]  # not `end`; freed as soon as its user is done with it
 
 
 WRITERS = 8

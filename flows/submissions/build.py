@@ -25,7 +25,7 @@ from flows.runs.store import Entry, prefetch
 from flows.submissions.drift import departures
 from flows.submissions.gates import Built, out_of_sequence, sequence_number
 from flows.submissions.publish import LedgerWriter, Outcome, PartialRunError, Publisher, Splitter, sent_records
-from flows.submissions.rows import EVERY_ROW, Route, RowScope
+from flows.submissions.rows import EVERY_ROW, Route, RowScope, Validated
 from schemas import ledger
 from schemas.corrections import BESIDE
 from schemas.issuer import SourceSettings
@@ -76,13 +76,16 @@ class Scan:
 
     def __iter__(self) -> Generator[Piece, None, None]:
         """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
-        with closing(prefetch(self._blocks())) as blocks, closing(prefetch(map(self.route.validate, blocks))) as ready:
-            for block in ready:
-                good, others = self.route.process(block)
-                self._fates[ledger.SUBMITTED] += good.height
-                self._fates.update(dict(others["fate"].value_counts().iter_rows()))
-                yield Piece(list(self._splitter.add(good)), others)
+        normalised = prefetch(map(self.route.normalise, self._blocks()))
+        with closing(normalised), closing(prefetch(map(self.route.validate, normalised))) as validated:
+            yield from map(self._piece, validated)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
+
+    def _piece(self, block: Validated) -> Piece:
+        good, others = self.route.process(block)
+        self._fates[ledger.SUBMITTED] += good.height
+        self._fates.update(dict(others["fate"].value_counts().iter_rows()))
+        return Piece(list(self._splitter.add(good)), others)
 
     def _blocks(self) -> Iterator[Block]:
         """Yield the extract's blocks; SidecarError where the sidecar counts other rows, or any of none."""

@@ -68,17 +68,26 @@ class RowScope(NamedTuple):
 EVERY_ROW = RowScope()
 
 
-class Validated(NamedTuple):
-    """A block's rows, normalised and repaired, with the verdicts on them; and the lines `unread` or `excluded`."""
+class Normalised(NamedTuple):
+    """A block's rows, normalised and repaired; and the lines `unread` or `excluded`."""
 
     rows: pl.DataFrame
-    verdicts: pl.DataFrame
     unread: pl.DataFrame
     excluded: pl.DataFrame
 
 
+class Validated(NamedTuple):
+    """A block after `normalise`, and the verdicts on its rows."""
+
+    block: Normalised
+    verdicts: pl.DataFrame
+
+
 class Route:
-    """Take the blocks of one extract along the route, in order; remembers their rows to find duplicates."""
+    """Take the blocks of one extract along the route, in order; remembers their rows to find duplicates.
+
+    `normalise`, `validate` and `process` each take every block in order, and may run beside each other.
+    """
 
     def __init__(
         self,
@@ -102,8 +111,8 @@ class Route:
         self.repairs: Counter[str] = Counter()
         self.test_cards = self.other_cards = 0
 
-    def validate(self, block: Block) -> Validated:
-        """Map, normalise, repair and validate a block; blocks come in order."""
+    def normalise(self, block: Block) -> Normalised:
+        """Map, normalise and repair a block."""
         rules, selected = self._issuer.rules, self._scope.selected
         if not self._dated:
             self._mapping, self._dated = with_dates(self._mapping, block.rows, self._reread, self._scope.note), True
@@ -118,14 +127,7 @@ class Route:
         self.repairs.update(repaired)
         if selected is not None:  # a corrected postal code is never repaired
             rows = normalise(selected.correct(rows, codes=True), rules)
-        rows = _identify(rows, self._cuid_prefix)
-        verdicts = validate(rows, self._as_of, rules)
-        if self._scope.prior is not None and self._issuer.full_portfolio:
-            named = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
-            verdicts = pl.concat([verdicts, rows.filter("cuid_made").select("row", **named).select(*VERDICT)])
-        if self._scope.inspection is not None:
-            self._scope.inspection.verdicts.update(verdicts.select("column", "code", "severity").iter_rows())
-        return Validated(rows, verdicts, unread, excluded)
+        return Normalised(_identify(rows, self._cuid_prefix), unread, excluded)
 
     def _decide(self, rows: pl.DataFrame) -> frozenset[str]:
         """Return the repairs of the extract: none while no row would need one, then those that all rows together need.
@@ -146,12 +148,23 @@ class Route:
             self._decided = frozenset()
         return self._decided or frozenset()
 
-    def process(self, block: Validated) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def validate(self, block: Normalised) -> Validated:
+        """Validate a block with pandera, by the table of rules."""
+        rows, verdicts = block.rows, validate(block.rows, self._as_of, self._issuer.rules)
+        if self._scope.prior is not None and self._issuer.full_portfolio:
+            named = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
+            verdicts = pl.concat([verdicts, rows.filter("cuid_made").select("row", **named).select(*VERDICT)])
+        if self._scope.inspection is not None:
+            self._scope.inspection.verdicts.update(verdicts.select("column", "code", "severity").iter_rows())
+        return Validated(block, verdicts)
+
+    def process(self, validated: Validated) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return a block's good rows and the ledger records of the others, by what the blocks before it held.
 
         Good rows have the ledger's columns, the cuid, and `text`, a chunk's line.
         """
-        rows, verdicts = block.rows, block.verdicts
+        block, verdicts = validated
+        rows = block.rows
         refused = _refused(rows, verdicts)
         sound = self._written(rows.filter(~refused))
         found = mark(self._seen, sound, self._issuer.rules)

@@ -203,8 +203,8 @@ def sent(blocks: list[pl.DataFrame]) -> tuple[dict[str, str | None], dict[str, i
     route = Route(issuer(), mapping, DAY, source, RowScope(), columns(), lambda: iter(read))
     found: dict[str, str | None] = {}
     for block in read:
-        validated = route.validate(block)
-        found |= dict.fromkeys(validated.rows[CUID])
+        validated = route.validate(route.normalise(block))
+        found |= dict.fromkeys(validated.block.rows[CUID])
         found |= dict(route.process(validated)[0].select(CUID, "text").iter_rows())
     return found, dict(route.repairs)
 
