@@ -52,6 +52,16 @@ class FileThereError(OperatorError):
     next_step = "Move it away first, or name another."
 
 
+def require_folder(folder: Path) -> None:
+    """Raise FileUnreadableError for a folder that cannot be listed: it would pass for one without issuers."""
+    try:
+        next(folder.iterdir(), None)
+        return
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    raise FileUnreadableError(file=str(folder), purpose="folder of the issuers' TOML files", reason=reason)
+
+
 def issuers(folder: Path) -> list[str]:
     """Return the names of the issuers configured in a folder: its TOML files with `issuer` or `root`, or unreadable."""
     named = []

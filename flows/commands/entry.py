@@ -18,7 +18,7 @@ from typing import Annotated, Any, Concatenate, Generic, Literal, NamedTuple, Pa
 from flows.commands import on_first_use
 from flows.commands.parameters import Field
 from flows.commands.result import Result
-from flows.configuration import issuers, load_issuer
+from flows.configuration import issuers, load_issuer, require_folder
 from flows.errors import BugError, CardlinkError, kind_and_place
 from flows.wiring import acting, actors, person, wire
 
@@ -73,6 +73,7 @@ class Context(NamedTuple):
         """Return what `act` finds for an issuer, or for all of them, and why some of all could not be read."""
         if issuer:
             return act(issuer), {}
+        require_folder(self.folder)
         done, unread = list[T](), dict[str, CardlinkError]()
         for name in issuers(self.folder):
             try:

@@ -53,6 +53,7 @@ class ResultObject(NamedTuple):
 
 
 Read = tuple[ResultObject, ResultRows]
+Claimed = tuple[list[ResultRows], pl.DataFrame]  # the files of a batch with their tables, and what all rows claim
 
 
 class IngestedFile(NamedTuple):
@@ -97,8 +98,10 @@ class IngestedFile(NamedTuple):
 def examine(context: IssuerContext, found: ResultObject) -> tuple[ResultRows, Attributed]:
     """Read and attribute one result file as an ingest would; nothing is stored."""
     with context.opener() as opener:
-        files = tabulate([_opened(context, found, _content(context.adapters.store, opener, found.entry))])
-    return files[0], _attribute(context, SentIndex(context.adapters.store, context.issuer.issuer), [found], files)[0]
+        content = _content(context.adapters.store, opener, found.entry)
+    files, claims = _claimed([(found, _opened(context, found, content))])
+    books = SentIndex(context.adapters.store, context.issuer.issuer)
+    return files[0], _attribute(context, books, [found], files, claims)[0]
 
 
 def take_in(
@@ -117,12 +120,21 @@ def take_in(
 
 def _read_all(
     context: IssuerContext, opener: Opener | None, readers: ThreadPoolExecutor, fresh: Sequence[ResultObject]
-) -> Iterator[list[Read]]:
-    """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes."""
+) -> Iterator[tuple[list[Read], Claimed | None]]:
+    """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes; None where that failed."""
     for some in parted(fresh, lambda one: one.entry.size):
         contents = readers.map(lambda one: _content(context.adapters.store, opener, one.entry), some)
         read_ones = ((one, _opened(context, one, content)) for one, content in zip(some, contents, strict=True))
-        yield from parted(read_ones, lambda one: int(one[1].rows.estimated_size()))
+        for batch in parted(read_ones, lambda one: int(one[1].rows.estimated_size())):
+            claimed = None
+            with suppress(*UNFORESEEN):  # raised again, and judged, where the batch is attributed
+                claimed = _claimed(batch)
+            yield batch, claimed
+
+
+def _claimed(batch: Sequence[Read]) -> Claimed:
+    files = tabulate([file for _, file in batch])
+    return files, read_claims(files)
 
 
 def parted(items: Iterable[T], size: Callable[[T], int], most: int = ROOM) -> Iterator[list[T]]:
@@ -146,13 +158,13 @@ def _opened(context: IssuerContext, found: ResultObject, content: tuple[bytes, s
 
 
 def _attribute_all(
-    context: IssuerContext, books: SentIndex, batches: Iterable[Sequence[Read]]
+    context: IssuerContext, books: SentIndex, batches: Iterable[tuple[Sequence[Read], Claimed | None]]
 ) -> Iterator[tuple[Sequence[ResultObject], Sequence[Attributed]]]:
     """Attribute batches; where that fails unforeseen, file by file, and a file that fails alone is one without rows."""
-    for batch in batches:
+    for batch, claimed in batches:
         found = [one for one, _ in batch]
         try:
-            attributed = _attribute(context, books, found, tabulate([file for _, file in batch]))
+            attributed = _attribute(context, books, found, *(claimed or _claimed(batch)))
         except UNFORESEEN as error:
             problem = failed(error)
         else:
@@ -163,11 +175,15 @@ def _attribute_all(
             apart = [[(one, file.without_rows(problem))] for one, file in batch if file.rows.height]
         if not apart:
             raise BugError(place="attribution", kind=problem.removeprefix(FAILED))
-        yield from _attribute_all(context, books, apart)
+        yield from _attribute_all(context, books, [(one, None) for one in apart])
 
 
 def _attribute(
-    context: IssuerContext, books: SentIndex, found: Sequence[ResultObject], files: Sequence[ResultRows]
+    context: IssuerContext,
+    books: SentIndex,
+    found: Sequence[ResultObject],
+    files: Sequence[ResultRows],
+    claims: pl.DataFrame,
 ) -> list[Attributed]:
     """Attribute result files among the sent rows that they may answer."""
     numbered = enumerate(zip(found, files, strict=True))
@@ -176,7 +192,6 @@ def _attribute(
         mine = (one for one in object_.decided if one.digest == file.digest and one.what != "again")
         last = {one.position: one for one in mine}.values()
         forced += [ByHand(at, one.position, one.run, one.row) for one in last if one.what == "attributed"]
-    claims = read_claims(files)
     sent = books.candidates([one.name for one in files], claims, forced)
     return attribute_claims(files, claims, sent, context.issuer.portal.allowed_hosts, forced)
 

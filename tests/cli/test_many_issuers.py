@@ -11,6 +11,7 @@ from flows.commands.entry import Context
 from flows.commands.result import Result
 from flows.commands.results import extracts, reconcile, status, trace, worklist
 from flows.commands.retention import purge
+from flows.configuration import FileUnreadableError
 from flows.errors import CardlinkError, GateError
 from flows.runs.documents import refusal, run_ids
 from flows.runs.keys import RunKeys
@@ -38,6 +39,14 @@ def banks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "wrong.toml").write_text(f'colour = "blue"\n{toml.replace("NAME", "wrong")}')
     (folder / "ruff.toml").write_text("line-length = 120\n")
     return folder
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_folder_that_cannot_be_listed_is_an_error_and_not_one_without_issuers(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FileUnreadableError) as error:
+        COMMANDS[name](Context(tmp_path / "issuer"))
+
+    assert f"{tmp_path}/issuer (folder of the issuers' TOML files) cannot be read" in str(error.value)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
