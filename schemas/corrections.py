@@ -33,7 +33,7 @@ WRONG = {
     "control": "contains a control character", "unavailable": "could not be processed at the time",
     "length": "has the wrong length", "exists": "already exists", "unsupported": "is not supported",
     "renewed": "has a newer link", "absent": "is not in the extract", "before_link": "ends before a link would",
-    "lost": "has no usable result", "unreadable": "was refused without a readable reason",
+    "lost": "has no usable result", "unreadable": "was refused without a readable reason", "cancelled": "was cancelled",
     "other": "was refused for another reason", "unmapped": "cannot be read by [columns]",
     "invisible": "contains characters that cannot be seen", "garbled": "lost characters, or has a wrong encoding",
 }  # fmt: skip
