@@ -169,18 +169,19 @@ class GpgOpener(ExitStack):
         binary = blocks(message)  # gpg does not recognise armor after a byte order mark
         if len(binary) != 1:
             raise sealing.SealedUnreadableError(reason="message.blocks.many")
-        result = self._ring.ask(
-            lambda gpg: gpg.decrypt_file(
-                BytesIO(binary[0]),
-                always_trust=True,
-                passphrase=self._passphrase,
-                extra_args=["--max-output", str(limit), *self._no_questions],
+        options, why = ["--max-output", str(limit), *self._no_questions], ""
+        for _ in range(2):  # rarely the agent fails, for no reason of the message or the key
+            result = self._ring.ask(
+                lambda gpg: gpg.decrypt_file(
+                    BytesIO(binary[0]), always_trust=True, passphrase=self._passphrase, extra_args=options
+                )
             )
-        )
-        if result is None or not result.ok or result.returncode != 0:  # its data may be unauthenticated: dropped
-            raise sealing.SealedUnreadableError(reason=_why_unread("" if result is None else result.stderr))
-        content: bytes = result.data
-        return content
+            if result is not None and result.ok and result.returncode == 0:
+                return bytes(result.data)  # that of any other may be unauthenticated
+            why = _why_unread("" if result is None else result.stderr)
+            if why == TOO_MUCH:
+                break
+        raise sealing.SealedUnreadableError(reason=why)
 
 
 def trial_seal(sealer: Sealer) -> None:
@@ -197,10 +198,13 @@ def _clean(result: Any, count: int) -> bool:
     return bool(result.stderr.count("[GNUPG:] END_ENCRYPTION") == count)
 
 
+TOO_MUCH = "message.content.too_large"
+
+
 def _why_unread(stderr: str) -> str:
     """Return the cause by gpg's status words; its text is never shown, it may contain the sender's file names."""
     if "exceeded --max-output limit" in stderr:
-        return "message.content.too_large"
+        return TOO_MUCH
     if "[GNUPG:] ERROR pkdecrypt_failed" in stderr:
         return "key.passphrase.wrong"
     if "[GNUPG:] NO_SECKEY" in stderr and "[GNUPG:] DECRYPTION_KEY" not in stderr:

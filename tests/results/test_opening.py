@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -167,6 +168,18 @@ def test_an_encrypted_result_waits_for_its_key_and_is_ingested_once_that_is_ther
     assert () == again.breaks
     assert "it is encrypted for another key" in other.breaks[0]
     assert ((), 0, 3) == (ours.breaks, ours.open_files, ours.reports[0].summary["rows"]["linked"])
+
+
+def test_a_message_opens_although_the_agent_failed_once(tmp_path: Path) -> None:
+    gpg = tmp_path / "gpg"
+    fails = f"mkdir {tmp_path}/failed 2>/dev/null && echo '[GNUPG:] ERROR pkdecrypt_failed 16777419' >&2 && exit 2"
+    gpg.write_text(f'#!/bin/sh\ncase "$*" in *--decrypt*) {fails};; esac\nexec {shutil.which("gpg")} "$@"\n')
+    gpg.chmod(0o700)
+
+    with GpgOpener([keys.sound().secret], gpg=str(gpg)) as opener:
+        assert b"x" == opener.open(sealed(b"x"), 100)
+
+    assert (tmp_path / "failed").is_dir()
 
 
 def test_a_message_that_opens_to_too_much_is_a_break_and_the_others_are_ingested(tmp_path: Path) -> None:
