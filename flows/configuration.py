@@ -42,7 +42,7 @@ class FileUnreadableError(OperatorError):
     """A file named in the configuration or the environment cannot be read."""
 
     message = "{file} ({purpose}) cannot be read: {reason}."
-    next_step = "Correct the path or the permissions of the file."
+    next_step = "Correct the path or its permissions."
 
 
 class FileThereError(OperatorError):
@@ -53,13 +53,14 @@ class FileThereError(OperatorError):
 
 
 def require_folder(folder: Path) -> None:
-    """Raise FileUnreadableError for a folder that cannot be listed: it would pass for one without issuers."""
+    """Raise FileUnreadableError where the issuers' folder cannot be listed: it would pass for one without issuers."""
     try:
         next(folder.iterdir(), None)
         return
     except OSError as error:
         reason = error.strerror or type(error).__name__
-    raise FileUnreadableError(file=str(folder), purpose="folder of the issuers' TOML files", reason=reason)
+    purpose = "the issuers' folder: --config or CARDLINK_CONFIG"
+    raise FileUnreadableError(file=str(folder), purpose=purpose, reason=reason)
 
 
 def issuers(folder: Path) -> list[str]:

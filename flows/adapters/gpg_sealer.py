@@ -170,16 +170,16 @@ class GpgOpener(ExitStack):
         if len(binary) != 1:
             raise sealing.SealedUnreadableError(reason="message.blocks.many")
         options, why = ["--max-output", str(limit), *self._no_questions], ""
-        for _ in range(2):  # rarely the agent fails, for no reason of the message or the key
+        for _ in range(2):  # gpg's agent fails now and then, with nothing wrong with the message or the key
             result = self._ring.ask(
                 lambda gpg: gpg.decrypt_file(
                     BytesIO(binary[0]), always_trust=True, passphrase=self._passphrase, extra_args=options
                 )
             )
-            if result is not None and result.ok and result.returncode == 0:
-                return bytes(result.data)  # that of any other may be unauthenticated
+            if result is not None and result.ok and result.returncode == 0:  # else its data may be unauthenticated
+                return bytes(result.data)
             why = _why_unread("" if result is None else result.stderr)
-            if why == TOO_MUCH:
+            if why in _CERTAIN:
                 break
         raise sealing.SealedUnreadableError(reason=why)
 
@@ -198,13 +198,13 @@ def _clean(result: Any, count: int) -> bool:
     return bool(result.stderr.count("[GNUPG:] END_ENCRYPTION") == count)
 
 
-TOO_MUCH = "message.content.too_large"
+_CERTAIN = ("message.content.too_large", "key.secret.missing")  # gpg would say the same again
 
 
 def _why_unread(stderr: str) -> str:
     """Return the cause by gpg's status words; its text is never shown, it may contain the sender's file names."""
     if "exceeded --max-output limit" in stderr:
-        return TOO_MUCH
+        return "message.content.too_large"
     if "[GNUPG:] ERROR pkdecrypt_failed" in stderr:
         return "key.passphrase.wrong"
     if "[GNUPG:] NO_SECKEY" in stderr and "[GNUPG:] DECRYPTION_KEY" not in stderr:

@@ -112,10 +112,10 @@ def unlinked(tried: Iterable[pl.DataFrame], done: pl.DataFrame) -> pl.DataFrame:
     """
     every = pl.concat([pl.DataFrame(schema=TRIED), *(_without(frame, done) for frame in tried)])
     made = pl.col("stage") != OUTBOX
-    last = [pl.coalesce(one.filter(made).last(), one.last()) for one in map(pl.col, ("run", "stage", "reason"))]
-    counted = every.group_by(CARD, maintain_order=True).agg(
+    last = [pl.col(name).last() for name in ("run", "stage", "reason")]
+    counted = every.sort(made, maintain_order=True).group_by(CARD, maintain_order=True).agg(
         made.sum().alias("attempts"), (pl.col("stage") == "partner").sum().alias("sent"), *last
-    )
+    )  # fmt: skip
     return _actions(counted).sort("attempts", "cuid", "last_4", descending=[True, False, False])
 
 

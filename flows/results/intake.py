@@ -121,7 +121,10 @@ def take_in(
 def _read_all(
     context: IssuerContext, opener: Opener | None, readers: ThreadPoolExecutor, fresh: Sequence[ResultObject]
 ) -> Iterator[tuple[list[Read], Claimed | None]]:
-    """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes; None where that failed."""
+    """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes.
+
+    With each batch come its tables and claims, or None where making them failed.
+    """
     for some in parted(fresh, lambda one: one.entry.size):
         contents = readers.map(lambda one: _content(context.adapters.store, opener, one.entry), some)
         read_ones = ((one, _opened(context, one, content)) for one, content in zip(some, contents, strict=True))
@@ -133,6 +136,7 @@ def _read_all(
 
 
 def _claimed(batch: Sequence[Read]) -> Claimed:
+    """Make the tables of a batch, and read what its rows claim."""
     files = tabulate([file for _, file in batch])
     return files, read_claims(files)
 
@@ -247,7 +251,7 @@ def _keep(
 
 def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> IngestedFile:
     """Return what came of a result file, and whether that is known from `before`."""
-    rows = one.outcomes  # in lists: quicker than asking polars about each of a thousand files
+    rows = one.outcomes  # looked at as lists: with a thousand files, an expression for each takes longer
     runs = frozenset(rows["run"].to_list()) - {None}
     had = frozenset(run for one in found.decided for run in (*one.runs, one.run) if run)
     left = had.union(before.runs if before else ()) - runs  # also where one was killed

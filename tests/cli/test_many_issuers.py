@@ -46,7 +46,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error_and_not_one_without_issuers(
     with pytest.raises(FileUnreadableError) as error:
         COMMANDS[name](Context(tmp_path / "issuer"))
 
-    assert f"{tmp_path}/issuer (folder of the issuers' TOML files) cannot be read" in str(error.value)
+    assert f"{tmp_path}/issuer (the issuers' folder: --config or CARDLINK_CONFIG) cannot be read" in str(error.value)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
