@@ -122,8 +122,11 @@ def _judge(rows: pl.DataFrame, among: SentRows, hosts: Sequence[str]) -> pl.Data
             pl.when(linked).then("url").otherwise(storable("url", ~linked)).alias("claimed_url"),
         )
     )
-    nth = pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content").alias("nth")
-    return judged.with_columns(_contents(judged)).with_columns(nth)
+    hashed = judged.with_columns(_contents(judged))
+    nth = pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content")
+    if hashed["content"].n_unique() == hashed.height:  # the usual night; telling it costs a thirtieth
+        nth = pl.lit(0, pl.UInt32)
+    return hashed.with_columns(nth.alias("nth"))
 
 
 def _contents(rows: pl.DataFrame) -> pl.Series:

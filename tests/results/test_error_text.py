@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.error_text import parse_error
+from flows.results.error_text import _read_error, parse_error
 from tests.results.error_objects import TEXTS, Written
 
 CARDS = ("4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117")
@@ -107,10 +108,23 @@ def test_errors_that_differ_in_ids_and_numbers_only_have_one_shape() -> None:
     assert 1 == len(shapes)
 
 
-@given(st.text('abc19-._: %é"\\', max_size=8), st.sampled_from(TEXTS))
-def test_an_object_that_begins_with_its_cuid_reads_as_by_the_whole_ladder(cuid: str, written: Written) -> None:
-    fields = {"errors": [{"property": "city", "message": "cuid is required"}], "note": written.text}
+@given(st.text('abQ19-._: %é"\\', max_size=8), st.sampled_from(TEXTS), st.sampled_from([json.dumps, repr]))
+def test_an_error_that_was_read_with_another_cuid_reads_as_by_itself(
+    cuid: str, written: Written, write: Callable[[object], str]
+) -> None:
+    fields = {"errors": [{"property": "city", "message": f"{cuid} is required"}], "note": written.text}
+    text = write({"cuid": cuid, **fields})
 
-    text = json.dumps({"cuid": cuid, **fields})
+    parse_error(write({"cuid": "another-1", **fields}))
 
-    assert parse_error(f"\n{text}") == parse_error(text)  # a line break before it, and the short way is not taken
+    assert _read_error.__wrapped__(text) == parse_error(text)
+
+
+@given(st.from_regex(r"[0-9a-z.-]{1,8}", fullmatch=True), st.sampled_from(TEXTS), st.data())
+def test_a_cuid_in_the_place_of_another_changes_nothing_else(cuid: str, written: Written, data: st.DataObject) -> None:
+    if not written.cuid:
+        return
+    cut = data.draw(st.integers(0, len(written.text)))
+    text = written.text.replace(written.cuid, cuid)[cut % 7 and cut :]
+
+    assert _read_error.__wrapped__(text) == parse_error(text)
