@@ -345,7 +345,10 @@ def check_records(records: pl.DataFrame) -> None:
             Ledger.validate(records, lazy=True)
         return
     except SchemaErrors as errors:
-        problem = ", ".join(dict.fromkeys(str(error.schema.name) for error in errors.schema_errors))
+        named = [str(error.schema.name) for error in errors.schema_errors]
+        if named == [Ledger.__name__]:
+            named = [name for name, holds in ledger.HOLDS.items() if not records.select(holds.all()).item()]
+        problem = ", ".join(dict.fromkeys(named))
     except Exception as error:  # noqa: BLE001  polars' errors may show cells, as pandera's do: ours is raised below
         problem = type(error).__name__
     raise BugError(place="ledger", kind=problem)
