@@ -81,7 +81,7 @@ PRODUCT = { not = ["CLOSED", "TEST"] }
 PORTAL: Final = """
 ## Portal columns
 
-The twenty columns of a chunk, in order. Where the portal uses other header names, `portal.template` takes its own
+The columns of a chunk, in order. Where the portal uses other header names, `portal.template` takes its own
 header row.
 
 | column | accepts |
@@ -168,7 +168,8 @@ def settings_page() -> str:
 def commands_page() -> str:
     """Return every command with its arguments, options and form."""
     text, group = COMMANDS, ""
-    for entry in ENTRIES:
+    groups = list(dict.fromkeys(entry.name.rpartition(" ")[0] or entry.name for entry in ENTRIES))
+    for entry in sorted(ENTRIES, key=lambda one: groups.index(one.name.rpartition(" ")[0] or one.name)):
         below = entry.name.rpartition(" ")[0]
         if below and below != group:
             text += f"\n## cardlink {below}\n\n{GROUPS[below]}\n"

@@ -288,7 +288,7 @@ def test_every_cardlink_command_of_the_readme_is_one_there_is() -> None:
     assert named == set(main.commands)
 
 
-def test_the_portals_twenty_columns_stand_in_order_in_the_settings_page() -> None:
+def test_the_portals_columns_stand_in_order_in_the_settings_page() -> None:
     page = (ROOT / "deploy" / "SETTINGS.md").read_text("utf-8")
 
     places = [page.find(f"| `{name}` |") for name in columns()]

@@ -37,12 +37,15 @@ from tests.fault_proxy import Fault, RunInputs, between
 from tests.leftovers import ended
 from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import LATE, POSTGRES, ROOT, Run, Stage, install, late_bank, on_stage, wait_for
+from tests.sample_bank import expected
 from tests.servers import free_port
 
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)"
 )
 EXTRACT = "sample-bank-20261120.csv"
+READ, SENT, REFUSED = (expected()["counts"][name] for name in ("read", "submitted", "rejected"))
+OUTCOME = f"{READ} read, {SENT} sent in 2 chunks; {REFUSED} refused, 2 duplicate; upload 2"
 # The demo, in `make test`, runs the same flows on a server embedded in it.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # the first test of each fixture pays for all it does
 
@@ -113,7 +116,8 @@ def weekend(toml: Path) -> None:
 def deployments_of(*issuers: str) -> set[str]:
     flows = ("nightly", "ingest", "watch", "reconciliation", "renew", "placements", "purge")
     each = {f"{flow}-{issuer}" for flow in flows for issuer in issuers}
-    return each | {"rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend", "audit"}
+    by_hand = ("rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend", "audit")
+    return each.union(by_hand)
 
 
 def test_every_deployment_of_the_file_stands_on_the_server(stage: Stage) -> None:
@@ -185,34 +189,35 @@ def test_installing_again_changes_nothing_but_what_is_no_longer_as_deploy_says(s
 
 def test_the_night_completes_and_its_name_can_be_read(night: Night) -> None:
     assert night.ended.state == "Completed"
-    name = r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d: 131 read, 74 sent in 2 chunks; .*upload 2"
+    name = rf"night of sample-bank, \w{{3}} \d\d \w{{3}} \d\d:\d\d: {READ} read, {SENT} sent in 2 chunks; .*upload 2"
     assert re.fullmatch(name, night.ended.name)
 
 
 def test_the_state_says_what_came_of_the_night(night: Night) -> None:
-    assert "131 read, 74 sent in 2 chunks; 55 refused, 2 duplicate; upload 2" == night.ended.message
+    assert OUTCOME == night.ended.message
 
 
 def test_the_state_says_what_came_of_a_dry_run(story: Story) -> None:
     assert "Completed" == story.rehearsed.state
-    assert "dry run: 131 read, 74 would be sent in 2 chunks; 55 refused, 2 duplicate" == story.rehearsed.message
+    outcome = f"dry run: {READ} read, {SENT} would be sent in 2 chunks; {REFUSED} refused, 2 duplicate"
+    assert outcome == story.rehearsed.message
 
 
 def test_the_page_of_the_night_holds_counts_to_do_and_the_next_step(night: Night) -> None:
     found = night.stage.artifacts()
 
     run, night_page = found[f"{night.run}-submit"]["data"], found[f"{ISSUER}-night"]["data"]
-    assert "| submitted | 74 |" in run
+    assert f"| submitted | {SENT} |" in run
     assert f"**Next:** `cardlink outbox list {ISSUER}`" in run
     assert f"{night.run}-00001.csv.pgp | waiting" in night_page
-    assert "74 sent in 2 chunks" in night_page
+    assert f"{SENT} sent in 2 chunks" in night_page
 
 
 def test_the_log_tells_the_night_in_a_dozen_lines_without_a_card(night: Night) -> None:
     text = "\n".join(night.ended.logs)
 
     assert len(night.ended.logs) <= 12
-    assert f"{night.run}: 131 read, 74 submitted, 55 rejected" in text
+    assert f"{night.run}: {READ} read, {SENT} submitted, {REFUSED} rejected" in text
     assert not re.search(r"\d{13,}", text.replace(night.run, ""))
 
 
@@ -516,15 +521,14 @@ def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Pag
 
 @needs_browser
 def test_the_list_of_runs_and_the_page_of_the_night_say_what_came_of_it(page: Page, story: Story, night: Night) -> None:
-    sentence = "131 read, 74 sent in 2 chunks; 55 refused, 2 duplicate; upload 2"
     page.go(f"{story.stage.url}/runs")
-    page.see(sentence)
+    page.see(OUTCOME)
 
     page.go(f"{story.stage.url}/runs/flow-run/{night.ended.id}")
     page.click("Details")
     page.see("State Message")
 
-    assert page.text().count(sentence) >= 2
+    assert page.text().count(OUTCOME) >= 2
 
 
 @needs_browser
@@ -617,7 +621,7 @@ def test_the_page_of_a_dry_run_shows_what_would_be_sent_and_where_other_rows_go(
 
     page.go(f"{story.stage.url}/artifacts/artifact/{shown['latest_id']}")
 
-    for text in ("submitted", "74", "rejected", "55"):
+    for text in ("submitted", f"{SENT}", "rejected", f"{REFUSED}"):
         page.see(text)
 
 

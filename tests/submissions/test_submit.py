@@ -41,7 +41,7 @@ def test_every_good_row_of_an_extract_stands_once_in_a_sealed_chunk_of_at_most_1
     assert manifest.counts.read == 2500 == manifest.counts.submitted + manifest.counts.rejected
 
 
-def test_a_chunk_has_the_20_columns_and_no_cvv(tmp_path: Path) -> None:
+def test_a_chunk_has_the_portals_columns_and_no_cvv(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
 
     run = bench.submit(bench.drop(10)).manifest.run
