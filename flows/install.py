@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from prefect.events.schemas.automations import AutomationCore
 
 
+class NoServerError(OperatorError):
+    """No Prefect server is named: Prefect would start one that ends with the command."""
+
+    message = "PREFECT_API_URL names no Prefect server. Nothing was installed."
+    next_step = "Set it (http://127.0.0.1:4200/api for `prefect server start` here), then run the same command again."
+
+
 class DeployError(OperatorError):
     """Prefect refused a deployment."""
 
@@ -84,7 +91,10 @@ def install(context: Context) -> Result:
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
+    from prefect.settings import PREFECT_API_URL
 
+    if not PREFECT_API_URL.value():  # of the environment, or of a profile of Prefect's
+        raise NoServerError
     folder, pool = context.folder, work_pool()
     with get_client(sync_client=True) as client:
         try:

@@ -157,6 +157,21 @@ def test_help_of_install_installs_nothing() -> None:
     assert "Put deployments" in done.stdout
 
 
+def test_install_without_a_server_says_what_to_set_and_starts_none(tmp_path: Path) -> None:
+    unnamed = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "install"],
+        env={**unnamed, "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert (2, "") == (done.returncode, done.stdout)
+    assert "PREFECT_API_URL names no Prefect server. Nothing was installed." in done.stderr
+    assert not list(tmp_path.glob("*.db*"))
+
+
 @pytest.mark.slow
 def test_the_wheel_installs_its_deployments_on_a_prefect_server(installed: Path) -> None:
     port = free_port()
