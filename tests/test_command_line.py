@@ -239,6 +239,21 @@ def test_check_writes_nothing_below_the_runs(bank: Path) -> None:
     assert [path.name for path in (bank / "store").rglob("*") if path.is_file()] == ["bank-20261120.csv"]
 
 
+def test_a_module_that_a_command_uses_is_loaded_with_those_it_imports_before_threads_run() -> None:
+    code = """
+from types import ModuleType
+import flows.every
+from flows.commands.results import across
+across.survey
+imported = {name: type(one) for name, one in vars(across).items() if isinstance(one, ModuleType)}
+print([name for name, kind in imported.items() if kind is not ModuleType], len(imported) > 3)
+"""
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert "[] True\n" == done.stdout
+
+
 def test_help_waits_for_none_of_the_heavy_packages() -> None:
     script = """
 import sys

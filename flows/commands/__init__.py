@@ -7,17 +7,27 @@ module imports by itself is light, since `cardlink --help` imports them all; wha
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import LazyLoader
+from types import ModuleType
 from typing import Any
+
+
+class _Whole(SourceFileLoader):
+    """Load with a module those that it imports: its functions run in threads, which may find them half loaded."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        for one in [one for one in vars(module).values() if isinstance(one, ModuleType)]:
+            vars(one)  # any attribute loads it
 
 
 class _Lazy(PathFinder):
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         spec = super().find_spec(fullname, path, target)
-        if spec and spec.loader:
-            spec.loader = LazyLoader(spec.loader)
+        if spec and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = LazyLoader(_Whole(spec.loader.name, spec.loader.path))
         return spec
 
 
