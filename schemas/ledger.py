@@ -14,7 +14,6 @@ ERROR = "error"  # the partner refused it and gave a reason
 AWAITING = "awaiting"  # no answer yet
 BROKEN = "broken"  # an answer that settles nothing: the row stays awaiting and a break explains why
 
-
 # What holds of each column where it is filled.
 HOLDS = {
     **{name: pl.col(name) >= 1 for name in ("row", "line", "chunk", "position", "origin")},

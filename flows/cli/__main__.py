@@ -1,7 +1,6 @@
 """The entry point, which hears stop signals before it imports the commands."""
 
 import atexit
-import ctypes
 import gc
 import os
 import resource
@@ -12,7 +11,6 @@ from contextlib import suppress
 from flows import stopping
 
 ROOM = 1700 << 20  # bytes of addresses that Python, polars and their threads take for the smallest extract
-M_ARENA_MAX = -8  # of glibc's malloc.h
 
 
 def run() -> None:
@@ -26,8 +24,10 @@ def run() -> None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  for the life of the process
     if 0 <= (room := resource.getrlimit(resource.RLIMIT_AS)[0]) < ROOM:  # below it, libraries in Rust abort
         _refuse(f"The limit of address space (ulimit -v) is {room >> 20} MB; raise it to {ROOM >> 20} MB or more.", 2)
+    import ctypes  # here, since it takes time
+
     with suppress(OSError, AttributeError):  # another C library than glibc
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)  # before any thread: 20 to 30 MB less
+        ctypes.CDLL(None).mallopt(-8, 2)  # M_ARENA_MAX, before any thread starts: 20 to 30 MB less
     _try_threads()
     try:
         os.getcwd()  # noqa: PTH109  pathlib takes time

@@ -14,7 +14,7 @@ from typing import Any
 
 
 class _Whole(SourceFileLoader):
-    """Load with a module those that it imports: its functions run in threads, which may find them half loaded."""
+    """Load a module together with those it imports: two threads must not meet one that is half loaded."""
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)

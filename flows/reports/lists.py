@@ -113,9 +113,11 @@ def unlinked(tried: Iterable[pl.DataFrame], done: pl.DataFrame) -> pl.DataFrame:
     every = pl.concat([pl.DataFrame(schema=TRIED), *(_without(frame, done) for frame in tried)])
     made = pl.col("stage") != OUTBOX
     last = [pl.col(name).last() for name in ("run", "stage", "reason")]
-    counted = every.sort(made, maintain_order=True).group_by(CARD, maintain_order=True).agg(
-        made.sum().alias("attempts"), (pl.col("stage") == "partner").sum().alias("sent"), *last
-    )  # fmt: skip
+    counted = (
+        every.sort(made, maintain_order=True)
+        .group_by(CARD, maintain_order=True)
+        .agg(made.sum().alias("attempts"), (pl.col("stage") == "partner").sum().alias("sent"), *last)
+    )
     return _actions(counted).sort("attempts", "cuid", "last_4", descending=[True, False, False])
 
 

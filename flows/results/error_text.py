@@ -157,20 +157,29 @@ _NAMED = re.compile(r"""\bcuid['"]?\s*:\s*['"](?P<cuid>[0-9A-Za-z_.-]*[0-9A-Za-z
 def parse_error(text: str) -> ErrorObject:
     """Read one error cell; never raises, gives at least one reason, messages masked (interface.md 2.7).
 
-    Errors that differ in the cuid alone are read once: with Qs in its place, where no Q is, nor comes of it but a cuid.
+    Errors that differ only in the cuid are read once, with a Q for each of its characters. That reading is used
+    if the text has no other Q, and Qs come out of it as the cuid and nowhere else.
     """
     text = text[:LONGEST]
     if "Q" not in text and (named := _NAMED.search(text)):
-        start, end = named.span("cuid")
-        stand_in = "Q" * (end - start)
-        alike = _read_error(text[:start] + stand_in + text[end:])
-        if alike.cuid == stand_in and not any("Q" in reason.message for reason in alike.reasons):
-            return alike._replace(cuid=named["cuid"])
-    return _read_error(text)
+        stand_in = "Q" * len(named["cuid"])
+        cuid, faults = read_error(text[: named.start("cuid")] + stand_in + text[named.end("cuid") :])
+        if cuid == stand_in and "Q" not in str(faults):
+            return ErrorObject(named["cuid"], *_judged(faults))
+    cuid, faults = read_error(text)
+    return ErrorObject(cuid, *_judged(faults))
 
 
 @lru_cache(maxsize=1024)
-def _read_error(text: str) -> ErrorObject:
+def _judged(faults: tuple[_Fault, ...]) -> tuple[tuple[PartnerReason, ...], str]:
+    """Return the reasons and the shape of an error object's faults."""
+    reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
+    return reasons, shape_of(reasons)
+
+
+@lru_cache(maxsize=1024)  # many rows have the same error
+def read_error(text: str) -> tuple[str | None, tuple[_Fault, ...]]:
+    """Return the cuid that an error cell names, if any, and its faults, at least one."""
     text = printable(unquote(text) if "%22" in text or "%27" in text else text)
     cuid, faults = None, list[_Fault]()
     for tree in _trees(text):
@@ -179,10 +188,9 @@ def _read_error(text: str) -> ErrorObject:
         if cuid and faults:
             break
     faults = faults or _scavenge(text) or [((), text, "")]
-    reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
     found = None if cuid else _CUID_IN_TEXT.search(text)
     scavenged = _APOSTROPHE.sub("'", found["cuid"]).rstrip(".") or None if found else None
-    return ErrorObject(cuid or scavenged, reasons, shape_of(reasons))
+    return cuid or scavenged, tuple(faults)
 
 
 # The rungs ----------------------------------------------------------------------------------------------------

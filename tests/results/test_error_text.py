@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.error_text import _read_error, parse_error
+from flows.results.error_text import ErrorObject, parse_error, partner_reason, read_error, shape_of
 from tests.results.error_objects import TEXTS, Written
 
 CARDS = ("4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117")
+
+
+def by_itself(text: str) -> ErrorObject:
+    """Read an error without what was read before."""
+    cuid, faults = read_error.__wrapped__(text)
+    reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
+    return ErrorObject(cuid, reasons, shape_of(reasons))
 
 
 @pytest.mark.parametrize("written", TEXTS, ids=lambda written: written.writer)
@@ -117,7 +124,21 @@ def test_an_error_that_was_read_with_another_cuid_reads_as_by_itself(
 
     parse_error(write({"cuid": "another-1", **fields}))
 
-    assert _read_error.__wrapped__(text) == parse_error(text)
+    assert by_itself(text) == parse_error(text)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"name": "cuid: 'luhn-1'", "message": "refused"},
+        {"property": "cuid: 'city'", "message": "refused"},
+        {"message": "cuid: 'expired-1' refused"},
+    ],
+)
+def test_a_cuid_within_a_name_or_message_is_read_as_it_is(error: dict[str, str]) -> None:
+    text = json.dumps({"errors": [error]})
+
+    assert by_itself(text) == parse_error(text)
 
 
 @given(st.from_regex(r"[0-9a-z.-]{1,8}", fullmatch=True), st.sampled_from(TEXTS), st.data())
@@ -127,4 +148,4 @@ def test_a_cuid_in_the_place_of_another_changes_nothing_else(cuid: str, written:
     cut = data.draw(st.integers(0, len(written.text)))
     text = written.text.replace(written.cuid, cuid)[cut % 7 and cut :]
 
-    assert _read_error.__wrapped__(text) == parse_error(text)
+    assert by_itself(text) == parse_error(text)
